@@ -55,7 +55,7 @@ from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.sole_caller import SoleCaller
 from appliance.runtime.serving.staging import StagedJob
-from appliance.runtime.serving.worker import Worker
+from appliance.runtime.serving.worker import Unplanned, Worker
 from appliance.runtime.telemetry import Telemetry
 from appliance.tasks.base import next_state, step_inputs
 
@@ -144,6 +144,8 @@ class Engine:
         self._alone_ns_max = alone_ns_max
         self._sole = SoleCaller()
         self._inline_runs = 0
+        self._unplanned = Unplanned()
+        """Of those on the event loop."""
         self._inline_ns = 0
 
     def preferred(self, application: Application, variant: str | None) -> Servable:
@@ -253,6 +255,20 @@ class Engine:
     def free_workers(self) -> int:
         """Workers that a request would get at once."""
         return self._queue.free
+
+    def ran_unplanned(self) -> tuple[float, float]:
+        """What runs that belong to no session have taken since the start, and the longest of them since this was asked
+        last; milliseconds."""
+        each = (self._unplanned, *(worker.unplanned for worker in self.workers))
+        total_ns, longest_ns = sum(one.ns for one in each), max(one.longest_ns for one in each)
+        for one in each:
+            one.longest_ns = 0
+        return total_ns / NS_PER_MS, longest_ns / NS_PER_MS
+
+    def busy_for_ns(self) -> int:
+        """For how long every worker is expected to be taken by the run that it has; 0: one is free."""
+        rests_ns = self._queue.rests_ns()
+        return 0 if len(rests_ns) < len(self.workers) else min(rests_ns)
 
     def is_stuck(self) -> bool:
         """Whether a run holds its worker a minute after it was stopped at its deadline, and after it should have ended:
@@ -413,6 +429,8 @@ class Engine:
         self._charge(entry.application, request.tenant, took_ns, end_ns)
         self._inline_runs += 1
         self._inline_ns += took_ns
+        if not request.is_planned:
+            self._unplanned.ran(took_ns)
         build.overruns = build.overruns + 1 if took_ns > overrun_ns else 0
         if build.overruns >= _OVERRUNS_MAX:
             build.overruns, build.rests_until_ns = 0, end_ns + _OVERRUN_REST_NS

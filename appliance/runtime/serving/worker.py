@@ -5,6 +5,7 @@ Never more than one run at a time.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,20 @@ from appliance.runtime.serving.batching import Batch, Batching
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.queue import Queue
 from appliance.tasks.padding import Padded, cropped
+
+
+@dataclass(slots=True)
+class Unplanned:
+    """Runs that belong to no session, since the start."""
+
+    ns: int = 0
+    longest_ns: int = 0
+    """Of those since it was asked for last."""
+
+    def ran(self, took_ns: int) -> None:
+        """One has ended."""
+        self.ns += took_ns
+        self.longest_ns = max(self.longest_ns, took_ns)
 
 
 class Worker:
@@ -45,6 +60,7 @@ class Worker:
         self.busy_ns = 0
         self.runs = 0
         self.rows = 0
+        self.unplanned = Unplanned()
 
     async def work(self) -> None:
         """Serve the queue until cancelled."""
@@ -103,7 +119,10 @@ class Worker:
         following = self._queue.begun_after(run)
         now_ns = self._clock.now_ns() if following is None else following[0].started_ns
         items = uncounted = sum(batch.counts)
-        self.busy_ns += now_ns - batch.jobs[0].started_ns
+        took_ns = now_ns - batch.jobs[0].started_ns
+        self.busy_ns += took_ns
+        if not batch.jobs[0].request.is_planned:
+            self.unplanned.ran(took_ns)
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()
         self.runs += run.result() if batch.jobs[0].rest is not None and error is None else 1

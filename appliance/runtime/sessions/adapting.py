@@ -8,14 +8,15 @@ run of others) comes off the SLO.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.session import LatencyPromise, SessionPlan
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
 from appliance.policies.adaptation.zoo import filtered, monotone
+from appliance.policies.sending.sender import BUSY_MAX
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL, Rung
+from appliance.runtime.sessions.zoo import PICTURE_FACTOR, Rung
 
 VALID_NS = 1_500 * NS_PER_MS
 """Three periods: a plan that was lost on the way is followed by another."""
@@ -49,7 +50,7 @@ def problem_of(
     return AdaptationInput(
         networks=networks,
         workers=workers,
-        clients=tuple(clients),
+        clients=tuple(_sending_something(client, networks) for client in clients),
         previous=tuple(name if name in known else None for name in previous),
         seed=seed,
     )
@@ -106,7 +107,7 @@ def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: B
 def keeps(live: LiveSession, rung: Rung, beside: Beside) -> bool:
     """Whether its frames are in time on a variant, on the link as it is (eq. 5)."""
     left_ms = _slo_left_ms(live, beside)
-    left_ms -= live.link.transfer_ms(rung.frame_bytes(live.bytes_per_pixel, live.body_bytes))
+    left_ms -= live.link.transfer_ms(rung.frame_bytes(live.picture_factor, live.body_bytes))
     return 2.0 * min(rung.worst_ms.values()) <= left_ms
 
 
@@ -127,17 +128,28 @@ def accuracy_of(rung: Rung) -> float | None:
     return None if accuracy is None else accuracy.points
 
 
-def client_of(live: LiveSession, share: float, beside: Beside) -> Client:
+def client_of(live: LiveSession, share: float, beside: Beside, *, is_cautious: bool = True) -> Client:
     """One session; `share` of all workers' time that its pool has. Frames that are larger than others' of the same size
-    make the link narrower by as much: a network has one frame size.
+    make the link narrower by as much: a network has one frame size. Its device keeps the link free for a part of the
+    time, as `Sender` does. Cautious: frames are in time though the link is as much slower than expected as devices
+    allow for when they fit their pictures to it.
     """
-    per_pixel = live.bytes_per_pixel or BYTES_PER_PIXEL
+    margin = live.link.margin if is_cautious else 1.0
+    bandwidth_bps = live.link.bandwidth_bps / margin * PICTURE_FACTOR / (live.picture_factor or PICTURE_FACTOR)
+    interval_ms = 1000.0 * interval_of(live) / live.session.fps
     return Client(
         name=live.id,
         rate_rps=rate_of(live) / share,
         slo_ms=max(SLO_LEFT_MS_MIN, _slo_left_ms(live, beside)),
-        bandwidth_bps=live.link.bandwidth_bps * BYTES_PER_PIXEL / per_pixel,
+        bandwidth_bps=bandwidth_bps,
+        transfer_ms_max=margin * BUSY_MAX * interval_ms,
     )
+
+
+def _sending_something(client: Client, networks: Sequence[Network]) -> Client:
+    """The smallest pictures are sent however narrow the link is."""
+    smallest_ms = min((8000.0 * network.input_bytes / client.bandwidth_bps for network in networks), default=0.0)
+    return replace(client, transfer_ms_max=max(smallest_ms, client.transfer_ms_max))
 
 
 def way_ms(live: LiveSession) -> float:

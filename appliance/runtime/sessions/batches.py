@@ -1,6 +1,6 @@
 """Frames that are planned to run together wait for one another: until all are in, or the batch's start and a grace
-period have passed (AR-18, AR-19). Then they go into the queue at once, and share the next run of their build. The start
-is reserved: a worker is free for it.
+period have passed (AR-18, AR-19) and the batch before it is over. Then they go into the queue at once, and share the
+next run of their build. The start is reserved: a worker is free for it.
 
 A frame that belongs to no batch, and one whose batch has begun, waits for nobody.
 """
@@ -40,6 +40,15 @@ class PlannedBatch:
         return self.start_ns + self.grace_ns
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A batch that has begun and not ended: when its run began, or is expected to, and who of it has no answer yet."""
+
+    start_ns: int
+    end_ns: int
+    members: frozenset[Member]
+
+
 class _Gate:
     """One batch's. It opens once."""
 
@@ -52,6 +61,13 @@ class _Gate:
         """Those that came and have not ended."""
         self.is_open = asyncio.Event()
         self.timer: asyncio.TimerHandle | None = None
+        self.start_ns = 0
+        """When its run began, or is expected to, once it is open."""
+
+    @property
+    def end_ns(self) -> int:
+        """Of the time in which it is waited for."""
+        return self.batch.start_ns + self.batch.grace_ns
 
     def open(self) -> None:
         self.forget()
@@ -89,6 +105,8 @@ class Batches:
         """Where those wait, or run, that came and have not ended: also at batches that are planned no more."""
         self._begun: list[_Gate] = []
         """Batches that have begun and not ended, in that order."""
+        self._overdue: list[_Gate] = []
+        """Batches that should have begun, while one before them runs."""
         self.free_ns = 0
         """When those will be over, as far as is known."""
         self.counts = BatchCounts()
@@ -102,12 +120,36 @@ class Batches:
             gate = known if known is not None and known.batch.members == batch.members else _Gate(batch)
             gates.update(dict.fromkeys(batch.members, gate))
             gate.missing = {member for member in gate.missing if self._came.get(member, gate) is gate}
+            if gate is known and not gate.is_open.is_set() and gate.batch != batch:
+                gate.batch = batch
+                self._reserve(gate)
+                if gate.timer is not None:
+                    gate.forget()
+                    self._expect(gate)
         before, now = set(self._gates.values()), set(gates.values())
         for gate in sorted(now - before, key=lambda one: one.batch.start_ns):
             self._reserve(gate)
         # Of those that are planned no more, the ones where frames wait begin all the same.
         self._reservations.drop(gate.number for gate in before - now if not gate.under_way)
         self._gates = gates
+
+    def begun(self) -> list[Begun]:
+        """Batches that have begun and not ended, the first of them running."""
+        found, end_ns = [], 0
+        for gate in self._begun:
+            start_ns = max(gate.start_ns, end_ns)
+            end_ns = start_ns + gate.batch.run_ns
+            found.append(Begun(start_ns, end_ns, frozenset(gate.under_way)))
+        return found
+
+    def has_come(self, member: Member) -> bool:
+        """Whether it waits at a batch, or runs in one."""
+        return member in self._came
+
+    def is_to_begin(self, member: Member) -> bool:
+        """Whether a batch is still to begin that this frame is planned for, or waits at."""
+        gate = self._came.get(member) or self._gates.get(member)
+        return gate is not None and not gate.is_open.is_set() and member in (gate.missing | gate.under_way)
 
     async def wait(self, member: Member) -> int:
         """Until the member's batch begins; returns the number of that, 0 where it belongs to none."""
@@ -117,12 +159,11 @@ class Batches:
         gate.missing.discard(member)
         gate.under_way.add(member)
         self._came[member] = gate
-        end_ns = gate.batch.end_ns
-        if not gate.missing or self._clock.now_ns() >= end_ns:
+        if not gate.missing:
             self._begin(gate)
             return gate.number
-        if gate.timer is None:
-            gate.timer = asyncio.get_running_loop().call_at(end_ns / NS_PER_S, self._begin, gate)
+        if gate.timer is None and gate not in self._overdue:
+            self._expect(gate)
         await gate.is_open.wait()
         return gate.number
 
@@ -144,31 +185,63 @@ class Batches:
         gate.under_way.discard(member)
         if gate.is_open.is_set():
             if not gate.under_way and gate in self._begun:
-                self._begun.remove(gate)
                 self._reservations.drop([gate.number])
-                self.free_ns = self._clock.now_ns() + sum(one.batch.run_ns for one in self._begun)
+                self._over(gate)
         elif not gate.under_way:
             gate.forget()
+            self._overdue = [one for one in self._overdue if one is not gate]
             if not gate.missing:
                 self._reservations.drop([gate.number])
         elif not gate.missing:
             self._begin(gate)
 
+    def _over(self, gate: _Gate) -> None:
+        """Its run has ended: those behind it move up."""
+        now_ns = self.free_ns = self._clock.now_ns()
+        is_first = gate is self._begun[0]
+        self._begun.remove(gate)
+        for one in self._begun:
+            one.start_ns = self.free_ns if is_first else one.start_ns
+            self.free_ns = max(now_ns, one.start_ns + one.batch.run_ns)
+        if not self._begun and self._overdue:
+            self._begin(self._overdue[0])
+
+    def _expect(self, gate: _Gate) -> None:
+        """Begin it without those who have not come when its time is over."""
+        if self._clock.now_ns() >= gate.end_ns:
+            self._expired(gate)
+        else:
+            gate.timer = asyncio.get_running_loop().call_at(gate.end_ns / NS_PER_S, self._expired, gate)
+
+    def _expired(self, gate: _Gate) -> None:
+        """Whoever is missing may still come while the batch before it runs: that keeps nobody waiting."""
+        if gate.timer is not None:
+            gate.forget()
+        if not self._begun or self.free_ns <= self._clock.now_ns():
+            self._begin(gate)
+            return
+        self._overdue.append(gate)
+        latest_ns = self.free_ns + gate.batch.grace_ns
+        self._reserve(gate, latest_ns)
+        gate.timer = asyncio.get_running_loop().call_at(latest_ns / NS_PER_S, self._begin, gate)
+
     def _begin(self, gate: _Gate) -> None:
         now_ns = self._clock.now_ns()
+        gate.start_ns = max(self.free_ns, now_ns)
         self._reservations.ready(gate.number)
-        if now_ns - gate.batch.end_ns > NS_PER_MS:
+        if now_ns - gate.end_ns > NS_PER_MS:
             self._reservations.drop([gate.number])  # which counts it no more
             self.counts.late += 1
         if gate.missing:
             self.counts.short += 1
         else:
             self.counts.full += 1
+        self._overdue = [one for one in self._overdue if one is not gate]
         self._begun.append(gate)
-        self.free_ns = max(self.free_ns, now_ns) + gate.batch.run_ns
+        self.free_ns = gate.start_ns + gate.batch.run_ns
         gate.open()
 
-    def _reserve(self, gate: _Gate) -> None:
+    def _reserve(self, gate: _Gate, until_ns: int = 0) -> None:
         batch = gate.batch
         if gate.missing or gate.under_way:
             self._reservations.put(
@@ -176,7 +249,7 @@ class Batches:
                 Reservation(
                     self._tenant,
                     batch.start_ns,
-                    batch.end_ns + _AFTER_NS,
+                    max(batch.end_ns, until_ns) + _AFTER_NS,
                     batch.run_ns,
                     batch.takes_ns,
                     partial(self._ran, gate),

@@ -73,6 +73,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             weights=weights,
             decode_ms=sessions.decode_ms,
             reservations=ports.engine.reservations,
+            busy_for_ns=ports.engine.busy_for_ns,
         )
         return Planning(around, ports.deciding, ledger, sessions.live)
 

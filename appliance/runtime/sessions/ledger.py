@@ -37,9 +37,11 @@ class ProcessorLedger:
         self.unplanned = 0.0
         """Of late, by requests that belong to no session."""
         self.unplanned_run_ms = 0.0
-        """Mean of their runs."""
+        """The longest of their runs of late."""
         self._loads: dict[Hashable, Load] = {}
-        self._seen: tuple[int, float, int] | None = None
+        self._seen: tuple[int, float] | None = None
+        self._longest_ns = 0
+        """When that was seen."""
 
     def put(self, pool: Hashable, load: Load) -> None:
         """What a pool takes from now on."""
@@ -49,19 +51,17 @@ class ProcessorLedger:
         """It has no sessions any more."""
         self._loads.pop(pool, None)
 
-    def observe(self, now_ns: int, busy_ms: float, planned_ms: float, runs: int) -> None:
-        """Totals since the start: what all runs have taken, and those of sessions, and how many runs of others there
-        were."""
-        other_ms = max(0.0, busy_ms - planned_ms)
-        before, self._seen = self._seen, (now_ns, other_ms, runs)
+    def observe(self, now_ns: int, unplanned_ms: float, longest_ms: float) -> None:
+        """What runs of no session have taken since the start, and the longest of them since this was told last."""
+        if longest_ms >= self.unplanned_run_ms or now_ns - self._longest_ns > ACTIVE_NS:
+            self.unplanned_run_ms, self._longest_ns = longest_ms, now_ns
+        before, self._seen = self._seen, (now_ns, unplanned_ms)
         if before is None or now_ns <= before[0]:
             return
-        took_ns, took_ms, ran = now_ns - before[0], max(0.0, other_ms - before[1]), runs - before[2]
+        took_ns, took_ms = now_ns - before[0], max(0.0, unplanned_ms - before[1])
         weight = min(1.0, took_ns / SMOOTHING_NS)
         share = took_ms * 1e6 / took_ns / self.workers
         self.unplanned += weight * (min(1.0, share) - self.unplanned)
-        if ran > 0 and took_ms > 0.0:
-            self.unplanned_run_ms = took_ms / ran
 
     def share_of(self, tenant: str, weights: Mapping[str, float]) -> float:
         """A tenant's share; `weights` of those that want some now."""

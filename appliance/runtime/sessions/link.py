@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.policies.adaptation.budgets import harmonic_mean_bps
+from appliance.policies.sending.spread import TransferMargin
 
 RECENT_NS = NS_PER_S
 """Transfers that count: the past second ..."""
@@ -48,6 +49,7 @@ class LinkEstimate:
         """Frame → when its head came, and the bytes that it says will follow (0: it does not say)."""
         self._fit: tuple[float, float] | None = None
         """Milliseconds that any frame takes, and those for each byte; None: to be computed."""
+        self._margin = TransferMargin()
 
     def begin(self, frame: int, body_bytes: int | None, now_ns: int) -> None:
         """A head has come, its body follows."""
@@ -60,6 +62,9 @@ class LinkEstimate:
             begun_ns = max(begun_ns, min(self._transfers[-1].done_ns, now_ns))
         took_ms = (now_ns - begun_ns) / NS_PER_MS
         if body_bytes > 0:
+            if self._transfers:
+                fixed_ms, by_byte_ms = self._fitted()
+                self._margin.observe(took_ms - fixed_ms, by_byte_ms * body_bytes)
             self._transfers.append(Transfer(body_bytes, took_ms, now_ns))
             self._fit = None
         return took_ms
@@ -92,6 +97,11 @@ class LinkEstimate:
     def bandwidth_bps(self) -> float:
         """Bits in a second, beside `fixed_ms`."""
         return 8000.0 / self._fitted()[1]
+
+    @property
+    def margin(self) -> float:
+        """What bytes take at most of what is expected of them, as a factor; the device counts with the same."""
+        return self._margin.factor
 
     def transfer_ms(self, body_bytes: float, now_ns: int | None = None) -> float:
         """Of a frame of so many bytes. With `now_ns`, one that is under way for longer than it should shows that the

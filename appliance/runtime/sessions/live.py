@@ -5,6 +5,7 @@ Event-loop thread only.
 """
 
 import asyncio
+import math
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -29,10 +30,12 @@ from appliance.domain.session import (
     SessionPlan,
 )
 from appliance.domain.states import SESSION_MOVES, SessionState, move
+from appliance.runtime.sessions.ageing import Ageing
 from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.rate import TokenBucket
 from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
+from appliance.runtime.sessions.zoo import raised_pixels
 from appliance.tasks.base import Media
 
 RESULTS_NS = 2 * NS_PER_S
@@ -52,6 +55,8 @@ DROP_RATE_PRIOR = 0.006
 DROP_RATE_MIN, DROP_RATE_MAX = 1e-4, 0.2
 DROP_BASE_MAX = 0.5
 RTT_MS_MAX = 10_000.0
+SHOWN_TOLERANCE = 1e-6
+"""Frames; what comes at the very instant of a capture is shown with it."""
 NOTICES_MAX = 16
 RECENT = 16
 """Frames whose arrivals are remembered."""
@@ -136,8 +141,7 @@ class LiveSession:
         """How often it was tried in vain while it waited."""
         self.expected_run_ms = 0.0
         """Of its variant, by the plan."""
-        self.load = 0.0
-        """Share of all workers that it takes, by the plan."""
+        self.load = 0.0  # share of all workers that it takes, by the plan
         self.least_load: float | None = None
         """Of a promise of latency: what it takes at least, by the last plan; None: nobody has planned it."""
         # What the device is like, as far as it says so.
@@ -145,8 +149,9 @@ class LiveSession:
         self.drop_rate = DROP_RATE_PRIOR
         self.drop_base = self.reference_stride = 0.0
         """The latter is the mean age in frames of what a dedicated box would show, by the last plan."""
+        self.ageing = Ageing()
         # What frames have shown.
-        self.bytes_per_pixel: float | None = None
+        self.picture_factor: float | None = None  # bytes over pixels to the power by which they grow
         self.body_bytes: float | None = None
         self._head_delays_ms: deque[float] = deque(maxlen=RECENT)
         self._head_delay_ms: float | None = None  # their median; None: to be computed
@@ -292,7 +297,9 @@ class LiveSession:
         promise = self.promise
         if isinstance(promise, AccuracyPromise):
             drop_of = self.drop_of if promise.reference is Reference.FRESH else self.drop_beside_dedicated
-            self.accuracy_windows.roll(now_ns, self.session.fps, drop_of, promise.drop_max)
+            strides = self.accuracy_windows.roll(now_ns, self.session.fps, drop_of, promise.drop_max)
+            if strides:
+                self.ageing.observe(sum(strides) / len(strides), self.stride_allowed)
         else:
             self.latency_windows.roll(now_ns)
         self._forget(now_ns)
@@ -306,6 +313,13 @@ class LiveSession:
         """The same against a box that serves nobody else; no less than 0."""
         return max(0.0, self.drop_rate * (stride - self.reference_stride))
 
+    @property
+    def stride_allowed(self) -> float:
+        """Mean age in frames beyond the reference that a promise of accuracy allows."""
+        assert isinstance(self.promise, AccuracyPromise)
+        base = self.drop_base if self.promise.reference is Reference.FRESH else 0.0
+        return max(0.0, self.promise.drop_max - base) / self.drop_rate
+
     def report(self, report: DeviceReport) -> None:
         """Believe what the device says of itself, within reason."""
         counts = self.counts
@@ -313,6 +327,7 @@ class LiveSession:
             counts.skipped = max(counts.skipped, min(report.skipped, self._captured_max() - counts.sent))
         if report.drop_rate is not None and report.drop_rate == report.drop_rate:
             self.drop_rate = min(DROP_RATE_MAX, max(DROP_RATE_MIN, report.drop_rate))
+            self.ageing.is_rate_known = True
         if report.drop_base is not None and report.drop_base == report.drop_base:
             self.drop_base = min(DROP_BASE_MAX, max(0.0, report.drop_base))
         if report.rtt_ms is not None and 0.0 <= report.rtt_ms <= RTT_MS_MAX:
@@ -474,9 +489,15 @@ class LiveSession:
         self.arrivals.append((head.frame, frame.captured_ns, now_ns))
         self.body_bytes = _smoothed(self.body_bytes, body_bytes)
         if head.size:
-            self.bytes_per_pixel = _smoothed(self.bytes_per_pixel, body_bytes / head.size**2)
+            self.picture_factor = _smoothed(self.picture_factor, body_bytes / raised_pixels(head.size))
         self._on_received(self)
         return took_ms
+
+    def _shown_ns(self, frame: Frame, ended_ns: int) -> int:
+        """When the device shows a result: with its next capture after that has come."""
+        frame_ns = NS_PER_S / self.session.fps
+        age_ns = ended_ns + self.down_ms * NS_PER_MS - frame.captured_ns
+        return frame.captured_ns + int(math.ceil(age_ns / frame_ns - SHOWN_TOLERANCE) * frame_ns)
 
     def frame_ended(self, frame: Frame, result: FrameResult) -> None:
         """Counted once, whatever became of it."""
@@ -490,8 +511,7 @@ class LiveSession:
                 if frame.is_planned and result.cause is not DropCause.BAD_MEDIA:  # nobody can answer those
                     self.latency_windows.ended(result.ended_ns, in_time=in_time)
             elif in_time:
-                shown_ns = result.ended_ns + int(self.down_ms * NS_PER_MS)
-                self.accuracy_windows.shown(frame.captured_ns, shown_ns)
+                self.accuracy_windows.shown(frame.captured_ns, self._shown_ns(frame, result.ended_ns))
         if result.end is FrameEnd.ANSWERED and (self.last_result is None or frame.number > self.last_result[0]):
             self.last_result = frame.number, frame.captured_ns, result.ended_ns
         self._on_ended(self, frame, result)

@@ -1,27 +1,41 @@
 """From sessions with promises of accuracy to a problem of offload, and from its plan to what each device is told.
 
 The planner counts all clients' frames on one scale, from the pool's epoch on. Each device numbers its own: the shift
-between the two follows from the captures of its frames, and what is left of it, less than a frame, counts as uplink. A
-pool's share of a worker makes inferences longer by as much.
+between the two follows from the captures of its frames. What is left of it, less than a frame, makes the uplink longer
+and the downlink shorter by as much, for the device shows its frames when it captures them. A pool's share of a worker
+makes inferences longer by as much, but not those of the reference that drops are counted from.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.session import AccuracyPromise, Reference, SessionPlan
+from appliance.domain.states import SessionState
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan, Served, Variant
 from appliance.policies.offload.drop import reference_stride
 from appliance.runtime.sessions.adapting import QUALITY, accuracy_of
-from appliance.runtime.sessions.batches import PlannedBatch
+from appliance.runtime.sessions.batches import Batches, PlannedBatch
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.zoo import Rung
 
 HORIZON_MS = 1000.0
 GRACE = 0.1
 VALID_NS = 1_000 * NS_PER_MS
+LOST_TIMES, LOST_MS = 1.5, 20.0
+"""What a frame may take against the slowest of the latest, and beyond that, before it is given up."""
+FIRST_STRIDE = 8.0
+"""Frames of age that a promise is taken to allow at most until its device has said how much it loses with each: its
+first results, by which it learns that, come quickly."""
+FIRST_S = 0.3
+"""Between the first frames of a device, until it is known how it numbers them."""
 SHIFT_SLACK = 0.75
 """Frames by which a capture may lie beside its place before the shift is another one: jitter is no shift."""
+
+
+FORGIVEN_SHARE = 1.0
+"""Of what a promise allows, what it is taken to allow beyond that where it cannot be kept for the moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +87,37 @@ def problem_of(
     decode_ms: float = 0.0,
     busy_until_ns: int = 0,
     previous: Sequence[Batch] = (),
+    forgiven: Collection[str] = (),
 ) -> OffloadInput:
     """The problem of a pool. Sessions whose promise is out of reach on their link, whatever is sent, are left out.
 
-    A frame has arrived when it is decoded.
+    A frame has arrived when it is decoded. `previous`: as `previous_of` gives it. `forgiven`: sessions, by id, whose
+    promises are taken to allow more.
     """
     tables = {rung.name: {batch: ms / share for batch, ms in rung.usual_ms.items()} for rung in rungs}
     best = max(rungs, key=lambda rung: (rung.accuracy, rung.name))
     kept = {live.id for live in (*served, *waiting)}
     clients = {
-        live.id: _client(live, rungs, best, tables, scale, shifts.get(live.id), decode_ms)
+        live.id: _client(
+            live,
+            rungs,
+            best,
+            tables,
+            scale,
+            shifts.get(live.id),
+            decode_ms,
+            is_forgiven=live.id in forgiven,
+        )
         for live in (*served, *waiting)
+        if not is_out_of_reach(live, best, decode_ms)
     }
     return OffloadInput(
         fps=scale.fps,
         now_ms=scale.ms(now_ns),
         horizon_ms=HORIZON_MS,
         inference_ms=tables[best.name],
-        clients=tuple(clients[live.id] for live in served if clients[live.id].accuracy_slo >= 0.0),
-        waiting=tuple(clients[live.id] for live in waiting if clients[live.id].accuracy_slo >= 0.0),
+        clients=tuple(clients[live.id] for live in served if live.id in clients),
+        waiting=tuple(clients[live.id] for live in waiting if live.id in clients),
         busy_until_ms=max(0.0, scale.ms(busy_until_ns)),
         grace=GRACE,
         previous=tuple(
@@ -102,10 +128,67 @@ def problem_of(
     )
 
 
+def previous_of(
+    batches: Sequence[Batch],
+    gates: Batches,
+    scale: Scale,
+    shifts: Mapping[str, Shift],
+    now_ns: int,
+    lost_ms: Mapping[str, float],
+) -> tuple[list[Batch], int]:
+    """The previous plan as it has come out so far, and when the batch that runs now is over.
+
+    Batches that have begun are there with those of their members that came in time and have no result yet, from when
+    they began or will; those still to begin as they were planned, from now where that is past. What came to no batch in
+    time is in none, nor is what has not come so long after its capture (`lost_ms` by session).
+    """
+    variants: dict[tuple[str, int], str | None] = {}
+    to_begin: list[Batch] = []
+    for batch in batches:
+        members = [(name, frame) for name, frame in batch.requests if name in shifts]
+        numbers = [(name, frame + shifts[name].frames) for name, frame in members]
+        variants.update(dict.fromkeys(numbers, batch.variant))
+        expected = tuple(
+            (name, frame)
+            for (name, frame), number in zip(members, numbers, strict=True)
+            if gates.is_to_begin(number)
+            and (gates.has_come(number) or scale.ms(now_ns) - frame * scale.frame_ms < lost_ms[name])
+        )
+        if expected:
+            to_begin.append(Batch(max(batch.start_ms, scale.ms(now_ns)), batch.variant, expected))
+    found: list[Batch] = []
+    busy_ns = 0
+    for begun in gates.begun():
+        requests = tuple(
+            (name, number - shifts[name].frames) for name, number in sorted(begun.members) if name in shifts
+        )
+        if requests:
+            variant = next((variants[member] for member in begun.members if member in variants), None)
+            found.append(Batch(scale.ms(begun.start_ns), variant, requests))
+        if begun.start_ns < now_ns:
+            busy_ns = max(busy_ns, begun.end_ns)
+    return sorted([*found, *to_begin], key=lambda batch: batch.start_ms), busy_ns
+
+
+def lost_ms(live: LiveSession, frame_ms: float) -> float:
+    """So long after its capture a frame of the session is not expected any more."""
+    took = [(done_ns - captured_ns) / NS_PER_MS for _, captured_ns, done_ns in live.arrivals]
+    return frame_ms + LOST_TIMES * max(took, default=HORIZON_MS) + LOST_MS
+
+
+def is_out_of_reach(live: LiveSession, best: Rung, decode_ms: float) -> bool:
+    """Whether a promise against fresh results could not be kept by a box that serves nobody else."""
+    promise = live.promise
+    assert isinstance(promise, AccuracyPromise)
+    if promise.reference is not Reference.FRESH:
+        return False
+    return live.drop_of(dedicated_stride(live, best, live.session.fps, decode_ms)) > promise.drop_max
+
+
 def dedicated_stride(live: LiveSession, best: Rung, fps: float, decode_ms: float) -> float:
     """Mean age in frames of what a box would show that serves nobody else, over the same link."""
     up_ms = decode_ms + live.head_delay_ms
-    up_ms += live.link.transfer_ms(best.frame_bytes(live.bytes_per_pixel, live.body_bytes))
+    up_ms += live.link.transfer_ms(best.frame_bytes(live.picture_factor, live.body_bytes))
     one = best.usual_ms.get(1) or best.usual_ms[min(best.usual_ms)]
     return reference_stride(up_ms + live.down_ms, one, fps)
 
@@ -150,6 +233,15 @@ def gates_of(
     return found
 
 
+def run_ms_max(batches: Sequence[Batch], rungs: Mapping[str, Rung], best: str) -> float:
+    """The longest run of planned batches, at its P99."""
+    longest = 0.0
+    for batch in batches:
+        worst = rungs[batch.variant or best].worst_ms
+        longest = max(longest, worst[max((one for one in worst if one <= len(batch.requests)), default=min(worst))])
+    return longest
+
+
 def loads_of(plan: OffloadPlan, members: Mapping[str, LiveSession], rungs: Mapping[str, Rung], best: str) -> float:
     """Share of one worker that a plan takes."""
     total = 0.0
@@ -162,9 +254,21 @@ def loads_of(plan: OffloadPlan, members: Mapping[str, LiveSession], rungs: Mappi
     return min(1.0, total)
 
 
+def _spare(live: LiveSession, best: Rung, fps: float, decode_ms: float) -> float:
+    """Frames of age that the promise allows beyond what a box gives that serves nobody else."""
+    promise = live.promise
+    assert isinstance(promise, AccuracyPromise)
+    if promise.reference is not Reference.FRESH:
+        return live.stride_allowed
+    return max(0.0, live.stride_allowed - dedicated_stride(live, best, fps, decode_ms))
+
+
 def _told(served: Served, live: LiveSession, rung: Rung, scale: Scale, shift: Shift | None, now_ns: int) -> SessionPlan:
     numbers: tuple[int, ...] = ()
     wait = 0.0
+    interval = max(1, served.interval)
+    if shift is None:
+        interval = max(interval, math.ceil(FIRST_S * live.session.fps))
     if shift is not None:
         came = -1 if live.newest is None else live.newest
         frames = [frame for frame in served.frames if frame + shift.frames > came]
@@ -176,7 +280,7 @@ def _told(served: Served, live: LiveSession, rung: Rung, scale: Scale, shift: Sh
         variant=rung.name,
         size=rung.size,
         quality=QUALITY,
-        interval=max(1, served.interval),
+        interval=interval,
         frames=numbers,
         wait_ms=wait,
         valid_until_ns=now_ns + VALID_NS,
@@ -193,24 +297,36 @@ def _client(
     scale: Scale,
     shift: Shift | None,
     decode_ms: float,
+    *,
+    is_forgiven: bool,
 ) -> Client:
     promise = live.promise
     assert isinstance(promise, AccuracyPromise)
     phase_ms = 0.0 if shift is None else shift.phase_ms
+    down_ms = live.down_ms - phase_ms
     uplinks = {
         rung.name: phase_ms
         + decode_ms
         + live.head_delay_ms
-        + live.link.transfer_ms(rung.frame_bytes(live.bytes_per_pixel, live.body_bytes))
+        + live.link.transfer_ms(rung.frame_bytes(live.picture_factor, live.body_bytes))
         for rung in rungs
     }
-    allowed = promise.drop_max
+    rate, allowed, reference = live.drop_rate, promise.drop_max, 0.0
+    if live.state is SessionState.SERVED and not live.ageing.is_rate_known:
+        rate = max(rate, promise.drop_max / FIRST_STRIDE)
     if promise.reference is Reference.FRESH:
-        one = tables[best.name].get(1) or tables[best.name][min(tables[best.name])]
-        stride = reference_stride(uplinks[best.name] + live.down_ms, one, scale.fps)
-        allowed -= live.drop_base + live.drop_rate * stride
+        allowed -= live.drop_base
+    else:
+        reference = dedicated_stride(live, best, scale.fps, decode_ms)
+    spare = _spare(live, best, scale.fps, decode_ms)
+    if is_forgiven:
+        allowed += rate * FORGIVEN_SHARE * spare
+    # Pictures for another variant than the best one take another time.
+    larger_ms = uplinks[best.name] - uplinks.get(live.variant, uplinks[best.name])
     arrivals = (
-        () if shift is None else tuple((n - shift.frames, scale.ms(done) + decode_ms) for n, _, done in live.arrivals)
+        ()
+        if shift is None
+        else tuple((n - shift.frames, scale.ms(done) + decode_ms + larger_ms) for n, _, done in live.arrivals)
     )
     last = arrivals[-1] if arrivals else None
     result = None if shift is None or live.last_result is None else live.last_result
@@ -218,14 +334,14 @@ def _client(
         result = None
     return Client(
         name=live.id,
-        drop_rate=live.drop_rate,
+        drop_rate=rate,
         accuracy_slo=allowed,
         uplink_ms=uplinks[best.name],
-        downlink_ms=live.down_ms,
+        downlink_ms=down_ms,
         last_frame=None if last is None else last[0],
         last_arrival_ms=None if last is None else last[1],
         last_result_frame=None if result is None or shift is None else result[0] - shift.frames,
-        last_result_ms=None if result is None else scale.ms(result[2]) + live.down_ms,
+        last_result_ms=None if result is None else scale.ms(result[2]) + down_ms,
         arrivals=tuple(one for one in arrivals if one[0] >= 0),
         variants=tuple(
             Variant(rung.name, max(0.0, best.accuracy - rung.accuracy) / 100.0, uplinks[rung.name], tables[rung.name])
@@ -233,4 +349,6 @@ def _client(
         )
         if len(rungs) > 1
         else (),
+        kept_free=rate * live.ageing.kept_free(spare),
+        reference_stride=reference,
     )

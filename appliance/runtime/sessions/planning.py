@@ -18,6 +18,7 @@ from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.binding import Binding, binding
+from appliance.policies.adaptation.going_on import gone_on
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.policies.offload.drop import reference_stride
 from appliance.policies.residency.base import Wish
@@ -39,12 +40,17 @@ LATE_NS = 200 * NS_PER_MS
 REFUSED_NS = 10 * NS_PER_S
 """So long a variant that memory has refused is not planned with."""
 WISHED_NS = 5 * NS_PER_S
+FORGIVEN_TURNS = 3
+"""Plans of frames in a row in which a promise that cannot be kept is taken to allow more, before its session is
+removed: a frame that was lost, or a link that stood for a moment, is made good by then."""
+FORGIVING_TRIES = 2
 REMOVALS_MAX = 8
 """Tries to find whom to remove in place of whom the planner leaves out."""
-TRY_NS = NS_PER_S
+TRY_NS = 400 * NS_PER_MS
 """Who waits for a promise of accuracy is tried so often, one after another: that takes much longer than to go on."""
 HEADROOM = 0.92
-"""Share of what is free that is sold to who comes: what was promised outlives estimates that move a little."""
+"""Share of what is free that is sold to who comes with a promise of latency: what was promised outlives estimates that
+move a little. Of promises of accuracy a part is kept free (`Ageing`)."""
 SNAPSHOT_NS = 50 * NS_PER_MS
 """So long is gone by what variants take, and by who wants some of the processors, before that is looked at again."""
 AT_ONCE = 32
@@ -67,6 +73,10 @@ class Verdict:
     lane: int = 0
     displaced: tuple[LiveSession, ...] = ()
     """Sessions beyond their tenants' shares that have to go for it."""
+    planned: tuple[OffloadInput, OffloadPlan] | None = None
+    """Of a promise of accuracy: the plan that serves it beside all others."""
+    mapped: AdaptationPlan | None = None
+    """The same of a promise of latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,8 @@ class Around:
     """What decoding a frame of an application takes."""
     reservations: Reservations
     """Where the starts of planned batches are kept."""
+    busy_for_ns: Callable[[], int]
+    """For how long every worker is taken by the run that it has."""
 
 
 @dataclass(slots=True)
@@ -144,6 +156,8 @@ class Planning:
         """(application, variant) that memory has refused → until when."""
         self._wished: dict[str, tuple[tuple[str, ...], int]] = {}
         """Application → what was wished for it, and when."""
+        self._drop_rates: dict[str, float] = {}
+        """Application → what its devices lose with a frame of age, as far as they have said so."""
         self._admissions = asyncio.Lock()
         """One promise after the other: what is free is sold once."""
         self.figures = Figures()
@@ -173,7 +187,12 @@ class Planning:
             if found.fits and live.state is SessionState.WAITING:
                 self.admit(live, found)
                 pool = self._pool(key_of(live, live.lane))
-                await (self._adapt(pool) if live.promise.kind is PromiseKind.LATENCY else self._offload_turn(pool, ()))
+                if live.promise.kind is PromiseKind.LATENCY:
+                    await self._adapt(pool)
+                elif found.planned is not None and not found.displaced:  # another plan might not have room for all
+                    self._enact_offload(pool, *found.planned, self._zoo(pool.key), self._around.clock.now_ns())
+                else:
+                    await self._offload_turn(pool, ())
                 self._wish_all()
         rung = self._zoo(key_of(live)).by_name.get(live.variant)
         if rung is not None and not self._around.is_resident(rung.servable):
@@ -207,6 +226,8 @@ class Planning:
 
     def admit(self, live: LiveSession, verdict: Verdict) -> None:
         """Serve it from now on, as the verdict says."""
+        if verdict.mapped is not None:  # the next search may overlook it
+            self._pool(key_of(live)).plan = verdict.mapped
         for victim in verdict.displaced:
             self._remove(victim, Cause.SHARE, "it was beyond its tenant's share, which another tenant wants now")
         live.lane = verdict.lane
@@ -232,7 +253,7 @@ class Planning:
         outcome = "refused" if plan.unmapped else "admitted"
         self._record_adaptation(key, problem, plan, outcome, live.id)
         if not plan.unmapped:
-            return Verdict(True)
+            return Verdict(True, mapped=plan)
         return Verdict(False, self._cause(live, zoo, key), plan.reason)
 
     def _cause(self, live: LiveSession, zoo: _Zoo, key: PoolKey) -> Cause:
@@ -262,14 +283,14 @@ class Planning:
         reason = ""
         for lane in self._lanes(live):
             key = key_of(live, lane)
-            problem = self._offload(key, self._held(key, without=live), [live], zoo, spared, HEADROOM)
+            problem = self._offload(key, self._held(key, without=live), [live], zoo, spared)
             if not problem.waiting:
                 return Verdict(False, _out_of_reach(live, zoo), "even alone it would see results too late")
             plan = await self._timed(key, self._deciding.offloads(problem))
             is_in = live.id in plan.admitted and not plan.removed
             self._record_offload(key, problem, plan, "admitted" if is_in else "refused", live.id)
             if is_in:
-                return Verdict(True, lane=lane)
+                return Verdict(True, lane=lane, planned=(problem, plan))
             reason = plan.reason
         return Verdict(False, self._processor_or_share(live), reason)
 
@@ -365,6 +386,12 @@ class Planning:
         before = None if pool is None else pool.bandwidth_bps.get(live.id)
         return before is not None and abs(live.link.bandwidth_bps - before) > LINK_CHANGE * before
 
+    def is_unplaced(self, live: LiveSession) -> bool:
+        """Whether frames have come of it, and no plan knows yet how its numbers lie."""
+        pool = self._pools.get(key_of(live, live.lane))
+        is_planned = live.promise.kind is PromiseKind.ACCURACY and live.state is SessionState.SERVED
+        return is_planned and pool is not None and live.id not in pool.shifts
+
     def gates_of(self, live: LiveSession) -> Batches | None:
         """Where its frames wait for the others of their batches; None: they wait for nobody."""
         pool = self._pools.get(key_of(live, live.lane))
@@ -414,10 +441,13 @@ class Planning:
         if zoo is None:
             return
         problem = await self._adaptation(key, members, zoo, self.ledger.for_plan(key, key.tenant, self._weights()))
-        plan = await self._timed(key, self._deciding.adapt(problem))
-        if plan.unmapped:
-            problem = await self._adaptation(key, members, zoo, self._admission_share(key))
-            plan = await self._timed(key, self._deciding.adapt(problem))
+        plan = await self._going_on(pool, problem)
+        for is_cautious in (True, False):
+            if not plan.unmapped:
+                break
+            share = self._admission_share(key)
+            problem = await self._adaptation(key, members, zoo, share, is_cautious=is_cautious)
+            plan = await self._going_on(pool, problem)
         for _ in range(REMOVALS_MAX):
             if not plan.unmapped:
                 break
@@ -427,12 +457,18 @@ class Planning:
             if not members:
                 self._close(pool)
                 return
-            problem = await self._adaptation(key, members, zoo, self._admission_share(key))
+            problem = await self._adaptation(key, members, zoo, self._admission_share(key), is_cautious=False)
             plan = await self._timed(key, self._deciding.adapt(problem))
         for live in members:
             if live.id in plan.unmapped:
                 self._remove(live, Cause.PROCESSOR, plan.reason)
         await self._enact_adaptation(pool, problem, plan, members, zoo, now_ns)
+
+    async def _going_on(self, pool: Pool, problem: AdaptationInput) -> AdaptationPlan:
+        """A new plan, or the one before where only that serves all."""
+        plan = await self._timed(pool.key, self._deciding.adapt(problem))
+        before = gone_on(problem, pool.plan) if plan.unmapped and pool.plan is not None else None
+        return plan if before is None else before
 
     async def _enact_adaptation(
         self,
@@ -455,6 +491,7 @@ class Planning:
         if mapping != pool.mapping:
             self._record_adaptation(key, problem, plan, "planned", None)
         pool.mapping = mapping
+        pool.plan = plan
         pool.previous = _by_worker(plan, self._around.workers)
         pool.prefetch = plan.prefetch
         pool.run_ms_max = max((zoo.by_name[w.network].worst_ms[w.batch] for w in plan.workers), default=0.0)
@@ -486,17 +523,42 @@ class Planning:
         zoo = self._zoo_for(pool, members, others)
         if zoo is None:
             return
-        problem = self._offload(key, members, others, zoo, 0.0, HEADROOM if others else 1.0)
+        problem = self._offload(key, members, others, zoo)
         known = {client.name for client in problem.clients}
         for live in members:
             if live.id not in known:
                 self._remove(live, _out_of_reach(live, zoo), "even alone it would see results too late")
         plan = await self._timed(key, self._deciding.offloads(problem))
+        if others and (plan.removed or not plan.admitted):  # nobody goes for who comes
+            for live in others:
+                live.tries += 1
+            members = self._held(key)
+            problem = self._offload(key, members, (), zoo)
+            plan = await self._timed(key, self._deciding.offloads(problem))
+        problem, plan = await self._forgiving(key, members, zoo, problem, plan)
         end_ns = self._around.clock.now_ns()
         if end_ns - now_ns > LATE_NS and pool.batches:
             self.figures.late_plans += 1
             return
         self._enact_offload(pool, problem, plan, zoo, end_ns)
+
+    async def _forgiving(
+        self, key: PoolKey, members: Sequence[LiveSession], zoo: _Zoo, problem: OffloadInput, plan: OffloadPlan
+    ) -> tuple[OffloadInput, OffloadPlan]:
+        """The plan, or another one where it leaves somebody out: for a few turns their promises are taken to allow
+        more."""
+        forgiven: set[str] = set()
+        patient = {live.id for live in members if live.ageing.forgiven_turns < FORGIVEN_TURNS}
+        for _ in range(FORGIVING_TRIES):
+            more = patient.intersection(plan.removed) - forgiven
+            if not more:
+                break
+            forgiven |= more
+            problem = self._offload(key, members, (), zoo, forgiven=forgiven)
+            plan = await self._timed(key, self._deciding.offloads(problem))
+        for live in members:
+            live.ageing.forgiven_turns = live.ageing.forgiven_turns + 1 if live.id in forgiven else 0
+        return problem, plan
 
     def _enact_offload(self, pool: Pool, problem: OffloadInput, plan: OffloadPlan, zoo: _Zoo, now_ns: int) -> None:
         key = pool.key
@@ -506,9 +568,6 @@ class Planning:
         for id in plan.removed:
             if id in self._sessions:
                 self._remove(self._sessions[id], Cause.PROCESSOR, plan.reason)
-        for client in problem.waiting:
-            if client.name in self._sessions and client.name not in plan.admitted:
-                self._sessions[client.name].tries += 1
         for id in plan.admitted:
             live = self._sessions.get(id)
             if live is not None and live.state is SessionState.WAITING:
@@ -520,11 +579,16 @@ class Planning:
         )
         best = _best(zoo).name
         decode_ms = self._around.decode_ms(key.application_id)
-        for live in members.values():
+        asked = {client.name: client for client in (*problem.clients, *problem.waiting)}
+        for one in there.clients:
+            live = members[one.name]
             live.reference_stride = offloading.dedicated_stride(live, zoo.by_name[best], key.fps, decode_ms)
+            gap = max(0.0, zoo.by_name[best].accuracy - zoo.by_name[one.variant or best].accuracy) / 100.0
+            client = asked[one.name]
+            live.ageing.expect((one.expected_drop - gap) / client.drop_rate + (client.reference_stride or 0.0))
         pool.batches = plan.batches
         pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts, now_ns))
-        pool.run_ms_max = max((rung.worst_ms[min(rung.worst_ms)] for rung in zoo.rungs), default=0.0)
+        pool.run_ms_max = offloading.run_ms_max(plan.batches, zoo.by_name, best)
         load = offloading.loads_of(there, members, zoo.by_name, best) / self._around.workers
         self.ledger.put(key, Load(key.tenant, load, load))
         told = offloading.plans_of(there, members, zoo.by_name, best, pool.scale, pool.shifts, now_ns)
@@ -546,11 +610,11 @@ class Planning:
     # -- what a decision is made of ------------------------------------------------------------------------------------
 
     async def _adaptation(
-        self, key: PoolKey, members: Sequence[LiveSession], zoo: _Zoo, share: float
+        self, key: PoolKey, members: Sequence[LiveSession], zoo: _Zoo, share: float, *, is_cautious: bool = True
     ) -> AdaptationInput:
         beside, clients = self._beside(key), []
         for at, live in enumerate(members, 1):
-            clients.append(adapting.client_of(live, share, beside))
+            clients.append(adapting.client_of(live, share, beside, is_cautious=is_cautious))
             if at % AT_ONCE == 0:
                 await others_first()
         return adapting.problem_of(members, clients, zoo.rungs, self._around.workers, self._pool(key).previous)
@@ -561,10 +625,11 @@ class Planning:
         members: Sequence[LiveSession],
         others: Sequence[LiveSession],
         zoo: _Zoo,
-        spared: float,
-        headroom: float,
+        spared: float = 0.0,
+        forgiven: Collection[str] = (),
     ) -> OffloadInput:
         pool = self._pool(key)
+        self._estimate_drop_rates(key.application_id, (*members, *others))
         there = {live.id for live in (*members, *others)}
         shifts = {id: shift for id, shift in pool.shifts.items() if id in there}
         for live in (*members, *others):
@@ -573,8 +638,10 @@ class Planning:
                 shifts[live.id] = shift
         pool.shifts = {**pool.shifts, **shifts}
         # The ledger counts all workers together, a lane is one of them: what others leave of it is its part.
-        share = headroom * min(1.0, (self._admission_share(key) + spared) * self._around.workers)
+        share = min(1.0, (self._admission_share(key) + spared) * self._around.workers)
         now_ns = self._around.clock.now_ns()
+        lost_ms = {live.id: offloading.lost_ms(live, pool.scale.frame_ms) for live in (*members, *others)}
+        previous, busy_ns = offloading.previous_of(pool.batches, pool.gates, pool.scale, shifts, now_ns, lost_ms)
         return offloading.problem_of(
             members,
             others,
@@ -584,9 +651,33 @@ class Planning:
             now_ns,
             share,
             self._around.decode_ms(key.application_id),
-            pool.gates.free_ns,
-            pool.batches,
+            max(busy_ns, self._busy_until_ns(key, now_ns)),
+            previous,
+            forgiven,
         )
+
+    def _estimate_drop_rates(self, application_id: str, sessions: Sequence[LiveSession]) -> None:
+        """Of devices that have not said yet how much they lose with each frame of age: as three of four others of the
+        application do at most, or did."""
+        known = sorted(
+            live.drop_rate
+            for live in self._sessions.values()
+            if live.ageing.is_rate_known and live.session.application_id == application_id
+        )
+        if known:
+            self._drop_rates[application_id] = known[3 * len(known) // 4]
+        for live in sessions:
+            if not live.ageing.is_rate_known:
+                live.drop_rate = self._drop_rates.get(application_id, live.drop_rate)
+
+    def _busy_until_ns(self, key: PoolKey, now_ns: int) -> int:
+        """When the worker of a pool is free of what runs now and of the batches of other pools that have begun."""
+        others = [
+            other.gates.free_ns
+            for other in self._pools.values()
+            if other.key.kind is PromiseKind.ACCURACY and other.key.lane == key.lane and other.key != key
+        ]
+        return max([now_ns + self._around.busy_for_ns(), *others])
 
     def _beside(self, key: PoolKey) -> adapting.Beside:
         """The longest run of others: another pool's, or as long as requests without a session take."""
@@ -674,6 +765,7 @@ class Planning:
             self._gone = BatchCounts(gone.full + own.full, gone.short + own.short, gone.late + own.late)
             self._pools.pop(pool.key, None)
             self._zoos.pop((pool.key.application_id, pool.key.floor), None)
+        pool.plan = None
         pool.mapping, pool.batches, pool.run_ms_max, pool.prefetch, pool.wanted = (), (), 0.0, (), ()
 
     def _held(self, key: PoolKey, without: LiveSession | None = None) -> list[LiveSession]:
@@ -787,6 +879,6 @@ def _out_of_reach(live: LiveSession, zoo: _Zoo) -> Cause:
     assert isinstance(promise, AccuracyPromise)
     best = _best(zoo)
     way_ms = live.head_delay_ms + live.down_ms
-    way_ms += live.link.transfer_ms(best.frame_bytes(live.bytes_per_pixel, live.body_bytes))
+    way_ms += live.link.transfer_ms(best.frame_bytes(live.picture_factor, live.body_bytes))
     stride = reference_stride(way_ms, 0.0, live.session.fps)
     return Cause.LINK if live.drop_of(stride) > promise.drop_max else Cause.PROCESSOR

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from appliance.clock import NS_PER_S
 from appliance.domain.session import AccuracyPromise, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
+from appliance.policies.adaptation.base import AdaptationPlan
 from appliance.policies.offload.base import Batch
 from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.deciding import RECENT
@@ -48,6 +49,8 @@ class Pool:
     """Of adaptation: the network of each worker."""
     mapping: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
     """Of adaptation: what was recorded last."""
+    plan: AdaptationPlan | None = None
+    """Of adaptation: the last one."""
     wanted: tuple[str, ...] = ()
     """Of adaptation: the variants of the plan; they are switched to when they are in memory."""
     prefetch: tuple[str, ...] = ()

@@ -30,7 +30,6 @@ from appliance.domain.session import (
     Cause,
     DeviceReport,
     DropCause,
-    FrameEnd,
     FrameHead,
     LatencyPromise,
     Promise,
@@ -152,13 +151,12 @@ class Sessions:
         """Those that have not ended, by id."""
         self._ended: dict[str, LiveSession] = {}
         self._decode_ms: dict[str, float] = {}
-        self._planned_ms = 0.0
-        """What runs of sessions have taken since the start, as their plans have it."""
-        self._planned_runs = 0
         self.totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         """Tenant → frames of all its sessions by how they ended."""
         self.planning = planning_of(self)
         self._changed = asyncio.Event()
+        self._placed = asyncio.Event()
+        """The first frame has come of a session that could not be planned frame by frame before."""
         self._some = asyncio.Event()
         """There is a session."""
 
@@ -318,7 +316,8 @@ class Sessions:
         """The session with another promise, for a question: it is in no register."""
         draft = self._live(replace(live.session, promise=promise), live.application, live.link)
         draft.drop_rate, draft.drop_base, draft.downlink_ms = live.drop_rate, live.drop_base, live.downlink_ms
-        draft.bytes_per_pixel, draft.body_bytes = live.bytes_per_pixel, live.body_bytes
+        draft.ageing = live.ageing
+        draft.picture_factor, draft.body_bytes = live.picture_factor, live.body_bytes
         return draft
 
     # -- the stream, and what it says ----------------------------------------------------------------------------------
@@ -456,16 +455,20 @@ class Sessions:
                 self._some.clear()
                 await self._some.wait()
             start_ns = self._clock.now_ns()
+            self._placed.clear()
             try:
                 await self.planning.offload_all()
             except Exception:
                 log.exception("sessions were not planned")
-            await self._clock.sleep_until_ns(max(start_ns + OFFLOAD_NS, self._clock.now_ns() + SERVE_APART_NS))
+            await self._clock.sleep_until_ns(self._clock.now_ns() + SERVE_APART_NS)
+            left_s = (start_ns + OFFLOAD_NS - self._clock.now_ns()) / NS_PER_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, left_s)):
+                    await self._placed.wait()
 
     async def _look_after(self, now_ns: int) -> None:
         """What time alone brings about."""
-        runs, busy_ms = self._engine.ran()
-        self._ledger.observe(now_ns, busy_ms, self._planned_ms, runs - self._planned_runs)
+        self._ledger.observe(now_ns, *self._engine.ran_unplanned())
         for at, live in enumerate(list(self.live.values()), 1):
             if at % AT_ONCE == 0:
                 await others_first()
@@ -562,13 +565,12 @@ class Sessions:
     def _received(self, live: LiveSession) -> None:
         if self.planning.has_changed(live):
             self._changed.set()
+        if self.planning.is_unplaced(live):
+            self._placed.set()
 
     def _frame_ended(self, live: LiveSession, frame: Frame, result: FrameResult) -> None:
         totals = self.totals[live.session.tenant]
         totals[result.end.value if result.cause is None else f"{result.end.value}-{result.cause.value}"] += 1
-        if frame.is_planned and result.end in (FrameEnd.ANSWERED, FrameEnd.LATE):
-            self._planned_ms += live.expected_run_ms
-            self._planned_runs += 1
         if isinstance(result.error, FrameDropped):  # here; the engine records its own
             self._decisions.record("drop", frame_drop(live.session, result.error))
         if (gates := self.planning.gates_of(live)) is not None:

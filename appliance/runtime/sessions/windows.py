@@ -75,17 +75,20 @@ class AccuracyWindows:
         if not self._results or (captured_ns > self._results[-1][1] and shown_ns >= self._results[-1][0]):
             self._results.append((shown_ns, captured_ns))
 
-    def roll(self, now_ns: int, fps: float, drop_of: Callable[[float], float], drop_max: float) -> None:
-        """Close the windows that are over; `drop_of` a mean stride."""
+    def roll(self, now_ns: int, fps: float, drop_of: Callable[[float], float], drop_max: float) -> list[float]:
+        """Close the windows that are over; `drop_of` a mean stride. Returns their mean strides."""
+        strides = []
         while self._since_ns is not None and now_ns - self._since_ns >= ACCURACY_NS:
             stride = self._mean_stride(self._since_ns, self._since_ns + ACCURACY_NS, fps)
             if stride is not None:
                 self.windows += 1
+                strides.append(stride)
                 self.last_drop = drop_of(stride)
                 self.kept += self.last_drop <= drop_max + 1e-9
             self._since_ns += ACCURACY_NS
             while len(self._results) > 1 and self._results[1][0] <= self._since_ns:
                 self._results.popleft()
+        return strides
 
     def _mean_stride(self, from_ns: int, to_ns: int, fps: float) -> float | None:
         """Mean age of what was shown, in frames; None where nothing was shown from the start on."""

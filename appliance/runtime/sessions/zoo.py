@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Variant
+from appliance.policies.sending.pictures import SIZE_EXPONENT
 from appliance.runtime.catalogue import Entry, Servable
 
 BYTES_PER_PIXEL = 0.13
-"""Of a JPEG of quality 75, by the square of its longer side, before a device has sent any."""
+"""Of a JPEG of quality 75 with a longer side of 640 pixels, by the square of that, before a device has sent any."""
+PICTURE_FACTOR = BYTES_PER_PIXEL * 640.0 ** (2.0 - 2.0 * SIZE_EXPONENT)
+"""The same over its pixels to the power by which bytes grow."""
 BODY_BYTES = 40_000.0
 """Of what has no size in pixels."""
 RUN_MS_MIN = 0.1
@@ -44,11 +47,17 @@ class Rung:
             if times is not None
         }
 
-    def frame_bytes(self, bytes_per_pixel: float | None, body_bytes: float | None) -> float:
+    def frame_bytes(self, picture_factor: float | None, body_bytes: float | None) -> float:
         """What a frame for it takes, by what frames of the session have taken."""
         if self.size is None:
             return body_bytes or BODY_BYTES
-        return (bytes_per_pixel or BYTES_PER_PIXEL) * self.size**2
+        return (picture_factor or PICTURE_FACTOR) * raised_pixels(self.size)
+
+
+def raised_pixels(size: int) -> float:
+    """Pixels of a square picture to the power by which its bytes grow: as devices expect it of theirs."""
+    raised: float = float(size) ** (2.0 * SIZE_EXPONENT)
+    return raised
 
 
 def zoo_of(

@@ -49,6 +49,52 @@ async def test_a_frame_within_the_grace_is_waited_for_and_a_later_one_is_not() -
 
 
 @story
+async def test_a_late_frame_joins_while_the_batch_before_it_runs() -> None:
+    """It keeps nobody waiting; when that is over the next one begins, with those who are there."""
+    bench = EngineBench()
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
+    batches.plan([planned(bench, 10, "a"), planned(bench, 50, "b", "c"), planned(bench, 90, "d", "e")])
+    comes = (("a", 30), ("b", 45), ("c", 60), ("d", 89), ("e", 200))
+    tasks = [asyncio.create_task(gone_after_ms(bench, batches, name, ms)) for name, ms in comes]
+    await bench.pause(62)
+    assert [(len(one.members), one.end_ns - one.start_ns) for one in batches.begun()] == [(1, RUN_NS), (2, RUN_NS)]
+    assert batches.begun()[1].start_ns == batches.begun()[0].end_ns
+    await bench.pause(10)
+    batches.ended(("a", 7))
+    await bench.pause(30)
+    for name in ("b", "c"):
+        batches.ended((name, 7))
+    went = [await task for task in tasks]
+    assert [round(ms, 3) for ms, _ in went] == [30, 60, 60, 102, 200]
+    assert went[1][1] == went[2][1] > 0
+    assert went[3][1] > 0
+    assert (batches.counts.full, batches.counts.short, batches.counts.late) == (2, 1, 3)
+
+
+@story
+async def test_a_batch_whose_run_does_not_end_keeps_the_next_one_for_its_grace_only() -> None:
+    """What is expected of it has passed: the queue knows better."""
+    bench = EngineBench()
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
+    batches.plan([planned(bench, 10, "a"), planned(bench, 50, "b", "c")])
+    tasks = [asyncio.create_task(gone_after_ms(bench, batches, name, ms)) for name, ms in (("a", 30), ("b", 45))]
+    await bench.pause(100)
+    assert [round((await task)[0], 3) for task in tasks] == [30, 74]
+
+
+@story
+async def test_a_batch_that_is_planned_later_is_waited_for_as_much_longer() -> None:
+    """The processor was found busy."""
+    bench = EngineBench()
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
+    batches.plan([planned(bench, 50, "a", "b")])
+    waiting = asyncio.create_task(gone_after_ms(bench, batches, "a", 10))
+    await bench.pause(20)
+    batches.plan([planned(bench, 50, "a", "b")])
+    assert round((await waiting)[0], 3) == 74
+
+
+@story
 async def test_nobody_waits_for_a_frame_that_will_not_come() -> None:
     """It was lost or dropped; and who is in no batch waits for nobody."""
     bench = EngineBench()
@@ -72,7 +118,7 @@ async def test_a_new_plan_leaves_who_waits_where_they_are() -> None:
     await bench.pause(20)
     batches.plan([kept])
     b = await gone_after_ms(bench, batches, "b", 15)
-    assert [round((await one)[0], 3) for one in went] == [35, 64]
+    assert [round((await one)[0], 3) for one in went] == [35, 79], "the run of the first is expected to end at 75"
     assert b[1] == (await went[0])[1]
 
 
@@ -120,7 +166,7 @@ async def test_nobody_waits_for_a_frame_that_waits_elsewhere() -> None:
     await bench.pause(20)
     batches.plan([planned(bench, 60, "a", "c")])
     assert (await gone_after_ms(bench, batches, "c", 5))[0] == 5
-    assert round((await waiting)[0], 3) == 54
+    assert round((await waiting)[0], 3) == 69, "the run of that one is expected to end at 65"
 
 
 @story

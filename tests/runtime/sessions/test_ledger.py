@@ -22,7 +22,7 @@ def test_a_tenant_has_its_share_however_much_others_run() -> None:
     """Requests that nobody planned take all: half of two tenants' processors is still the other's to sell."""
     ledger = ProcessorLedger(1)
     for second in range(20):
-        ledger.observe(second * NS_PER_S, second * 1000.0, 0.0, second * 10)
+        ledger.observe(second * NS_PER_S, second * 1000.0, 100.0)
     assert ledger.unplanned == pytest.approx(1.0, abs=0.01)
     assert ledger.unplanned_run_ms == pytest.approx(100.0)
     weights = {"harbour": 1.0, "museum": 1.0}
@@ -32,9 +32,9 @@ def test_a_tenant_has_its_share_however_much_others_run() -> None:
     assert ledger.for_admission("c", "museum", weights) == pytest.approx(0.5)
 
 
-def test_runs_of_sessions_are_no_unplanned_work() -> None:
-    """They are in the plans."""
+def test_the_longest_run_of_late_counts() -> None:
+    """Short ones after it do not make it shorter; ten seconds do."""
     ledger = ProcessorLedger(2)
-    for second in range(10):
-        ledger.observe(second * NS_PER_S, second * 800.0, second * 800.0, 0)
-    assert ledger.unplanned == 0.0
+    for second, longest_ms in enumerate([5.0, 120.0, *[6.0] * 11]):
+        ledger.observe(second * NS_PER_S, second * 10.0, longest_ms)
+        assert ledger.unplanned_run_ms == (5.0 if second == 0 else 120.0 if second <= 11 else 6.0)

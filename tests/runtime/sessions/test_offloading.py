@@ -1,0 +1,108 @@
+"""Sessions with promises of accuracy as the planner sees them."""
+
+import asyncio
+
+import pytest
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.session import AccuracyPromise, FrameEnd, FrameHead, Reference, Session
+from appliance.domain.states import SessionState
+from appliance.policies.offload.base import Batch, Client
+from appliance.runtime.sessions.batches import Batches
+from appliance.runtime.sessions.frame import FrameResult
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.offloading import Scale, Shift, gates_of, previous_of, problem_of, shift_of
+from appliance.runtime.sessions.zoo import Rung, zoo_of
+from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
+from tests.fakes.hand_clock import HandClock
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.sessions.test_live import APPLICATION, BEGAN, at_once, never
+
+FPS = 50.0
+EPOCH_NS = 999 * NS_PER_S
+
+
+def session_of(phase_ms: float, reference: Reference) -> LiveSession:
+    """Of a device that captures so long after the pool's instants; frames take 8 ms, results 6 ms."""
+    clock = HandClock()
+    session = Session("s", "harbour", "harbour/gate", "cam", FPS, AccuracyPromise(0.1, reference), "key", BEGAN)
+    live = LiveSession(
+        clock,
+        session,
+        APPLICATION,
+        credit=2,
+        predict=never,
+        turn=at_once,
+        has_room=lambda live: True,
+        on_received=lambda live: None,
+        on_ended=lambda live, frame, result: None,
+    )
+    live.become(SessionState.SERVED)
+    live.downlink_ms = 6.0
+    for number in range(8):
+        captured_ns = clock.now_ns() + int(phase_ms * NS_PER_MS)
+        clock.pass_s((phase_ms + 8.0) / 1000.0)
+        head = FrameHead(number, clock.now_ns() - 7 * NS_PER_MS, captured_ns, None, 1000, 320)
+        frame = live.begin(head)
+        frame.received(b"x" * 1000)
+        clock.pass_s(0.002)
+        frame.end(FrameResult(number, FrameEnd.ANSWERED, clock.now_ns(), b"", "v"))
+        clock.pass_s((10.0 - phase_ms) / 1000.0)
+    return live
+
+
+def client_of(live: LiveSession, rungs: list[Rung], share: float = 1.0) -> Client:
+    """As the planner sees it, alone."""
+    scale = Scale(EPOCH_NS, FPS)
+    shift = shift_of(live, scale, None)
+    assert shift is not None
+    return problem_of([live], [], rungs, scale, {"s": shift}, live.now_ns(), share).clients[0]
+
+
+@story
+async def test_a_capture_after_its_place_is_a_longer_uplink_and_a_shorter_downlink() -> None:
+    """By the same time: how old what it shows is does not depend on it, and what that is measured against neither."""
+    bench = Fleet()
+    application = bench.add({320: Cost(run_ms=10)})
+    rungs, _ = zoo_of(bench.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True)
+    for reference, expected in ((Reference.DEDICATED, 2.0), (Reference.FRESH, 0.0)):
+        on_time, after = (client_of(session_of(ms, reference), rungs) for ms in (0.0, 9.0))
+        assert after.uplink_ms == pytest.approx(on_time.uplink_ms + 9.0)
+        assert after.downlink_ms == pytest.approx(on_time.downlink_ms - 9.0)
+        assert after.last_result_ms == on_time.last_result_ms == pytest.approx(1150.0 + 6.0)
+        assert [ms for _, ms in after.arrivals] == pytest.approx([ms + 9.0 for _, ms in on_time.arrivals])
+        assert after.reference_stride == on_time.reference_stride == expected
+        assert after.accuracy_slo == pytest.approx(on_time.accuracy_slo)
+        busy = client_of(session_of(9.0, reference), rungs, share=0.5)
+        assert busy.reference_stride == expected, "a box that serves nobody else has all of its processor"
+
+
+@story
+async def test_a_batch_that_began_late_is_planned_on_as_it_is() -> None:
+    """With who came in time, from when it began; and what is to come from now on."""
+    bench = EngineBench()
+    gates = Batches(bench.clock, "t", bench.engine.reservations)
+    scale, shifts = Scale(bench.clock.now_ns(), FPS), {"a": Shift(5, 0.0), "b": Shift(-2, 0.0), "c": Shift(0, 0.0)}
+    batches = [Batch(20.0, None, (("a", 1), ("b", 1))), Batch(60.0, None, (("a", 3), ("c", 3)))]
+    fleet = Fleet()
+    application = fleet.add({320: Cost(run_ms=40)})
+    lost = dict.fromkeys(shifts, 200.0)
+    rungs, _ = zoo_of(fleet.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True)
+    gates.plan(gates_of(batches, {rungs[0].name: rungs[0]}, rungs[0].name, scale, shifts, bench.clock.now_ns()))
+    assert previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost) == (batches, 0)
+    await bench.pause(15)
+    waiting = asyncio.create_task(gates.wait(("a", 6)))
+    await bench.pause(15)
+    assert waiting.done(), "the grace is over"
+    found, busy_ns = previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost)
+    assert found == [Batch(24.0, None, (("a", 1),)), batches[1]]
+    assert scale.ms(busy_ns) == pytest.approx(64.0)
+    await bench.pause(50)
+    gates.ended(("a", 6))
+    found, busy_ns = previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost)
+    assert found == [Batch(80.0, None, (("a", 3), ("c", 3)))]
+    assert busy_ns == 0
+    await bench.pause(200)
+    assert previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost) == ([], 0)
