@@ -30,7 +30,9 @@ class Abacus(OnnxProcessor):
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = Kind(processor=Abacus, sessions=lambda workers, threads_per_run: OnnxSessions(threads_per_run))
-    monkeypatch.setattr(processors, "KINDS", {**processors.KINDS, "abacus": kind})
+    kinds = {**processors.KINDS, "abacus": kind}
+    monkeypatch.setattr(processors, "KINDS", kinds)
+    monkeypatch.setattr(machine, "KINDS", kinds)
     monkeypatch.setattr(machine, "PROCESSORS", {**processors.PROCESSORS, "abacus": Abacus})
 
 
