@@ -2,9 +2,10 @@
 
 import asyncio
 import random
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import PromiseNotPossible
@@ -385,7 +386,9 @@ async def test_a_pool_that_cannot_be_planned_stops_no_other() -> None:
     """A promise that no planner can count with: the plans of other tenants' devices go on."""
     fleet = Fleet(workers=1)
     odd, gate = fleet.add(ZOO, name="a", tenant="a"), fleet.add(ZOO, name="b", tenant="b")
-    async with fleet.working():
+    async with AsyncExitStack() as stack:
+        told = stack.enter_context(capture_logs())  # each would be drawn for seconds, with all that its stack holds
+        await stack.enter_async_context(fleet.working())
         one = await fleet.join(odd, LatencyPromise(150.0, 5.0), mbps=20)
         other = await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=20)
         fleet.stream(other, steady(20))
@@ -399,6 +402,7 @@ async def test_a_pool_that_cannot_be_planned_stops_no_other() -> None:
         before = other.plan.number
         await fleet.pass_s(2)
         assert other.plan.number >= before + 2
+        assert any(line["event"] == "a pool was not planned" for line in told)
 
 
 @story
