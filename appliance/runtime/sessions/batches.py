@@ -59,6 +59,7 @@ class _Gate:
         self.missing = set(batch.members)
         self.under_way: set[Member] = set()
         """Those that came and have not ended."""
+        self.has_begun = False
         self.is_open = asyncio.Event()
         self.timer: asyncio.TimerHandle | None = None
         self.start_ns = 0
@@ -70,8 +71,11 @@ class _Gate:
         return self.batch.start_ns + self.batch.grace_ns
 
     def open(self) -> None:
+        """Who waits goes on with the next turn of the event loop, and who came last no sooner: so all are put before a
+        worker that becomes free takes one of them alone."""
         self.forget()
-        self.is_open.set()
+        self.has_begun = True
+        asyncio.get_running_loop().call_soon(self.is_open.set)
 
     def forget(self) -> None:
         """Nobody waits: it begins at no time by itself."""
@@ -120,7 +124,7 @@ class Batches:
             gate = known if known is not None and known.batch.members == batch.members else _Gate(batch)
             gates.update(dict.fromkeys(batch.members, gate))
             gate.missing = {member for member in gate.missing if self._came.get(member, gate) is gate}
-            if gate is known and not gate.is_open.is_set() and gate.batch != batch:
+            if gate is known and not gate.has_begun and gate.batch != batch:
                 gate.batch = batch
                 self._reserve(gate)
                 if gate.timer is not None:
@@ -149,20 +153,19 @@ class Batches:
     def is_to_begin(self, member: Member) -> bool:
         """Whether a batch is still to begin that this frame is planned for, or waits at."""
         gate = self._came.get(member) or self._gates.get(member)
-        return gate is not None and not gate.is_open.is_set() and member in (gate.missing | gate.under_way)
+        return gate is not None and not gate.has_begun and member in (gate.missing | gate.under_way)
 
     async def wait(self, member: Member) -> int:
         """Until the member's batch begins; returns the number of that, 0 where it belongs to none."""
         gate = self._gates.get(member)
-        if gate is None or gate.is_open.is_set() or member not in gate.missing:
+        if gate is None or gate.has_begun or member not in gate.missing:
             return 0
         gate.missing.discard(member)
         gate.under_way.add(member)
         self._came[member] = gate
         if not gate.missing:
             self._begin(gate)
-            return gate.number
-        if gate.timer is None and gate not in self._overdue:
+        elif gate.timer is None and gate not in self._overdue:
             self._expect(gate)
         await gate.is_open.wait()
         return gate.number
@@ -170,7 +173,7 @@ class Batches:
     def beginning(self, until_ns: int) -> int:
         """How many batches have yet to begin, and are to by then."""
         now_ns = self._clock.now_ns()
-        gates = {gate.number: gate.batch for gate in self._gates.values() if not gate.is_open.is_set()}
+        gates = {gate.number: gate.batch for gate in self._gates.values() if not gate.has_begun}
         return sum(now_ns <= batch.end_ns and batch.start_ns < until_ns for batch in gates.values())
 
     def ended(self, member: Member) -> None:
@@ -183,7 +186,7 @@ class Batches:
     def _left(self, gate: _Gate, member: Member) -> None:
         gate.missing.discard(member)
         gate.under_way.discard(member)
-        if gate.is_open.is_set():
+        if gate.has_begun:
             if not gate.under_way and gate in self._begun:
                 self._reservations.drop([gate.number])
                 self._over(gate)
