@@ -337,7 +337,7 @@ def test_who_was_in_memory(tab: Tab, box: Box) -> None:
         page.get_by_text(f"{MODEL} is in memory.").wait_for()
         page.get_by_text("Over time: as a table").click()
         page.get_by_role("cell", name="unloaded", exact=True).first.wait_for()
-        assert page.get_by_role("cell", name="loaded", exact=True).count() >= 2
+        page.get_by_role("cell", name="loaded", exact=True).nth(1).wait_for()
         over = page.locator(".u-over")
         size = over.bounding_box()
         over.click(position={"x": size["width"] - 2, "y": size["height"] / 2})

@@ -54,6 +54,8 @@ export function residency(signal: AbortSignal): Promise<Residency> {
 }
 
 const LAYERS = 6
+/** Places on the axis of time; changes that are nearer than that are drawn as one. */
+const PLACES = 4000
 
 export interface Stack {
   at: number[]
@@ -87,8 +89,10 @@ export function stacked(found: Residency, nameOf: (stay: Stay) => string, others
   const now = names.map(() => 0)
   const at: number[] = []
   const values: number[][] = names.map(() => [])
+  const near = (to - from) / PLACES
   const note = (moment: number): void => {
-    if (at.at(-1) !== moment) {
+    const last = at.at(-1)
+    if (last === undefined || moment - last >= near || (moment === to && last !== to)) {
       at.push(moment)
       for (const one of values) one.push(0)
     }
