@@ -53,6 +53,15 @@ FACTS = {
     "credit": 2,
     "frame": 17,
     "sessions_max": 256,
+    "of": "pools",
+    "edit": "edits[1].name",
+    "field": "from",
+    "series": "p99:harbour/gate",
+    "models": 3,
+    "applications": 4,
+    "tenants": 1,
+    "keys": 7,
+    "simulations_max": 4,
 }
 
 
