@@ -60,7 +60,8 @@ class Machine:
         self.descriptions: tuple[ProcessorDescription, ...] = self._group.describe_all()
         """One of each kind, the first one first."""
         self.groups = [
-            replace(one, runs=self.processor.runs_of(at, one.runs)) for at, one in enumerate(self._group.groups())
+            replace(one, runs=self.processor.runs_of(at, one.runs), stage=self.processor.staging(one.stage))
+            for at, one in enumerate(self._group.groups())
         ]
         """Who takes runs at the same time."""
 

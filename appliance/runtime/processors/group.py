@@ -127,7 +127,9 @@ class ProcessorGroup:
         """Who takes runs at the same time: the first, further ones of its kind, those with a device of their own."""
         described = self.describe()
         shared = {kind: "" for kind in self._kinds if kind != described.kind and kind not in self._apart}
-        found = [RunGroup(described.name, described.workers, self, {described.kind: "", **shared}, stage=self.stage)]
+        is_alone = not (self._others or self._twins)  # then builds are known by the first one's handles
+        stage = self._stage if is_alone else self.stage
+        found = [RunGroup(described.name, described.workers, self, {described.kind: "", **shared}, stage=stage)]
         for twin, on_cores in zip(self._twins, self._on_cores, strict=True):
             own = twin.processor.describe()
             kinds, is_serving = {own.kind: own.name, **shared}, partial(_is_serving, twin.processor)

@@ -502,7 +502,7 @@ class Queue:
             elif job.answer.done():  # the caller went away
                 self.leave(job)
             elif self.is_late(job):
-                self.expire(job)
+                self._drop(job)
             elif self._is_held(job, tenant):
                 assert tenant.entry is not None
                 held.append((tenant, tenant.entry[1]))
@@ -513,12 +513,17 @@ class Queue:
             self._line.put(tenant, tie)
         return found
 
+    def _drop(self, job: Job) -> None:
+        """A waiting job would be late if it began now; a staged one may have begun in time."""
+        if not self.is_running(job):
+            self.expire(job)
+
     def _is_ready(self, job: Job, tenant: _Tenant) -> bool:
         """Whether a waiting job may run now; one that never will leaves."""
         if job.answer.done():  # the caller went away
             self.leave(job)
         elif self.is_late(job):
-            self.expire(job)
+            self._drop(job)
         else:
             return not self._is_held(job, tenant)
         return False

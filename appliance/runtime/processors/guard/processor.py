@@ -19,7 +19,7 @@ from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import kind_of, owner_of
 from appliance.domain.request import Tensors
 from appliance.log import get as get_log
-from appliance.runtime.ports import Runs
+from appliance.runtime.ports import Runs, StagedRun, Staging
 from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.leases import Lease, Leases
 from appliance.runtime.processors.cpu.mapped import CachedFile
@@ -201,6 +201,15 @@ class GuardedProcessor:
         if handle is None:
             raise _ended_before()
         return apart(await handle.guard.run_rows(handle, requests, outputs, deadline_ns), counts)
+
+    def staging(self, stage: Staging | None) -> Staging | None:
+        """`stage`, of what lives in the service: a guard has one run at a time, and begins the next when it is sent."""
+
+        def staged(handle: Any, *arguments: Any, **limits: Any) -> StagedRun | None:
+            assert stage is not None
+            return None if handle is None or isinstance(handle, GuardedBuild) else stage(handle, *arguments, **limits)
+
+        return None if stage is None else staged
 
     def runs_of(self, group: int, runs: Runs) -> Runs:
         """Of one of several groups of processors, by index: `runs` of what lives in the service, and of guards."""

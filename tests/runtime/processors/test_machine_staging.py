@@ -1,0 +1,42 @@
+"""Runs are staged on the machine as the box composes it: builds are known there by the handles that its processors,
+its group of them, or its guards have given out.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.clock import SystemClock
+from appliance.demo.zoo import toys
+from appliance.domain.hardware import PreparedForm
+from appliance.machine import Machine
+from appliance.settings import ProcessorSettings, Settings
+
+ALONE = [ProcessorSettings(workers=1)]
+BESIDE = [*ALONE, ProcessorSettings(kind="openvino")]
+INPUTS = {"image": np.ones((8, 3, 64, 64), np.float32)}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("processors", [ALONE, BESIDE], ids=["alone", "beside"])
+async def test_what_the_first_processor_runs(tmp_path: Path, processors: list[ProcessorSettings]) -> None:
+    """It begins when the run before it has ended, without having been asked for."""
+    if processors is BESIDE and find_spec("openvino") is None:
+        pytest.skip("openvino is not installed")
+    machine = Machine(Settings(state_dir=tmp_path, processors=processors), SystemClock())
+    path = toys.conv_net(tmp_path / "net.onnx", 5.0)
+    loaded = await machine.processor.load(PreparedForm("net", str(path), path.stat().st_size, optimised=False))
+    group = machine.groups[0]
+    assert group.stage is not None
+    first = group.runs.run(loaded, INPUTS, None)
+    staged = group.stage(loaded, INPUTS, None, deadline_ns=None, begin_by_ns=None)
+    assert staged is not None
+    before, after = await first, await staged.run
+    assert staged.after is first
+    assert not staged.revoke()
+    np.testing.assert_array_equal(after["probabilities"], before["probabilities"])
+    assert group.stage(None, INPUTS, None, deadline_ns=None, begin_by_ns=None) is None
+    await machine.processor.unload(loaded)
+    machine.processor.close()
