@@ -122,7 +122,8 @@ class HistoryFile:
         try:
             with _damage_is_told():
                 self._begin()
-                self._ids = self._read_ids()
+                query = "SELECT name, id FROM series"
+                self._ids: Mapping[str, int] = dict(self._database.execute(query).fetchall())
         except BaseException:
             self._database.close()
             raise
@@ -143,22 +144,25 @@ class HistoryFile:
         windows: Iterable[WindowRow] = (),
     ) -> None:
         """Samples of whole minutes, and what became of memory; one transaction. A stay of a known id is replaced."""
-        with self._lock, _damage_is_told(), self._transaction() as database:
-            minutes: dict[int, dict[int, Mapping[str, float]]] = {}
-            for slot, values in slots.items():
-                minutes.setdefault(slot - slot % MINUTE_S, {})[slot] = values
-            self.skipped = 0
-            for start, own in minutes.items():
-                ids, rows = self._minute(start, own)
-                known = database.execute("SELECT body FROM minute WHERE start = ?", (start,)).fetchone()
-                if known is not None:  # the clock was set back, or the box began anew within the minute
-                    ids, rows = _merged_rows(known[0], ids, rows)
-                database.execute("REPLACE INTO minute VALUES (?, ?)", (start, packed_rows(ids, rows)))
-            database.executemany(f"REPLACE INTO stay VALUES ({_marks(StayRow)})", stays)
-            database.executemany(f"REPLACE INTO reason VALUES ({_marks(ReasonRow)})", reasons)
-            database.executemany(
-                f"INSERT INTO window (application, since, until) VALUES ({_marks(WindowRow)})", windows
-            )
+        with self._lock, _damage_is_told():
+            series = dict(self._ids)
+            with self._transaction() as database:
+                minutes: dict[int, dict[int, Mapping[str, float]]] = {}
+                for slot, values in slots.items():
+                    minutes.setdefault(slot - slot % MINUTE_S, {})[slot] = values
+                self.skipped = 0
+                for start, own in minutes.items():
+                    ids, rows = self._minute(start, own, series)
+                    known = database.execute("SELECT body FROM minute WHERE start = ?", (start,)).fetchone()
+                    if known is not None:  # the clock was set back, or the box began anew within the minute
+                        ids, rows = _merged_rows(known[0], ids, rows)
+                    database.execute("REPLACE INTO minute VALUES (?, ?)", (start, packed_rows(ids, rows)))
+                database.executemany(f"REPLACE INTO stay VALUES ({_marks(StayRow)})", stays)
+                database.executemany(f"REPLACE INTO reason VALUES ({_marks(ReasonRow)})", reasons)
+                database.executemany(
+                    f"INSERT INTO window (application, since, until) VALUES ({_marks(WindowRow)})", windows
+                )
+            self._ids = series
 
     def fold(self, now_s: float) -> None:
         """Make pieces of the hours and days other than the present ones, and drop what is too much."""
@@ -201,7 +205,7 @@ class HistoryFile:
 
     def names(self) -> set[str]:
         """Series that there are."""
-        return set(list(self._ids))  # in one step: the writer may be at it, and nobody waits for it here
+        return set(self._ids)
 
     def read(
         self, names: Collection[str], start: int, end: int, *, is_fine: bool, more: Slots | None = None
@@ -272,17 +276,16 @@ class HistoryFile:
             yield self._database
             self._database.execute("COMMIT")
         except BaseException:
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error):  # on a full disk SQLite has done so by itself
                 self._database.execute("ROLLBACK")
-                self._ids = self._read_ids()
             raise
 
-    def _read_ids(self) -> dict[str, int]:
-        return {name: id for id, name in self._database.execute("SELECT id, name FROM series")}
-
-    def _minute(self, start: int, slots: Mapping[int, Mapping[str, float]]) -> tuple[NDArray[np.uint32], Samples]:
+    def _minute(
+        self, start: int, slots: Mapping[int, Mapping[str, float]], series: dict[str, int]
+    ) -> tuple[NDArray[np.uint32], Samples]:
+        """Ids and samples of one minute; names that are new are added to `series`."""
         names = sorted({name for values in slots.values() for name in values})
-        ids = [self._id(name) for name in names]
+        ids = [self._id(name, series) for name in names]
         kept = [(id, name) for id, name in zip(ids, names, strict=True) if id is not None]
         self.skipped = max(self.skipped, len(names) - len(kept))
         rows = np.full((len(kept), _ROW), np.nan, np.float32)
@@ -292,12 +295,12 @@ class HistoryFile:
                     rows[place, (slot - start) // STEP_S] = values[name]
         return np.array([id for id, _ in kept], np.uint32), rows
 
-    def _id(self, name: str) -> int | None:
-        known = self._ids.get(name)
-        if known is None and len(self._ids) < self._series_max:
+    def _id(self, name: str, series: dict[str, int]) -> int | None:
+        known = series.get(name)
+        if known is None and len(series) < self._series_max:
             known = self._database.execute("INSERT INTO series (name) VALUES (?)", (name,)).lastrowid
             assert known is not None
-            self._ids[name] = known
+            series[name] = known
         return known
 
     def _fold_hour(self, start: int) -> None:

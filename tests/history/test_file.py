@@ -141,6 +141,22 @@ def test_series_are_bounded(path: Path) -> None:
     file.close()
 
 
+def test_a_write_that_failed_names_no_series(made: HistoryFile) -> None:
+    """A full disk takes names back with the rest: their numbers are other series' next."""
+    made.write({START: {"up": 1.0}})
+    pages = made._database.execute("PRAGMA page_count").fetchone()[0]
+    made._database.execute(f"PRAGMA max_page_count={pages}")
+    too_much = [ReasonRow(number, 400 * "because ", "") for number in range(100)]
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        made.write({START + 10: {"requests:harbour": 1.0}}, reasons=too_much)
+    assert made.names() == {"up"}
+    made._database.execute("PRAGMA max_page_count=100000")
+    made.write({START + 10: {"up": 1.0, "memory:museum": 5.0}})
+    made.write({START + 10: {"requests:harbour": 1.0}})
+    found = made.read(["requests:harbour", "memory:museum"], START + 10, START + 20, is_fine=True)
+    assert {name: own.mean.tolist() for name, own in found.items()} == {"requests:harbour": [1], "memory:museum": [5]}
+
+
 def test_what_was_a_tenants_goes_with_it(made: HistoryFile) -> None:
     """Series, stays and windows; what it shared with others loses its name only."""
     made.write(
