@@ -235,6 +235,7 @@ class Follower:
         self._regions = serving.regions
         self._deferred = serving.deferred
         self._history = serving.history
+        self._telemetry = serving.telemetry
 
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
@@ -259,6 +260,7 @@ class Follower:
                 self._keyring.remove_tenant(change.id)
                 self._deferred.drop_tenant(change.id)
                 self._history.forget_tenant(change.id)
+                self._telemetry.forget_tenant(change.id)
                 if self._regions is not None:
                     self._regions.drop_tenant(change.id)
             case "key", KeyRecord() as key:

@@ -57,6 +57,7 @@ def make_history(
         ),
         telemetry,
         variants_of,
+        [tenant.name for tenant in core.catalogue.tenants()],
         days=days,
         series_max=series_max,
     )

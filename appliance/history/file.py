@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from appliance.clock import pause_s
 from appliance.history.packing import Samples, packed, packed_rows, unpacked, unpacked_rows
-from appliance.history.series import MEASURES, UP, is_of_tenant, split_name
+from appliance.history.series import MEASURES, UP, is_of_tenant, split_name, tenant_of
 from appliance.history.thinning import Points, points_of, thinned, zero_where
 
 STEP_S = 10
@@ -235,6 +235,15 @@ class HistoryFile:
         query = "SELECT application, since, until FROM window WHERE since < ? AND until >= ? ORDER BY id DESC LIMIT ?"
         with _damage_is_told(), closing(self._reader()) as database:
             return list(map(WindowRow._make, database.execute(query, (end, start, most))))[::-1]
+
+    def tenants(self) -> set[str]:
+        """Of whom there are series, stays or windows."""
+        found = {tenant for tenant in map(tenant_of, self._ids) if tenant is not None}
+        query = "SELECT DISTINCT applications FROM stay UNION SELECT DISTINCT application FROM window"
+        with _damage_is_told(), closing(self._reader()) as database:
+            for (applications,) in database.execute(query):
+                found |= {one.partition("/")[0] for one in applications.split()}
+        return found
 
     def last_stay(self) -> int:
         """The highest id of a stay."""

@@ -30,7 +30,7 @@ from appliance.history.file import (
 )
 from appliance.history.residence import Residence
 from appliance.history.sampler import Sampler, Sources
-from appliance.history.series import is_of_tenant
+from appliance.history.series import is_of_tenant, tenant_of
 from appliance.history.thinning import Points, thinned
 from appliance.log import get as get_log
 from appliance.runtime.ports import Background
@@ -75,12 +75,15 @@ class History:
         sources: Sources,
         events: EventSink,
         variants_of: Callable[[str, str], Sequence[str]],
+        tenants: Collection[str],
         *,
         days: int,
         series_max: int,
         background: Background = asyncio.to_thread,
     ) -> None:
-        """`variants_of` as in `Residence`. `days` 0: nothing is kept. `background` runs what blocks."""
+        """`variants_of` as in `Residence`. `tenants`: those that there are now; the file forgets all others. `days` 0:
+        nothing is kept. `background` runs what blocks.
+        """
         self._clock = clock
         self._path = path
         self._background = background
@@ -91,6 +94,12 @@ class History:
         self._sampler = Sampler(sources, clock.now_ns())
         self.pending: dict[int, dict[str, float]] = {}
         """Beginning of ten seconds → samples that are not in the file yet."""
+        self._tenants: frozenset[str] | None = frozenset(tenants)
+        """Until the file has been opened."""
+        self._gone: set[str] = set()
+        """Tenants that the file has not forgotten yet."""
+        self._unsampled: set[str] = set()
+        """Tenants that went since the last sample, which the next one counts once more."""
         self._file: HistoryFile | None = None
         self._saving: asyncio.Task[None] | None = None
         self._is_failing = False
@@ -139,17 +148,23 @@ class History:
         return int(self._wall_s()) // STEP_S * STEP_S
 
     def _keep(self, slot: int, values: Mapping[str, float]) -> None:
-        self.pending.setdefault(slot, {}).update(values)
+        kept = {name: value for name, value in values.items() if tenant_of(name) not in self._unsampled}
+        self._unsampled.clear()
+        self.pending.setdefault(slot, {}).update(kept)
         while len(self.pending) > PENDING_MAX:
             del self.pending[next(iter(self.pending))]
 
     def forget_tenant(self, tenant: str) -> None:
-        """A tenant is gone, and what was its; from the file a moment later."""
+        """A tenant is gone, and what was its; from the file a moment later, or as soon as that can be written."""
         self.residence.forget_tenant(tenant)
         for values in self.pending.values():
             for name in [name for name in values if is_of_tenant(name, tenant)]:
                 del values[name]
-        task = asyncio.create_task(self._asked(lambda file: file.drop_tenant(tenant), None), name="forget a tenant")
+        if not self.days:
+            return
+        self._gone.add(tenant)
+        self._unsampled.add(tenant)
+        task = asyncio.create_task(self._forget_gone(), name="forget a tenant")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -226,6 +241,7 @@ class History:
             except (OSError, sqlite3.Error, Damaged) as error:
                 self._failed(error)
                 return None
+            self._tenants = None
             self.residence.begin_at(last_id)
             if is_new:
                 self._events.emit("history damaged", file=self._path.name)
@@ -243,11 +259,28 @@ class History:
     def _made(self) -> HistoryFile:
         file = HistoryFile(self._path, days=self.days, series_max=self._series_max)
         file.end_open_stays()
+        if self._tenants is not None:  # somebody went, and the box was killed before the file forgot them
+            for tenant in file.tenants() - self._tenants:
+                file.drop_tenant(tenant)
         return file
+
+    async def _forget_gone(self) -> None:
+        """Who cannot be forgotten now is tried again with the next minute."""
+        gone = frozenset(self._gone)
+
+        def work(file: HistoryFile) -> frozenset[str]:
+            for tenant in gone:
+                file.drop_tenant(tenant)
+            return gone
+
+        if gone:
+            self._gone -= await self._asked(work, frozenset[str]())
 
     async def _save(self, slots: Sequence[int]) -> None:
         """Write these samples, and what became of memory; what cannot be written is kept for the next time."""
-        file = await self._have_file()
+        await self._have_file()
+        await self._forget_gone()
+        file = self._file
         if file is None:
             return
         taken = self.residence.taken()

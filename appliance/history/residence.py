@@ -191,13 +191,15 @@ class Residence:
     def forget_tenant(self, tenant: str) -> None:
         """Nothing of a tenant that is gone is told to another one of its name."""
         own = f"{tenant}/"
-        for stay in self._known():
+        writing, windows_written = self._writing
+        for stay in (*self._known(), *writing):  # what is being written may have to be put back
             left = [one for one in stay.row.applications.split() if not one.startswith(own)]
             stay.row = stay.row._replace(applications=" ".join(left))
         for windows in (self._open, self._closed):
             for application in [one for one in windows if one.startswith(own)]:
                 del windows[application]
         self._windows = [one for one in self._windows if not one.application.startswith(own)]
+        self._writing = writing, [one for one in windows_written if not one.application.startswith(own)]
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -66,10 +66,15 @@ def split_name(name: str) -> tuple[str, str]:
     return measure, subject
 
 
-def is_of_tenant(name: str, tenant: str) -> bool:
-    """Whether a series is a tenant's, or that of one of its applications; not those of processors and sensors."""
+def tenant_of(name: str) -> str | None:
+    """Whose a series is, or its application; None: the box's, or that of a processor or a sensor."""
     measure, subject = split_name(name)
     known = MEASURES.get(measure)
-    if known is None or Scope.TENANT not in known.scopes:
-        return False
-    return subject == tenant or subject.startswith(f"{tenant}/")
+    if known is None or not subject or Scope.TENANT not in known.scopes:
+        return None
+    return subject.partition("/")[0]
+
+
+def is_of_tenant(name: str, tenant: str) -> bool:
+    """Whether a series is a tenant's, or that of one of its applications; not those of processors and sensors."""
+    return tenant_of(name) == tenant

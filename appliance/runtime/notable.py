@@ -61,6 +61,19 @@ class NotableRequests:
         for ring in self._kept.pop(application_id, ()):
             self._count -= len(ring)
 
+    def forget_tenant(self, tenant: str) -> None:
+        """A tenant is gone; what it asked of applications that others share with it goes, too."""
+        for id, (notable, samples) in list(self._kept.items()):
+            before = len(notable) + len(samples)
+            kept = [
+                deque((one for one in ring if one.kind.tenant != tenant), ring.maxlen) for ring in (notable, samples)
+            ]
+            self._count -= before - sum(map(len, kept))
+            if any(kept):
+                self._kept[id] = kept[0], kept[1]
+            else:
+                del self._kept[id]
+
     def __len__(self) -> int:
         return self._count
 

@@ -264,6 +264,11 @@ class Telemetry:
         if self.notable is not None:
             self.notable.forget(application_id)
 
+    def forget_tenant(self, tenant: str) -> None:
+        """Drop what is kept of requests of a tenant that is gone."""
+        if self.notable is not None:
+            self.notable.forget_tenant(tenant)
+
     def _statistics(self, key: tuple[str, str, str]) -> Statistics:
         found = self.statistics.get(key)
         if found is None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.history.file import DAY_S, HOUR_S, HistoryFile
+from appliance.history.file import DAY_S, HOUR_S, MINUTE_S, HistoryFile
 from appliance.history.history import PENDING_MAX, History
 from appliance.history.sampler import Sources
 from appliance.lab.loop import VirtualClock, run_virtual
@@ -29,7 +29,7 @@ async def at_once(compute: Callable[[], T], /) -> T:
 class Box:
     """A history that reads one figure."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tenants: Collection[str] = ()) -> None:
         self.clock = VirtualClock()
         self.events = Events()
         self.telemetry = Telemetry(self.clock)
@@ -44,7 +44,7 @@ class Box:
             disk_free_bytes=lambda: 2000,
         )
         self.history = History(
-            self.clock, path, sources, self.events, lambda *_: (), days=30, series_max=100, background=at_once
+            self.clock, path, sources, self.events, lambda *_: (), tenants, days=30, series_max=100, background=at_once
         )
 
     def wall_s(self) -> float:
@@ -173,6 +173,37 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
             box.history.sample()
             box.clock.step_ns += 10 * NS_PER_S
         assert len(box.history.pending) == PENDING_MAX
+
+    run_virtual(story)
+
+
+def test_a_tenant_is_forgotten_once_it_can_be(tmp_path: Path) -> None:
+    """It goes while the file cannot be written: another one of its name finds nothing of it, nor do later starts."""
+
+    async def story() -> None:
+        box = Box(tmp_path / "history.db", ["harbour", "museum"])
+        await box.live(100)
+        start = int(box.wall_s()) // MINUTE_S * MINUTE_S - HOUR_S
+        file = box.file()
+        file.write({start: {"up": 1.0, "memory:harbour": 5.0, "memory:museum": 6.0}})
+        file.close()
+        again = Box(box.path, ["harbour", "museum"])
+        running = asyncio.create_task(again.history.run())
+        await again.clock.sleep_until_ns(again.clock.now_ns() + 20 * NS_PER_S)
+        own = again.history._file
+        assert own is not None
+        own._database.execute("PRAGMA query_only=1")  # whatever is written fails
+        again.history.forget_tenant("harbour")
+        await again.clock.sleep_until_ns(again.clock.now_ns() + 90 * NS_PER_S)
+        assert "memory:harbour" in again.history.names()
+        own._database.execute("PRAGMA query_only=0")
+        await again.clock.sleep_until_ns(again.clock.now_ns() + 90 * NS_PER_S)
+        assert {"memory:museum"} == {name for name in again.history.names() if ":" in name}
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        late = Box(box.path, ["harbour"])
+        await late.live(20)
+        assert not {name for name in late.history.names() if ":" in name}
 
     run_virtual(story)
 

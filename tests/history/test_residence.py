@@ -135,3 +135,19 @@ def test_the_end_of_the_box_ends_all() -> None:
     changes = residence.unwritten()
     assert [(row.applications, row.left_by) for row in changes.stays] == [("museum/face", "box stopped")]
     assert changes.windows == []
+
+
+def test_what_is_put_back_has_no_tenant_that_is_gone() -> None:
+    """It went while its stay was written, in vain."""
+    clock, residence = made()
+    residence.happened("variant loaded", facts("big@cpu", 1, "museum/sound", "harbour/face"))
+    residence.happened("variant unloaded", facts("big@cpu"))
+    residence.window_opened("museum/sound")
+    residence.window_closed("museum/sound")
+    clock.pass_s(5)
+    residence.taken()
+    residence.forget_tenant("museum")
+    residence.put_back()
+    changes = residence.taken()
+    assert [row.applications for row in changes.stays] == ["harbour/face"]
+    assert changes.windows == []

@@ -79,3 +79,14 @@ def test_a_flood_is_counted() -> None:
     ):
         take(kept, other)
     assert [one.times for one in kept.of("t/a")] == [1, 1, 1, 1, 1, 1001]
+
+
+def test_what_a_tenant_asked_goes_with_it() -> None:
+    """Also of an application that others share with it."""
+    kept = NotableRequests(per_application=8, all_max=100)
+    for number, (tenant, cause) in enumerate([("a", Cause.COLD), ("b", Cause.LATE), ("a", Cause.SAMPLE)]):
+        take(kept, made(number, "t/shared", cause, tenant=tenant))
+    take(kept, made(9, "t/other", tenant="a"))
+    kept.forget_tenant("a")
+    assert [one.kind.tenant for one in kept.of("t/shared")] == ["b"]
+    assert (len(kept), kept.of("t/other")) == (1, [])
