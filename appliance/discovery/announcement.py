@@ -44,18 +44,18 @@ class Announcement:
         """Tell anew whenever what is to be told has changed."""
         failed = ""
         while True:
-            wanted = await asyncio.to_thread(self._current)
-            if wanted != self._told:
-                try:
+            try:
+                wanted = await asyncio.to_thread(self._current)
+                if wanted != self._told:
                     await self._tell(wanted)
-                    failed = ""
-                except ImportError as error:
-                    log.get("discovery").error("not announced: it takes the extra `discovery`", reason=str(error))
-                    return
-                except Exception as error:  # networks come and go; it is tried again
-                    if failed != repr(error):
-                        log.get("discovery").warning("not announced", reason=repr(error))
-                    failed = repr(error)
+                failed = ""
+            except ImportError as error:
+                log.get("discovery").error("not announced: it takes the extra `discovery`", reason=str(error))
+                return
+            except Exception as error:  # networks come and go, also while they are looked at; it is tried again
+                if failed != repr(error):
+                    log.get("discovery").warning("not announced", reason=repr(error))
+                failed = repr(error)
             await self._clock.sleep_until_ns(self._clock.now_ns() + int(_LOOK_S * NS_PER_S))
 
     async def _tell(self, wanted: Service) -> None:

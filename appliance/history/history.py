@@ -114,10 +114,13 @@ class History:
         await self._have_file()
         while True:
             await self._clock.sleep_until_ns(self._next_ns())
-            await self._sample_in_steps()
-            if self._over():
-                self._saving = asyncio.create_task(self._save(self._over()))
-                await asyncio.shield(self._saving)
+            try:
+                await self._sample_in_steps()
+                if self._over():
+                    self._saving = asyncio.create_task(self._save(self._over()))
+                    await asyncio.shield(self._saving)
+            except Exception:  # what is sampled is the machine's: a disk that is gone for a while, a sensor
+                log.exception("a sample was not taken, or not written")
 
     async def close(self) -> None:
         """Write what is left, once `run` has been cancelled."""
@@ -164,7 +167,7 @@ class History:
             return
         self._gone.add(tenant)
         self._unsampled.add(tenant)
-        task = asyncio.create_task(self._forget_gone(), name="forget a tenant")
+        task = asyncio.create_task(self._forget_gone(self._saving), name="forget a tenant")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -264,8 +267,10 @@ class History:
                 file.drop_tenant(tenant)
         return file
 
-    async def _forget_gone(self) -> None:
-        """Who cannot be forgotten now is tried again with the next minute."""
+    async def _forget_gone(self, writing: asyncio.Task[None] | None = None) -> None:
+        """After a write that has begun. Who cannot be forgotten now is tried again with the next minute."""
+        if writing is not None:
+            await asyncio.wait({writing})
         gone = frozenset(self._gone)
 
         def work(file: HistoryFile) -> frozenset[str]:
@@ -284,7 +289,7 @@ class History:
         if file is None:
             return
         taken = self.residence.taken()
-        samples = {slot: self.pending[slot] for slot in slots if slot in self.pending}
+        samples = {slot: dict(self.pending[slot]) for slot in slots if slot in self.pending}
         now_s = self._wall_s()
 
         def work() -> None:

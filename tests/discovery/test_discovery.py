@@ -1,5 +1,6 @@
 """Boxes that tell of themselves, each in a network of its own, and who finds them."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
+from appliance.discovery import announcement
+from appliance.discovery.announcement import Announcement
 from appliance.discovery.service import Service, fingerprint_of, reachable, read
 
 CLOCK = SystemClock()
@@ -42,6 +45,27 @@ def test_a_box_on_the_loopback_is_not_told_of(tmp_path: Path) -> None:
     assert reachable("192.0.2.7") == ("192.0.2.7",)
     assert all(not address.startswith(("127.", "fe80")) for address in reachable("0.0.0.0"))
     assert fingerprint_of(tmp_path / "none.pem") == ""
+
+
+@pytest.mark.anyio
+async def test_addresses_that_cannot_be_read_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interfaces may go while they are listed."""
+    monkeypatch.setattr(announcement, "_LOOK_S", 0.0)
+    answers: Iterator[Service | OSError] = iter([OSError(19, "No such device"), Service("box", (), 1, "1", False, "")])
+    looked_again = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def current() -> Service:
+        answer = next(answers, None)
+        if isinstance(answer, OSError):
+            raise answer
+        loop.call_soon_threadsafe(looked_again.set)
+        return answer or Service("box", (), 1, "1", False, "")
+
+    telling = Announcement(CLOCK, current)
+    telling.begin()
+    await asyncio.wait_for(looked_again.wait(), 30)
+    await telling.end()
 
 
 def _missing() -> str | None:

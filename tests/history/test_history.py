@@ -34,6 +34,7 @@ class Box:
         self.events = Events()
         self.telemetry = Telemetry(self.clock)
         self.path = path
+        self.is_disk_gone = False
         sources = Sources(
             statistics=self.telemetry.statistics,
             memory_bytes=lambda: (int(self.wall_s()) // 10 % 997, 10_000),
@@ -41,11 +42,16 @@ class Box:
             processors=lambda: [],
             sensors=lambda: [],
             available_bytes=lambda: 1000,
-            disk_free_bytes=lambda: 2000,
+            disk_free_bytes=lambda: self.disk_free(),
         )
         self.history = History(
             self.clock, path, sources, self.events, lambda *_: (), tenants, days=30, series_max=100, background=at_once
         )
+
+    def disk_free(self) -> int:
+        if self.is_disk_gone:
+            raise OSError(5, "Input/output error")
+        return 2000
 
     def wall_s(self) -> float:
         return self.clock.wall_now().timestamp()
@@ -173,6 +179,24 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
             box.history.sample()
             box.clock.step_ns += 10 * NS_PER_S
         assert len(box.history.pending) == PENDING_MAX
+
+    run_virtual(story)
+
+
+def test_what_cannot_be_read_for_a_while_ends_nothing(tmp_path: Path) -> None:
+    """Samples are missing for that while, and are taken again."""
+
+    async def story() -> None:
+        box = Box(tmp_path / "history.db")
+        start = box.wall_s()
+        running = asyncio.create_task(box.history.run())
+        for box.is_disk_gone in (False, True, False):
+            await box.clock.sleep_until_ns(box.clock.now_ns() + 100 * NS_PER_S)
+        found = (await box.history.read(["memory"], start, box.wall_s(), 100)).series["memory"].mean
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert 9 <= np.isnan(found).sum() <= 12
+        assert not np.isnan(found[-9:-1]).any()
 
     run_virtual(story)
 
