@@ -12,6 +12,8 @@ from typing import Protocol
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
+EPOCH = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
+"""No box is older: a clock that says so was never set."""
 
 
 class Clock(Protocol):

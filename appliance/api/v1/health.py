@@ -12,7 +12,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Member, TheBox
-from appliance.clock import NS_PER_S
+from appliance.clock import EPOCH, NS_PER_S
 from appliance.domain.access import EXPIRES_SOON
 from appliance.domain.backups import BackupState
 from appliance.domain.errors import Forbidden, Unavailable
@@ -32,8 +32,6 @@ DISK_DAYS_MIN = 14
 """Days until the disk is full below which it is time to look."""
 BACKUP_AGE_MAX = datetime.timedelta(hours=36)
 CERTIFICATE_SOON = datetime.timedelta(days=30)
-EPOCH = datetime.datetime(2025, 1, 1, tzinfo=datetime.UTC)
-"""No box is older: a clock that says so was never set."""
 
 
 @router.get("", summary="Is the box well?", responses=problems(Forbidden))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from appliance.clock import EPOCH
 from appliance.domain.chores import ChoreRun, ChoreStatus
 from appliance.domain.errors import ApplianceError, StorageFailed
 from appliance.log import get as get_log
@@ -26,6 +27,10 @@ _FIRST_AT = datetime.time(3, 0)
 _APART = datetime.timedelta(minutes=5)
 _MISSED = datetime.timedelta(hours=25)
 """A nightly chore that ran longer ago was missed."""
+_AGED_AT_ONCE = datetime.timedelta(days=3)
+"""By how much more what is kept for some days ages from one run to the next: a clock that is years ahead for a night
+must not have everything forgotten, and what a box that was off is late with it catches up.
+"""
 Chore = Callable[[], Awaitable[None]]
 log = get_log("housekeeping")
 
@@ -39,7 +44,9 @@ class Housekeeping:
         self._jobs_kept = datetime.timedelta(days=jobs_kept_days)
         self._audit_kept = datetime.timedelta(days=audit_kept_days)
         self._file = JsonFile(store.state_dir / "housekeeping.json")
-        self._runs: dict[str, ChoreRun] = _runs(self._file.load())
+        document = self._file.load()
+        self._runs: dict[str, ChoreRun] = _runs(document)
+        self._aged_to: dict[str, datetime.datetime] = _aged_to(document)
         self._chores: dict[str, tuple[str, Chore]] = {}
         self._turn = asyncio.Lock()
         self._running: str | None = None
@@ -106,7 +113,7 @@ class Housekeeping:
             finally:
                 self._running = None
             self._runs[name] = ChoreRun(began_at, (clock.now_ns() - began_ns) / 1e9, error)
-            await asyncio.to_thread(self._file.save, _document(self._runs))
+            await asyncio.to_thread(self._file.save, _document(self._runs, self._aged_to))
 
     # -- the store's own chores ----------------------------------------------------------------------------------------
 
@@ -117,13 +124,23 @@ class Housekeeping:
 
     async def forget_jobs(self) -> None:
         """Drop jobs that ended long ago."""
-        if count := await self._store.jobs.forget(self._store.clock.wall_now() - self._jobs_kept):
+        if count := await self._store.jobs.forget(self._aged("forget old jobs") - self._jobs_kept):
             log.info("jobs forgotten", count=count)
 
     async def forget_audit(self) -> None:
         """Drop entries of the audit that are older than they are wanted."""
-        if count := await self._store.audit.forget(self._store.clock.wall_now() - self._audit_kept):
+        if count := await self._store.audit.forget(self._aged("forget old audit entries") - self._audit_kept):
             log.info("audit entries forgotten", count=count)
+
+    def _aged(self, name: str) -> datetime.datetime:
+        """The time by which a chore forgets: now, but only a little later than the latest one so far."""
+        now = self._store.clock.wall_now()
+        if now < EPOCH:
+            return now
+        latest = self._aged_to.get(name, now)
+        aged = min(now, latest + _AGED_AT_ONCE)
+        self._aged_to[name] = max(latest, aged)  # never back: else a clock once behind would take years to catch up
+        return aged
 
     async def check_database(self) -> None:
         """Read the whole database. Raises: StorageFailed where it is damaged."""
@@ -148,8 +165,26 @@ def _run(row: dict[str, object]) -> ChoreRun:
     return ChoreRun(at, float(str(row["took_s"])), str(row["error"]))
 
 
-def _document(runs: dict[str, ChoreRun]) -> dict[str, object]:
+def _aged_to(document: dict[str, object]) -> dict[str, datetime.datetime]:
+    """Up to which time each chore has forgotten; of files that do not say so, when it ran last."""
+    try:
+        found = {
+            name: datetime.datetime.fromisoformat(str(row.get("aged_to", row["began_at"]))).astimezone(datetime.UTC)
+            for name, row in document.items()
+            if isinstance(row, dict)
+        }
+        return {name: at for name, at in found.items() if at >= EPOCH}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _document(runs: dict[str, ChoreRun], aged_to: dict[str, datetime.datetime]) -> dict[str, object]:
     return {
-        name: {"began_at": run.began_at.isoformat(), "took_s": run.took_s, "error": run.error}
+        name: {
+            "began_at": run.began_at.isoformat(),
+            **({"aged_to": aged_to[name].isoformat()} if name in aged_to else {}),
+            "took_s": run.took_s,
+            "error": run.error,
+        }
         for name, run in runs.items()
     }

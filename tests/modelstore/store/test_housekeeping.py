@@ -1,14 +1,16 @@
 """Slow chores: what is old goes, what is new stays, and the scheduler starts and stops with the box."""
 
 import asyncio
-import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
+from appliance.domain.audit import AuditRecord
 from appliance.domain.errors import UnknownJob
 from appliance.domain.jobs import ImportRequest
 from appliance.domain.states import JobState
 from appliance.modelstore.store.housekeeping import Housekeeping
-from tests.modelstore.boxes import parts
+from tests.modelstore.boxes import Parts, parts
 
 
 def test_old_jobs_are_forgotten(tmp_path: Path) -> None:
@@ -19,9 +21,9 @@ def test_old_jobs_are_forgotten(tmp_path: Path) -> None:
             for name in ("old", "new", "open"):
                 await box.store.imports.accept(name, ImportRequest("default", name, "unused"))
             await box.store.imports.withdraw("old", "done with", JobState.FAILED)
-            box.clock.now += datetime.timedelta(days=2)
+            box.clock.now += timedelta(days=2)
             await box.store.imports.withdraw("new", "done with", JobState.FAILED)
-            box.clock.now += datetime.timedelta(days=29)
+            box.clock.now += timedelta(days=29)
             await Housekeeping(box.store, box.uploads, jobs_kept_days=30).forget_jobs()
             assert (await box.store.jobs.get("new")).state is JobState.FAILED
             assert (await box.store.jobs.get("open")).state is JobState.QUEUED
@@ -30,6 +32,36 @@ def test_old_jobs_are_forgotten(tmp_path: Path) -> None:
             except UnknownJob:
                 return
             raise AssertionError("the old job is still there")
+
+    asyncio.run(story())
+
+
+async def kept(box: Parts) -> list[datetime]:
+    """When what is in the audit happened."""
+    return [one.at for one in await box.store.audit.page()]
+
+
+def test_a_clock_that_is_years_ahead_wipes_nothing(tmp_path: Path) -> None:
+    """One night of it, also after a restart, forgets at most what three days more would; nor does it take years to
+    catch up with a clock that was behind.
+    """
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", runs=False) as box:
+            right = box.clock.now
+            entry = AuditRecord(right, "default", "Delete a model", "DELETE", "/v1/models/m")
+            await box.store.audit.add([entry, replace(entry, at=right - timedelta(days=370))])
+            for days in (-20_000, 0, -20_000, 0):
+                box.clock.now = right + timedelta(days=days)
+                await Housekeeping(box.store, box.uploads, jobs_kept_days=30).run("forget old audit entries")
+            assert await kept(box) == [right]
+            box.clock.now = right + timedelta(days=4000)
+            await Housekeeping(box.store, box.uploads, jobs_kept_days=30).run("forget old audit entries")
+            assert await kept(box) == [right]
+            chores = Housekeeping(box.store, box.uploads, jobs_kept_days=30)
+            for _ in range(122):  # 366 days in steps of three
+                await chores.forget_audit()
+            assert await kept(box) == []
 
     asyncio.run(story())
 
