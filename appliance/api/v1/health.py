@@ -244,13 +244,16 @@ def certificate(box: RunningBox) -> Iterator[CheckShape]:
 
 
 async def _backup(box: RunningBox) -> CheckShape:
-    """A nightly backup is at most a day old, where the box has something to lose."""
-    ready = [one for one in await box.backups.all() if one.state is BackupState.READY]
+    """A nightly backup is at most a day old, where the box has something to lose. Those that were made while the clock
+    was far ahead say nothing.
+    """
     now = box.clock.wall_now()
+    made = [one for one in await box.backups.all() if one.state is BackupState.READY]
+    ready = [one for one in made if one.created_at - now <= BACKUP_AGE_MAX]
     if ready and now - ready[0].created_at <= BACKUP_AGE_MAX:
         return _good("backup", f"the latest is of {ready[0].created_at:%Y-%m-%d %H:%M} UTC")
     since_start = datetime.timedelta(seconds=(box.clock.now_ns() - box.started_ns) / NS_PER_S)
-    if not ready and (since_start < BACKUP_AGE_MAX or not any(box.catalogue.entries())):
+    if not made and (since_start < BACKUP_AGE_MAX or not any(box.catalogue.entries())):
         return _good("backup", "there is none yet")
     return CheckShape(
         name="backup",

@@ -65,16 +65,21 @@ class Backups:
             raise InUse(name="backup" if self._latest is None else self._latest.name)
 
     async def nightly(self) -> None:
-        """Make one and wait for it; then the oldest nightly ones beyond `kept` go. Raises: as `begin`; what made it
-        fail.
+        """Make one and wait for it; then the oldest nightly ones beyond `kept` go, never this one. Those that were made
+        while the clock was ahead count as the oldest. Raises: as `begin`; what made it fail.
         """
-        await self.begin(is_nightly=True)
+        made = await self.begin(is_nightly=True)
         assert self._task is not None
         task = self._task
         await asyncio.shield(task)
         task.result()
-        ready = [one for one in await self.all() if one.is_nightly and one.state is BackupState.READY]
-        for old in ready[self._kept :]:
+        others = [
+            one
+            for one in await self.all()
+            if one.is_nightly and one.state is BackupState.READY and one.name != made.name
+        ]
+        others.sort(key=lambda one: one.created_at > made.created_at)
+        for old in others[max(0, self._kept - 1) :]:
             await self.delete(old.name)
 
     async def all(self) -> list[BackupRecord]:

@@ -169,6 +169,31 @@ async def test_one_that_fails_says_why(stand: Stand) -> None:
     assert (await admin.get("/v1/backups")).json()["items"] == []
 
 
+async def test_made_while_the_clock_was_ahead(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Such a backup takes no newer one's place, goes first, and does not count as the one of last night."""
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder, backups={"kept": 2}) as appliance:
+        stand = opened(appliance, folder, **furnished[1])
+        admin = stand.client()
+        ahead = [f"nightly-20990101T00000{number}Z.tar" for number in range(2)]
+        (folder / "backups").mkdir(exist_ok=True)
+        for name in ahead:
+            (folder / "backups" / name).write_bytes(b"")
+        health = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
+        assert health["backup"]["status"] == "warn"
+        management, _ = await appliance._managed()
+        await management.box.housekeeping.run("nightly backup")
+        names = [one["name"] for one in (await admin.get("/v1/backups")).json()["items"]]
+        assert (names[0], len(names)) == (ahead[1], 2)
+        health = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
+        assert health["backup"]["status"] == "good"
+        await management.box.housekeeping.run("nightly backup")
+        names = [one["name"] for one in (await admin.get("/v1/backups")).json()["items"]]
+        assert len(names) == 2
+        assert ahead[1] not in names
+        await stand.close()
+
+
 async def test_seven_nights(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     """The oldest nightly one goes when a new one is there; those that were asked for stay. Chores say when they ran,
     also after a restart.
