@@ -17,7 +17,7 @@ from appliance.clock import Clock
 from appliance.domain.backups import BackupRecord, BackupState
 from appliance.domain.errors import ApplianceError, IllegalState, InUse, UnknownBackup
 from appliance.log import get as get_log
-from appliance.modelstore.store.backup import back_up
+from appliance.modelstore.store.backup import back_up, whole_percents
 from appliance.modelstore.store.disk import failed_disk_is_typed, remove, require_free
 from appliance.modelstore.store.sqlite_errors import sqlite_errors_are_typed
 from appliance.modelstore.store.state_folder import DATABASE, RESERVE_BYTES
@@ -136,11 +136,12 @@ class Backups:
 
     async def _make(self, record: BackupRecord) -> None:
         loop = asyncio.get_running_loop()
+        tell = whole_percents(lambda percent: loop.call_soon_threadsafe(self._tell, record, percent))
 
         def told(done_bytes: int, all_bytes: int) -> None:
             if self._is_stopping:
                 raise _Stopped
-            loop.call_soon_threadsafe(self._tell, record, 100.0 * done_bytes / max(1, all_bytes))
+            tell(done_bytes, all_bytes)
 
         try:
             await asyncio.to_thread(self._write, record, told)

@@ -15,7 +15,7 @@ from appliance.domain.backups import RestoreRecord, RestoreState
 from appliance.domain.errors import ApplianceError, BoxNotEmpty, InUse
 from appliance.log import get as get_log
 from appliance.modelstore.store import pending_restore
-from appliance.modelstore.store.backup import PRIVATE, Backup, Told, extract
+from appliance.modelstore.store.backup import PRIVATE, Backup, Told, extract, whole_percents
 from appliance.modelstore.store.disk import failed_disk_is_typed, remove, sync_file
 from appliance.modelstore.store.migrations import migrate
 from appliance.modelstore.store.state_folder import DATABASE
@@ -80,11 +80,12 @@ class Restoring:
 
     async def _check(self, source: Path, done: Callable[[], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
+        tell = whole_percents(lambda percent: loop.call_soon_threadsafe(self._tell, percent))
 
         def told(done_bytes: int, all_bytes: int) -> None:
             if self._is_unwanted:
                 raise _Stopped
-            loop.call_soon_threadsafe(self._tell, 100.0 * done_bytes / max(1, all_bytes))
+            tell(done_bytes, all_bytes)
 
         try:
             facts = await asyncio.to_thread(_stage, source, self._state_dir, told)

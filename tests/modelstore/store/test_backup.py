@@ -19,7 +19,7 @@ from appliance.domain.access import KeyRecord, Role
 from appliance.domain.catalogue import Model, Tenant
 from appliance.domain.errors import AlreadyExists, BadArchive, NotFound, StorageFull
 from appliance.domain.states import JobState
-from appliance.modelstore.store.backup import back_up, restore
+from appliance.modelstore.store.backup import back_up, restore, whole_percents
 from tests.modelstore.boxes import MIB, parts, stored_model, stored_variant, stream
 
 NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
@@ -121,6 +121,30 @@ def test_models_may_come_and_go_meanwhile(tmp_path: Path) -> None:
                         assert box.store.blobs.path(variant.content_sha256).exists()
 
     asyncio.run(story())
+
+
+def test_what_is_told_meanwhile(tmp_path: Path) -> None:
+    """Something at every megabyte read, so that the work can be ended, and of that a hundred things at most."""
+    state = tmp_path / "state"
+
+    async def story() -> None:
+        async with parts(state, runs=False) as box:
+            await stored_model(box.store, tmp_path, body=bytes(20 * MIB))
+
+    asyncio.run(story())
+    blocks: list[int] = []
+    percents: list[int] = []
+    tell = whole_percents(percents.append)
+
+    def told(done_bytes: int, all_bytes: int) -> None:
+        blocks.append(done_bytes)
+        tell(done_bytes, all_bytes)
+        tell(done_bytes, all_bytes)
+
+    back_up(state, tmp_path / "box.tar", NOW, told=told)
+    assert 40 < len(blocks) < 60  # all is read twice
+    assert percents == sorted(set(percents))
+    assert percents[-1] == 100
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
