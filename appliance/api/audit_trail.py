@@ -5,6 +5,7 @@ Plain ASGI around the framework. Devices' calls, pieces of uploads and frames ch
 for, and pass by. An entry that cannot be written is logged: what was changed stays changed.
 """
 
+import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,8 @@ from appliance.log import get as get_log
 
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OF_THE_BOX = ("/v1/backups", "/v1/restore", "/v1/housekeeping")
+_CALLS = re.compile(r"/v1/(applications/[^/]+/predict|sessions/[^/]+/frames)")
+"""What is posted there changes nothing."""
 _NOTE = "appliance.audit_note"
 _CHANGE_BYTES_MAX = 4096
 _ANSWER_BYTES_MAX = 64 * 1024
@@ -116,7 +119,9 @@ def _record(scope: Scope, note: _Note, box: RunningBox) -> AuditRecord | None:
 def _is_change(method: str, path: str) -> bool:
     if method not in _CHANGES or not path.startswith("/v1/"):
         return False
-    return not path.endswith(("/predict", "/frames")) and not (method == "PATCH" and path.startswith("/v1/uploads/"))
+    if method == "POST":
+        return _CALLS.fullmatch(path) is None
+    return not (method == "PATCH" and path.startswith("/v1/uploads/"))
 
 
 def _concerned(path: str, tenant: str, who: Principal) -> str:

@@ -64,6 +64,18 @@ async def test_a_tenant_sees_what_concerned_it(stand: Stand) -> None:
     assert [one["action"] for one in await entries(stand, limit=4)][2] == "Delete a tenant"
 
 
+@pytest.mark.parametrize("name", ["predict", "frames"])
+async def test_what_is_called_as_a_call_is(stand: Stand, name: str) -> None:
+    """Changes of a tenant whose name ends a path as calls do."""
+    admin = stand.client()
+    await admin.post("/v1/tenants", json={"name": name})
+    assert (await admin.put(f"/v1/tenants/{name}", json={"quota": {"requests_per_s": 5}})).status_code == 200
+    assert (await admin.delete(f"/v1/tenants/{name}")).status_code == 200
+    seen = await entries(stand, limit=3)
+    assert [one["method"] for one in seen] == ["DELETE", "PUT", "POST"]
+    assert {one["tenant"] for one in seen} == {name}
+
+
 async def test_in_pages(stand: Stand) -> None:
     """Newest first, each once."""
     admin = stand.client()
