@@ -22,7 +22,7 @@ from appliance.domain.errors import Unavailable
 from appliance.log import get as get_log
 
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_OF_THE_BOX = ("/v1/backups", "/v1/restore", "/v1/housekeeping")
+_OF_THE_BOX = ("/v1/backups", "/v1/restore", "/v1/housekeeping", "/v1/simulations")
 _CALLS = re.compile(r"/v1/(applications/[^/]+/predict|sessions/[^/]+/frames)")
 """What is posted there changes nothing."""
 _NOTE = "appliance.audit_note"

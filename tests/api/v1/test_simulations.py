@@ -44,6 +44,9 @@ async def test_more_of_an_application_with_less_memory(stand: Stand) -> None:
     assert "lru" in listed["policies"]["eviction"]
     assert (await admin.delete(f"/v1/simulations/{begun['id']}")).json() == {"deleted": begun["id"]}
     assert (await admin.get(f"/v1/simulations/{begun['id']}")).status_code == 404
+    audited = (await admin.get("/v1/audit", params={"limit": 2})).json()["items"]
+    actions = ["End a simulation", "Simulate the box with edits"]
+    assert [(one["action"], one["tenant"]) for one in audited] == [(action, "") for action in actions]
 
 
 @pytest.mark.parametrize(
