@@ -42,8 +42,8 @@ class SignIns:
         self._by_digest = {one.sha256: one for one in kept}
         self._saved = dict(self._by_digest)
 
-    def begin(self, key_id: str) -> str:
-        """A new cookie for who has shown the key."""
+    def begin(self, key_id: str, began_at: datetime.datetime | None = None) -> str:
+        """A new cookie for who has shown the key, or was let in at `began_at` by a sign-in, whose age it takes over."""
         now = self._clock.wall_now()
         self._sweep(now)
         same = sorted((one for one in self._by_digest.values() if one.key_id == key_id), key=lambda one: one.used_at)
@@ -51,7 +51,7 @@ class SignIns:
             del self._by_digest[one.sha256]
         cookie = secrets.token_urlsafe(32)
         digest = _digest(cookie)
-        self._by_digest[digest] = SignIn(digest, key_id, now, now)
+        self._by_digest[digest] = SignIn(digest, key_id, began_at or now, now)
         return cookie
 
     def key_of(self, cookie: str) -> str | None:
@@ -65,6 +65,11 @@ class SignIns:
             return None
         self._by_digest[found.sha256] = replace(found, used_at=now)
         return found.key_id
+
+    def began_at(self, cookie: str) -> datetime.datetime | None:
+        """When the key was shown; None: the cookie stands for nothing."""
+        found = self._by_digest.get(_digest(cookie))
+        return None if found is None else found.began_at
 
     def end(self, cookie: str) -> None:
         """It stands for nothing any more; one that does not is no error."""

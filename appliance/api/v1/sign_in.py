@@ -50,8 +50,9 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     if (order.key is None) == (order.link is None):
         raise BadInput(reason="send either a key or the token of a link")
     address = request.client.host if request.client else ""
+    link = None if order.link is None else box.sign_in_links.take(order.link)
     if order.link is not None:
-        principal = box.keyring.principal(box.sign_in_links.take(order.link), None, address)
+        principal = box.keyring.principal(link and link.key_id, None, address)
     else:
         principal = box.keyring.authenticate(f"Bearer {order.key}".encode(), None, address)
     if principal.role is Role.DEVICE:
@@ -60,7 +61,7 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     before = cookie_of(request.scope, dict(request.scope["headers"]))
     if before is not None:
         box.browsers.sign_ins.end(before)
-    cookie = box.browsers.sign_ins.begin(principal.key_id)
+    cookie = box.browsers.sign_ins.begin(principal.key_id, link and link.began_at)
     await box.browsers.save()
     return Response(status_code=204, headers={"Set-Cookie": set_cookie(request.scope, cookie)})
 
@@ -71,11 +72,15 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     summary="Make a link that signs a browser in",
     responses=problems(Forbidden, validated=False),
 )
-async def make_link(box: TheBox, principal: Member) -> SignInLinkShape:
+async def make_link(request: Request, box: TheBox, principal: Member) -> SignInLinkShape:
     """For a phone, or whoever sits at another machine: the link opens the pages signed in as the key that made it. It
-    is good once, for ten minutes, and not after a restart of the box.
+    is good once, for ten minutes, and not after a restart of the box. One that a signed-in page has made
+    signs in until that page's 7 days are over.
     """
-    token, expires_at = box.sign_in_links.make(principal.key_id)
+    headers = dict(request.scope["headers"])
+    cookie = None if b"authorization" in headers else cookie_of(request.scope, headers)
+    began_at = None if cookie is None else box.browsers.sign_ins.began_at(cookie)
+    token, expires_at = box.sign_in_links.make(principal.key_id, began_at)
     return SignInLinkShape(path=f"/#sign-in={token}", expires_at=expires_at)
 
 

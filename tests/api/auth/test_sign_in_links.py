@@ -1,7 +1,12 @@
 """How long a link is good, and what of it is kept."""
 
-from appliance.api.auth.sign_in_links import LINKS_MAX, SignInLinks
+from appliance.api.auth.sign_in_links import PER_KEY_MAX, SignInLinks
 from tests.fakes.hand_clock import HandClock
+
+
+def taken(links: SignInLinks, token: str) -> str | None:
+    link = links.take(token)
+    return None if link is None else link.key_id
 
 
 def test_once_and_for_ten_minutes() -> None:
@@ -11,18 +16,20 @@ def test_once_and_for_ten_minutes() -> None:
     token, expires_at = links.make("one")
     assert (expires_at - clock.wall_now()).total_seconds() == 600
     clock.pass_s(599)
-    assert links.take(token) == "one"
-    assert links.take(token) is None
+    assert taken(links, token) == "one"
+    assert taken(links, token) is None
     late, _ = links.make("one")
     clock.pass_s(600)
-    assert links.take(late) is None
-    assert links.take("guessed") is None
+    assert taken(links, late) is None
+    assert taken(links, "guessed") is None
 
 
 def test_bounded_and_digested() -> None:
-    """The oldest goes for one more; no token stays in memory."""
+    """The oldest of a key goes for one more of it, and none of another's; no token stays in memory."""
     links = SignInLinks(HandClock())
-    tokens = [links.make(str(number))[0] for number in range(LINKS_MAX + 1)]
+    other, _ = links.make("other")
+    tokens = [links.make("one")[0] for _ in range(PER_KEY_MAX + 1)]
     assert all(token not in repr(vars(links)) for token in tokens)
-    assert links.take(tokens[0]) is None
-    assert links.take(tokens[-1]) == str(LINKS_MAX)
+    assert taken(links, tokens[0]) is None
+    assert [taken(links, token) for token in tokens[1:]] == ["one"] * PER_KEY_MAX
+    assert taken(links, other) == "other"

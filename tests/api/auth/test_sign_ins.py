@@ -32,6 +32,20 @@ def test_a_week_whatever_happens() -> None:
     assert sign_ins.key_of(cookie) is None
 
 
+def test_a_week_for_whom_it_let_in() -> None:
+    """Together: who is signed in cannot sign in anew without the key."""
+    clock = HandClock()
+    sign_ins = SignIns(clock)
+    first = sign_ins.begin("one")
+    for _ in range(15):
+        later(clock, 11)
+        assert sign_ins.key_of(first) == "one"
+    second = sign_ins.begin("one", sign_ins.began_at(first))
+    later(clock, 4)
+    assert sign_ins.key_of(second) is None
+    assert sign_ins.began_at("guessed") is None
+
+
 def test_what_is_worth_saving() -> None:
     """What began, what ended, and uses now and then; who takes over from the file goes on with them."""
     clock = HandClock()

@@ -272,6 +272,21 @@ async def test_a_link_instead_of_a_key(stand: Stand) -> None:
     assert token not in audited
 
 
+async def test_a_link_of_a_page_is_as_old_as_its_sign_in(stand: Stand) -> None:
+    """A cookie does not live on in the cookies of its links; the key itself makes links without an age."""
+    management, _ = await stand.appliance._managed()
+    sign_ins = management.box.browsers.sign_ins
+    page, phone, other = await signed_in(stand), browser(stand), browser(stand)
+    token = (await page.post("/v1/sign-in/links")).json()["path"].partition("=")[2]
+    assert (await phone.post("/v1/sign-in", json={"link": token})).status_code == 204
+    began_at = sign_ins.began_at(page.cookies["appliance"])
+    assert began_at is not None
+    assert sign_ins.began_at(phone.cookies["appliance"]) == began_at
+    token = (await stand.client("harbour").post("/v1/sign-in/links")).json()["path"].partition("=")[2]
+    assert (await other.post("/v1/sign-in", json={"link": token})).status_code == 204
+    assert sign_ins.began_at(other.cookies["appliance"]) != began_at
+
+
 async def test_a_link_from_another_place(stand: Stand) -> None:
     """The rules of signing in hold for it as for a key."""
     token = (await stand.client().post("/v1/sign-in/links")).json()["path"].partition("=")[2]
