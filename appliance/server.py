@@ -209,7 +209,9 @@ def _connections_max(wanted: int, other_files: int) -> int:
 
 
 def _certificate(settings: Settings, clock: Clock) -> tuple[Path | None, Path | None, Callable[[], object] | None]:
-    """Files of the certificate and its key, and what makes them anew where that is due."""
+    """Files of the certificate and its key, and what makes them anew where that is due. Raises: OSError where there is
+    none and none can be made.
+    """
     http = settings.http
     if http.tls_cert is not None or not http.tls_self_signed:
         return http.tls_cert, http.tls_key, None
@@ -221,5 +223,11 @@ def _certificate(settings: Settings, clock: Clock) -> tuple[Path | None, Path | 
     def renew() -> bool:
         return certificate.ensure(folder, certificate.names_of(http.host, own), clock.wall_now())
 
-    renew()
-    return folder / certificate.CERTIFICATE, folder / certificate.KEY, renew
+    cert, key = folder / certificate.CERTIFICATE, folder / certificate.KEY
+    try:
+        renew()
+    except OSError as error:  # a full disk, and the machine has a new address: what is there serves meanwhile
+        if not (cert.exists() and key.exists()):
+            raise
+        log.get("certificate").error("the certificate cannot be renewed, the old one is shown", reason=str(error))
+    return cert, key, renew

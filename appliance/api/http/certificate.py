@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from appliance.clock import EPOCH
+
 CERTIFICATE, KEY = "cert.pem", "key.pem"
 """What the box shows, with its authority behind it; its key."""
 AUTHORITY, AUTHORITY_KEY = "authority.pem", "authority.key"
@@ -28,6 +30,8 @@ _AUTHORITY_VALID = datetime.timedelta(days=3650)
 _CLOCKS_DIFFER = datetime.timedelta(hours=1)
 _ANY = ("0.0.0.0", "::")
 _COMMON_NAME_MAX = 64
+_IF_INET6 = Path("/proc/net/if_inet6")
+_IFA_F_TEMPORARY = 0x01
 
 
 def names_of(host: str, names: Collection[str]) -> frozenset[str]:
@@ -39,12 +43,18 @@ def names_of(host: str, names: Collection[str]) -> frozenset[str]:
 
 
 def ensure(folder: Path, names: Collection[str], now: datetime.datetime) -> bool:
-    """Have a certificate and its key in `folder` that is good for `names`; whether one was made. Blocks."""
+    """Have a certificate and its key in `folder` that is good for `names`; whether one was made. Blocks.
+
+    By a clock that was never set nothing takes the place of what a right one has made.
+    Raises: OSError where files cannot be read or written; what is there stays.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key, authority_key = _key_in(folder / KEY), _key_in(folder / AUTHORITY_KEY)
     wanted = set(map(_general, names))
     dns = [one for one in wanted if isinstance(one, x509.DNSName)]
     authority, made = _read(folder / AUTHORITY), _read(folder / CERTIFICATE)
+    if authority is not None and made is not None and now < EPOCH and now < made.not_valid_before_utc:
+        return False
     if authority is None or not _may_sign(authority, authority_key, dns, now):
         authority = _authority(authority_key, dns, now)
         _write(folder / AUTHORITY, _pem(authority), 0o644)
@@ -169,27 +179,40 @@ def _general(name: str) -> x509.GeneralName:
 
 
 def _addresses() -> set[str]:
-    """Of this machine, without the zones of link-local ones."""
+    """Of this machine, without those of IPv6 that come and go by themselves: link-local ones, which each container's
+    interface has, and temporary ones.
+    """
     families = (socket.AF_INET, socket.AF_INET6)
-    found = (one for each in psutil.net_if_addrs().values() for one in each if one.family in families)
-    return {one.address.partition("%")[0] for one in found}
+    every = {one.address for each in psutil.net_if_addrs().values() for one in each if one.family in families}
+    addresses = {ipaddress.ip_address(one.partition("%")[0]) for one in every}
+    temporary = _temporary()
+    return {str(one) for one in addresses if one not in temporary and not (one.version == 6 and one.is_link_local)}
+
+
+def _temporary() -> set[ipaddress.IPv6Address]:
+    """Addresses of IPv6 that the system made up for a day (RFC 8981), as Linux lists them."""
+    try:
+        rows = [line.split() for line in _IF_INET6.read_text().splitlines()]
+    except OSError:  # a system without IPv6
+        return set()
+    return {ipaddress.IPv6Address(bytes.fromhex(row[0])) for row in rows if int(row[4], 16) & _IFA_F_TEMPORARY}
 
 
 def _read(path: Path) -> x509.Certificate | None:
-    """The first one in a file; None where there is none."""
+    """The first one in a file; None where there is none, or it is damaged. Raises: OSError."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
 
 
 def _key_in(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Made where there is none: it stays when a certificate is renewed."""
+    """Made where there is none, or it is damaged: it stays when a certificate is renewed. Raises: OSError."""
     try:
         known = serialization.load_pem_private_key(path.read_bytes(), None)
         if isinstance(known, ec.EllipticCurvePrivateKey):
             return known
-    except (OSError, ValueError, TypeError):
+    except (FileNotFoundError, ValueError, TypeError):
         pass
     key = ec.generate_private_key(ec.SECP256R1())
     text = key.private_bytes(

@@ -2,20 +2,25 @@
 
 import asyncio
 import datetime
+import errno
 import ipaddress
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from cryptography import x509
 
-from appliance.api.http.certificate import AUTHORITY, CERTIFICATE, KEY, ensure, names_of
+from appliance.api.http import certificate as certificates
+from appliance.api.http.certificate import AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY, ensure, names_of
 from appliance.api.http.renewal import Renewal
 from appliance.clock import SystemClock
+from appliance.server import _certificate
+from appliance.settings import HttpSettings, Settings
 
 NOW = SystemClock().wall_now()
 DAY = datetime.timedelta(days=1)
@@ -37,7 +42,8 @@ def test_a_box_on_every_interface_has_all_addresses(host: str, tmp_path: Path) -
     ensure(tmp_path, names_of(host, ["box", "box.local", host]), NOW)
     families = (socket.AF_INET, socket.AF_INET6)
     known = [each for some in psutil.net_if_addrs().values() for each in some if each.family in families]
-    addresses = {str(ipaddress.ip_address(each.address.partition("%")[0])) for each in known}
+    every = {ipaddress.ip_address(each.address.partition("%")[0]) for each in known}
+    addresses = {str(each) for each in every if each.version == 4 or not each.is_link_local}
     assert names(tmp_path) == addresses | {"127.0.0.1", "::1", "localhost", "box", "box.local"}
 
 
@@ -64,6 +70,72 @@ def test_a_clock_that_was_not_set_and_files_of_another_version(tmp_path: Path) -
     (tmp_path / AUTHORITY).unlink()
     assert ensure(tmp_path, NAMES, NOW)
     assert not ensure(tmp_path, NAMES, NOW)
+
+
+def test_addresses_that_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a container's interface and those that the system made up for a day make no new certificate."""
+    stable, temporary = "2001:db8::1", "2001:db8::1234:5678:9abc:def0"
+    mine = [SimpleNamespace(family=socket.AF_INET6, address=each) for each in ("fe80::1%veth7", stable, temporary)]
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": mine})
+    listed = tmp_path / "if_inet6"
+    listed.write_text(
+        f"{ipaddress.IPv6Address(stable).packed.hex()} 02 40 00 80 eth0\n"
+        f"{ipaddress.IPv6Address(temporary).packed.hex()} 02 40 00 01 eth0\n"
+    )
+    monkeypatch.setattr("appliance.api.http.certificate._IF_INET6", listed)
+    assert names_of("::", []) == {"localhost", "127.0.0.1", "::1", stable}
+
+
+def test_a_clock_that_is_no_longer_set(tmp_path: Path) -> None:
+    """What was made by the right one stays, whoever asks under a new name."""
+    ensure(tmp_path, NAMES, NOW)
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert not ensure(tmp_path, [*NAMES, "192.0.2.7"], datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+    assert ensure(tmp_path, [*NAMES, "192.0.2.7"], NOW)
+    assert (tmp_path / AUTHORITY).read_bytes() == kept[AUTHORITY]
+
+
+@pytest.mark.parametrize("name", [AUTHORITY_KEY, AUTHORITY, KEY])
+def test_a_disk_that_cannot_be_read_makes_no_other_authority(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is trusted on phones is still there when the disk is; until then who asks is told."""
+    ensure(tmp_path, NAMES, NOW)
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    read = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.name == name:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return read(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            ensure(tmp_path, NAMES, NOW)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+
+
+def test_a_box_starts_with_the_certificate_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the disk is full and the machine has a new address; without one it says why it does not."""
+    settings = Settings(state_dir=tmp_path, http=HttpSettings(tls_self_signed=True))
+    folder = tmp_path / "tls"
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(certificates, "_write", full)
+        with pytest.raises(OSError, match="No space"):
+            _certificate(settings, SystemClock())
+    ensure(folder, NAMES[:1], NOW)
+    monkeypatch.setattr(certificates, "_write", full)
+    cert, key, renew = _certificate(settings, SystemClock())
+    assert (cert, key) == (folder / CERTIFICATE, folder / KEY)
+    assert renew is not None
+    with pytest.raises(OSError, match="No space"):
+        renew()
 
 
 @asynccontextmanager
