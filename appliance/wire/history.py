@@ -40,7 +40,7 @@ class StayShape(Shape):
     applications: list[str] = Field(examples=[["harbour/door"]])
     """Whose it was when it came; with a tenant's key, its own."""
     variant: str = Field(examples=["int8"])
-    """Empty where no application used it any more."""
+    """Empty where no application used it any more; of a build that tenants share: what the own application calls it."""
     build: str = Field(examples=["9f8a3c5be01d4f7a2c6b8e90@cpu"])
     state: str = Field(examples=["resident"])
     """`resident`, or `asleep`."""

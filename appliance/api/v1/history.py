@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import isnan
 from typing import Annotated
@@ -116,7 +116,9 @@ async def memory_history(
         application = application_id(principal.tenant, application)
     found = await box.history.residency(since.timestamp(), until.timestamp(), reasons=reasons)
     # In a thread, and as it is: ten thousand rows would hold the event loop.
-    body = await asyncio.to_thread(_memory_json, found, since, until, principal, application)
+    body = await asyncio.to_thread(
+        _memory_json, found, since, until, principal, application, _own_names(box, principal)
+    )
     return Response(body, media_type="application/json")
 
 
@@ -158,12 +160,24 @@ def _plain(samples: Samples) -> list[float | None]:
     return [None if isnan(value) else float(f"{value:.6g}") for value in np.asarray(samples, np.float64).tolist()]
 
 
+def _own_names(box: RunningBox, principal: Principal) -> dict[tuple[str, str], str]:
+    """What the variant of a build is called in each application of a tenant: (application, build) → name."""
+    return {
+        (entry.application.id, build): servable.name
+        for entry in box.catalogue.entries()
+        if entry.application.tenant == principal.tenant
+        for servable in reversed(entry.servables.values())
+        for build in servable.builds
+    }
+
+
 def _memory_json(
     found: Residency,
     since: datetime.datetime,
     until: datetime.datetime,
     principal: Principal,
     application: str | None,
+    own_names: Mapping[tuple[str, str], str],
 ) -> bytes:
     """As `MemoryHistoryShape` has it; some microseconds a row."""
     own = "" if principal.is_admin else f"{principal.tenant}/"
@@ -172,6 +186,14 @@ def _memory_json(
     def names_of(applications: str) -> list[str]:
         names = [one for one in applications.split() if one.startswith(own)]
         return names if application in (None, *names) else []
+
+    @cache
+    def variant_of(variant: str, applications: str, build: str) -> str:
+        """As stored, which is the first application's name for it, or, where that may be another tenant's, the own."""
+        names = names_of(applications)
+        if principal.is_admin or len(names) == len(applications.split()):
+            return variant
+        return next((own_names[one, build] for one in names if (one, build) in own_names), "")
 
     @cache
     def may_read(tenants: str) -> bool:
@@ -191,7 +213,7 @@ def _memory_json(
         "stays": [
             {
                 "applications": names_of(row.applications),
-                "variant": row.variant,
+                "variant": variant_of(row.variant, row.applications, row.build),
                 "build": row.build,
                 "state": row.state,
                 "bytes": row.bytes,

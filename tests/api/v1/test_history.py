@@ -137,6 +137,24 @@ async def test_stays_with_their_decisions(stand: Stand) -> None:
     assert "default" not in str(seen)
 
 
+async def test_a_shared_build_has_the_name_that_the_caller_gave_it(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Contents are shared by tenants without a word; so are no names."""
+    box = stand.appliance.running()
+    (servable,) = box.catalogue.entry("harbour/digits").servables.values()
+    given = {"acme/own": ["secret"], "harbour/digits": [servable.name]}
+    monkeypatch.setattr(box.history.residence, "_variants_of", lambda application, _: given[application])
+    for build in (servable.build_id, "another@cpu"):
+        box.history.residence.happened("variant loaded", {"build": build, "bytes": 1, "applications": list(given)})
+    harbour, admin = [(await ask(stand, who, "/v1/memory/history"))["stays"][-2:] for who in ("harbour", "admin")]
+    assert [(one["variant"], one["applications"]) for one in harbour] == [
+        (servable.name, ["harbour/digits"]),
+        ("", ["harbour/digits"]),
+    ]
+    assert [one["variant"] for one in admin] == ["secret", "secret"]
+
+
 async def test_a_tenant_that_is_gone_leaves_no_history(stand: Stand) -> None:
     """Another one of its name begins without one."""
     admin, history = stand.client(), stand.appliance.running().history
