@@ -302,7 +302,9 @@ class HistorySettings(Section):
     minutes; 0 = there is none.
     """
     series_max: int = Field(2_000, ge=100, le=100_000)
-    """Series that the history keeps; one of 30 days takes 80 kB at most."""
+    """Series that the history keeps, of which one tenant alone has seven eighths at most; one of 30 days takes 80 kB at
+    most.
+    """
 
 
 class SecuritySettings(Section):

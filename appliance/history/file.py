@@ -11,6 +11,7 @@ that believes for an hour that it is 1970, or 2040, loses an hour, not all.
 import os
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from appliance.clock import pause_s
 from appliance.history.packing import Samples, packed, packed_rows, unpacked, unpacked_rows
 from appliance.history.series import MEASURES, UP, is_of_tenant, split_name, tenant_of
 from appliance.history.thinning import Points, points_of, thinned, zero_where
+from appliance.runtime.serving.portions import Portions
 
 STEP_S = 10
 COARSE_S = 300
@@ -294,8 +296,8 @@ class HistoryFile:
     ) -> tuple[NDArray[np.uint32], Samples]:
         """Ids and samples of one minute; names that are new are added to `series`."""
         names = sorted({name for values in slots.values() for name in values})
-        ids = [self._id(name, series) for name in names]
-        kept = [(id, name) for id, name in zip(ids, names, strict=True) if id is not None]
+        self._number(names, series)
+        kept = [(series[name], name) for name in names if name in series]
         self.skipped = max(self.skipped, len(names) - len(kept))
         rows = np.full((len(kept), _ROW), np.nan, np.float32)
         for place, (_, name) in enumerate(kept):
@@ -304,13 +306,19 @@ class HistoryFile:
                     rows[place, (slot - start) // STEP_S] = values[name]
         return np.array([id for id, _ in kept], np.uint32), rows
 
-    def _id(self, name: str, series: dict[str, int]) -> int | None:
-        known = series.get(name)
-        if known is None and len(series) < self._series_max:
-            known = self._database.execute("INSERT INTO series (name) VALUES (?)", (name,)).lastrowid
-            assert known is not None
-            series[name] = known
-        return known
+    def _number(self, names: Iterable[str], series: dict[str, int]) -> None:
+        """Add those that are new, as far as there is room, of which no tenant has all."""
+        new = [name for name in names if name not in series]
+        if not new:
+            return
+        room = Portions(self._series_max)
+        for owner, count in Counter(map(_owner, series)).items():
+            room.add(owner, count)
+        for name in new:
+            if room.take(_owner(name)):
+                id = self._database.execute("INSERT INTO series (name) VALUES (?)", (name,)).lastrowid
+                assert id is not None
+                series[name] = id
 
     def _fold_hour(self, start: int) -> None:
         """Rows of an hour become a piece for each series."""
@@ -403,6 +411,11 @@ def set_aside(path: Path) -> Path:
     for ending in ("-wal", "-shm"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
     return aside
+
+
+def _owner(name: str) -> str:
+    """Of whose portion a series is; empty: the box's."""
+    return tenant_of(name) or ""
 
 
 def _is_rate(name: str) -> bool:

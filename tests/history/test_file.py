@@ -141,6 +141,16 @@ def test_series_are_bounded(path: Path) -> None:
     file.close()
 
 
+def test_no_tenant_takes_all_series(path: Path) -> None:
+    """Whoever comes next finds room, and so does the box."""
+    file = HistoryFile(path, days=30, series_max=80)
+    file.write({START: {f"p50:many/{number}": 1.0 for number in range(200)}})
+    assert len(file.names()) == 70
+    file.write({START + 10: {"up": 1.0, "load:cpu": 1.0, "requests:harbour": 1.0, "p99:harbour/door": 1.0}})
+    assert {"up", "load:cpu", "requests:harbour", "p99:harbour/door"} < file.names()
+    file.close()
+
+
 def test_a_write_that_failed_names_no_series(made: HistoryFile) -> None:
     """A full disk takes names back with the rest: their numbers are other series' next."""
     made.write({START: {"up": 1.0}})
