@@ -34,7 +34,7 @@ from appliance.modelstore.store.disk import (
     sync_folder,
 )
 from appliance.modelstore.store.migrations import current_revision, is_known
-from appliance.modelstore.store.state_folder import DATABASE
+from appliance.modelstore.store.state_folder import DATABASE, RESERVE_BYTES
 from appliance.tasks import strict_json
 
 FORMAT = 1
@@ -278,14 +278,15 @@ def _described(manifest: Mapping[str, Any]) -> Backup:
 
 def extract(source: Path, part: Path, told: Told = unheard) -> Backup:
     """What a backup holds, into the folder `part`: each file checked against its hash, the database whole and of a
-    version that is known, each content what its name says. Raises: BadArchive, StorageFull.
+    version that is known, each content what its name says. Raises: BadArchive; StorageFull also where a box would have
+    too little room left to start.
     """
     try:
         with tarfile.open(source, "r:") as archive:
             members = iter(archive)
             manifest = _read_manifest(archive, next(members, None))
             backup = _described(manifest)
-            require_free(part, backup.size_bytes, 0)
+            require_free(part, backup.size_bytes, RESERVE_BYTES)
             progress = _Progress(told, backup.size_bytes)
             missing = dict(manifest["files"])
             for member in members:

@@ -52,8 +52,6 @@ class StateFolder:
             lock = _locked(path)
         try:
             held = reserve.Reserve(path, held_bytes)
-            with sqlite_errors_are_typed(), failed_disk_is_typed():
-                pending_restore.apply(path, DATABASE)
             _prepare(path, held)
         except BaseException:
             os.close(lock)
@@ -68,7 +66,9 @@ class StateFolder:
 
 
 def _prepare(path: Path, held: reserve.Reserve) -> None:
-    """The folders, private, and the database, migrated; on a full disk in the room of what is held for that."""
+    """What a restore has laid ready, the folders, private, and the database, migrated; on a full disk in the room that
+    is held for that.
+    """
     try:
         _make(path, held)
     except StorageFull:
@@ -78,6 +78,8 @@ def _prepare(path: Path, held: reserve.Reserve) -> None:
 
 
 def _make(path: Path, held: reserve.Reserve) -> None:
+    with sqlite_errors_are_typed(), failed_disk_is_typed():
+        pending_restore.apply(path, DATABASE)
     with failed_disk_is_typed():
         for name in FOLDERS:
             (path / name).mkdir(exist_ok=True, mode=0o700)

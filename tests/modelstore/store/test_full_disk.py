@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -19,7 +20,10 @@ from appliance.domain.access import KeyRecord, Role
 from appliance.domain.catalogue import Application, Tenant
 from appliance.domain.errors import StorageBusy, StorageFailed, StorageFull, UnknownUpload
 from appliance.modelstore.importing.deletion import ModelDeletion
+from appliance.modelstore.store.backup import back_up, unheard
+from appliance.modelstore.store.pending_restore import FOLDER
 from appliance.modelstore.store.records import ChangeFeed
+from appliance.modelstore.store.restoring import _stage
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
@@ -126,6 +130,31 @@ def test_a_box_starts_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
         with opened(disk / "state") as store:
             await store.keys.revoke("k1")
             assert len(await store.keys.all()) == 49
+
+    asyncio.run(story())
+
+
+def test_a_restore_is_applied_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
+    """After a kill, with changes that are in the log of the database only, in the room that is held for such."""
+
+    async def story() -> None:
+        with opened(tmp_path / "other") as store:
+            await stored_model(store, tmp_path)
+        back_up(tmp_path / "other", tmp_path / "box.tar", NOW)
+        with opened(disk / "state") as store:
+            for number in range(50):
+                await store.keys.create(KeyRecord(f"k{number}", "default", Role.ADMIN, bytes([number]) * 32, NOW))
+            with pytest.raises(StorageFull):  # of 12 MiB none would be left
+                _stage(tmp_path / "box.tar", disk / "state", unheard)
+            killed = shutil.copytree(disk / "state", disk / "killed", ignore=shutil.ignore_patterns("*-shm"))
+        assert (killed / "appliance.db-wal").stat().st_size > 0
+        shutil.rmtree(disk / "state")
+        with opened(tmp_path / "empty"):
+            _stage(tmp_path / "box.tar", tmp_path / "empty", unheard)
+        shutil.copytree(tmp_path / "empty" / FOLDER, killed / FOLDER)
+        fill(disk)
+        with opened(killed) as store:
+            assert [one.name for one in (await store.snapshot()).models] == ["m"]
 
     asyncio.run(story())
 
