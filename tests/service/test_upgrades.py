@@ -167,7 +167,7 @@ def test_releases_follow_one_another_and_a_bad_one_is_taken_back(place: Place) -
     assert first.startswith("0.1-")
     assert place.answers()
     place.shell("echo '# mine' >>/etc/edge-appliance/box.toml")
-    assert place.shell(f"stat -c %U {STATE}/appliance.db {STATE}") == "root\nedge-appliance"  # the stub's box is root's
+    assert place.shell(f"stat -c %U {STATE}/appliance.db {STATE}") == "edge-appliance\nedge-appliance"
 
     for fault in ("dies", "mute"):
         done = place.install(place.checkout(2, fault))
@@ -191,6 +191,25 @@ def test_releases_follow_one_another_and_a_bad_one_is_taken_back(place: Place) -
     assert place.shell(f"ls -d {PREFIX} {STATE} /etc/systemd/system/edge-appliance* 2>/dev/null") == STATE
     assert place.run(str(one / "scripts/uninstall"), "--purge").returncode == 0
     assert place.shell(f"ls -d {STATE} /etc/edge-appliance 2>/dev/null") == ""
+
+
+def test_root_follows_no_link_of_the_service(place: Place) -> None:
+    """Whoever has taken over the box gets nothing of root's by an upgrade: no file, no secret, no write."""
+    place.install(place.checkout(1))
+    first = place.current()
+    place.shell("install -m 0600 /dev/stdin /etc/of-root <<<ea_secret")
+    place.shell(f"ln -s /etc/of-root {STATE}/appliance.db-mine; ln -sf /etc/of-root {STATE}/admin.key")
+    assert place.install(place.checkout(2, "mute")).returncode == 1
+    place.until_settled()
+    assert (place.current(), place.form()) == (first, "1")
+    assert place.shell("stat -c %U /etc/of-root") == "root"
+    assert "None" in place.shell(f"cat {STATE}/heard")
+    assert "ea_secret" not in place.shell(f"cat {STATE}/heard")
+    place.shell(f"systemctl stop edge-appliance.service; mv {STATE}/appliance.db /etc/of-root.db")
+    place.shell(f"chown root:root /etc/of-root.db; chmod 600 /etc/of-root.db; rm -f {STATE}/appliance.db-*")
+    place.shell(f"ln -s /etc/of-root.db {STATE}/appliance.db")
+    assert "cannot read the database" in place.install(place.checkout(2)).stdout
+    assert (place.current(), place.shell("ls /etc/of-root.db*")) == (first, "/etc/of-root.db")
 
 
 def test_a_release_that_crashes_twice_soon_is_left(place: Place) -> None:

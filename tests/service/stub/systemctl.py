@@ -13,6 +13,7 @@ from pathlib import Path
 PREFIX = Path("/opt/edge-appliance")
 RUN = Path("/run/stub")
 """Files `pid` (of the box), `wanted` (it should run), `restarts`."""
+USER = "edge-appliance"
 UNIT = Path("/etc/systemd/system/edge-appliance.service")
 
 
@@ -63,7 +64,7 @@ def watch(writer: int) -> None:
     """Run the box, and again when it ends by itself; five times at most."""
     for _ in range(5):
         order = [str(PREFIX / "current/.venv/bin/python"), "-P", "-m", "appliance", "serve"]
-        box = subprocess.Popen(order, stdout=subprocess.PIPE)
+        box = subprocess.Popen(order, stdout=subprocess.PIPE, user=USER, group=USER, extra_groups=[])
         assert box.stdout is not None
         (RUN / "pid").write_text(str(box.pid))
         line = box.stdout.readline()
