@@ -39,6 +39,8 @@ class Reservation:
     """
     begins: Callable[[int], None]
     """Told once when its run begins, or that it lapsed where it was ready."""
+    lapses: Callable[[], None]
+    """Told that it lapsed where it was not."""
     is_ready: bool = False
     """Its requests are in the queue, or about to be."""
 
@@ -139,10 +141,13 @@ class Reservations:
         self._timer = None
         now_ns = self._clock.now_ns()
         gone = {number: one for number, one in self._kept.items() if one.until_ns <= now_ns}
-        for number, one in gone.items():
+        for number in gone:
             del self._kept[number]
+        for one in gone.values():
             if one.is_ready:
                 one.begins(now_ns)
+            else:
+                one.lapses()
         if self._kept:
             self._lapse_at(min(one.until_ns for one in self._kept.values()))
         if gone:

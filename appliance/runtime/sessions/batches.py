@@ -17,6 +17,9 @@ from appliance.runtime.serving.reservations import Reservation, Reservations
 _NUMBERS = count(1)
 _AFTER_NS = NS_PER_MS
 """A start is reserved for so long after its grace: that the batch begins comes first."""
+_MISSED_MAX = 2
+"""After so many batches in a row of which nothing came no start is reserved until a frame comes: nobody is charged for
+a worker that was kept for nothing."""
 
 Member = tuple[str, int]
 """Session and frame, as the device numbers it."""
@@ -113,6 +116,8 @@ class Batches:
         """Batches that should have begun, while one before them runs."""
         self.free_ns = 0
         """When those will be over, as far as is known."""
+        self._missed = 0
+        """Batches in a row of which nothing came that could be run."""
         self.counts = BatchCounts()
 
     def plan(self, batches: Iterable[PlannedBatch]) -> None:
@@ -160,6 +165,7 @@ class Batches:
         gate = self._gates.get(member)
         if gate is None or gate.has_begun or member not in gate.missing:
             return 0
+        self._frames_come()
         gate.missing.discard(member)
         gate.under_way.add(member)
         self._came[member] = gate
@@ -195,6 +201,7 @@ class Batches:
             self._overdue = [one for one in self._overdue if one is not gate]
             if not gate.missing:
                 self._reservations.drop([gate.number])
+                self._lapsed(gate)
         elif not gate.missing:
             self._begin(gate)
 
@@ -246,7 +253,7 @@ class Batches:
 
     def _reserve(self, gate: _Gate, until_ns: int = 0) -> None:
         batch = gate.batch
-        if gate.missing or gate.under_way:
+        if gate.under_way or (gate.missing and self._missed < _MISSED_MAX):
             self._reservations.put(
                 gate.number,
                 Reservation(
@@ -256,8 +263,24 @@ class Batches:
                     batch.run_ns,
                     batch.takes_ns,
                     partial(self._ran, gate),
+                    partial(self._lapsed, gate),
                 ),
             )
+
+    def _lapsed(self, gate: _Gate) -> None:
+        """Its time is over; where nothing of it came often enough, nothing is expected of the others."""
+        if not gate.under_way:
+            self._missed += 1
+            if self._missed == _MISSED_MAX:
+                self._reservations.drop(one.number for one in self._gates.values() if not one.under_way)
+
+    def _frames_come(self) -> None:
+        """A frame has come that can be run: the starts are worth reserving."""
+        is_back = self._missed >= _MISSED_MAX
+        self._missed = 0
+        for gate in set(self._gates.values()) if is_back else ():
+            if not gate.has_begun and self._clock.now_ns() < gate.end_ns:
+                self._reserve(gate)
 
     def _ran(self, gate: _Gate, now_ns: int) -> None:
         """Its run begins, or has not for as long as a worker was kept for it."""

@@ -168,6 +168,29 @@ async def test_frames_that_never_come_keep_nobody_for_long() -> None:
 
 
 @story
+async def test_a_device_that_sends_nothing_keeps_nobody() -> None:
+    """Starts of which nothing comes cost their tenant nothing: after two in a row none is reserved, until a frame comes
+    again. Then they are all reserved."""
+    plan = Plan()
+    plan.bench.add({"v": Cost(run_ms=48, load_ms=0)}, name="long", tenant="u")
+    async with plan.bench.working():
+        await plan.warm("u/long")
+        starts = [20.0 + 50.0 * at for at in range(20)]
+        plan.put(*starts)
+        await plan.bench.infer(application="u/long", tenant="u")
+        assert plan.now_ms() == pytest.approx(70 + GRACE_MS + 1 + 48, abs=0.1)
+        plan.put(*starts[3:])
+        assert plan.bench.queue.assign is None
+        began = await asyncio.gather(*(plan.frame(name, 220, 200) for name in "ab"))
+        assert began == [200, 200]
+        waits = asyncio.create_task(plan.bench.infer(application="u/long", tenant="u"))
+        began = await asyncio.gather(*(plan.frame(name, 270, late) for name, late in (("a", 268), ("b", 271))))
+        assert began == [271, 271]
+        assert not waits.done()
+        await waits
+
+
+@story
 async def test_what_is_too_long_for_every_gap_waits_for_some_seconds() -> None:
     """The tenant's own: its planned batches go first, but nothing waits for ever. Shorter ones pass it meanwhile."""
     plan = Plan()
