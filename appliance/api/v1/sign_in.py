@@ -52,7 +52,7 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     address = request.client.host if request.client else ""
     link = None if order.link is None else box.sign_in_links.take(order.link)
     if order.link is not None:
-        principal = box.keyring.principal(link and link.key_id, None, address)
+        principal = box.keyring.principal(None if link is None else link.key_id, None, address)
     else:
         principal = box.keyring.authenticate(f"Bearer {order.key}".encode(), None, address)
     if principal.role is Role.DEVICE:
@@ -61,7 +61,7 @@ async def sign_in(order: SignInOrder, request: Request, box: TheBox, _: OwnPage)
     before = cookie_of(request.scope, dict(request.scope["headers"]))
     if before is not None:
         box.browsers.sign_ins.end(before)
-    cookie = box.browsers.sign_ins.begin(principal.key_id, link and link.began_at)
+    cookie = box.browsers.sign_ins.begin(principal.key_id, None if link is None else link.began_at)
     await box.browsers.save()
     return Response(status_code=204, headers={"Set-Cookie": set_cookie(request.scope, cookie)})
 

@@ -64,7 +64,7 @@ Told = Callable[[int, int], None]
 """Called with (bytes done, bytes in all) as work goes on; what it raises ends the work."""
 
 
-def whole_percents(tell: Callable[[int], None]) -> Told:
+def whole_percents(tell: Callable[[int], object]) -> Told:
     """What tells each whole per cent once: a backup has tens of thousands of blocks."""
     latest = 0
 
@@ -194,7 +194,7 @@ def _write(held: Path, part: Path, now: datetime.datetime, told: Told) -> Backup
     manifest = _manifest(held, now, progress)
     with (
         private_file(part) as file,
-        tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT, copybufsize=CHUNK_BYTES) as archive,
+        tarfile.TarFile(fileobj=file, mode="w", format=tarfile.PAX_FORMAT, copybufsize=CHUNK_BYTES) as archive,
     ):
         text = json.dumps(manifest, indent=1).encode()
         info = tarfile.TarInfo(MANIFEST)
