@@ -149,8 +149,8 @@ class Management:
     async def stop(self) -> None:
         """End what `start` began; what is in memory now is what the next start brings back."""
         self._chores.stop()
-        await self.box.backups.stop()
-        await self.box.restoring.stop()
+        # These may have to wait for a disk: they are told now, and awaited when the rest is saved.
+        ending = [asyncio.create_task(one.stop()) for one in (self.box.backups, self.box.restoring)]
         await self.box.simulations.close()
         for task in self._tasks:
             task.cancel()
@@ -161,6 +161,7 @@ class Management:
             await self._save_changed(at_all=True)
             await self._save_refused()
             await self._save_uses()
+        await asyncio.gather(*ending, return_exceptions=True)
 
     async def close(self) -> None:
         """Write the last decisions, once nothing decides any more."""

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from appliance.domain.errors import AlreadyExists, BadArchive, InUse, NotFound
-from appliance.modelstore.store.blobs import DIGEST, content_digest, folder_digest
+from appliance.modelstore.store.blobs import DIGEST, folder_digest
 from appliance.modelstore.store.disk import (
     CHUNK_BYTES,
     full_disk_is_typed,
@@ -60,6 +60,8 @@ NO_BACKUP = (
 """What reading an archive raises that is not what we wrote."""
 ATTEMPTS = 5
 """Snapshots tried when models are being deleted at the same time."""
+_STEPS = 100_000
+"""Of SQLite's, between two looks whether work is to go on: some milliseconds."""
 Told = Callable[[int, int], None]
 """Called with (bytes done, bytes in all) as work goes on; what it raises ends the work."""
 
@@ -114,7 +116,7 @@ def back_up(
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
         with full_disk_is_typed():
-            _hold(state_dir, held, PRIVATE if with_secrets else ())
+            _hold(state_dir, held, PRIVATE if with_secrets else (), told)
             backup = _write(held, part, now, told)
             sync_file(part)
             os.rename(part, target)
@@ -149,7 +151,7 @@ def restore(source: Path, state_dir: Path) -> Backup:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _hold(state_dir: Path, held: Path, private: Sequence[str]) -> None:
+def _hold(state_dir: Path, held: Path, private: Sequence[str], told: Told) -> None:
     """Copy the database and link what it refers to into `held`.
 
     Raises: InUse when models are deleted faster than this.
@@ -160,6 +162,7 @@ def _hold(state_dir: Path, held: Path, private: Sequence[str]) -> None:
         _copy_database(state_dir / DATABASE, held / DATABASE)
         with contextlib.suppress(FileNotFoundError):  # deleted between the copy and the link: take a newer copy
             for sha256 in _contents(held / DATABASE):
+                told(0, 1)
                 _link(state_dir / "blobs" / sha256[:2] / sha256, held / "blobs" / sha256[:2] / sha256)
             for name in private:
                 if (state_dir / name).exists():
@@ -203,6 +206,8 @@ def _write(held: Path, part: Path, now: datetime.datetime, told: Told) -> Backup
         for name in manifest["files"]:
             with (held / name).open("rb") as source:
                 archive.addfile(archive.gettarinfo(arcname=name, fileobj=source), _Counted(source, progress))
+            file.flush()
+            os.fdatasync(file.fileno())  # all at the end would take long, and nobody could stop it
     return _described(manifest)
 
 
@@ -298,8 +303,8 @@ def extract(source: Path, part: Path, told: Told = unheard) -> Backup:
         raise BadArchive(reason=f"this is no backup, or it is damaged: {error}") from error
     if missing:
         raise BadArchive(reason=f"the backup is cut short: {next(iter(missing))} is missing")
-    _check_database(part / DATABASE)
-    _check_contents(part)
+    _check_database(part / DATABASE, progress)
+    _check_contents(part, progress)
     return backup
 
 
@@ -345,14 +350,20 @@ def _blocks(stream: Any) -> Iterator[bytes]:
         yield block
 
 
-def _check_database(database: Path) -> None:
+def _check_database(database: Path, progress: _Progress) -> None:
     """Raises: BadArchive."""
+
+    def goes_on() -> None:
+        progress.add(0)  # what it raises ends the check
+
     if not database.is_file():
         raise BadArchive(reason="the backup holds no database")
     try:
         with contextlib.closing(sqlite3.connect(database)) as connection:
+            connection.set_progress_handler(goes_on, _STEPS)
             verdict = connection.execute("PRAGMA integrity_check").fetchone()[0]
     except sqlite3.DatabaseError as error:
+        goes_on()
         raise BadArchive(reason=f"the database in the backup is damaged: {error}") from error
     if verdict != "ok":
         raise BadArchive(reason=f"the database in the backup is damaged: {verdict}")
@@ -363,7 +374,7 @@ def _check_database(database: Path) -> None:
         raise BadArchive(reason="the backup was made by a newer version; update this one first")
 
 
-def _check_contents(part: Path) -> None:
+def _check_contents(part: Path, progress: _Progress) -> None:
     """Every content that the database names is there, and is what its name says. Raises: BadArchive."""
     try:
         wanted = _contents(part / DATABASE)
@@ -378,8 +389,16 @@ def _check_contents(part: Path) -> None:
         if not (part / "blobs" / sha256[:2] / sha256).exists():
             raise BadArchive(reason=f"the backup is cut short: content {sha256} is missing")
     for path in (part / "blobs").glob("*/*"):
-        if content_digest(path) != path.name:
+        if _digest(path, progress) != path.name:
             raise BadArchive(reason=f"content {path.name} in the backup is damaged, or lies under a wrong name")
+
+
+def _digest(content: Path, progress: _Progress) -> str:
+    """Of a file, or a folder of files."""
+    if content.is_dir():
+        return folder_digest({entry.name: _digest(entry, progress) for entry in content.iterdir()})
+    with content.open("rb") as source:
+        return _hash(_Counted(source, progress))
 
 
 def _schema(database: Path) -> list[str]:

@@ -3,12 +3,15 @@
 import asyncio
 import shutil
 import tarfile
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from appliance import management as management_module
+from appliance.modelstore.store import backups
 from appliance.modelstore.store.pending_restore import FOLDER
 from tests.api.stand import Stand, copied, running
 
@@ -192,6 +195,28 @@ async def test_made_while_the_clock_was_ahead(furnished: tuple[Path, dict[str, s
         assert len(names) == 2
         assert ahead[1] not in names
         await stand.close()
+
+
+async def test_a_stop_saves_before_it_waits_for_a_backup(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow disk may take longer than the service manager does; what the next start needs is saved by then."""
+    is_saved = threading.Event()
+    found: list[bool] = []
+    monkeypatch.setattr(backups, "back_up", lambda *_, **__: found.append(is_saved.wait(10)))
+    monkeypatch.setattr(management_module, "_REMEMBER_EVERY_S", 10_000)
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder) as appliance:
+        management, _ = await appliance._managed()
+        save = management.box.store.residents.save
+
+        async def saved(residents: list[str]) -> None:
+            await save(residents)
+            is_saved.set()
+
+        monkeypatch.setattr(management.box.store.residents, "save", saved)
+        await management.box.backups.begin()
+    assert found == [True]
 
 
 async def test_seven_nights(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:

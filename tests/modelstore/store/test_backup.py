@@ -19,7 +19,8 @@ from appliance.domain.access import KeyRecord, Role
 from appliance.domain.catalogue import Model, Tenant
 from appliance.domain.errors import AlreadyExists, BadArchive, NotFound, StorageFull
 from appliance.domain.states import JobState
-from appliance.modelstore.store.backup import back_up, restore, whole_percents
+from appliance.modelstore.store import backup as backup_module
+from appliance.modelstore.store.backup import back_up, extract, restore, whole_percents
 from tests.modelstore.boxes import MIB, parts, stored_model, stored_variant, stream
 
 NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
@@ -145,6 +146,25 @@ def test_what_is_told_meanwhile(tmp_path: Path) -> None:
     assert 40 < len(blocks) < 60  # all is read twice
     assert percents == sorted(set(percents))
     assert percents[-1] == 100
+
+
+@pytest.mark.parametrize("steps", [1, 10**9], ids=["in the database", "in its contents"])
+def test_a_check_can_be_ended_to_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Also once all is unpacked, when what is there is looked at."""
+    filled(tmp_path / "state", tmp_path)
+    back_up(tmp_path / "state", tmp_path / "box.tar", NOW)
+    monkeypatch.setattr(backup_module, "_STEPS", steps)
+    (tmp_path / "part").mkdir()
+    is_unpacked = False
+
+    def told(done_bytes: int, all_bytes: int) -> None:
+        nonlocal is_unpacked
+        if is_unpacked:
+            raise InterruptedError
+        is_unpacked = done_bytes == all_bytes
+
+    with pytest.raises(InterruptedError):
+        extract(tmp_path / "box.tar", tmp_path / "part", told)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
