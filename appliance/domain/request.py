@@ -48,7 +48,7 @@ class Request:
     """When a processor began with it; 0: it waits."""
 
     runs_alone: bool = False
-    """Its rows share no run, and are not padded: they did or were, and the run failed."""
+    """Its rows share no run, and are not padded: they did or were, and the run failed or was given up."""
     is_read: bool = False
     """A task reads the outputs, so that it is enough when what it reads stays what it is; else they are the answer."""
 

@@ -65,8 +65,6 @@ class Shared:
 
     outputs: dict[str, Any] | None
     ran: Sequence[RanPart] = ()
-    is_spoilt: bool = False
-    """The run has failed, perhaps for what one of them brought."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,7 +204,7 @@ class PartsRun:
                 if shared.outputs is not None:
                     self.ran = list(shared.ran)
                     return shared.outputs
-                self._request.runs_alone = self._request.runs_alone or shared.is_spoilt
+                self._request.runs_alone = True  # it was let in, and must not start over again and again
                 self._begin(())
                 continue
             if commitment.others:
@@ -238,14 +236,14 @@ class PartsRun:
     def _begin_alone(self) -> None:
         """The rows of one of them may have spoilt the run for all."""
         self._request.runs_alone = True
-        self._give_up_others(is_spoilt=True)
+        self._give_up_others()
         self._begin(())
 
-    def _give_up_others(self, *, is_spoilt: bool = False) -> None:
+    def _give_up_others(self) -> None:
         """They have to run by themselves."""
         for one in self._others:
             if not one.answer.done():
-                one.answer.set_result(Shared(None, is_spoilt=is_spoilt))
+                one.answer.set_result(Shared(None))
         self._others = ()
 
     def _divided(self, outputs: dict[str, Any]) -> dict[str, Any]:

@@ -712,6 +712,38 @@ async def test_who_leaves_a_shared_run_of_parts_takes_nobody_along() -> None:
     bench.assert_quiet()
 
 
+@pytest.mark.parametrize("within_ms", [None, 16.0], ids=["its caller goes", "its deadline comes"])
+def test_who_shared_a_run_of_parts_that_is_given_up_is_let_in(within_ms: float | None) -> None:
+    """Others have come meanwhile, as many as may wait: who was let in before them is not refused, and is not brought
+    into the next run that is given up."""
+
+    @story
+    async def told() -> None:
+        bench = sharing_bench(queue_len=3)
+        async with bench.working():
+            await bench.infer()
+            busy = asyncio.create_task(bench.infer(5))
+            await bench.pause(1)
+            first = asyncio.create_task(bench.infer(6, within_ms=within_ms))
+            shared = [asyncio.create_task(bench.infer(value)) for value in (7, 8)]
+            await busy
+            bench.other.slowness = 4.0
+            await bench.pause(1)
+            later = [asyncio.create_task(bench.infer(value)) for value in (9, 10, 11)]
+            await settle()
+            if within_ms is None:
+                first.cancel()
+            (end,) = await asyncio.gather(first, return_exceptions=True)
+            assert isinstance(end, asyncio.CancelledError if within_ms is None else DeadlineExceeded)
+            answers = await asyncio.gather(*shared, *later)
+        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * value + 1] for value in (7, 8, 9, 10, 11)]
+        figures = bench.telemetry.statistics["t/app", "v", "t"]
+        assert {items: count for items, (count, _) in figures.runs.items()} == {1: 4, 3: 1}
+        bench.assert_quiet()
+
+    told()
+
+
 @story
 async def test_a_row_that_fails_in_a_shared_run_of_parts_fails_alone() -> None:
     """In the middle of the network."""
