@@ -130,23 +130,22 @@ class PartsDispatcher:
             return commitment
         except asyncio.CancelledError:
             if self._under_way is not None:  # it was begun this very moment
-                self.ended(self._under_way.commitment, {})
+                self.ended(self._under_way.commitment, {}, 0)
             raise
         finally:
             self.shared.queue.leave(job)
             del job  # an error holds this frame, and the answer holds the error
 
-    def ended(self, commitment: Commitment, ran: Mapping[int, int]) -> None:
+    def ended(self, commitment: Commitment, ran: Mapping[int, int], items: int) -> None:
         one = self._under_way
         assert one is not None and one.commitment is commitment, "it was committed to"
-        items = self.servable.items_of(self.request.inputs)
-        run_items = items + sum(rows.items for rows in commitment.others)
+        own_items = self.servable.items_of(self.request.inputs)
         now_ns = self.shared.clock.now_ns()
         for number, took_ns in ran.items():
             if number not in self._others:
-                times = self.servable.part_times(one.group, number, self.request.inputs, items)
+                times = self.servable.part_times(one.group, number, self.request.inputs, own_items)
                 if times is not None:
-                    times.ran(run_items, 1, took_ns, now_ns)
+                    times.ran(items, 1, took_ns, now_ns)
         self._under_way = None
         if not one.over.done():
             one.over.set_result(len(ran))

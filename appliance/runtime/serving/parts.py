@@ -92,8 +92,10 @@ class Dispatcher(Protocol):
         """
         ...
 
-    def ended(self, commitment: Commitment, ran: Mapping[int, int]) -> None:
-        """It is over, however it ended: `ran` are nanoseconds of the parts that have run."""
+    def ended(self, commitment: Commitment, ran: Mapping[int, int], items: int) -> None:
+        """It is over, however it ended: `ran` are nanoseconds of the parts that have run, with so many rows: also with
+        those of others that an earlier commitment brought.
+        """
         ...
 
 
@@ -210,7 +212,7 @@ class PartsRun:
             if commitment.others:
                 self._begin(commitment.others)
             ran: dict[int, int] = {}
-            over = partial(dispatcher.ended, commitment, ran)
+            over = partial(dispatcher.ended, commitment, ran, self.run_items)
             try:
                 await self._run_there(commitment, ran)
             except asyncio.CancelledError:

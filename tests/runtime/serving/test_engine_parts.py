@@ -745,6 +745,31 @@ def test_who_shared_a_run_of_parts_that_is_given_up_is_let_in(within_ms: float |
 
 
 @story
+async def test_a_processor_lost_under_a_shared_run_of_parts_teaches_nothing_wrong() -> None:
+    """What runs after it, runs with the rows of all: one of them is not expected to take as long."""
+    bench = sharing_bench()
+    parts = bench.catalogue.entry("t/app").servables["v"].parts
+    assert parts is not None
+    times = parts.times[0, 1]
+    assert times is not None
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
+        await busy
+        await bench.pause(1)
+        before_ns = times.usual.expected_ns(1, 1, bench.clock.now_ns())
+        bench.other.is_gone = True
+        answers = await asyncio.gather(*tasks)
+        assert [one.outputs["y"].tolist() for one in answers] == [[19.0], [22.0], [25.0], [28.0]]
+        took = {part.number: (part.kind, ms(part.took_ns)) for part in answers[0].parts}
+        assert took[1] == ("cpu", 1.4)
+        assert times.usual.expected_ns(1, 1, bench.clock.now_ns()) == before_ns
+    bench.assert_quiet()
+
+
+@story
 async def test_a_row_that_fails_in_a_shared_run_of_parts_fails_alone() -> None:
     """In the middle of the network."""
 

@@ -112,7 +112,7 @@ class Box:
             self.freed.clear()
             await self.freed.wait()
 
-    def ended(self, commitment: Commitment, ran: Mapping[int, int]) -> None:
+    def ended(self, commitment: Commitment, ran: Mapping[int, int], items: int) -> None:
         self.busy[commitment.group] -= 1
         self.ended_ns.append(dict(ran))
         self.freed.set()
