@@ -111,9 +111,14 @@ class Channel:
     def _enlarge_request(self, need_bytes: int) -> None:
         if need_bytes > LARGEST_BYTES:
             raise m.BadMessage(f"{need_bytes} bytes of tensors are too many")
-        old, self._request_area = self._request_area, Area(need_bytes)
-        old.close()
-        self._hand_over(m.TAKE_REQUEST_AREA, self._request_area)
+        area = Area(need_bytes)
+        try:
+            self._hand_over(m.TAKE_REQUEST_AREA, area)
+        except OSError:  # the guard has the old one still, and so do we
+            area.close()
+            raise
+        self._request_area.close()
+        self._request_area = area
 
     def _hand_over(self, code: int, area: Area) -> None:
         header = SEQUENCE.pack(self.sequence) + self._requests.pack(code, 0, (), {})[0]
