@@ -63,6 +63,10 @@ ALONE, TIMED = "alone", "timed"
 """What a child says when it is about to time runs, and when it has. Until the first is granted it waits for a file of
 that name."""
 _ALONE_S_MAX = 15.0
+"""A child that is not left alone by then times its runs beside others."""
+_PAUSED_S_MAX = 15.0
+"""A processor is kept from others for one build for so long in all, whatever its child says; what takes longer is timed
+beside others. Most take a second or so a batch size."""
 _CLOCK = SystemClock()
 
 
@@ -76,10 +80,14 @@ class ChildMeasure:
         scratch: Path,
         program: str = "appliance.runtime.processors.measuring.measure",
         paused: Paused = lambda _: nullcontext(),
+        paused_s_max: float = _PAUSED_S_MAX,
     ) -> None:
-        """`program`: module of the child; another one in tests. `paused`: entered while a build is timed."""
+        """`program`: module of the child; another one in tests. `paused`: entered while a build is timed, for
+        `paused_s_max` in all.
+        """
         self._program = program
         self._paused = paused
+        self._paused_s_max = paused_s_max
         self._processors = {p.name: p for p in processors}
         self._limits = limits
         self._scratch = scratch
@@ -130,7 +138,7 @@ class ChildMeasure:
                 "scratch": folder,
                 "granted": str(Path(folder) / ALONE),
             }
-            alone = _Alone(self._paused, processor, Path(folder) / ALONE)
+            alone = _Alone(self._paused, processor, Path(folder) / ALONE, self._paused_s_max)
             try:
                 answer = await self._child(order, form.build_id, on_asked=alone.on_asked)
             finally:
@@ -229,11 +237,12 @@ class ChildMeasure:
 class _Alone:
     """The stretches in which a child times runs: it asks for each, and begins when nothing else runs there."""
 
-    def __init__(self, paused: Paused, processor: str, granted: Path) -> None:
-        """`granted`: the file that tells the child."""
+    def __init__(self, paused: Paused, processor: str, granted: Path, s_max: float) -> None:
+        """`granted`: the file that tells the child. `s_max`: of all stretches together."""
         self._paused = paused
         self._processor = processor
         self._granted = granted
+        self._left_ns = int(s_max * NS_PER_S)
         self._task: asyncio.Task[None] | None = None
 
     def on_asked(self, word: str) -> None:
@@ -251,9 +260,18 @@ class _Alone:
             await asyncio.wait([self._task])
 
     async def _grant(self) -> None:
+        if self._left_ns <= 0:
+            self._granted.touch()
+            return
         async with self._paused(self._processor):
             self._granted.touch()
-            await asyncio.get_running_loop().create_future()  # until it is cancelled
+            start_ns = _CLOCK.now_ns()
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._left_ns / NS_PER_S):
+                        await asyncio.get_running_loop().create_future()  # until it is cancelled
+            finally:
+                self._left_ns -= _CLOCK.now_ns() - start_ns
 
 
 def _on(processor: ProcessorDescription) -> dict[str, Any]:

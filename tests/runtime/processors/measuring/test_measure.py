@@ -206,6 +206,27 @@ async def test_a_processor_is_left_alone_only_while_a_build_is_timed_there(tmp_p
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("program", ["silent_child", "asking_child"])
+async def test_a_processor_is_used_again_whatever_the_child_says(tmp_path: Path, net: Path, program: str) -> None:
+    """One that never says that it is done, and one that asks again and again: it goes on beside others."""
+    used = tmp_path / "used"
+
+    @asynccontextmanager
+    async def paused(processor: str) -> AsyncIterator[None]:
+        used.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            used.touch()
+
+    program = f"tests.runtime.processors.measuring.{program}"
+    limits = ChildLimits(wall_s=60, nice=0)
+    measure = ChildMeasure([CPU], limits, tmp_path, program, paused=paused, paused_s_max=0.05)
+    with pytest.raises(LoadFailed, match="others had it meanwhile"):
+        await measure.profile(form_of(net), "cpu", [images(1)])
+
+
+@pytest.mark.anyio
 async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
     """There is no prepared form then; the plain file serves."""
     measure = ChildMeasure([CPU], ChildLimits(wall_s=0.05, nice=0), tmp_path)
