@@ -271,6 +271,7 @@ class _Alone:
                     async with asyncio.timeout(self._left_ns / NS_PER_S):
                         await asyncio.get_running_loop().create_future()  # until it is cancelled
             finally:
+                self._granted.unlink(missing_ok=True)  # it may have come when the child no longer looked for it
                 self._left_ns -= _CLOCK.now_ns() - start_ns
 
 
@@ -456,6 +457,7 @@ def _alone(path: str | None) -> Iterator[None]:
         return
     granted = Path(path)
     until_ns = _CLOCK.now_ns() + int(_ALONE_S_MAX * NS_PER_S)
+    granted.unlink(missing_ok=True)  # one that came too late the time before
     print(ALONE, flush=True)
     while not granted.exists() and _CLOCK.now_ns() < until_ns:
         threading.Event().wait(0.002)

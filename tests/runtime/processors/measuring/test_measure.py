@@ -227,6 +227,15 @@ async def test_a_processor_is_used_again_whatever_the_child_says(tmp_path: Path,
 
 
 @pytest.mark.anyio
+async def test_what_was_granted_ends_with_the_runs_that_it_was_for(tmp_path: Path, net: Path) -> None:
+    """Also where the child did not wait for it any more: the next runs are not taken for granted."""
+    program = "tests.runtime.processors.measuring.late_child"
+    measure = ChildMeasure([CPU], ChildLimits(wall_s=60, nice=0), tmp_path, program)
+    with pytest.raises(LoadFailed, match="it is granted no more"):
+        await measure.profile(form_of(net), "cpu", [images(1)])
+
+
+@pytest.mark.anyio
 async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
     """There is no prepared form then; the plain file serves."""
     measure = ChildMeasure([CPU], ChildLimits(wall_s=0.05, nice=0), tmp_path)
