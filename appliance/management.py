@@ -141,9 +141,9 @@ class Management:
             "count refused sign-ins": self._keep_refused(),
             "note uses of keys": self._note_uses(),
             "history": self.box.history.run(),
+            "sweep backups": self.box.backups.sweep(),
         }
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
-        self.box.backups.sweep()
         self._chores.start()
 
     async def stop(self) -> None:

@@ -75,13 +75,11 @@ async def begin_simulation(order: SimulationOrder, box: TheBox, principal: Admin
     if not snapshot.uses:
         raise NothingToSimulate(name="box")
     today = scenario_of(snapshot, rate_rps=0.0, duration_s=order.duration_s)
+    _require_few(today, "duration_s")
     edited = deepcopy(today)
     for number, edit in enumerate(order.edits):
         _make(edited, edit, f"edits[{number}]", snapshot.names())
-        expected = sum(entry["poisson_rps"] for entry in edited["arrivals"]) * order.duration_s
-        if expected > REQUESTS_MAX:
-            reason = f"{expected:.0f} requests are more than the {REQUESTS_MAX} that one simulation takes"
-            raise BadEdit(edit=f"edits[{number}]", reason=reason)
+        _require_few(edited, f"edits[{number}]")
     edits = [edit.model_dump() for edit in order.edits]
     return shape_of(box.simulations.begin(today, edited, edits=edits, left_out=left_out))
 
@@ -111,6 +109,14 @@ async def delete_simulation(simulation: SimulationId, box: TheBox, _: Admin) -> 
 def shape_of(simulation: Simulation) -> SimulationShape:
     """A simulation as it stands."""
     return SimulationShape.model_validate(simulation)
+
+
+def _require_few(scenario: Mapping[str, Any], place: str) -> None:
+    """Raises: BadEdit."""
+    expected = sum(entry["poisson_rps"] for entry in scenario["arrivals"]) * scenario["duration_s"]
+    if expected > REQUESTS_MAX:
+        reason = f"{expected:.0f} requests are more than the {REQUESTS_MAX} that one simulation takes"
+        raise BadEdit(edit=place, reason=reason)
 
 
 def _make(scenario: dict[str, Any], edit: Edit, place: str, names: Mapping[tuple[str, str], str]) -> None:

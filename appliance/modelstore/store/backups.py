@@ -23,6 +23,8 @@ from appliance.modelstore.store.sqlite_errors import sqlite_errors_are_typed
 from appliance.modelstore.store.state_folder import DATABASE, RESERVE_BYTES
 
 NAME = re.compile(r"(nightly|manual)-(\d{8}T\d{6}Z)\.tar")
+_PART = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]{{32}}\.part")
+"""As `back_up` names what it is at; the folder may be the operator's, with others' files in it."""
 _AT = "%Y%m%dT%H%M%SZ"
 _LEFT_FREE = 0.05
 """Share of the disk that a backup leaves free: below it the box asks for room itself."""
@@ -112,11 +114,13 @@ class Backups:
             with suppress(Exception):  # told in its record
                 await self._task
 
-    def sweep(self) -> None:
-        """Remove what a crash left of one that was being made; at start, blocks."""
-        if self._folder.is_dir():
-            for entry in self._folder.glob(".*.part"):
-                remove(entry)
+    async def sweep(self) -> None:
+        """Remove what a crash left of one that was being made; at start."""
+        # Listed before anything else may begin, and removed in a thread: it may be much.
+        entries = list(self._folder.iterdir()) if self._folder.is_dir() else []
+        left = [entry for entry in entries if _PART.fullmatch(entry.name)]
+        for entry in left:
+            await asyncio.to_thread(remove, entry)
 
     def _path(self, name: str) -> Path:
         return self._folder / name

@@ -68,15 +68,20 @@ class Restoring:
 
     async def withdraw(self) -> None:
         """Forget it, whatever its state."""
-        await self.stop()
-        await asyncio.to_thread(pending_restore.discard, self._state_dir)
-        self._now = RestoreRecord(RestoreState.NONE)
+        while self._task is not None and not self._task.done():
+            await self.stop()
+        self._task = asyncio.create_task(self._discard(), name="withdraw restore")  # until it has ended none begins
+        await asyncio.shield(self._task)
 
     async def stop(self) -> None:
         """End a check; what was checked whole stays."""
         self._is_unwanted = True
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _discard(self) -> None:
+        await asyncio.to_thread(pending_restore.discard, self._state_dir)
+        self._now = RestoreRecord(RestoreState.NONE)
 
     async def _check(self, source: Path, done: Callable[[], Awaitable[None]]) -> None:
         loop = asyncio.get_running_loop()
@@ -96,7 +101,7 @@ class Restoring:
         else:
             found = _ready(facts)
             log.info("a restore waits for the next start", **facts)
-        with contextlib.suppress(ApplianceError):
+        with contextlib.suppress(ApplianceError, OSError):
             await done()
         self._now = found
 

@@ -11,8 +11,13 @@ import httpx
 import pytest
 
 from appliance import management as management_module
-from appliance.modelstore.store import backups
+from appliance.clock import SystemClock
+from appliance.domain.backups import RestoreState
+from appliance.domain.errors import InUse
+from appliance.modelstore.store import backups, pending_restore
+from appliance.modelstore.store.backups import Backups
 from appliance.modelstore.store.pending_restore import FOLDER
+from appliance.modelstore.store.restoring import Restoring
 from tests.api.stand import Stand, copied, running
 
 pytestmark = pytest.mark.anyio
@@ -195,6 +200,48 @@ async def test_made_while_the_clock_was_ahead(furnished: tuple[Path, dict[str, s
         assert len(names) == 2
         assert ahead[1] not in names
         await stand.close()
+
+
+def test_a_start_sweeps_what_is_its_own(tmp_path: Path) -> None:
+    """Other files of the folder may be anybody's."""
+    own, others = tmp_path / f".manual-20260101T000000Z.tar.{'0f' * 16}.part", tmp_path / ".download.part"
+    for path in (own, others):
+        path.touch()
+    asyncio.run(Backups(tmp_path, tmp_path, SystemClock(), 1).sweep())
+    assert [path.name for path in tmp_path.iterdir()] == [others.name]
+
+
+async def test_a_restore_begins_only_once_the_last_one_is_withdrawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its parts would go with those; and one whose file cannot be removed has ended all the same."""
+    (tmp_path / "state").mkdir()
+    restoring = Restoring(tmp_path / "state")
+    is_begun = threading.Event()
+    discard = pending_restore.discard
+
+    def slow(state_dir: Path) -> None:
+        assert is_begun.wait(30)
+        discard(state_dir)
+
+    async def failing() -> None:
+        raise OSError(30, "Read-only file system")
+
+    async def empty() -> None:
+        pass
+
+    monkeypatch.setattr(restoring, "require_empty", empty)
+    with monkeypatch.context() as patch:
+        patch.setattr(pending_restore, "discard", slow)
+        withdrawing = asyncio.create_task(restoring.withdraw())
+        await asyncio.sleep(0)  # noqa: TID251 - until it has begun
+        with pytest.raises(InUse):
+            await restoring.begin(tmp_path / "none.tar", failing)
+        is_begun.set()
+        await withdrawing
+    await restoring.begin(tmp_path / "none.tar", failing)
+    await restoring.stop()
+    assert restoring.now.state is RestoreState.FAILED
 
 
 async def test_a_stop_saves_before_it_waits_for_a_backup(

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from appliance.api.simulations import LIMITS, WAITING_MAX, Simulations
+from appliance.api.v1 import simulations
 from appliance.clock import SystemClock
 from appliance.confinement.limits import ChildLimits
 from tests.api.stand import WAIT_S, Stand
@@ -67,6 +68,13 @@ async def test_an_edit_that_cannot_be_made_is_named(stand: Stand, edit: dict[str
     assert answer.json()["detail"].startswith(place)
 
 
+async def test_the_box_as_it_is_may_be_too_much(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is simulated, too; what is said is how long, not the edit."""
+    monkeypatch.setattr(simulations, "REQUESTS_MAX", -1)
+    answer = await stand.client().post("/v1/simulations", json={"edits": [RATE], "duration_s": 300})
+    assert (answer.status_code, answer.json()["edit"]) == (422, "duration_s")
+
+
 async def test_what_is_no_edit_is_named_too(stand: Stand) -> None:
     """By the check that every body gets; and nothing begins."""
     admin = stand.client()
@@ -102,9 +110,9 @@ async def test_they_wait_for_one_another_and_end_with_the_box(stand: Stand) -> N
 async def test_a_child_that_takes_too_much_is_ended(limits: dict[str, Any], why: str) -> None:
     """And the next one runs."""
     given = {name: getattr(LIMITS, name) for name in LIMITS.__dataclass_fields__} | limits
-    simulations = Simulations(SystemClock(), limits=ChildLimits(**given))
+    own = Simulations(SystemClock(), limits=ChildLimits(**given))
     document = {"duration_s": 1.0}
-    made = simulations.begin(document, document, edits=[], left_out=[])
+    made = own.begin(document, document, edits=[], left_out=[])
     assert made.task is not None
     await made.task
     assert made.state == "failed"
@@ -113,9 +121,9 @@ async def test_a_child_that_takes_too_much_is_ended(limits: dict[str, Any], why:
 
 async def test_a_scenario_that_does_not_fit_says_so() -> None:
     """As the lab says it."""
-    simulations = Simulations(SystemClock())
-    made = simulations.begin({"duration_s": 1.0}, {"duration_s": 1.0}, edits=[], left_out=[])
+    own = Simulations(SystemClock())
+    made = own.begin({"duration_s": 1.0}, {"duration_s": 1.0}, edits=[], left_out=[])
     assert made.task is not None
     await made.task
     assert (made.state, made.error) == ("failed", "box: is missing")
-    await simulations.close()
+    await own.close()
