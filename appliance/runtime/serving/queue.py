@@ -532,7 +532,8 @@ class Queue:
         return not mate.answer.done() and not self.is_late(mate) and mate.may_run_with(job)
 
     def _charge(self, job: Job, tenant: _Tenant) -> None:
-        """The run of a job begins whose turn it is."""
+        """The run of a job begins whose turn it is, while no start is reserved."""
+        job.gap_ns = None
         self._note_begin(job)
         self._line.begin(tenant, job.charged_ns, job.weights[0])
         tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])

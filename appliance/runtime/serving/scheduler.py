@@ -196,6 +196,7 @@ class Scheduler:
     def _is_held(self, job: Job, group: int, takes_ns: int, free: Mapping[int, list[int]]) -> bool:
         """Whether an idle worker of a group is kept for a start that is reserved."""
         if not self._reservations:
+            job.gap_ns = None
             return False
         return self._reservations.is_held(job, takes_ns, self._reservations.gap_ns(job.request.tenant, group, free))
 

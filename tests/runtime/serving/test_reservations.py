@@ -247,6 +247,30 @@ async def test_rows_that_share_a_run_end_before_the_start() -> None:
     assert sum(rows) == 11
 
 
+@pytest.mark.parametrize("twins", [(), [(1, 100.0, 0.01)]], ids=["one group", "several"])
+def test_rows_share_runs_as_before_once_no_start_is_reserved(twins: list[tuple[int, float, float]]) -> None:
+    """Who was weighed against a start that is gone is bounded by it no more."""
+
+    @story
+    async def told() -> None:
+        plan = Plan(twins=twins)
+        gains = {2: 11.0, 4: 13.0, 8: 16.0}
+        plan.bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch=gains)}, name="flood", tenant="u")
+        async with plan.bench.working():
+            await plan.warm(FLOOD)
+            plan.put(5)
+            waiting = [asyncio.create_task(plan.bench.infer(application=FLOOD, tenant="u")) for _ in range(8)]
+            await settle()
+            assert plan.bench.processor.running == 0
+            plan.batches.plan(())
+            await asyncio.gather(*waiting)
+        elsewhere = sum(len(twin.ran) for twin in plan.bench.twins)
+        assert elsewhere <= 1
+        assert [len(inputs["x"]) for inputs in plan.bench.processor.ran][2:] == [8 - elsewhere]
+
+    told()
+
+
 @story
 async def test_several_processors_keep_the_one_that_is_best() -> None:
     """The start is on the quick core: what fits no gap there goes to the slow one, or waits; and who is planned by no
