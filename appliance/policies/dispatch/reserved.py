@@ -1,7 +1,7 @@
 """Starts that planners have reserved: for how long a processor that idles may do something else meanwhile."""
 
 from bisect import bisect_right, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 FOREVER_NS = 1 << 62
@@ -17,12 +17,13 @@ class ReservedStart:
     takes_ns: Mapping[int, int]
 
 
-def gap_ns(starts: Sequence[ReservedStart], free_ns: Mapping[int, Sequence[int]], processor: int) -> int | None:
+def gap_ns(starts: Iterable[ReservedStart], free_ns: Mapping[int, Sequence[int]], processor: int) -> int | None:
     """How long a run may take that begins now on an idle worker of a processor, so that no reserved start is later for
     it; None: as long as it likes, for others are free by then.
 
-    `starts`: the soonest first. `free_ns`: processor → when each of its workers is free, from now; 0: it idles. Each
-    start is where its run ends first, on the worker that would idle for the shortest time before.
+    `starts`: the soonest first; none is asked for after the one that decides. `free_ns`: processor → when each of its
+    workers is free, from now; 0: it idles. Each start is where its run ends first, on the worker that would idle for
+    the shortest time before.
     """
     anyway = {at: sorted(own) for at, own in free_ns.items()}
     without = {at: own[1:] if at == processor else own[:] for at, own in anyway.items()}

@@ -11,6 +11,7 @@ be a gap that is long enough.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from appliance.clock import NS_PER_S, NS_PER_US, Clock
 from appliance.policies.dispatch.reserved import ReservedStart, gap_ns
@@ -54,6 +55,8 @@ class Reservations:
         self._queue = queue
         self._groups = groups
         self._kept: dict[int, Reservation] = {}
+        self._order: list[Reservation] | None = None
+        """The same by their starts; None: to be put in order."""
         self._timer: asyncio.TimerHandle | None = None
         self.on_change: Callable[[], None] = lambda: None
         """Some have come where there were none, or some have gone."""
@@ -65,6 +68,7 @@ class Reservations:
         """Reserve a start."""
         is_first = not self._kept
         self._kept[number] = reservation
+        self._order = None
         self._lapse_at(reservation.until_ns)
         if is_first:
             self.on_change()
@@ -78,18 +82,21 @@ class Reservations:
             now_ns = self._clock.now_ns()
             found.is_ready = True
             found.start_ns = min(found.start_ns, now_ns)
+            self._order = None
             found.until_ns = now_ns + found.run_ns
             self._lapse_at(found.until_ns)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Their batches will not come."""
         if [number for number in numbers if self._kept.pop(number, None) is not None]:
+            self._order = None
             self.on_change()
 
     def begun(self, job: Job) -> None:
         """A job begins: the start of its batch, if it has one, is kept."""
         found = self._kept.pop(job.request.batch, None)
         if found is not None:
+            self._order = None
             found.begins(self._clock.now_ns())
             self.on_change()
 
@@ -98,12 +105,15 @@ class Reservations:
         as long as it likes. `free_ns`: group → when each of its workers is free, from now.
         """
         now_ns = self._clock.now_ns()
-        starts = [
+        if self._order is None:
+            self._order = sorted(self._kept.values(), key=lambda one: one.start_ns)
+        ahead = takewhile(lambda one: one.start_ns - now_ns < _AHEAD_NS, self._order)
+        starts = (
             ReservedStart(max(0, one.start_ns - now_ns), one.takes_ns or dict.fromkeys(range(self._groups), one.run_ns))
-            for one in self._kept.values()
-            if one.start_ns - now_ns < _AHEAD_NS and self._is_kept(one, tenant, now_ns)
-        ]
-        return gap_ns(sorted(starts, key=lambda one: one.start_ns), free_ns, group) if starts else None
+            for one in ahead
+            if self._is_kept(one, tenant, now_ns)
+        )
+        return gap_ns(starts, free_ns, group)
 
     def is_held(self, job: Job, takes_ns: int, gap_ns: int | None) -> bool:
         """Whether a job whose run takes so long has to wait, given its tenant's gap."""
@@ -143,6 +153,7 @@ class Reservations:
         gone = {number: one for number, one in self._kept.items() if one.until_ns <= now_ns}
         for number in gone:
             del self._kept[number]
+        self._order = None
         for one in gone.values():
             if one.is_ready:
                 one.begins(now_ns)

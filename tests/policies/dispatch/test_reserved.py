@@ -26,6 +26,13 @@ def test_of_several_one_is_kept_free_for_each() -> None:
     assert gap_ns(starts((50, 5), (55, 10)), {0: [0, 40]}, 0) is None
 
 
+def test_no_start_is_asked_for_after_the_one_that_decides() -> None:
+    """Many may be reserved, and each tenant that waits asks."""
+    asked = iter(starts((10, 50), (50, 10), (70, 10)))
+    assert gap_ns(asked, {0: [0, 8]}, 0) == 50
+    assert [one.start_ns for one in asked] == [70]
+
+
 def test_a_start_is_where_it_ends_first() -> None:
     """A slow processor is not kept for what would run on a quick one, and what does not run there keeps nobody."""
     both = [ReservedStart(50, {0: 10, 1: 30})]
