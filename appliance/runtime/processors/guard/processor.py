@@ -74,7 +74,8 @@ class GuardedProcessor:
         self._clock = clock
         self._options = options
         described = inner.describe()
-        self._kinds = {one.kind: one for one in options.processors or (described,)}
+        kinds = {one.kind: one for one in options.processors or (described,)}
+        self._kinds = {kind: one for kind, one in kinds.items() if KINDS[kind].guard is not None}
         self._reads_on = described.kind
         """Where tokenizers are read."""
         self._servers = {kind: ForkServer(kind) for kind in self._kinds}
@@ -102,8 +103,9 @@ class GuardedProcessor:
 
     @property
     def forkserver_pid(self) -> int:
-        """Of guards on the first kind; 0 before the first of them was needed."""
-        return self._servers[self._reads_on].pid
+        """Of guards on the first kind; 0 before the first of them was needed, and where that has none."""
+        server = self._servers.get(self._reads_on)
+        return 0 if server is None else server.pid
 
     def describe(self) -> ProcessorDescription:
         return self._inner.describe()

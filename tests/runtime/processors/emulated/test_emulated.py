@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from appliance.demo.zoo.toys import tiny_add
 from appliance.domain.errors import LoadFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.emulated.session import Emulated, EmulatedProcessor, times_of
+from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from appliance.tasks.base import TokenOrder
 
 pytestmark = pytest.mark.anyio
 
@@ -58,3 +61,17 @@ def test_times_between_and_beyond_batch_sizes() -> None:
     """The next larger size counts; beyond the largest, in proportion."""
     emulated = Emulated(None, times_of('{"1": 10, "4": 20}'))  # type: ignore[arg-type]  # nothing is run
     assert [emulated.run_ms(items) for items in (1, 2, 4, 8)] == [10.0, 20.0, 20.0, 40.0]
+
+
+async def test_what_must_be_guarded_is_not_there(tmp_path: Path) -> None:
+    """No guard computes on the only processor of such a box: builds and texts are refused, and it says why."""
+    inner = EmulatedProcessor("e", workers=1, threads_per_run=1, loads_parallel_max=1)
+    guarded = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
+    try:
+        with pytest.raises(LoadFailed, match="none computes on 'emulated'"):
+            await guarded.load(replace(form(tmp_path, '{"1": 1}'), kind="emulated", guarded_for="harbour"))
+        with pytest.raises(LoadFailed, match="none computes on 'emulated'"):
+            await guarded.tokenize(TokenOrder(str(tmp_path / "tokens"), ["ahoy"], 8, is_list=False), "b", "harbour")
+        assert guarded.forkserver_pid == 0
+    finally:
+        guarded.close()
