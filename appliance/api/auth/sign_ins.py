@@ -66,6 +66,11 @@ class SignIns:
         self._by_digest[found.sha256] = replace(found, used_at=now)
         return found.key_id
 
+    def stands_for(self, cookie: str, key_id: str) -> bool:
+        """Whether the cookie still stands for the key: a look, and no use."""
+        found = self._by_digest.get(_digest(cookie))
+        return found is not None and found.key_id == key_id and not found.is_over(self._clock.wall_now())
+
     def began_at(self, cookie: str) -> datetime.datetime | None:
         """When the key was shown; None: the cookie stands for nothing."""
         found = self._by_digest.get(_digest(cookie))

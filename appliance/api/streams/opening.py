@@ -49,7 +49,7 @@ class Streams:
 
         def is_welcome() -> bool:
             is_over = principal.expires_at is not None and principal.expires_at <= box.clock.wall_now()
-            is_signed_in = cookie is None or box.browsers.sign_ins.key_of(cookie) == principal.key_id
+            is_signed_in = cookie is None or box.browsers.sign_ins.stands_for(cookie, principal.key_id)
             return box.keyring.has(principal.key_id) and not is_over and is_signed_in
 
         stream = Stream(

@@ -20,6 +20,23 @@ def test_half_a_day_without_a_request() -> None:
     assert sign_ins.key_of(cookie) is None
 
 
+def test_a_look_is_no_use() -> None:
+    """An open stream asks every second whether it may go on."""
+    clock = HandClock()
+    sign_ins = SignIns(clock)
+    cookie = sign_ins.begin("one")
+    for _ in range(11):
+        later(clock, 1)
+        assert sign_ins.stands_for(cookie, "one")
+        assert not sign_ins.stands_for(cookie, "other")
+    later(clock, 1.1)
+    assert not sign_ins.stands_for(cookie, "one")
+    assert sign_ins.key_of(cookie) is None
+    again = sign_ins.begin("one")
+    sign_ins.end(again)
+    assert not sign_ins.stands_for(again, "one")
+
+
 def test_a_week_whatever_happens() -> None:
     """Then the key is shown again."""
     clock = HandClock()
