@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.clock import NS_PER_MS
+from appliance.runtime.serving.reservations import Reservation
 from appliance.runtime.sessions.batches import Batches, PlannedBatch
 from appliance.runtime.sessions.frame import PLANNED_PRIORITY
 from tests.fakes.clock import ms, settle, story
@@ -226,6 +227,36 @@ async def test_a_tenant_starts_no_more_than_its_share() -> None:
                 plan.put(at)
                 await asyncio.gather(*(plan.frame(name, at, at) for name in "ab"))
             assert 20 * len(answers) / plan.now_ms() == pytest.approx(0.5, abs=0.1)
+
+
+@story
+async def test_starts_after_the_one_that_decides_are_not_looked_at() -> None:
+    """Each request that comes has all that wait weighed, and many starts may be reserved. One that is moved counts from
+    where it is now."""
+    looked_at: list[int] = []
+
+    class Takes(dict[int, int]):
+        def __bool__(self) -> bool:
+            looked_at.append(self[0])
+            return True
+
+    bench = EngineBench()
+    reservations = bench.engine.reservations
+
+    def put(number: int, at_ms: int) -> None:
+        start_ns = bench.clock.now_ns() + at_ms * NS_PER_MS
+        facts = "t", start_ns, start_ns + NS_PER_MS, number, Takes({0: number})
+        reservations.put(number, Reservation(*facts, lambda now_ns: None, lambda: None))
+
+    for number in range(5, 0, -1):
+        put(number, 10 * number)
+    assert reservations.gap_ns("u", 0, {0: [0]}) == 10 * NS_PER_MS
+    put(1, 25)
+    assert reservations.gap_ns("u", 0, {0: [0]}) == 20 * NS_PER_MS
+    reservations.ready(4)
+    assert reservations.gap_ns("u", 0, {0: [0]}) == 0
+    assert looked_at == [1, 2, 4]
+    reservations.drop(range(1, 6))
 
 
 @story
