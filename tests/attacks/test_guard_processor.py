@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -24,8 +25,10 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import BadMetadata, LoadFailed, RunCrashed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
+from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
 from appliance.runtime.processors.guard.forkserver import ForkServer
+from appliance.runtime.processors.guard.process import GuardedBuild
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.tasks.base import TokenOrder
 from tests.attacks import killers
@@ -294,6 +297,25 @@ async def test_outputs_that_are_too_large_cost_the_next_nothing(tmp_path: Path) 
         assert sums == [[[2.0] * 4], [[3.0] * 4]]
     finally:
         processor.close()
+
+
+async def test_files_are_looked_for_beside_the_event_loop(
+    processor: GuardedProcessor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the libraries of a kind, at the start of each guard: that reads folders of the disk."""
+    cpu, threads = KINDS["cpu"], []
+
+    def looked_for() -> list[Path]:
+        threads.append(threading.current_thread())
+        return [tmp_path / "lib.so"]
+
+    assert cpu.guard is not None
+    monkeypatch.setitem(KINDS, "cpu", replace(cpu, guard=replace(cpu.guard, looked_for=looked_for)))
+    handle = await processor.load(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"))
+    assert isinstance(handle, GuardedBuild)
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+    assert (handle.guard.folder / str(tmp_path / "lib.so").lstrip("/")).read_bytes() == b""
 
 
 @pytest.mark.parametrize("limit", ["count", "idle"])

@@ -21,7 +21,9 @@ class InGuard:
     sessions: Callable[[int, int, Any], GuardSessions]
     """Of workers and threads_per_run, and of what a guard has opened of `/proc` (`cpu.mapped.ProcFiles`)."""
     looked_for: Callable[[], Iterable[Path]] = tuple
-    """Files of the libraries that these look for, and do not read, though they are open: a guard sees empty ones."""
+    """Files of the libraries that these look for, and do not read, though they are open: a guard sees empty ones. It
+    blocks.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

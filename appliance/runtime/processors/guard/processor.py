@@ -373,7 +373,7 @@ class GuardedProcessor:
         described = replace(described, cores=options.cores or described.cores)
         in_guard = KINDS[kind].guard
         assert in_guard is not None, "it is one of those that guards compute on"
-        folder = await asyncio.to_thread(new_folder, options.scratch, in_guard.looked_for())
+        folder = await asyncio.to_thread(lambda: new_folder(options.scratch, in_guard.looked_for()))
         guard = GuardProcess(
             self._clock,
             tenant,
