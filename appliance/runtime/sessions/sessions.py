@@ -608,8 +608,11 @@ class Sessions:
 
     def _has_room(self, live: LiveSession) -> bool:
         """Whether a worker is free for a run that nobody planned, and is not for a batch that begins before its end."""
+        free = self._engine.free_workers()
+        if not free:  # as where frames come in plenty: all gates need not be looked at for each
+            return False
         until_ns = self._clock.now_ns() + int(live.expected_run_ms * NS_PER_MS)
-        return self._engine.free_workers() > self.planning.beginning(until_ns)
+        return free > self.planning.beginning(until_ns)
 
     def _watch(self, application_id: str) -> Callable[[Request], None]:
         """Learns what decoding takes."""
