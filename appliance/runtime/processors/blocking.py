@@ -5,18 +5,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.cpu.heap import Trimmer
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
-from appliance.runtime.processors.cpu.threads import WorkerThreads
+from appliance.runtime.processors.cpu.threads import WorkerThreads, stop_at
 from appliance.runtime.processors.device_memory import DeviceMemory
 from appliance.runtime.processors.rows import run_rows
 from appliance.runtime.processors.sessions import Stoppable
 
 T = TypeVar("T")
-_CLOCK = SystemClock()
 _LOAD_NICE = 5
 
 
@@ -84,9 +82,7 @@ class BlockingProcessor:
             return self._runs.submit(run_on, handle, inputs, outputs)
         stop = self._sessions.stop()
         run = self._runs.submit(run_on, handle, inputs, outputs, stop)
-        left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
-        timer = asyncio.get_running_loop().call_later(left_s, setattr, stop, "terminate", True)
-        run.add_done_callback(lambda _: timer.cancel())
+        stop_at(deadline_ns, run, stop)
         return run
 
     def run_inline(self, handle: Any, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeVar
 
 import onnxruntime as ort
 
-from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.errors import LoadFailed, RunFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
@@ -25,7 +24,7 @@ from appliance.runtime.processors.cpu.heap import Trimmer, set_up
 from appliance.runtime.processors.cpu.leases import Lease
 from appliance.runtime.processors.cpu.mapped import Advise, CachedFile, Damaged, Mappings, ProcFiles, Weights, advise
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
-from appliance.runtime.processors.cpu.threads import StagedCall, WorkerThreads, pin
+from appliance.runtime.processors.cpu.threads import StagedCall, WorkerThreads, pin, stop_at
 from appliance.runtime.processors.cpu.waking import WakeRates
 from appliance.runtime.processors.rows import run_rows
 
@@ -38,7 +37,6 @@ _WRITTEN = 2
 depthwise convolutions."""
 _PROVIDER = "CPUExecutionProvider"
 _ERROR_ONLY = 3
-_CLOCK = SystemClock()
 _PROC = ProcFiles()
 _LOAD_NICE = 5
 """Where cores are short, loading gets a quarter of one that a run wants, too.
@@ -282,7 +280,8 @@ class OnnxProcessor:
         """Port `Staging`."""
         stop = self.sessions.stop()
         staged = self._runs.stage(begin_by_ns, self.sessions.run, handle, inputs, outputs, stop)
-        _stop_at(deadline_ns, staged.run, stop)
+        if deadline_ns is not None:
+            stop_at(deadline_ns, staged.run, stop)
         self._ran += 1
         return staged
 
@@ -311,7 +310,7 @@ class OnnxProcessor:
             return self._runs.submit(run_on, handle, inputs, outputs)
         stop = self.sessions.stop()
         run = self._runs.submit(run_on, handle, inputs, outputs, stop)
-        _stop_at(deadline_ns, run, stop)
+        stop_at(deadline_ns, run, stop)
         return run
 
     def run_inline(self, handle: Loaded, inputs: Tensors, outputs: Sequence[str] | None) -> dict[str, Any]:
@@ -361,15 +360,6 @@ class OnnxProcessor:
         self._wakes.close()
         self._reads.close()
         self._trimmer.close()
-
-
-def _stop_at(deadline_ns: int | None, run: asyncio.Future[Any], stop: ort.RunOptions) -> None:
-    """End a run at its deadline; None: never."""
-    if deadline_ns is None:
-        return
-    left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
-    timer = asyncio.get_running_loop().call_later(left_s, setattr, stop, "terminate", True)
-    run.add_done_callback(lambda _: timer.cancel())
 
 
 def _begin_runs(cores: tuple[int, ...]) -> None:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from appliance.clock import SystemClock
+from appliance.clock import NS_PER_S, SystemClock
 
 _CLOCK = SystemClock()
 _Call = tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, asyncio.Future[Any]]
@@ -113,6 +113,13 @@ class WorkerThreads:
             except RuntimeError:  # the loop closed meanwhile: nobody waits
                 pass
             del function, arguments, future, value, error, staged  # a held result would pin memory until the next call
+
+
+def stop_at(deadline_ns: int, run: asyncio.Future[Any], stop: Any) -> None:
+    """End a run at its deadline, by `terminate` of what it was given to be stopped by."""
+    left_s = max(0.0, (deadline_ns - _CLOCK.now_ns()) / NS_PER_S)
+    timer = asyncio.get_running_loop().call_later(left_s, setattr, stop, "terminate", True)
+    run.add_done_callback(lambda _: timer.cancel())
 
 
 def pin(cores: Sequence[int]) -> None:
