@@ -5,7 +5,7 @@ imports this module in a thread, once the box serves.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import fields
 
@@ -40,11 +40,8 @@ from appliance.runtime.processors.measuring.measure import ChildMeasure
 from appliance.settings import ImportSettings, Settings
 
 _REMEMBER_EVERY_S = 10
-_SAVE_SIGN_INS_EVERY_S = 60
-_SAVE_REFUSED_EVERY_S = 60
-_SAVE_USES_EVERY_S = 60
-_SAVE_SEEN_EVERY_S = 60
-"""So much of what was learnt of run times may a power cut take."""
+_SAVE_EVERY_S = 60
+"""So often is written down what was learnt of run times, and which browsers, keys and refused sign-ins there were."""
 
 
 async def mended(folder: StateFolder, clock: Clock) -> Beginning:
@@ -136,10 +133,10 @@ class Management:
             "decisions": self.box.decisions.run(self.box.store.decisions),
             "imports": self.box.importer.run(),
             "remember residents": self._remember(),
-            "save run times": self._save_seen(),
-            "save sign-ins": self._save_sign_ins(),
-            "count refused sign-ins": self._keep_refused(),
-            "note uses of keys": self._note_uses(),
+            "save run times": self._each_minute(self._save_changed),
+            "save sign-ins": self._each_minute(self.box.browsers.save),
+            "count refused sign-ins": self._each_minute(self._save_refused),
+            "note uses of keys": self._each_minute(self._save_uses),
             "history": self.box.history.run(),
             "sweep backups": self.box.backups.sweep(),
         }
@@ -167,43 +164,26 @@ class Management:
         """Write the last decisions, once nothing decides any more."""
         await self.box.decisions.close(self.box.store.decisions)
 
-    async def _save_seen(self) -> None:
-        """Save what was learnt of run times, where it has changed."""
+    async def _each_minute(self, save: Callable[[], Awaitable[None]]) -> None:
+        """Write something down again and again."""
         while True:
-            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_SEEN_EVERY_S * 10**9)
+            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_EVERY_S * 10**9)
             with suppress(Unavailable):  # a full disk; it is tried again
-                await self._save_changed()
+                await save()
 
     async def _save_changed(self, *, at_all: bool = False) -> None:
+        """What was learnt of run times, where it has changed."""
         changed = self._profiles.changed(at_all=at_all)
         await self.box.store.seen.save(changed)
         self._profiles.saved(changed)
 
-    async def _save_sign_ins(self) -> None:
-        """Save when browsers were there last, so that a restart does not sign them out."""
-        while True:
-            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_SIGN_INS_EVERY_S * 10**9)
-            await self.box.browsers.save()
-
-    async def _keep_refused(self) -> None:
-        """Write down once a minute how many sign-ins were refused."""
-        while True:
-            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_REFUSED_EVERY_S * 10**9)
-            with suppress(Unavailable):
-                await self._save_refused()
-
     async def _save_refused(self) -> None:
+        """How many sign-ins were refused."""
         if records := self.box.refused_sign_ins.taken(self.box.clock):
             await self.box.store.audit.add(records)
 
-    async def _note_uses(self) -> None:
-        """Write down once a minute which keys were used in it."""
-        while True:
-            await self.box.clock.sleep_until_ns(self.box.clock.now_ns() + _SAVE_USES_EVERY_S * 10**9)
-            with suppress(Unavailable):
-                await self._save_uses()
-
     async def _save_uses(self) -> None:
+        """Which keys were used."""
         await self.box.store.keys.used(self.box.keyring.take_uses(), self.box.clock.wall_now())
 
     async def _forget(self, contents: Collection[str]) -> None:
