@@ -265,6 +265,14 @@ def pss_mb(pid: int) -> float:
     return 0.0
 
 
+def rate(port: int, pid: int, request: bytes, connections: int, seconds: float) -> tuple[float, float]:
+    """Requests per second, and processor microseconds of the server per request."""
+    before = cpu_s(pid)
+    result = drive(port, [request], connections, seconds)
+    assert result["errors"] == 0, result
+    return float(result["count"] / result["seconds"]), (cpu_s(pid) - before) / result["count"] * 1e6
+
+
 def cpu_s(pid: int) -> float:
     """Processor time of a process so far, seconds: steadier than the clock on a machine with neighbours."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

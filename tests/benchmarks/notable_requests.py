@@ -31,22 +31,13 @@ def main() -> None:
         rounds = []
         for number in range(ROUNDS):
             order = (0, 1) if number % 2 else (1, 0)
-            found = {at: _rate(*ports[at]) for at in order}
+            found = {at: subjects.rate(*ports[at], CONNECTIONS, SECONDS) for at in order}
             rounds.append((found[0], found[1]))
     for (on, on_us), (off, off_us) in rounds:
         print(f"notes {on:8.0f}/s ({on_us:4.0f} µs CPU)   none {off:8.0f}/s ({off_us:4.0f} µs)   ratio {on / off:.3f}")
     median = statistics.median(on / off for (on, _), (off, _) in rounds)
     by_cpu = statistics.median(off_us / on_us for (_, on_us), (_, off_us) in rounds)
     print(f"median ratio {median:.3f} (asked ≥ 0.98), by processor time {by_cpu:.3f}")
-
-
-def _rate(port: int, pid: int, request: bytes) -> tuple[float, float]:
-    """Requests per second, and processor microseconds of the server per request."""
-    before = subjects.cpu_s(pid)
-    result = subjects.drive(port, [request], CONNECTIONS, SECONDS)
-    assert result["errors"] == 0, result
-    used = subjects.cpu_s(pid) - before
-    return float(result["count"] / result["seconds"]), used / result["count"] * 1e6
 
 
 if __name__ == "__main__":

@@ -33,7 +33,11 @@ def main() -> None:
         port = subjects.free_port()
         with subjects.bare_starlette(port, len(answer.content)) as bare:
             rounds = undisturbed(
-                lambda: (_rate(box.port, box.process.pid, request), _rate(port, bare.pid, request)), ROUNDS
+                lambda: (
+                    subjects.rate(box.port, box.process.pid, request, CONNECTIONS, SECONDS),
+                    subjects.rate(port, bare.pid, request, CONNECTIONS, SECONDS),
+                ),
+                ROUNDS,
             )
     for (ours, our_us), (theirs, their_us) in rounds:
         print(
@@ -43,15 +47,6 @@ def main() -> None:
     median = statistics.median(ours / theirs for (ours, _), (theirs, _) in rounds)
     by_cpu = statistics.median(their_us / our_us for (_, our_us), (_, their_us) in rounds)
     print(f"median ratio {median:.2f} (asked ≥ 0.60), by processor time {by_cpu:.2f}")
-
-
-def _rate(port: int, pid: int, request: bytes) -> tuple[float, float]:
-    """Requests per second, and processor microseconds of the server per request."""
-    before = subjects.cpu_s(pid)
-    result = subjects.drive(port, [request], CONNECTIONS, SECONDS)
-    assert result["errors"] == 0, result
-    used = subjects.cpu_s(pid) - before
-    return float(result["count"] / result["seconds"]), used / result["count"] * 1e6
 
 
 if __name__ == "__main__":
