@@ -29,7 +29,9 @@ class KeyRecord:
     sha256: bytes
     created_at: datetime.datetime
     applications: tuple[str, ...] = ()
-    """Names of applications a device key may call; empty: all that its tenant sees."""
+    """Names of applications a device key may call; empty, with `pipelines`: all that its tenant sees."""
     expires_at: datetime.datetime | None = None
     label: str = ""
     """For a person: where the key is used."""
+    pipelines: tuple[str, ...] = ()
+    """Names of pipelines that it may call; empty, with `applications`: all of its tenant."""

@@ -11,6 +11,8 @@ from appliance.domain.parts import Cut
 from appliance.domain.states import VariantState
 
 DEFAULT_TENANT = "default"
+SLO_MS_MAX = 3_600_000.0
+"""An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
 
 
 class TaskKind(StrEnum):

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-DecisionKind = Literal["residency", "admission", "drop", "budget", "selection", "dispatch", "adaptation", "offload"]
+DecisionKind = Literal[
+    "residency", "admission", "drop", "budget", "selection", "dispatch", "adaptation", "offload", "pipeline"
+]
 """What a decision is about: docs/operations.md has a line for each."""
 
 

@@ -43,6 +43,8 @@ class ProcessorStatus:
     """What builds take of the device's own memory; None where it has none."""
     memory_budget_bytes: int | None = None
     """What they may take there; None where nobody says."""
+    takes_guarded: bool = True
+    """Whether builds that need a guard may run there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,9 @@ class Reference:
 
     form: PreparedForm
     difference_max: float
+    original: PreparedForm | None = None
+    """The network in full precision on the first kind, of a quantized one: who computes more differently than
+    `difference_max`, but no further from this than the first kind does, is as good."""
 
 
 @dataclass(frozen=True, slots=True)

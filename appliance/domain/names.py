@@ -37,11 +37,12 @@ def checked_variant_name(text: str) -> str:
 
 
 def model_id(tenant: str, name: str) -> str:
-    """`tenant/name`, for a model and for an application alike."""
+    """`tenant/name`, for a model, an application and a pipeline alike."""
     return f"{tenant}/{name}"
 
 
 application_id = model_id
+pipeline_id = model_id
 
 
 def variant_id(model: str, variant: str) -> str:

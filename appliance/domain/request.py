@@ -3,10 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 Tensors = Mapping[str, Any]
 """name → numpy.ndarray."""
+
+
+class RunMeter(Protocol):
+    """Is told what processors spend on somebody's requests."""
+
+    def ran(self, kind: str, took_ns: int) -> None:
+        """A run has ended on a processor of this kind; of one that was shared, the part that its rows have."""
+        ...
 
 
 @dataclass(slots=True)
@@ -49,6 +57,13 @@ class Request:
 
     runs_alone: bool = False
     """Its rows share no run, and are not padded: they did or were, and the run failed or was given up."""
+    is_item: bool = False
+    """Of a pipeline: given up at its deadline, whatever its application says of late requests."""
+    beyond_plan: bool | None = None
+    """Of an item of a pipeline: whether its plan did not count on it; then it waits behind those of other tenants that
+    are planned. None: no plan counts on any of them."""
+    meter: RunMeter | None = None
+    """Who pays for its runs; None: whoever calls applications one by one."""
     is_read: bool = False
     """A task reads the outputs, so that it is enough when what it reads stays what it is; else they are the answer."""
 
@@ -90,6 +105,8 @@ class Result:
     """Until a build that slept was awake; `load_ns` is 0 then."""
     parts: Sequence[RanPart] = ()
     """What ran where, of a network that ran in parts, in their order; empty: it ran whole."""
+    build_id: str = ""
+    """What answered."""
 
 
 class DeferredState(StrEnum):

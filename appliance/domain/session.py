@@ -272,6 +272,8 @@ class FrameHead:
     variant: str | None = None
     """That it was made for."""
     report: DeviceReport | None = None
+    quality: int | None = None
+    """Of its JPEG, 1 to 100; None: that of the plan."""
 
 
 @dataclass(frozen=True, slots=True)

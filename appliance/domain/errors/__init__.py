@@ -2,11 +2,13 @@
 
 ApplianceError
 ├── NotFound: UnknownTenant, UnknownModel, UnknownApplication, UnknownVariant, UnknownJob, UnknownUpload, UnknownKey,
-│   UnknownRequest, UnknownSession, UnknownSimulation, UnknownDecision, UnknownBackup, UnknownRegion, SharedMemoryOff
+│   UnknownRequest, UnknownSession, UnknownSimulation, UnknownDecision, UnknownBackup, UnknownRegion, SharedMemoryOff,
+│   UnknownPipeline, UnknownClient
 ├── Conflict: AlreadyExists, InUse, BoxNotEmpty, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable,
-│   PromiseNotPossible, FrameMismatch, NothingToSimulate
+│   PromiseNotPossible, FrameMismatch, NothingToSimulate, ApplicationInUse, PipelineNotPossible
 ├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, BadSeries,
-│   BadPeriod, BadEdit, SloNotKept
+│   BadPeriod, BadEdit, SloNotKept, BadPipeline (PipelineCycle, UnknownStage, StageMismatch, TooManyStages,
+│   SloTooSmall)
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox, ForeignOrigin, TlsRequired
 ├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections,
@@ -85,6 +87,18 @@ from appliance.domain.errors.missing import (
     UnknownUpload,
     UnknownVariant,
 )
+from appliance.domain.errors.pipelines import (
+    ApplicationInUse,
+    BadPipeline,
+    PipelineCycle,
+    PipelineNotPossible,
+    SloTooSmall,
+    StageMismatch,
+    TooManyStages,
+    UnknownClient,
+    UnknownPipeline,
+    UnknownStage,
+)
 from appliance.domain.errors.root import ApplianceError
 from appliance.domain.errors.runs import DeadlineExceeded, RunCrashed, RunFailed, RunRefused, RunStopped
 from appliance.domain.errors.sessions import (
@@ -109,6 +123,7 @@ from appliance.domain.errors.unavailable import (
 __all__ = [
     "AlreadyExists",
     "ApplianceError",
+    "ApplicationInUse",
     "BadArchive",
     "BadEdit",
     "BadInput",
@@ -117,6 +132,7 @@ __all__ = [
     "BadModel",
     "BadName",
     "BadPeriod",
+    "BadPipeline",
     "BadQuota",
     "BadRegion",
     "BadSeries",
@@ -148,6 +164,8 @@ __all__ = [
     "OutOfMemory",
     "Overcommitted",
     "Overloaded",
+    "PipelineCycle",
+    "PipelineNotPossible",
     "ProcessorLost",
     "PromiseNotPossible",
     "QueueFull",
@@ -160,6 +178,8 @@ __all__ = [
     "SharedMemoryOff",
     "ShuttingDown",
     "SloNotKept",
+    "SloTooSmall",
+    "StageMismatch",
     "StorageBusy",
     "StorageFailed",
     "StorageFull",
@@ -170,17 +190,21 @@ __all__ = [
     "TooManyFailedKeys",
     "TooManySessions",
     "TooManySimulations",
+    "TooManyStages",
     "Unavailable",
     "UnknownApplication",
     "UnknownBackup",
+    "UnknownClient",
     "UnknownDecision",
     "UnknownJob",
     "UnknownKey",
     "UnknownModel",
+    "UnknownPipeline",
     "UnknownRegion",
     "UnknownRequest",
     "UnknownSession",
     "UnknownSimulation",
+    "UnknownStage",
     "UnknownTenant",
     "UnknownUpload",
     "UnknownVariant",
