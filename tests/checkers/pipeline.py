@@ -84,14 +84,15 @@ def _critical(problem: Mapping[str, Any], worst: Mapping[str, float]) -> float:
 
 
 def _placement(problem: Mapping[str, Any], answer: Mapping[str, Any], faults: list[str]) -> None:
-    """Every instance has a place, no worker more than 1, no type more workers than available."""
+    """Every instance has a place, no worker more than 1, no type or group more workers than available."""
+    pools = {worker["name"]: worker.get("group") or worker["name"] for worker in problem["workers"]}
     used: dict[tuple[str, int], float] = defaultdict(float)
     placed: dict[tuple[str, str], list[float]] = defaultdict(list)
     for existing in problem.get("existing", ()):
-        used[existing["worker"], existing["index"]] += sum(p["share"] for p in existing.get("parts", ()))
+        used[pools[existing["worker"]], existing["index"]] += sum(p["share"] for p in existing.get("parts", ()))
     for worker in answer["placement"]:
         for part in worker["parts"]:
-            used[worker["worker"], worker["index"]] += part["share"]
+            used[pools[worker["worker"]], worker["index"]] += part["share"]
             placed[part["module"], worker["worker"]].append(part["share"])
     faults += [f"{key} is used {share}" for key, share in used.items() if share > 1 + EPSILON]
     wanted: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -104,7 +105,8 @@ def _placement(problem: Mapping[str, Any], answer: Mapping[str, Any], faults: li
         if len(ask) != len(got) or any(abs(a - g) > EPSILON for a, g in zip(ask, got, strict=True)):
             faults.append(f"{key}: shares {ask} are wanted, {got} placed")
     for worker in problem["workers"]:
-        existing = sum(e["worker"] == worker["name"] for e in problem.get("existing", ()))
-        count = len({index for name, index in used if name == worker["name"]})
+        pool = pools[worker["name"]]
+        existing = len({e["index"] for e in problem.get("existing", ()) if pools[e["worker"]] == pool})
+        count = len({index for name, index in used if name == pool})
         if worker.get("available") is not None and count > max(worker["available"], existing):
             faults.append(f"{worker['name']}: {count} workers, {worker['available']} available")

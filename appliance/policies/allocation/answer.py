@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from appliance.policies.allocation.base import Allocation, AllocationInput, AllocationPlan, CostBy, Placed
+from appliance.domain.pipeline import CostBy
+from appliance.policies.allocation.base import Allocation, AllocationInput, AllocationPlan, Placed
 from appliance.policies.allocation.configurations import Pipeline, Plans, critical_ms, pipeline_of, total_cost
 from appliance.policies.allocation.dag import critical_path_ms, longest_through
 

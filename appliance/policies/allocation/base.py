@@ -13,19 +13,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from appliance.domain.pipeline import CostBy
+
 TOLERANCE = 1e-9
 """Relative slack of rates, latencies and shares, so that a third and two thirds fill a worker."""
-
-
-class CostBy(StrEnum):
-    """What an instance costs (SC-30): a box has no price list."""
-
-    PRICE = "price"
-    """The worker type's `cost`."""
-    ENERGY = "energy"
-    """`power_w` of the profile entry: watts while it runs."""
-    SECONDS = "seconds"
-    """1: accelerator-seconds a second."""
 
 
 class BatchWait(StrEnum):
@@ -44,12 +35,20 @@ class BatchWait(StrEnum):
 class WorkerType:
     """One kind of processor.
 
-    `available` counts the box's workers of it, those in `existing` included; None: as many as wanted.
+    `available` counts the box's workers of it, those in `existing` included; None: as many as wanted. Kinds on the same
+    cores are of one `group`: `available` is that of all of them together, the same for each, and a worker of any takes
+    one of these.
     """
 
     name: str
     cost: float
     available: int | None = None
+    group: str | None = None
+
+    @property
+    def pool(self) -> str:
+        """What its workers are taken from: the group, or the type itself."""
+        return self.group or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A worker that runs already: what other pipelines take of it, and the modules loaded there."""
+    """A worker that runs already: what other pipelines take of it, and the modules loaded there. In a group equal
+    indices mean the same one of its workers, whatever the type.
+    """
 
     worker: str
     index: int
@@ -131,7 +132,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What this pipeline takes of one worker. `is_new`: no worker of `existing`."""
+    """What this pipeline takes of one worker, as of `existing`. `is_new`: it is none of these."""
 
     worker: str
     index: int

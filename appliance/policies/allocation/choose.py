@@ -33,8 +33,8 @@ def choose(
     limits: Mapping[str, float],
     forbidden: Collection[tuple[int, ...]] = (),
 ) -> Choice:
-    """The cheapest rows within the SLO, with at most `limits[worker]` workers of a type in all; none of the
-    `forbidden` choices.
+    """The cheapest rows within the SLO, with at most `limits[pool]` workers of a pool in all; none of the `forbidden`
+    choices.
     """
     cuts = list(forbidden)
     for _ in range(RETRIES_MAX):
@@ -76,13 +76,13 @@ def _program(
     for stage, terms in enumerate(takes):
         if all(m != stage for m, _ in pipeline.edges):
             program.at_most(1.0, {**terms, starts[stage]: 1.0})
-    for worker, limit in sorted(limits.items()):
+    for pool, limit in sorted(limits.items()):
         program.at_most(
             limit,
             {
                 z: float(u)
                 for row, way in zip(columns, ways, strict=True)
-                for z, u in zip(row, way.usage(worker), strict=True)
+                for z, u in zip(row, way.usage(pool), strict=True)
                 if u
             },
         )
@@ -93,6 +93,6 @@ def _program(
 
 def _within(ways: Sequence[StagePlans], picks: Sequence[int], limits: Mapping[str, float]) -> bool:
     return all(
-        sum(float(way.usage(worker)[pick]) for way, pick in zip(ways, picks, strict=True)) <= limit * (1.0 + TOLERANCE)
-        for worker, limit in limits.items()
+        sum(float(way.usage(pool)[pick]) for way, pick in zip(ways, picks, strict=True)) <= limit * (1.0 + TOLERANCE)
+        for pool, limit in limits.items()
     )

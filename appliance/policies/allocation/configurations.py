@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from appliance.domain.pipeline import CostBy
 from appliance.policies.allocation.base import (
     TOLERANCE,
     AllocationInput,
     BatchWait,
-    CostBy,
     Module,
     Profile,
     WorkerType,
@@ -35,6 +35,8 @@ class Configuration:
     """Of one item a second."""
     full_latency_ms: float
     """W (SC-07): forming a batch at full rate, then running it."""
+    pool: str
+    """What its instances take workers of: the group of the worker type, or the type."""
 
     def latency_at(self, rate_rps: float) -> float:
         """W* (eq. 3): a lower rate fills a batch more slowly."""
@@ -42,12 +44,28 @@ class Configuration:
 
 
 def configuration(
-    worker: str, batch: int, concurrency: int, latency_ms: float, throughput_rps: float, cost: float, awaited: int
+    worker: str,
+    batch: int,
+    concurrency: int,
+    latency_ms: float,
+    throughput_rps: float,
+    cost: float,
+    awaited: int,
+    pool: str | None = None,
 ) -> Configuration:
-    """With what follows from the rest worked out once: they are compared often."""
+    """With what follows from the rest worked out once: they are compared often. `pool` None: the worker's own."""
     unit_cost, full_latency_ms = cost / throughput_rps, latency_ms + 1000.0 * awaited / throughput_rps
     return Configuration(
-        worker, batch, concurrency, latency_ms, throughput_rps, cost, awaited, unit_cost, full_latency_ms
+        worker,
+        batch,
+        concurrency,
+        latency_ms,
+        throughput_rps,
+        cost,
+        awaited,
+        unit_cost,
+        full_latency_ms,
+        pool or worker,
     )
 
 
@@ -107,9 +125,11 @@ Plans = tuple[StagePlan, ...]
 def pipeline_of(
     problem: AllocationInput, missing: Collection[str] = (), concurrency_max: int | None = None
 ) -> Pipeline:
-    """What is to be decided. `missing` worker types are left out (SC-16), and profiles above `concurrency_max`."""
+    """What is to be decided. `missing` worker types or groups are left out (SC-16), and profiles above
+    `concurrency_max`.
+    """
     workers = {
-        worker.name: worker for worker in problem.workers if worker.name not in missing and worker.available != 0
+        worker.name: worker for worker in problem.workers if worker.pool not in missing and worker.available != 0
     }
     modules = sorted((m for m in problem.modules if m.rate_rps > 0.0), key=lambda m: m.name)
     stages = tuple(_stage(module, workers, problem, concurrency_max) for module in modules)
@@ -117,7 +137,7 @@ def pipeline_of(
 
 
 def priced(stage: Stage, prices: Mapping[str, float]) -> Stage:
-    """The stage with `prices` added to the cost of an instance, by worker type."""
+    """The stage with `prices` added to the cost of an instance, by the pool that it takes a worker of."""
     changed = [
         configuration(
             c.worker,
@@ -125,8 +145,9 @@ def priced(stage: Stage, prices: Mapping[str, float]) -> Stage:
             c.concurrency,
             c.latency_ms,
             c.throughput_rps,
-            c.cost + prices.get(c.worker, 0.0),
+            c.cost + prices.get(c.pool, 0.0),
             c.awaited,
+            c.pool,
         )
         for c in stage.configurations
     ]
@@ -163,7 +184,9 @@ def _configuration(
         throughput_rps = profile.throughput_rps / ballooning
     cost = {CostBy.PRICE: worker.cost, CostBy.ENERGY: profile.power_w or 0.0, CostBy.SECONDS: 1.0}[cost_by]
     awaited = batch_wait.items(profile.batch)
-    return configuration(worker.name, profile.batch, profile.concurrency, latency_ms, throughput_rps, cost, awaited)
+    return configuration(
+        worker.name, profile.batch, profile.concurrency, latency_ms, throughput_rps, cost, awaited, worker.pool
+    )
 
 
 def _rank(c: Configuration) -> tuple[float, float, str, int, int]:

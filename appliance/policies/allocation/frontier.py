@@ -34,11 +34,11 @@ class Frontier:
         placement = place(pipeline, found.plans, problem.workers, problem.existing)
         if not isinstance(placement, Missing):
             return answer(problem, pipeline, found.plans, placement, NAME, facts)
-        scarce = limited(problem, pipeline, placement.worker)
+        scarce = limited(problem, pipeline, placement.pool)
         facts = _facts(scarce.is_exact, scarce.bound, scarce.rows)
         if scarce.plans is None:
             return refusal(problem, NAME, (), facts)
-        how = f"{NAME}, short of {placement.worker}"
+        how = f"{NAME}, short of {placement.pool}"
         return answer(problem, pipeline, scarce.plans, scarce.placement, how, facts)
 
 

@@ -57,16 +57,15 @@ class Limited:
 
 
 def limited(problem: AllocationInput, pipeline: Pipeline, scarce: str) -> Limited:
-    """The cheapest plans that can be placed, when without limits too many workers of `scarce` would be taken."""
+    """The cheapest plans that can be placed, when without limits too many workers of the pool `scarce` were taken."""
     return _Scarcity(problem, pipeline, scarce).run()
 
 
 class _Scarcity:
-    """`_best` is the cheapest pipeline so far that can be placed; `_prices` of scarce types, by name."""
+    """`_best` is the cheapest pipeline so far that can be placed; `_prices` of scarce pools, by name."""
 
     def __init__(self, problem: AllocationInput, pipeline: Pipeline, scarce: str) -> None:
         self._problem, self._pipeline = problem, pipeline
-        self._workers = {w.name: w for w in problem.workers}
         self._unpriced = {
             (stage.name, c.worker, c.batch, c.concurrency): c for stage in pipeline.stages for c in stage.configurations
         }
@@ -80,10 +79,12 @@ class _Scarcity:
     def run(self) -> Limited:
         self._raise_prices()
         self._without()
-        most = min(self._best.cost, self._ceiling)
-        if most > self._bound * (1.0 + TOLERANCE):
+        if self._best.plans is None:
+            if self._bound <= self._ceiling * (1.0 + TOLERANCE):  # alike where all workers cost the same
+                self._search()
+        elif self._best.cost > self._bound * (1.0 + TOLERANCE):
             self._search()
-        elif self._best.plans is not None:
+        else:
             self._best = replace(self._best, is_exact=True)
         return replace(self._best, bound=self._best.cost if self._best.is_exact else min(self._bound, self._best.cost))
 
@@ -102,25 +103,25 @@ class _Scarcity:
         low, high = 1.0 / GROWTH, 1.0
         for _ in range(HALVINGS):
             middle = (low + high) / 2.0
-            if self._try({worker: price * middle for worker, price in self._prices.items()}) is None:
+            if self._try({pool: price * middle for pool, price in self._prices.items()}) is None:
                 high = middle
             else:
                 low = middle
 
     def _without(self) -> None:
-        """SC-16: the pipeline without the types that are short."""
+        """SC-16: the pipeline without the pools that are short."""
         pipeline = pipeline_of(self._problem, tuple(self._prices))
         self._keep(split(pipeline), pipeline)
 
     def _try(self, prices: Mapping[str, float]) -> str | None:
-        """The type that is short at these prices, None when all can be placed.
+        """The pool that is short at these prices, None when all can be placed.
 
         Keeps what is better, and the better bound.
         """
         found = split(self._at(prices))
         if found.plans is None:
             return None
-        bound = found.bound - sum(price * self._limit(worker) for worker, price in prices.items())
+        bound = found.bound - sum(price * self._limit(pool) for pool, price in prices.items())
         if bound > self._bound:
             self._bound, self._bound_prices = bound, dict(prices)
         return self._keep(found, self._pipeline)
@@ -135,7 +136,7 @@ class _Scarcity:
         plans = tuple(self._true(stage.name, plan) for stage, plan in zip(pipeline.stages, found.plans, strict=True))
         placement = place(self._pipeline, plans, self._problem.workers, self._problem.existing)
         if isinstance(placement, Missing):
-            return placement.worker
+            return placement.pool
         if total_cost(plans) < self._best.cost:
             self._best = Limited(plans, placement, False, found.rows)
         return None
@@ -149,9 +150,9 @@ class _Scarcity:
         partial = (unpriced(plan.partial[0]), plan.partial[1]) if plan.partial else None
         return StagePlan(tuple((unpriced(c), count) for c, count in plan.fulls), partial)
 
-    def _limit(self, worker: str) -> float:
-        limit = capacity(self._workers[worker], self._problem.existing)
-        assert limit is not None, "a type without limit is never short"
+    def _limit(self, pool: str) -> float:
+        limit = capacity(pool, self._problem.workers, self._problem.existing)
+        assert limit is not None, "a pool without limit is never short"
         return limit
 
     def _search(self) -> None:
@@ -166,9 +167,9 @@ class _Scarcity:
             prices[missing] = 0.0
 
     def _choose(self, prices: Mapping[str, float]) -> str | None:
-        """The best choice with `prices`; or the first type that is short and has no price yet."""
+        """The best choice with `prices`; or the first pool that is short and has no price yet."""
         ways, exact = self._ways(prices)
-        limits = {worker: self._limit(worker) for worker in prices}
+        limits = {pool: self._limit(pool) for pool in prices}
         forbidden: list[tuple[int, ...]] = []
         while len(forbidden) < PACKINGS_MAX:
             choice = choose(self._pipeline, ways, limits, forbidden)
@@ -184,15 +185,15 @@ class _Scarcity:
             if not isinstance(placement, Missing):
                 self._best = Limited(plans, placement, exact, sum(len(way.cost) for way in ways))
                 return None
-            if placement.worker not in prices:
-                return placement.worker
+            if placement.pool not in prices:
+                return placement.pool
             forbidden.append(choice.picks)
         self._best = replace(self._best, is_exact=False)
         return None
 
     def _ways(self, prices: Mapping[str, float]) -> tuple[list[StagePlans], bool]:
         """By stage, the ways that could be part of something better, at their true cost; and whether these are all."""
-        paid = sum(price * self._limit(worker) for worker, price in prices.items())
+        paid = sum(price * self._limit(pool) for pool, price in prices.items())
         cutoff = min(self._best.cost * (1.0 - TOLERANCE), self._ceiling * (1.0 + 2.0 * TOLERANCE)) + paid
         splitter = Splitter(self._at(prices))
         most = ROWS_MAX // len(self._pipeline.stages)
@@ -200,8 +201,8 @@ class _Scarcity:
         exact = True
         for index in range(len(self._pipeline.stages)):
             found = splitter.ways(index, cutoff)
-            usage = {worker: found.usage(worker) for worker in prices}
-            found = found.at_cost(found.cost - sum(price * usage[worker] for worker, price in prices.items()))
+            usage = {pool: found.usage(pool) for pool in prices}
+            found = found.at_cost(found.cost - sum(price * usage[pool] for pool, price in prices.items()))
             kept = _unbeaten(np.column_stack((found.latency_ms, found.cost, *usage.values())), most)
             exact &= found.is_complete and len(kept) < most
             ways.append(found.rows(kept))

@@ -3,11 +3,12 @@ best-fitting rest of one.
 
 A worker that has the module loaded comes first (SC-22), then one that runs already, then a new one. Partial instances
 are placed by falling share; when that runs out of workers, an exhaustive packing decides whether the type is really
-short.
+short. Types of one group share its workers.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from appliance.policies.allocation.base import TOLERANCE, Existing, Part, Placed, WorkerType
 from appliance.policies.allocation.configurations import Pipeline, Plans
@@ -18,22 +19,34 @@ PACKINGS_MAX = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """No way to place the instances of this worker type."""
+    """No way to place the instances of this worker type, or group of them."""
 
+    pool: str
+
+
+class _Instance(NamedTuple):
+    """What a module takes of a worker, and of which type."""
+
+    module: str
+    share: float
     worker: str
+
+    @property
+    def loaded(self) -> tuple[str, str]:
+        return self.worker, self.module
 
 
 @dataclass(slots=True)
 class _Bin:
-    """One worker while it is filled."""
+    """One worker while it is filled. `loaded`: modules there, by worker type."""
 
     index: int
     room: float
-    loaded: frozenset[str] = frozenset()
+    loaded: frozenset[tuple[str, str]] = frozenset()
     is_new: bool = False
-    parts: list[Part] = field(default_factory=list)
+    parts: list[_Instance] = field(default_factory=list)
 
-    def take(self, part: Part) -> None:
+    def take(self, part: _Instance) -> None:
         self.parts.append(part)
         self.room -= part.share
 
@@ -48,56 +61,84 @@ class _Bin:
 def place(
     pipeline: Pipeline, plans: Plans, workers: Iterable[WorkerType], existing: Collection[Existing]
 ) -> tuple[Placed, ...] | Missing:
-    """The instances of `plans` on workers, by worker type and index; or the first type, by name, that is short."""
+    """The instances of `plans` on workers, by worker type and index; or the first pool, by name, that is short."""
     placed: list[Placed] = []
-    for worker in sorted(workers, key=lambda w: w.name):
+    workers = tuple(workers)
+    for pool in sorted({worker.pool for worker in workers}):
         fulls = [
-            Part(stage.name, 1.0)
+            _Instance(stage.name, 1.0, configuration.worker)
             for stage, plan in zip(pipeline.stages, plans, strict=True)
             for configuration, count in plan.fulls
-            if configuration.worker == worker.name
+            if configuration.pool == pool
             for _ in range(count)
         ]
         partials = [
-            Part(stage.name, plan.share)
+            _Instance(stage.name, plan.share, plan.partial[0].worker)
             for stage, plan in zip(pipeline.stages, plans, strict=True)
-            if plan.partial is not None and plan.partial[0].worker == worker.name
+            if plan.partial is not None and plan.partial[0].pool == pool
         ]
-        bins = _Bins(worker, [e for e in existing if e.worker == worker.name])
+        bins = _Bins(available_of(pool, workers), _running(pool, workers, existing))
         if not bins.fill(fulls, partials):
-            return Missing(worker.name)
-        placed += (Placed(worker.name, b.index, tuple(b.parts), b.is_new) for b in bins.used())
-    return tuple(placed)
+            return Missing(pool)
+        placed += (placed_on for b in bins.used() for placed_on in _placed(b))
+    return tuple(sorted(placed, key=lambda one: (one.worker, one.index)))
 
 
-def capacity(worker: WorkerType, existing: Collection[Existing]) -> float | None:
-    """Workers of a type that a pipeline can take at most, shares included; None when there is no limit."""
-    if worker.available is None:
+def available_of(pool: str, workers: Iterable[WorkerType]) -> int | None:
+    """Workers of a pool that there are; None: as many as wanted."""
+    return min((w.available for w in workers if w.pool == pool and w.available is not None), default=None)
+
+
+def capacity(pool: str, workers: Collection[WorkerType], existing: Collection[Existing]) -> float | None:
+    """Workers of a pool that a pipeline can take at most, shares included; None when there is no limit."""
+    available = available_of(pool, workers)
+    if available is None:
         return None
-    running = [e for e in existing if e.worker == worker.name]
-    return max(0, worker.available - len(running)) + sum(room_of(e) for e in running)
+    running = _running(pool, workers, existing)
+    return max(0, available - len(running)) + sum(b.room for b in running)
 
 
-def room_of(existing: Existing) -> float:
-    return max(0.0, 1.0 - sum(part.share for part in existing.parts))
+def _running(pool: str, workers: Iterable[WorkerType], existing: Iterable[Existing]) -> list[_Bin]:
+    """Those of a pool that run already, by index, with what others leave of them."""
+    names = {worker.name for worker in workers if worker.pool == pool}
+    found: dict[int, list[Existing]] = {}
+    for one in existing:
+        if one.worker in names:
+            found.setdefault(one.index, []).append(one)
+    return [
+        _Bin(
+            index,
+            max(0.0, 1.0 - sum(part.share for one in ones for part in one.parts)),
+            frozenset((one.worker, module) for one in ones for module in one.loaded),
+        )
+        for index, ones in sorted(found.items())
+    ]
+
+
+def _placed(b: _Bin) -> list[Placed]:
+    """What is taken of a worker, by worker type."""
+    return [
+        Placed(worker, b.index, tuple(Part(p.module, p.share) for p in b.parts if p.worker == worker), b.is_new)
+        for worker in sorted({part.worker for part in b.parts})
+    ]
 
 
 class _Bins:
-    """The workers of one type: those that run already and new ones as they are opened."""
+    """The workers of one pool: those that run already and new ones as they are opened."""
 
-    def __init__(self, worker: WorkerType, existing: Sequence[Existing]) -> None:
-        self._bins = [_Bin(e.index, room_of(e), frozenset(e.loaded)) for e in sorted(existing, key=lambda e: e.index)]
-        self._indices = {e.index for e in existing}
+    def __init__(self, available: int | None, running: Sequence[_Bin]) -> None:
+        self._bins = list(running)
+        self._indices = {b.index for b in running}
         self._next = 0
-        self._new_left = None if worker.available is None else max(0, worker.available - len(existing))
+        self._new_left = None if available is None else max(0, available - len(running))
 
     def used(self) -> list[_Bin]:
         return sorted((b for b in self._bins if b.parts), key=lambda b: b.index)
 
-    def fill(self, fulls: Sequence[Part], partials: Sequence[Part]) -> bool:
+    def fill(self, fulls: Sequence[_Instance], partials: Sequence[_Instance]) -> bool:
         if not self._fill_whole(fulls):
             return False
-        partials = sorted(partials, key=lambda p: (-p.share, p.module))
+        partials = sorted(partials, key=lambda p: (-p.share, p.module, p.worker))
         before = [(b, b.room, list(b.parts)) for b in self._bins]
         new_left = self._new_left
         if self._best_fit(partials):
@@ -110,11 +151,11 @@ class _Bins:
         self._new_left = new_left
         return self._pack(partials)
 
-    def _fill_whole(self, fulls: Sequence[Part]) -> bool:
+    def _fill_whole(self, fulls: Sequence[_Instance]) -> bool:
         idle = sorted((b for b in self._bins if b.is_empty), key=lambda b: (len(b.loaded), b.index))
-        waiting: list[Part] = []
+        waiting: list[_Instance] = []
         for part in fulls:
-            loaded = next((b for b in idle if part.module in b.loaded), None)
+            loaded = next((b for b in idle if part.loaded in b.loaded), None)
             if loaded is None:
                 waiting.append(part)
             else:
@@ -127,10 +168,10 @@ class _Bins:
             target.take(part)
         return True
 
-    def _best_fit(self, partials: Sequence[Part]) -> bool:
-        waiting: list[Part] = []
+    def _best_fit(self, partials: Sequence[_Instance]) -> bool:
+        waiting: list[_Instance] = []
         for part in partials:
-            loaded = [b for b in self._bins if part.module in b.loaded and b.fits(part.share)]
+            loaded = [b for b in self._bins if part.loaded in b.loaded and b.fits(part.share)]
             if loaded:
                 min(loaded, key=lambda b: (b.room, b.index)).take(part)
             else:
@@ -143,7 +184,7 @@ class _Bins:
             target.take(part)
         return True
 
-    def _pack(self, partials: Sequence[Part]) -> bool:
+    def _pack(self, partials: Sequence[_Instance]) -> bool:
         """Depth first over partial instances by falling share; equal rooms are tried once.
 
         New workers are opened up to the limit.

@@ -14,9 +14,9 @@ def until_placed(
     allocate: Callable[[Pipeline], Plans | None],
     concurrency_max: int | None = None,
 ) -> AllocationPlan:
-    """What `allocate` says, on workers that there are: every type that is short is left out from then on.
+    """What `allocate` says, on workers that there are: every type or group that is short is left out from then on.
 
-    At most one round a type.
+    At most one round each.
     """
     missing: list[str] = []
     while True:
@@ -28,4 +28,4 @@ def until_placed(
         if not isinstance(placement, Missing):
             without = f", without {', '.join(missing)}" if missing else ""
             return answer(problem, pipeline, plans, placement, how + without, {"is_optimal": False})
-        missing.append(placement.worker)
+        missing.append(placement.pool)

@@ -30,9 +30,9 @@ class Scrooge:
 
     def plan(self, problem: AllocationInput) -> AllocationPlan:
         limits = {
-            worker.name: limit
-            for worker in problem.workers
-            if (limit := capacity(worker, problem.existing)) is not None
+            pool: limit
+            for pool in sorted({worker.pool for worker in problem.workers})
+            if (limit := capacity(pool, problem.workers, problem.existing)) is not None
         }
 
         def allocate(pipeline: Pipeline) -> Plans | None:
@@ -90,12 +90,12 @@ def capacities(pipeline: Pipeline, slo_ms: float, limits: Mapping[str, float]) -
         program.at_most(1.0, {start: 1.0, latency: 1.0})
     for m, n in pipeline.edges:
         program.at_most(0.0, {starts[m]: 1.0, latencies[m]: 1.0, starts[n]: -1.0})
-    for worker, limit in sorted(limits.items()):
+    for pool, limit in sorted(limits.items()):
         takes = {
             t: stage.rate_rps / c.throughput_rps
             for stage, used in zip(pipeline.stages, columns, strict=True)
             for c, (_, t) in used.items()
-            if c.worker == worker
+            if c.pool == pool
         }
         if takes:
             program.at_most(limit, takes)

@@ -71,13 +71,13 @@ class StagePlans:
     def at_cost(self, cost: Floats) -> "StagePlans":
         return replace(self, cost=cost)
 
-    def usage(self, worker: str) -> Floats:
-        """Workers of one type that each way takes, shares included."""
+    def usage(self, pool: str) -> Floats:
+        """Workers of one pool that each way takes, shares included."""
         configurations = self.table.stage.configurations
-        of_type = np.array([c.worker == worker for c in configurations])
-        partial = np.where(self.partial >= 0, of_type[self.partial], False)
+        of_pool = np.array([c.pool == pool for c in configurations])
+        partial = np.where(self.partial >= 0, of_pool[self.partial], False)
         share = self.rate / self.table.throughput[self.partial]
-        whole: Floats = self.counts.astype(np.float64) @ of_type.astype(np.float64)
+        whole: Floats = self.counts.astype(np.float64) @ of_pool.astype(np.float64)
         return whole + np.where(partial, share, 0.0)
 
 
@@ -154,7 +154,7 @@ def with_partials(
     """Every state with every partial configuration that can take what is left."""
     found = [_whole(states)]
     unfinished = np.flatnonzero(states.left > 0.0)
-    partials = _unbeaten(table, same_worker=keep_all)
+    partials = _unbeaten(table, same_pool=keep_all)
     size = max(1, CHUNK // max(1, len(partials)))
     for start in range(0, len(unfinished), size):
         found.append(_pairs(table, unfinished[start : start + size], partials, states, cap_ms, dear))
@@ -208,15 +208,17 @@ def _good(table: Table) -> Ints:
     return np.concatenate(layers)
 
 
-def _unbeaten(table: Table, same_worker: bool) -> Ints:
-    """Configurations that no other one (of the same worker type) beats as a partial instance, at whatever rate."""
+def _unbeaten(table: Table, same_pool: bool) -> Ints:
+    """Configurations that no other one (that takes workers of the same pool) beats as a partial instance, at whatever
+    rate.
+    """
     columns = np.column_stack((table.exec_ms, table.batch_ms, -table.throughput))
-    workers = np.array([c.worker for c in table.stage.configurations])
+    pools = np.array([c.pool for c in table.stage.configurations])
     kept: list[int] = []
     for c in range(len(columns)):  # by unit cost: only an earlier one can beat a later one, but for equal unit costs
         no_worse = (columns[kept] <= columns[c]).all(axis=1)
-        if same_worker:
-            no_worse &= workers[kept] == workers[c]
+        if same_pool:
+            no_worse &= pools[kept] == pools[c]
         if not no_worse.any():
             kept.append(c)
     return np.array(kept, dtype=np.int64)

@@ -79,7 +79,9 @@ class Search:
         self._next = partition.next
         self._index = {name: place for place, name in enumerate(processors)}
         self._runs: dict[int, tuple[Run, ...]] = {}
-        """By what is done: what can run then, the quickest way to the end first; of equal ones the larger."""
+        """By what is done: what can run then, the quickest way to the end first; of equal ones the larger ..."""
+        self._steps: dict[int, list[tuple[float, float, float, int, int, Run]]] = {}
+        """... and, taken apart: it takes, and with what is left, and that; its processor; what is done after it."""
         self._order = partition.order
         self._places = (ANYWHERE, ELSEWHERE, *range(len(processors)))
         self._idle: dict[tuple[int, int], Idle] = {}
@@ -91,11 +93,11 @@ class Search:
             self._begins[self._whole, place], self._idle[self._whole, place] = (), nothing_left
         first, *later = self._order
         for done in reversed(later[:-1]):
-            self._runs[done] = self._runs_after(done)
+            self._take_apart(done)
             for place in self._places:
                 self._find(done, place)
         if first != self._whole:
-            self._runs[first] = self._runs_after(first)
+            self._take_apart(first)
             self._find(first, ANYWHERE)  # where a job begins; other places when they are asked for
 
     def bounds(self, done: int, place: int, now_ms: float, free_ms: Sequence[float]) -> tuple[float, Idle]:
@@ -113,9 +115,13 @@ class Search:
                 earliest_ms, best = end_ms, way
         return earliest_ms, best
 
-    def quickest(self, done: int, place: int, now_ms: float, free_ms: Sequence[float]) -> Way:
-        """The quickest of all ways; of equal ones that with the larger first runs. The rest must be possible."""
-        earliest_ms, good = self.bounds(done, place, now_ms, free_ms)
+    def quickest(
+        self, done: int, place: int, now_ms: float, free_ms: Sequence[float], bounds: tuple[float, Idle] | None = None
+    ) -> Way:
+        """The quickest of all ways; of equal ones that with the larger first runs. The rest must be possible.
+        `bounds`: its own, where they are known.
+        """
+        earliest_ms, good = bounds or self.bounds(done, place, now_ms, free_ms)
         best = good.way(now_ms, free_ms)
         if best.finish_ms <= earliest_ms:
             return best
@@ -130,17 +136,18 @@ class Search:
             here_ms = moved_ms
             if ANYWHERE not in ends:
                 moved_ms += transfer_ms
-            for run in self._runs[state]:
-                if here_ms + run.took_ms + run.rest_ms >= limit_ms:
+            for took_ms, least_ms, rest_ms, processor, after, run in self._steps[state]:
+                if here_ms + least_ms >= limit_ms:
                     break  # all that follow take longer
-                processor, after = run.processor, run.after
+                begin_ms = free_ms[processor]
+                if begin_ms + least_ms >= limit_ms:
+                    continue
                 ready_ms, start_ms, first = moved_ms, moved_start_ms, moved_first
                 if processor in ends and ends[processor][0] <= ready_ms:
                     ready_ms, start_ms, first = ends[processor]
-                begin_ms = free_ms[processor]
                 begin_ms = ready_ms if ready_ms > begin_ms else begin_ms
-                end_ms = begin_ms + run.took_ms
-                if end_ms + run.rest_ms >= limit_ms:
+                end_ms = begin_ms + took_ms
+                if end_ms + rest_ms >= limit_ms:
                     continue
                 if first is None:
                     start_ms, first = begin_ms, run
@@ -163,6 +170,10 @@ class Search:
             return Way(FOREVER, start_ms, run)
         return Way(self.quickest(run.after, run.processor, end_ms, free_ms).finish_ms, start_ms, run)
 
+    def took_ms(self, done: int, place: int) -> float:
+        """What the best way takes on idle processors; infinite where they cannot do it."""
+        return self._best(done, place).took_ms
+
     def ways(self, done: int, place: int) -> tuple[Idle, ...]:
         """The best way on idle processors that begins on each of them."""
         self._best(done, place)
@@ -179,6 +190,12 @@ class Search:
         best = min(begins, key=_took, default=_IMPOSSIBLE)
         self._idle[done, place] = best
         return best
+
+    def _take_apart(self, done: int) -> None:
+        runs = self._runs[done] = self._runs_after(done)
+        self._steps[done] = [
+            (run.took_ms, run.took_ms + run.rest_ms, run.rest_ms, run.processor, run.after, run) for run in runs
+        ]
 
     def _runs_after(self, done: int) -> tuple[Run, ...]:
         """What can run then; what can follow is known."""

@@ -17,7 +17,7 @@ from tests.instances import allocation as instances
 SMALL: dict[str, Any] = {"instances": 1.5, "batches": (1, 4), "concurrencies": (1, 3)}
 shapes = st.sampled_from(["single", "chain2", "chain3", "fork", "join", "diamond", "zigzag"])
 seeds = st.integers(0, 10_000)
-draws = st.sampled_from([instances.drawn, instances.scarce])
+draws = st.sampled_from([instances.drawn, instances.scarce, instances.grouped])
 
 
 def _plain(answer: dict[str, object]) -> dict[str, object]:
@@ -82,6 +82,16 @@ def test_default_is_optimal(draw: Any, seed: int, shape: str, batch_wait: str) -
     if answer["is_optimal"] and best["is_optimal"]:
         assert answer["feasible"] == best["feasible"]
         assert answer["cost"] == (pytest.approx(best["cost"], rel=1e-7) if best["feasible"] else None)
+
+
+@pytest.mark.parametrize("policy", sorted(ALLOCATION))
+@settings(max_examples=10, deadline=None)
+@given(seed=seeds, shape=st.sampled_from(["single", "chain2"]))
+def test_a_group_of_one_is_no_group(policy: str, seed: int, shape: str) -> None:
+    """A type that is the only one of its group is planned as if it had none."""
+    problem = {**instances.scarce(seed, shape, **SMALL), "policy": policy}
+    alone = {**problem, "workers": [{**one, "group": one["name"]} for one in problem["workers"]]}
+    assert _plain(plan_one(alone)) == _plain(plan_one(problem))
 
 
 @settings(max_examples=30, deadline=None)

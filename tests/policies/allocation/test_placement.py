@@ -1,6 +1,7 @@
 """Where instances go: reuse before best fit before a new worker, and no type beyond what there is."""
 
-from appliance.policies.allocation.base import AllocationInput, CostBy, Existing, Part, Placed, WorkerType
+from appliance.domain.pipeline import CostBy
+from appliance.policies.allocation.base import AllocationInput, Existing, Part, Placed, WorkerType
 from appliance.policies.allocation.configurations import Pipeline, Stage, StagePlan, configuration
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.placement import Missing, capacity, place
@@ -82,10 +83,30 @@ def test_says_what_is_missing() -> None:
 
 def test_available_counts_those_that_run() -> None:
     """With two workers in all and one of them running, one can be new."""
-    worker = WorkerType("w", 1.0, 2)
+    workers = [WorkerType("w", 1.0, 2)]
     assert _placed({"a": 2.0}, _running(0, 0.5), available=2) == Missing("w")
-    assert capacity(worker, [_running(0, 0.5)]) == 1.5
-    assert capacity(WorkerType("w", 1.0), []) is None
+    assert capacity("w", workers, [_running(0, 0.5)]) == 1.5
+    assert capacity("w", [WorkerType("w", 1.0)], []) is None
+
+
+def test_types_of_a_group_share_its_workers() -> None:
+    """Kinds on the same two cores: a whole worker of one and a share of the other take both, and a second whole one
+    is none too many where the first is not there; what runs on a core is on it whatever its kind.
+    """
+    here, there = (configuration(name, 1, 1, 10.0, 100.0, 1.0, 1, "cores") for name in ("here", "there"))
+    workers = [WorkerType(name, 1.0, 2, "cores") for name in ("here", "there")]
+    pipeline = Pipeline(1e6, (Stage("a", 100.0, (here,)), Stage("b", 60.0, (there,))), ())
+    plans = (StagePlan(((here, 1),), None), StagePlan((), (there, 60.0)))
+    placed = place(pipeline, plans, workers, [])
+    assert not isinstance(placed, Missing)
+    assert [(one.worker, one.index, one.is_new) for one in placed] == [("here", 0, True), ("there", 1, True)]
+    running = [Existing("there", 0, (Part("other", 0.3),), ("b",)), Existing("here", 0, (Part("another", 0.2),))]
+    assert capacity("cores", workers, running) == 1.5
+    assert place(pipeline, plans, workers, running) == Missing("cores")
+    less = (StagePlan(((here, 1),), None), StagePlan((), (there, 50.0)))
+    found = place(pipeline, less, workers, running)
+    assert not isinstance(found, Missing)
+    assert [(one.worker, one.index, one.is_new) for one in found] == [("here", 1, True), ("there", 0, False)]
 
 
 def test_nothing_to_do() -> None:

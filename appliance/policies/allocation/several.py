@@ -1,0 +1,276 @@
+"""Several pipelines on one machine: each sees what the others take (`existing`), and where not all fit, all are planned
+anew by weight and the rest is degraded: the next cheaper variants first, then fewer frames.
+
+Pure, as the policies that it asks.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from appliance.policies.allocation.base import (
+    AllocationInput,
+    AllocationPlan,
+    AllocationPolicy,
+    Existing,
+    Module,
+    Part,
+    Placed,
+    WorkerType,
+)
+from appliance.policies.allocation.placement import available_of
+
+SOLD_MAX = 0.95
+"""Of the scarcest workers so much is divided where not all fit: shares seldom pack without a rest."""
+SHRINKS = (1.0, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05)
+"""Parts of the frames that are tried in turn where shares do not pack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A pipeline that wants to be served.
+
+    `levels`: its problem without `existing`, for one frame a second, the wanted variants first, then cheaper ones.
+    """
+
+    name: str
+    fps: float
+    levels: tuple[AllocationInput, ...]
+    weight: float = 1.0
+    loaded: tuple[str, ...] = ()
+    """Modules of it whose builds are in memory (SC-22)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How one is served: with its level's variants, for so many frames a second. `problem` is what `plan` answers.
+
+    `first`: the first level that keeps the SLO by itself; a later one serves because not all fits. Not `is_possible`:
+    however many workers there were, it would not be served.
+    """
+
+    name: str
+    level: int
+    first: int
+    fps: float
+    problem: AllocationInput
+    plan: AllocationPlan
+    is_possible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Plans by pipeline. `is_anew`: those that had a plan were planned again, too. `solved`: problems asked for."""
+
+    served: Mapping[str, Served]
+    is_anew: bool
+    solved: int
+
+
+def plan_several(
+    demands: Sequence[Demand],
+    policy: AllocationPolicy,
+    kept: Mapping[str, tuple[Placed, ...]] | None = None,
+    busy: Sequence[Existing] = (),
+    *,
+    may_degrade: bool = True,
+) -> Several:
+    """Plan the pipelines that have no place in `kept` beside those that have; where they do not fit, all of them anew.
+
+    `busy`: what others than pipelines take. Not `may_degrade`: a plan that does not fit is one that is not feasible.
+    """
+    planner = _Planner(demands, policy, busy)
+    beside = dict(kept or {})
+    found = planner.in_turn([one for one in planner.demands if one.name not in beside], beside)
+    if found is not None:
+        return Several(found, False, planner.solved)
+    if beside:
+        found = planner.in_turn(planner.demands, {})
+        if found is not None:
+            return Several(found, True, planner.solved)
+    if not may_degrade:
+        return Several(planner.as_far_as_they_fit(), True, planner.solved)
+    return Several(planner.degraded(), True, planner.solved)
+
+
+def at_rate(problem: AllocationInput, fps: float, existing: Iterable[Existing] = ()) -> AllocationInput:
+    """A problem of one frame a second at another rate, beside others."""
+    modules = tuple(_at_rate(module, fps) for module in problem.modules)
+    return replace(problem, modules=modules, existing=tuple(existing))
+
+
+def _at_rate(module: Module, fps: float) -> Module:
+    return replace(module, rate_rps=module.rate_rps * fps)
+
+
+def existing_of(
+    placements: Mapping[str, Sequence[Placed]],
+    busy: Iterable[Existing],
+    workers: Collection[WorkerType],
+    loaded: Collection[str],
+) -> tuple[Existing, ...]:
+    """What runs already, as one of several pipelines sees it: shares of the others under their own names, and `loaded`
+    where any of it runs. A worker that is not there any more is left out.
+    """
+    parts: dict[tuple[str, int], list[Part]] = {}
+    for one in busy:
+        parts.setdefault((one.worker, one.index), []).extend(one.parts)
+    for name, placed in placements.items():
+        for place in placed:
+            own = parts.setdefault((place.worker, place.index), [])
+            own += (Part(name, part.share) for part in place.parts)
+    known = {worker.name: available_of(worker.pool, workers) for worker in workers}
+    return tuple(
+        Existing(worker, index, tuple(own), tuple(loaded))
+        for (worker, index), own in sorted(parts.items())
+        if worker in known and (known[worker] is None or index < (known[worker] or 0))
+    )
+
+
+@dataclass(slots=True)
+class _Planner:
+    """`demands` by falling weight, then by name."""
+
+    demands: Sequence[Demand]
+    policy: AllocationPolicy
+    busy: Sequence[Existing]
+    solved: int = 0
+    _alone: dict[tuple[str, int], AllocationPlan] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.demands = sorted(self.demands, key=lambda one: (-one.weight, one.name))
+
+    def in_turn(self, demands: Sequence[Demand], beside: Mapping[str, tuple[Placed, ...]]) -> dict[str, Served] | None:
+        """Each at its first level that keeps the SLO, and its full rate; None where one does not fit."""
+        found: dict[str, Served] = {}
+        placements = dict(beside)
+        for demand in demands:
+            served = self._full(demand, placements)
+            if not served.plan.feasible:
+                return None
+            found[demand.name] = served
+            placements[demand.name] = served.plan.placement
+        return found
+
+    def as_far_as_they_fit(self) -> dict[str, Served]:
+        """Each at its first level that keeps the SLO, and its full rate, beside those that fit."""
+        found: dict[str, Served] = {}
+        placements: dict[str, tuple[Placed, ...]] = {}
+        for demand in self.demands:
+            served = found[demand.name] = self._full(demand, placements)
+            placements[demand.name] = served.plan.placement
+        return found
+
+    def _full(self, demand: Demand, placements: Mapping[str, tuple[Placed, ...]]) -> Served:
+        served = self._plan(demand, 0, demand.fps, placements)
+        first = 0 if served.plan.feasible else self._first_possible(demand)
+        return served if not first else self._plan(demand, first, demand.fps, placements)
+
+    def degraded(self) -> dict[str, Served]:
+        """Each at a level and a rate that its share allows."""
+        levels = self._levels()
+        rates = self._rates(levels)
+        found: dict[str, Served] = {}
+        placements: dict[str, tuple[Placed, ...]] = {}
+        for demand in self.demands:
+            served = self._shrunk(demand, levels[demand.name], rates[demand.name], placements)
+            found[demand.name] = served
+            placements[demand.name] = served.plan.placement
+        return found
+
+    def _shrunk(self, demand: Demand, level: int, fps: float, placements: Mapping[str, tuple[Placed, ...]]) -> Served:
+        """At the level, or the next one that has room; then for fewer and fewer frames."""
+        served = None
+        for part in SHRINKS:
+            for tried in range(level, len(demand.levels)):
+                served = self._plan(demand, tried, fps * part, placements)
+                if served.plan.feasible:
+                    return served
+        assert served is not None, "there is a level, and a part"
+        return served
+
+    def _levels(self) -> dict[str, int]:
+        """Who takes most beyond its share goes to the next cheaper variants, until all fits or nobody can."""
+        levels = {one.name: self._first_possible(one) for one in self.demands}
+        total = sum(one.weight for one in self.demands)
+        while True:
+            takes = {one.name: self._takes(one, levels[one.name]) * one.fps for one in self.demands}
+            if sum(takes.values()) <= SOLD_MAX:
+                return levels
+            able = [
+                one
+                for one in self.demands
+                if levels[one.name] + 1 < len(one.levels)
+                and takes[one.name] > 0.0
+                and self._takes(one, levels[one.name] + 1) * one.fps < takes[one.name]
+            ]
+            if not able:
+                return levels
+            worst = max(able, key=lambda one: (takes[one.name] - one.weight / total, one.name))
+            levels[worst.name] += 1
+
+    def _first_possible(self, demand: Demand) -> int:
+        """The first level that keeps the SLO by itself; 0 where none does."""
+        levels = range(len(demand.levels))
+        return next((level for level in levels if self._by_itself(demand, level).feasible), 0)
+
+    def _rates(self, levels: Mapping[str, int]) -> dict[str, float]:
+        """Frames a second by shares: who wants less than its share leaves the rest to the others."""
+        rates = {one.name: one.fps for one in self.demands}
+        waiting = [one for one in self.demands if self._takes(one, levels[one.name]) * one.fps > 0.0]
+        left = SOLD_MAX
+        while waiting:
+            total = sum(one.weight for one in waiting)
+            content = [
+                one
+                for one in waiting
+                if self._takes(one, levels[one.name]) * one.fps <= left * one.weight / total * (1.0 + 1e-9)
+            ]
+            if not content:
+                for one in waiting:
+                    rates[one.name] = left * one.weight / total / self._takes(one, levels[one.name])
+                return rates
+            left -= sum(self._takes(one, levels[one.name]) * one.fps for one in content)
+            waiting = [one for one in waiting if one not in content]
+        return rates
+
+    def _takes(self, demand: Demand, level: int) -> float:
+        """Part of the scarcest workers that a frame a second takes; 0 where nothing is scarce, or nobody knows."""
+        plan = self._by_itself(demand, level)
+        if not plan.feasible or demand.fps <= 0.0:
+            return 0.0
+        workers = demand.levels[level].workers
+        taken: dict[str, float] = {}
+        pools = {worker.name: worker.pool for worker in workers}
+        for row in plan.allocations:
+            pool = pools[row.worker]
+            taken[pool] = taken.get(pool, 0.0) + row.instances
+        shares = [
+            instances / available if available else math.inf
+            for pool, instances in taken.items()
+            if (available := available_of(pool, workers)) is not None
+        ]
+        return max(shares, default=0.0) / demand.fps
+
+    def _by_itself(self, demand: Demand, level: int) -> AllocationPlan:
+        """As if it had as many workers as it wants."""
+        known = self._alone.get((demand.name, level))
+        if known is None:
+            problem = demand.levels[level]
+            endless = tuple(replace(one, available=0 if one.available == 0 else None) for one in problem.workers)
+            problem = at_rate(replace(problem, workers=endless), demand.fps)
+            known = self._alone[demand.name, level] = self._ask(problem)
+        return known
+
+    def _plan(self, demand: Demand, level: int, fps: float, placements: Mapping[str, tuple[Placed, ...]]) -> Served:
+        problem = demand.levels[level]
+        others = {name: placed for name, placed in placements.items() if name != demand.name}
+        problem = at_rate(problem, fps, existing_of(others, self.busy, problem.workers, demand.loaded))
+        plan = self._ask(problem)
+        first = 0 if not level else self._first_possible(demand)
+        is_possible = plan.feasible or self._by_itself(demand, level).feasible
+        return Served(demand.name, level, first, fps, problem, plan, is_possible)
+
+    def _ask(self, problem: AllocationInput) -> AllocationPlan:
+        self.solved += 1
+        return self.policy.plan(problem)

@@ -1,0 +1,171 @@
+"""Several pipelines on one machine: beside one another while they fit, by weight and degraded when they do not."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.domain.pipeline import CostBy
+from appliance.lab.plan import plan_one
+from appliance.policies.allocation.base import (
+    AllocationInput,
+    BatchWait,
+    Existing,
+    Module,
+    Part,
+    Placed,
+    Profile,
+    WorkerType,
+)
+from appliance.policies.allocation.frontier import Frontier
+from appliance.policies.allocation.several import Demand, Several, plan_several
+from appliance.runtime.decisions.pipelines import pipeline_answer_json, pipeline_problem_json
+from tests.checkers.pipeline import broken
+
+CORES = (
+    WorkerType("cpu", 1.0, 2, "cores"),
+    WorkerType("openvino", 1.0, 2, "cores"),
+    WorkerType("host", 1.0, 2, "cores"),
+)
+
+
+def _problem(*takes_ms: float, slo_ms: float = 400.0, items: float = 2.0) -> AllocationInput:
+    """A chain of a detector, a crop and a reader, for one frame a second on two cores; `takes_ms` of both networks."""
+    find_ms, read_ms = takes_ms
+    modules = (
+        Module("find", 1.0, (Profile("cpu", 1, 1, find_ms), Profile("openvino", 1, 1, 0.9 * find_ms))),
+        Module("lines", items, (Profile("host", 1, 1, 0.5),)),
+        Module("read", items, (Profile("cpu", 1, 1, read_ms), Profile("cpu", 4, 1, 3.0 * read_ms))),
+    )
+    edges = (("find", "lines"), ("lines", "read"))
+    return AllocationInput(slo_ms, CORES, modules, edges, cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
+
+
+def _demand(name: str, fps: float, weight: float = 1.0, **more: Any) -> Demand:
+    """About 31 ms of a core for a frame; 16 with the cheaper variants."""
+    return Demand(name, fps, (_problem(20, 8), _problem(10, 4)), weight, **more)
+
+
+def _check(found: Several) -> None:
+    """Every plan keeps its SLO and its rates, and no core is taken more than once, by the independent checker."""
+    taken: dict[int, float] = {}
+    for one in found.served.values():
+        problem, answer = pipeline_problem_json(one.problem), pipeline_answer_json(one.plan, one.problem.cost_by)
+        assert plan_one({**problem, "policy": "frontier"})["cost"] == one.plan.cost
+        if one.plan.feasible and one.fps:
+            assert not broken(problem, answer)
+        for placed in one.plan.placement:
+            taken[placed.index] = taken.get(placed.index, 0.0) + sum(part.share for part in placed.parts)
+    assert all(share <= 1.0 + 1e-6 for share in taken.values()), taken
+
+
+def test_beside_those_that_stand() -> None:
+    """One that comes is planned beside the others, which keep their places; nobody else is asked anew."""
+    first = plan_several([_demand("a", 10), _demand("b", 10)], Frontier())
+    kept = {name: one.plan.placement for name, one in first.served.items()}
+    found = plan_several([_demand("a", 10), _demand("b", 10), _demand("c", 5)], Frontier(), kept)
+    assert (sorted(found.served), found.is_anew, found.solved) == (["c"], False, 1)
+    parts = [part for one in found.served["c"].problem.existing for part in one.parts]
+    assert {part.module for part in parts} == {"a", "b"}
+    _check(Several({**first.served, **found.served}, False, 0))
+
+
+def test_all_anew_where_they_do_not_fit() -> None:
+    """Two thirds of either core are free, and the one that comes needs four fifths of one: the others move together."""
+
+    def demand(name: str, share: float) -> Demand:
+        module = Module("find", 1.0, (Profile("cpu", 1, 1, 10.0),))
+        problem = AllocationInput(400.0, CORES, (module,), cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
+        return Demand(name, 100.0 * share, (problem,))
+
+    kept = {name: (Placed("cpu", index, (Part("find", 0.3),), False),) for index, name in enumerate("ab")}
+    found = plan_several([demand("a", 0.3), demand("b", 0.3), demand("c", 0.8)], Frontier(), kept)
+    assert found.is_anew
+    assert {name: one.plan.placement[0].index for name, one in found.served.items()} == {"a": 0, "b": 0, "c": 1}
+    _check(found)
+
+
+def test_cheaper_variants_before_fewer_frames() -> None:
+    """Three that want 2.2 cores of two: cheaper variants serve as many as need be, and every frame."""
+    found = plan_several([_demand("a", 24, 2.0), _demand("b", 24), _demand("c", 24)], Frontier())
+    assert all(one.plan.feasible for one in found.served.values())
+    assert [one.fps for one in found.served.values()] == [24, 24, 24]
+    assert found.served["a"].level == 0
+    assert {found.served["b"].level, found.served["c"].level} >= {1}
+    _check(found)
+
+
+def test_shares_by_weight_at_last() -> None:
+    """Twice what the cheapest variants leave room for: frames are fewer, by weight, and all of them have a plan."""
+    found = plan_several([_demand("a", 100, 2.0), _demand("b", 100), _demand("c", 100)], Frontier())
+    served = found.served
+    assert all(one.plan.feasible for one in served.values())
+    total = sum(one.fps for one in served.values())
+    for name, weight in (("a", 0.5), ("b", 0.25), ("c", 0.25)):
+        assert served[name].fps / total >= 0.7 * weight
+    assert total * 16.0 / 1000.0 >= 0.7 * 2
+    _check(found)
+
+
+def test_nobody_is_degraded_for_who_asks() -> None:
+    """Where nobody may be degraded, who does not fit gets no plan, and says so."""
+    found = plan_several([_demand("a", 40), _demand("b", 40)], Frontier(), may_degrade=False)
+    assert [one.plan.feasible for _, one in sorted(found.served.items())] == [True, False]
+
+
+def test_what_cannot_be_in_time_takes_nothing() -> None:
+    """An SLO below what the networks take has no plan, at any level; others are planned as without it."""
+    impossible = replace(_demand("a", 5), levels=(_problem(20, 8, slo_ms=15.0),))
+    found = plan_several([impossible, _demand("b", 10)], Frontier())
+    assert not found.served["a"].plan.feasible
+    assert found.served["b"].plan.feasible
+    assert (found.served["b"].level, found.served["b"].fps) == (0, 10)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.just(0.0) | st.floats(0.05, 60), st.sampled_from([0.5, 1.0, 2.0])), min_size=1, max_size=5)
+)
+def test_every_plan_keeps_its_rules(wanted: list[tuple[float, float]]) -> None:
+    """Whatever is asked: SLO and capacity hold by the independent checker, together, too; equal questions have equal
+    answers in any order.
+    """
+    demands = [_demand(f"p{at}", fps, weight) for at, (fps, weight) in enumerate(wanted)]
+    found = plan_several(demands, Frontier())
+    _check(found)
+    again = plan_several(demands[::-1], Frontier())
+    assert {name: one.plan for name, one in again.served.items()} == {
+        name: one.plan for name, one in found.served.items()
+    }
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_single_calls_take_their_part(share: float) -> None:
+    """What single calls take of a core is not planned with."""
+    busy = (Existing("cpu", 1, (Part("requests", share),)),) if share else ()
+    found = plan_several([_demand("a", 80)], Frontier(), busy=busy)
+    assert found.served["a"].fps * 15.0 / 1000.0 <= 2.0 - share + 1e-6
+    assert found.served["a"].plan.feasible
+
+
+@pytest.mark.parametrize("fps", [22.0, 25.0, 29.0, 37.0])
+def test_processors_that_are_alike_are_used_together(fps: float) -> None:
+    """What is too much for one group of cores goes to both, though nothing is cheaper on either."""
+    workers = (WorkerType("first", 1.0, 1, "cores"), WorkerType("host", 1.0, 1, "cores"), WorkerType("second", 1.0, 1))
+    modules = tuple(
+        Module(name, rate, (Profile("first", 1, 1, ms), Profile("second", 1, 1, ms)))
+        for name, rate, ms in (("find", 1.0, 20.0), ("read", 4.0, 8.0))
+    )
+    crop = Module("lines", 1.0, (Profile("host", 1, 1, 0.001),))
+    edges = (("find", "lines"), ("lines", "read"))
+    problem = AllocationInput(
+        290.0, workers, (*modules, crop), edges, cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST
+    )
+    found = plan_several([Demand("one", fps, (problem,))], Frontier()).served["one"]
+    assert (found.plan.feasible, found.fps) == (True, fps)
+    assert {placed.worker for placed in found.plan.placement} == {"first", "host", "second"}
+    assert found.plan.cost == pytest.approx(0.052 * fps, rel=1e-3)
+    answer = pipeline_answer_json(found.plan, found.problem.cost_by)
+    assert not broken(pipeline_problem_json(found.problem), answer)
