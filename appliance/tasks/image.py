@@ -5,13 +5,14 @@ decoded (JPEG can be decoded at a half, quarter or eighth), cut, resized once an
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata
-from appliance.tasks.base import Decoded, Media, Target, fed_inputs, number, with_constants
+from appliance.tasks.base import Decoded, Media, Pixels, Target, fed_inputs, number, with_constants
 from appliance.tasks.datatypes import dtype_of
 from appliance.tasks.image_header import JPEG, PNG, ImageHeader, essential_png, read_header
 from appliance.tasks.opencv import opencv
@@ -73,12 +74,16 @@ def decode_picture(media: Media, spec: TaskSpec, target: Target) -> Decoded:
     tensor = _picture_input(spec, target)
     image = spec.image or ImageSpec()
     _check_channels(tensor, image)
-    header = read_header(media.body)
-    _check_bounds(header)
-    width, height = upright_size(header)
-    wanted, largest = _wanted_size(tensor, image, target), _largest_size(tensor, image, target)
-    place = placement(width, height, image, wanted, spec, largest)
-    pixels = read_pixels(media.body, header, place)
+    given = media.pixels
+    if given is None:
+        header = read_header(media.body)
+        _check_bounds(header)
+        width, height = upright_size(header)
+        place = _place(width, height, spec, target)
+        pixels = read_pixels(media.body, header, (place,))
+    else:
+        pixels, width, height = given.array, given.width, given.height
+        place = _place(width, height, spec, target)
     array = to_tensor(_cut_and_resize(pixels, (width, height), place), image, place, tensor)
     x, y, window_width, window_height = place.window
     frame = Frame(
@@ -92,6 +97,26 @@ def decode_picture(media: Media, spec: TaskSpec, target: Target) -> Decoded:
         y,
     )
     return Decoded([with_constants({tensor.name: array}, spec, target)], frame)
+
+
+def read_picture(body: bytes, wanted: Sequence[tuple[TaskSpec, Target]] | None = None) -> Pixels:
+    """A picture decoded once, for several networks; `wanted`: what they are, where none needs more than its tensor
+    takes. None: all of it is needed.
+
+    Raises: BadMedia, BadMetadata (no input of a network takes a picture).
+    """
+    header = read_header(body)
+    _check_bounds(header)
+    width, height = upright_size(header)
+    places = None if wanted is None else [_place(width, height, spec, target) for spec, target in wanted]
+    return Pixels(read_pixels(body, header, places), width, height)
+
+
+def _place(width: int, height: int, spec: TaskSpec, target: Target) -> Placement:
+    """Of a picture in the tensor that a network takes. Raises: BadMetadata."""
+    tensor, image = _picture_input(spec, target), spec.image or ImageSpec()
+    wanted, largest = _wanted_size(tensor, image, target), _largest_size(tensor, image, target)
+    return placement(width, height, image, wanted, spec, largest)
 
 
 def _picture_input(spec: TaskSpec, target: Target) -> TensorSpec:
@@ -238,17 +263,17 @@ def _side(value: float, side_max: int) -> int:
     return min(max(1, round(value)), side_max)
 
 
-def read_pixels(body: bytes, header: ImageHeader, place: Placement | None = None) -> np.ndarray:
+def read_pixels(body: bytes, header: ImageHeader, places: Sequence[Placement] | None = None) -> np.ndarray:
     """Upright pixels: uint8[H, W, 3], BGR, alpha laid over white.
 
-    With a placement, a JPEG may come out smaller by 2, 4 or 8.
+    With placements, all that will be made of it, a JPEG may come out smaller by 2, 4 or 8.
 
     Raises: BadMedia when the decoder gives up or the pixels are not as many as the header said.
     """
     cv2 = opencv()
     if header.format == PNG:
         body = essential_png(body)
-    reduce = _reduction(header, place) if place is not None and header.format == JPEG else 1
+    reduce = min(_reduction(header, place) for place in places) if places and header.format == JPEG else 1
     name = "IMREAD_COLOR" if reduce == 1 else f"IMREAD_REDUCED_COLOR_{reduce}"
     # The orientation is ours to apply: IMREAD_UNCHANGED, which keeps alpha, would not.
     flags = cv2.IMREAD_UNCHANGED if header.has_alpha else getattr(cv2, name) | cv2.IMREAD_IGNORE_ORIENTATION
