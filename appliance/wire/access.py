@@ -82,7 +82,10 @@ class KeyOrder(Order):
     role: Role = Role.TENANT
     """`tenant`: everything of the tenant; `device`: calls only; `admin`: the whole box (tenant `default` only)."""
     applications: list[Text] = Field(default_factory=list, max_length=256, examples=[["signs"]])
-    """Names of the applications a device key may call; empty: all that its tenant sees."""
+    """Names of the applications a device key may call; empty, with `pipelines`: all that its tenant sees."""
+    pipelines: list[Text] = Field(default_factory=list, max_length=64, examples=[["signs"]])
+    """Names of the pipelines a device key may call; empty, with `applications`: all of its tenant. Who may call a
+    pipeline may ask its applications through it only."""
     label: Text = Field("", max_length=200, examples=["glasses 7"])
     """For a person: where the key is used."""
     expires_at: Instant | None = None
@@ -98,6 +101,7 @@ class KeyShape(Shape):
     tenant: str = Field(examples=["harbour"])
     role: Role
     applications: list[str]
+    pipelines: list[str] = Field([])
     label: str
     created_at: datetime.datetime
     expires_at: datetime.datetime | None

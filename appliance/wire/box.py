@@ -34,15 +34,30 @@ class SystemShape(Shape):
     """
     policies: dict[str, str]
     settings: dict[str, dict[str, int | float | None]]
-    """Those that decide how requests are served, by section: memory, queues, residency and selection."""
+    """Those that decide how requests are served, by section: memory, pipelines, queues, residency and selection."""
     certificate_sha256: str | None = Field(None, examples=["9A:3F:...:07"])
     """Fingerprint of the certificate that the box shows itself with; null: it serves without TLS."""
+    authority_sha256: str | None = Field(None, examples=["C4:11:...:5E"])
+    """Fingerprint of the authority that the box has made itself, which stays when its certificate is renewed: by this a
+    device knows the box again. Null: others have signed its certificate, or it serves without TLS.
+    """
     models: int
     """Visible with this key."""
     applications: int
     """Visible with this key."""
     engine: dict[str, Any]
     """Requests that wait and run."""
+
+
+class SettingShape(Shape):
+    """A setting of the box."""
+
+    name: str = Field(examples=["http.port"])
+    value: Any = Field(examples=[8443])
+    default: Any = Field(examples=[8080])
+    source: Literal["option", "environment", "file", "default"]
+    """`option`: the command line; `environment`: a variable; `file`: the TOML file; `default`: nobody said anything."""
+    description: str
 
 
 class CheckShape(Shape):
@@ -91,6 +106,14 @@ class ProcessorShape(Shape):
     """What builds take of the memory of a device that has its own (`memory_domain` is not `host`)."""
     memory_budget_bytes: int | None = None
     """What they may take there."""
+    watts: float | None = None
+    """What one of its workers takes while it runs: by what sensors say now, else as the settings declare it; empty:
+    neither tells.
+    """
+    price_per_hour: float | None = None
+    """Of one of its workers, as set."""
+    takes_guarded: bool | None = None
+    """Whether builds that need a guard may run there; else they run on the first kind."""
 
 
 class ReadingShape(Shape):

@@ -4,13 +4,10 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from appliance.domain.catalogue import Late, Precision, Prefer, TaskKind
+from appliance.domain.catalogue import SLO_MS_MAX, Late, Precision, Prefer, TaskKind
 from appliance.domain.states import VariantState
 from appliance.wire.fields import Flag, Real, Text
 from appliance.wire.shape import WEIGHT_MAX, Order, Shape
-
-SLO_MS_MAX = 3_600_000.0
-"""An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
 
 
 class ImageShape(Order):
@@ -224,6 +221,9 @@ class VariantShape(Shape):
     """
     awaited: list[AwaitedShape] = Field([])
     """Kinds of processors that it is to be measured on yet: it may serve there then."""
+    avoids: list[str] = Field([], examples=[["openvino"]])
+    """Kinds of processors that it serves on no more until the next start or release: its process has crashed there
+    three times."""
     cut: CutShape | None = None
     """In parts, where some kind of processor does not run all of it; null: every kind does, or it was not looked at."""
     padding: PaddingShape | None = None
@@ -276,7 +276,8 @@ class ModelSummary(Shape):
     task: TaskKind
     state: str = Field(examples=["ready"])
     variants: list[str] = Field(examples=[["fp32", "int8"]])
-    """Names of its variants, in the order of making."""
+    """Names of its variants, in the order of making; empty with `summary=true`."""
+    variants_count: int = Field(0, examples=[2])
     size_bytes: int
     """Of all variants."""
 
@@ -365,11 +366,11 @@ class ApplicationShape(Shape):
     available: bool
     """Whether a request would be served now; a cold load counts as yes."""
     variants: list[str]
-    """Names of the servable variants, the one the box would choose first."""
+    """Names of the servable variants, the one the box would choose first; that one alone with `summary=true`."""
     choice: str = Field("", examples=["2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58"])
-    """Why they are in that order; accuracies in it are points of per cent."""
+    """Why they are in that order; accuracies in it are points of per cent. Empty with `summary=true`."""
     warnings: list[SloWarning] = Field([])
-    """What the tenant should know of its promises; empty where there is nothing."""
+    """What the tenant should know of its promises; empty where there is nothing, and with `summary=true`."""
     slo_requests: int = 0
     """Requests since the SLO was set or the box started; not those that the caller got wrong or had no quota for."""
     slo_kept: float | None = Field(None, examples=[0.993])

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from appliance.domain.request import DeferredState
+from appliance.wire.pipelines import FrameShape
 from appliance.wire.predict import PredictShape
 from appliance.wire.shape import Shape
 
@@ -14,8 +15,8 @@ class RequestShape(Shape):
 
     id: str = Field(examples=["0f8fad5bd9cb469fa16570867728950e"])
     state: DeferredState
-    result: PredictShape | None = None
-    """What `predict` answers; of a request that is done."""
+    result: PredictShape | FrameShape | None = None
+    """What `predict` answers, of an application or of a pipeline; of a request that is done."""
     problem: dict[str, Any] | None = Field(
         None, examples=[{"type": "/problems/deadline-exceeded", "title": "The deadline passed", "status": 504}]
     )

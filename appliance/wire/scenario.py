@@ -10,6 +10,8 @@ from appliance.domain.accuracy import UNMEASURED_POINTS, points
 from appliance.wire.access import TenantShape
 from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
 from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, SeenShape, VariantShape
+from appliance.wire.pipelines import PipelineStatusShape
+from appliance.wire.scenario_pipelines import Applications, items_asked, pipelines_of
 
 SEED = 1
 SERVED = ("ready",)
@@ -27,6 +29,8 @@ SETTINGS = {
     "loads_parallel_max": ("memory", "loads_parallel_max"),
     "asleep_share": ("memory", "asleep_share"),
     "loss_max": ("selection", "loss_max"),
+    "media_threads": ("queues", "media_threads"),
+    "turn_off_s": ("pipelines", "turn_off_s"),
 }
 """Key of `box` in a scenario → (section, key) of the box's settings."""
 
@@ -52,10 +56,18 @@ class Snapshot:
     processors: Sequence[ProcessorShape]
     tenants: Sequence[TenantShape]
     uses: Sequence[Use]
+    pipelines: Sequence[PipelineStatusShape] = ()
 
     def names(self) -> dict[tuple[str, str], str]:
         """(tenant, application) → its name in the scenario."""
         return _qualified([(use.application.tenant, use.application.name) for use in self.uses])
+
+    def applications(self) -> Applications:
+        """What pipelines may ask."""
+        shared = frozenset(
+            (use.application.tenant, use.application.name) for use in self.uses if use.application.shared
+        )
+        return Applications(self.names(), shared)
 
 
 def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[str, Any]:
@@ -66,6 +78,8 @@ def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[st
     models = {owned[use.model.tenant, use.model.name]: use.model for use in box.uses}
     served = _served([(owned[use.model.tenant, use.model.name], use) for use in box.uses])
     uptime_s = box.system.uptime_s
+    items = items_asked(box.pipelines, box.applications())
+    pipelines = pipelines_of(box.pipelines, box.applications(), uptime_s)
     return {
         "seed": SEED,
         "duration_s": duration_s,
@@ -73,6 +87,7 @@ def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[st
             "memory_mb": box.memory.budget_bytes / 1e6,
             "processors": processors_of(processors, len(box.system.engine["workers"])),
             **_settings(box.system.settings),
+            **({"engine": True} if pipelines else {}),
         },
         "policies": dict(box.system.policies),
         "tenants": [_tenant(tenant, box.memory) for tenant in box.tenants],
@@ -92,13 +107,20 @@ def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[st
             for use in box.uses
         ],
         "arrivals": [
-            {
-                "application": called[use.application.tenant, use.application.name],
-                "poisson_rps": round(use.answered / uptime_s, 6) if use.answered else rate_rps,
-            }
+            _arrivals(called[use.application.tenant, use.application.name], use.answered, items, uptime_s, rate_rps)
             for use in box.uses
         ],
+        **({"pipelines": pipelines} if pipelines else {}),
     }
+
+
+def _arrivals(
+    application: str, answered: int, items: Mapping[str, int], uptime_s: float, rate_rps: float
+) -> dict[str, Any]:
+    """Single calls: without the items of pipelines, which a frame brings."""
+    single = max(0, answered - items.get(application, 0))
+    is_known = answered > 0 or application in items
+    return {"application": application, "poisson_rps": round(single / uptime_s, 6) if is_known else rate_rps}
 
 
 def processors_of(processors: Sequence[ProcessorShape], workers: int) -> list[dict[str, Any]]:
@@ -107,14 +129,21 @@ def processors_of(processors: Sequence[ProcessorShape], workers: int) -> list[di
     apart = [one for one in others if one.kind == first.kind]
     own = first.workers if apart and first.workers else workers
     return [
-        {"name": first.name, "kind": first.kind, "concurrency": own},
-        *({"name": one.name, "kind": one.kind, "concurrency": one.workers or 1} for one in apart),
+        {"name": first.name, "kind": first.kind, "concurrency": own, **_costs(first)},
+        *({"name": one.name, "kind": one.kind, "concurrency": one.workers or 1, **_costs(one)} for one in apart),
     ]
 
 
+def _costs(one: ProcessorShape) -> dict[str, float]:
+    """Of a worker, as far as they are known: pipelines are planned by them."""
+    known = {"power_w": one.watts, "price_per_hour": one.price_per_hour}
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def _settings(settings: Mapping[str, Mapping[str, int | float | None]]) -> dict[str, Any]:
-    """Those of the box that a scenario knows, under its names."""
-    known = {name: settings[section][key] for name, (section, key) in SETTINGS.items()}
+    """Those of the box that a scenario knows, under its names; without what is not set, or that an older box lacks."""
+    found = {name: settings.get(section, {}).get(key) for name, (section, key) in SETTINGS.items()}
+    known = {name: value for name, value in found.items() if value is not None}
     return known | {"residency": dict(settings["residency"])}
 
 

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from appliance.domain.catalogue import SLO_MS_MAX
 from appliance.domain.session import FPS_MAX, RATE_MIN, SLO_MS_MIN, Reference
 from appliance.domain.states import SessionState
-from appliance.wire.catalogue import SLO_MS_MAX
 from appliance.wire.fields import Flag, Real, Text
 from appliance.wire.shape import WEIGHT_MAX, Order, Shape
 

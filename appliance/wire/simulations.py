@@ -83,6 +83,18 @@ class ApplicationFigures(Shape):
     latency_ms: LatencyFigures
 
 
+class PipelineFigures(Shape):
+    """A pipeline over the simulated time."""
+
+    frames: int
+    finished_in_time: int
+    """Of these, with all of their items, within the pipeline's SLO."""
+    cost: float | None = Field(examples=[12.4])
+    """What all of them took, in what the pipeline's `cost_by` counts: seconds of processors, joules, or a price; null:
+    not known of its processors.
+    """
+
+
 class SimulatedFigures(ApplicationFigures):
     """The box over the simulated time; as `appliance simulate --json` has them."""
 
@@ -96,6 +108,8 @@ class SimulatedFigures(ApplicationFigures):
     """`busy` and `idle` as shares, `batches`."""
     applications: dict[str, ApplicationFigures]
     """By name; by `tenant/name` where several tenants have one of the name."""
+    pipelines: dict[str, PipelineFigures] = Field({})
+    """By `tenant/name`; empty where the box has none."""
 
 
 class SimulationShape(Shape):
@@ -109,7 +123,7 @@ class SimulationShape(Shape):
     duration_s: float
     edits: list[dict[str, Any]]
     left_out: list[str]
-    """Applications that have no measured variant."""
+    """Applications that have no measured variant, and pipelines that ask one of them, or cannot be simulated."""
     created_at: datetime.datetime
     today: SimulatedFigures | None
     """The box as it is: its mean rates since the start, its budget, its policies."""

@@ -111,6 +111,8 @@ class FrameHead(Reports):
     """The variant that it was made for: that of the plan when it was encoded."""
     size: Count = Field(None, examples=[320])
     """Pixels of its longer side."""
+    quality: Count = Field(None, examples=[75])
+    """Of its JPEG, 1 to 100; where it is not said, that of the plan."""
 
 
 class DeviceClock(Reports):

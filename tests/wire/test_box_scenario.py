@@ -1,0 +1,111 @@
+"""What `/v1` says of a box as a whole scenario: what the lab reads of it, and that it can be simulated."""
+
+from typing import Any
+
+import pytest
+
+from appliance.domain.catalogue import Precision, TaskKind
+from appliance.domain.states import VariantState
+from appliance.lab.scenario import parse_scenario
+from appliance.lab.simulation import simulate
+from appliance.wire.access import QuotaShape, TenantShape
+from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
+from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, ProfileShape, VariantShape
+from appliance.wire.pipelines import PipelineStatusShape
+from appliance.wire.scenario import Snapshot, Use, scenario_of
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "queues": {"len_max": 64, "total_max": 256, "wait_ms_max": 9e3, "timeout_ms": 2e4, "media_threads": 3},
+    "memory": {"wait_ms_max": 2e4, "loads_parallel_max": 1, "asleep_share": 0.1},
+    "selection": {"loss_max": 0.01},
+    "pipelines": {"turn_off_s": 7.0},
+    "residency": {},
+}
+
+
+def _some(shape: Any, **facts: Any) -> Any:
+    """A shape with what a scenario is made of, and its defaults."""
+    return shape.model_construct(**facts)
+
+
+def box(**changes: Any) -> Snapshot:
+    """Of two clusters of cores, with one application that one pipeline asks."""
+    profile = ProfileShape(
+        processor="big",
+        resident_bytes=10**7,
+        peak_bytes=10**7,
+        load_ms=50,
+        load_cold_ms=60,
+        latencies=[LatencyShape(batch=1, concurrency=1, p50_ms=10, p99_ms=11)],
+    )
+    variant = _some(
+        VariantShape,
+        name="one",
+        precision=Precision.FP32,
+        state=VariantState.READY,
+        accuracy=None,
+        profile=profile,
+        serves_on="cpu",
+    )
+    application = ApplicationShape(
+        name="read",
+        tenant="harbour",
+        model="read",
+        task=TaskKind.TENSOR,
+        latency_slo_ms=None,
+        accuracy_min=0,
+        weight=1,
+        shared=False,
+        available=True,
+        variants=["one"],
+    )
+    pipeline = PipelineStatusShape.model_validate(
+        {
+            "name": "signs",
+            "tenant": "harbour",
+            "latency_slo_ms": 3_600_000.0,
+            "stages": [{"name": "read", "application": "read"}],
+            "cost_by": "price",
+            "weight": 1.0,
+            "frames": {"answered": 100},
+            "figures": {"read": {"items": 100, "items_per_frame": 1.0}},
+        }
+    )
+    model = _some(ModelShape, name="read", tenant="harbour", variants=[variant])
+    facts: dict[str, Any] = {
+        "system": _some(SystemShape, uptime_s=50.0, policies={}, settings=SETTINGS, engine={"workers": [1, 2, 3, 4]}),
+        "memory": _some(MemoryShape, budget_bytes=10**8, tenants=[]),
+        "processors": [
+            ProcessorShape(name="big", kind="cpu", workers=2, watts=8.0, price_per_hour=3.6),
+            ProcessorShape(name="little", kind="cpu", workers=2, watts=2.0, price_per_hour=3.6),
+        ],
+        "tenants": [_some(TenantShape, name="harbour", quota=_some(QuotaShape))],
+        "uses": [Use(application, model, 100, {})],
+        "pipelines": [pipeline],
+    }
+    return Snapshot(**{**facts, **changes})
+
+
+def test_pipelines_of_several_clusters_are_simulated() -> None:
+    found = scenario_of(box(), rate_rps=0.0, duration_s=20.0)
+    figures: Any = simulate(parse_scenario(found)).outcome.document()
+    assert figures["pipelines"]["harbour/signs"]["finished_in_time"] > 20
+    without = scenario_of(box(pipelines=[]), rate_rps=0.0, duration_s=20.0)
+    assert "engine" not in without["box"]
+    assert "pipelines" not in without
+
+
+def test_pipelines_are_planned_by_what_the_box_plans_by() -> None:
+    found = parse_scenario(scenario_of(box(), rate_rps=0.0, duration_s=20.0)).box
+    assert [(one.power_w, one.price_per_hour) for one in found.processors] == [(8.0, 3.6), (2.0, 3.6)]
+    assert (found.media_threads, found.turn_off_s) == (3, 7.0)
+
+
+@pytest.mark.parametrize("settings", [{**SETTINGS, "queues": {**SETTINGS["queues"], "media_threads": None}}])
+def test_what_is_not_set_is_not_written(settings: dict[str, Any]) -> None:
+    """TOML has no null; boxes of earlier versions do not tell of pipelines."""
+    del settings["pipelines"]
+    system = _some(SystemShape, uptime_s=50.0, policies={}, settings=settings, engine={"workers": [1]})
+    found = scenario_of(box(system=system), rate_rps=0.0, duration_s=20.0)["box"]
+    assert "media_threads" not in found
+    assert "turn_off_s" not in found
