@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from appliance.domain.catalogue import Profile, TaskSpec, Variant
+from appliance.domain.catalogue import Precision, Profile, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadInput, NotConfined
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import ProcessorDescription
@@ -254,7 +254,8 @@ class Importer:
         def on_stage(doing: str) -> None:
             self._measured_now = build.id, doing
 
-        for variant in await profiled_elsewhere(self._tools, build.processor, measured, path, on_stage):
+        original = await self._original_of(measured[0][0])
+        for variant in await profiled_elsewhere(self._tools, build.processor, measured, path, on_stage, original):
             await self._store.models.put_variant(variant)
             self._tools.builds.put(variant)
             kinds = [profile.kind for profile in variant.profiles]
@@ -262,6 +263,15 @@ class Importer:
             tenant, kind = variant.model_id.partition("/")[0], build.processor.kind
             facts = {"model_id": variant.model_id, "variant": variant.name, "kind": kind, "runs_there": kind in kinds}
             self._events.emit("variant measured", tenant=tenant, **facts)
+
+    async def _original_of(self, variant: Variant) -> str | None:
+        """Content of the same network in full precision, where a variant was made of one that takes what it takes."""
+        if variant.precision not in (Precision.FP16, Precision.INT8):
+            return None
+        model = await self._store.models.get(variant.model_id)
+        wanted = (variant.inputs, variant.height, variant.width)
+        originals = (one for one in model.variants if one.precision is Precision.FP32 and one.profile is not None)
+        return next((o.content_sha256 for o in originals if (o.inputs, o.height, o.width) == wanted), None)
 
     async def _cut(self, content_sha256: str) -> None:
         """A content in parts, for kinds of processors that do not run all of it."""

@@ -28,8 +28,10 @@ DIFFERENCE_MAX: Mapping[Precision, float] = {Precision.INT8: 0.1, Precision.FP16
 step here and there; how accurate it is was measured on the first kind.
 """
 DIFFERENCE_MAX_OTHERS = 1e-3
-REDUCED_DIFFERENCE_MAX = 0.01
-"""The same of a form that computes in a smaller number format, as of a variant of 16 bits."""
+ELSEWHERE_DIFFERENCE_MAX = 0.01
+"""The same of a whole network on another kind, in its own number format or a smaller one: kernels that add up in
+another order, or convolve by transforms, are some thousandths apart in networks of many layers.
+"""
 REDUCED_GAIN = 0.9
 """It serves where its runs take no more than this share of those in the network's own: less is measuring noise."""
 
@@ -81,9 +83,11 @@ async def profiled_elsewhere(
     measured: Sequence[tuple[Variant, TaskSpec, Axes]],
     source: Path,
     on_stage: Callable[[str], None],
+    original_sha256: str | None = None,
 ) -> list[Variant]:
     """Prepare a content that was profiled for another kind of processor, and profile each of its variants there;
-    `on_stage` is told `compiling`, which takes minutes for some, and then `measuring`.
+    `on_stage` is told `compiling`, which takes minutes for some, and then `measuring`. `original_sha256`: of what a
+    quantized content was made of.
 
     Returns them with what was found: nothing of any where one cannot be run there, or computes something else; the
     form is given up then. Raises: StorageFull.
@@ -96,7 +100,11 @@ async def profiled_elsewhere(
         if not form.optimised:  # it would be compiled at each load
             raise LoadFailed(build_id=form.build_id, reason=f"{processor.kind} cannot compile it")
         on_stage("measuring")
-        reference = await tools.builds.open_build(build_id(content, tools.processors[0].kind))
+        first = tools.processors[0].kind
+        reference = Reference(await tools.builds.open_build(build_id(content, first)), DIFFERENCE_MAX_OTHERS)
+        if original_sha256 is not None:
+            original = await tools.builds.open_build(build_id(original_sha256, first))
+            reference = replace(reference, original=original)
         found = await _all_elsewhere(tools, processor, measured, form, reference)
         quicker = await _reduced(tools, processor, measured, source, reference, found) if processor.reduced else None
         if quicker is None:
@@ -116,7 +124,7 @@ async def _all_elsewhere(
     processor: ProcessorDescription,
     measured: Sequence[tuple[Variant, TaskSpec, Axes]],
     form: PreparedForm,
-    reference: PreparedForm,
+    reference: Reference,
 ) -> list[Profile]:
     """Raises: LoadFailed, RunFailed."""
     return [
@@ -130,7 +138,7 @@ async def _reduced(
     processor: ProcessorDescription,
     measured: Sequence[tuple[Variant, TaskSpec, Axes]],
     source: Path,
-    reference: PreparedForm,
+    reference: Reference,
     found: Sequence[Profile],
 ) -> list[Profile] | None:
     """Keep the form that computes in the processor's smaller number format, and return its profiles, where it is
@@ -170,14 +178,12 @@ async def _profile_elsewhere(
     axes: Axes,
     task: TaskSpec,
     form: PreparedForm,
-    reference: PreparedForm,
+    reference: Reference,
 ) -> Profile:
     """Raises: LoadFailed, RunFailed."""
     assert variant.profile is not None, "it was measured on the first kind"
-    difference_max = DIFFERENCE_MAX.get(variant.precision, DIFFERENCE_MAX_OTHERS)
-    if form.computes_in:
-        difference_max = max(difference_max, REDUCED_DIFFERENCE_MAX)
-    same = Reference(reference, difference_max)
+    difference_max = DIFFERENCE_MAX.get(variant.precision, ELSEWHERE_DIFFERENCE_MAX)
+    same = replace(reference, difference_max=difference_max)
     batches = {row.batch for row in variant.profile.latencies}
     failure = RunFailed(variant_id=variant.id, reason="there is nothing to run it with")
     lists = case_lists(variant, axes, task)

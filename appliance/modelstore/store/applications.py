@@ -5,6 +5,7 @@ from sqlmodel import Session, col, select
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import AlreadyExists, UnknownApplication, UnknownModel
 from appliance.domain.names import checked_name
+from appliance.modelstore.store.pipeline_uses import refuse_if_used
 from appliance.modelstore.store.records import PAGE, Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, ModelRow
 from appliance.modelstore.store.tenants import tenant_row
@@ -41,6 +42,17 @@ def check_usable(session: Session, application: Application) -> None:
         raise UnknownModel(name=application.model_id)
 
 
+def _refuse_if_missed(session: Session, row: ApplicationRow, application: Application) -> None:
+    """Raises: ApplicationInUse where sharing ends while pipelines of other tenants ask it, or where it becomes another
+    task, whose answers do not fit the pipelines that ask it.
+    """
+    if row.shared and not application.shared:
+        refuse_if_used(session, row, by_others_only=True)
+    old, new = session.get(ModelRow, row.model_id), session.get(ModelRow, application.model_id)
+    if old is None or new is None or old.task.kind is not new.task.kind:
+        refuse_if_used(session, row)
+
+
 class Applications:
     """A tenant's registered uses of models."""
 
@@ -74,21 +86,27 @@ class Applications:
         return await self._records.read(lambda session: [row.to_application() for row in session.exec(query)])
 
     async def update(self, application: Application) -> Application:
-        """Replace everything but its identity. Raises: UnknownApplication, UnknownModel."""
+        """Replace everything but its identity.
+
+        Raises: UnknownApplication, UnknownModel; ApplicationInUse where a pipeline could go on no more.
+        """
 
         def work(session: Session) -> tuple[Application, Changes]:
             row = application_row(session, application.id)
             check_usable(session, application)
+            _refuse_if_missed(session, row, application)
             row.take(application)
             return application, [Change("application", application.id, application)]
 
         return await self._records.write(work)
 
     async def delete(self, id: str) -> None:
-        """Raises: UnknownApplication."""
+        """Raises: UnknownApplication, ApplicationInUse."""
 
         def work(session: Session) -> tuple[None, Changes]:
-            session.delete(application_row(session, id))
+            row = application_row(session, id)
+            refuse_if_used(session, row)
+            session.delete(row)
             return None, [Change("application", id, None)]
 
         await self._records.write(work, frees=True)

@@ -3,15 +3,12 @@
 import datetime
 from collections.abc import Sequence
 
-from sqlmodel import Session, col, delete, select
+from sqlmodel import Session, col, delete, select, update
 
-from appliance.domain.access import Role
 from appliance.domain.audit import AuditRecord
+from appliance.modelstore.store.audit_rows import add_rows
 from appliance.modelstore.store.records import PAGE, Records
-from appliance.modelstore.store.tables import AuditRow, TenantRow
-
-_ADMINS = "*"
-"""No tenant is called so."""
+from appliance.modelstore.store.tables import AuditRow
 
 
 class Audit:
@@ -25,19 +22,13 @@ class Audit:
 
     async def add(self, records: Sequence[AuditRecord]) -> None:
         """Append in order. Raises: StorageFull ..."""
+        await self._records.database.write(lambda session: add_rows(session, records, self._rows_max))
+
+    async def complete(self, id: int, subject: str) -> None:
+        """Say what was made, of an entry that was written with the change. Raises: StorageFull ..."""
 
         def work(session: Session) -> None:
-            parts: set[str] = set()
-            for record in records:
-                row = _row(session, record)
-                session.add(row)
-                parts.add(row.part)
-            session.flush()
-            for part in parts:
-                own = select(AuditRow.id).where(AuditRow.part == part).order_by(col(AuditRow.id).desc())
-                last = session.exec(own.limit(1).offset(self._rows_max)).first()
-                if last is not None:
-                    session.execute(delete(AuditRow).where(col(AuditRow.part) == part, col(AuditRow.id) <= last))
+            session.execute(update(AuditRow).where(col(AuditRow.id) == id).values(subject=subject))
 
         await self._records.database.write(work)
 
@@ -60,23 +51,3 @@ class Audit:
             return int(found.rowcount)  # type: ignore[attr-defined]  # of a statement that changes rows
 
         return await self._records.database.write(work, frees=True)
-
-
-def _row(session: Session, record: AuditRecord) -> AuditRow:
-    actor = record.actor
-    part = "" if actor is None else _ADMINS if actor.role is Role.ADMIN else actor.tenant
-    return AuditRow(
-        at=record.at,
-        tenant=record.tenant,
-        owner=record.tenant if session.get(TenantRow, record.tenant) is not None else None,
-        part=part,
-        action=record.action,
-        method=record.method,
-        path=record.path,
-        subject=record.subject,
-        change=None if record.change is None else dict(record.change),
-        actor=actor,
-        address=record.address,
-        outcome=record.outcome.value,
-        times=record.times,
-    )

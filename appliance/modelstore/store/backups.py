@@ -131,7 +131,7 @@ class Backups:
         made: list[BackupRecord] = []
         for entry in self._folder.iterdir():
             match = NAME.fullmatch(entry.name)
-            with suppress(FileNotFoundError):  # deleted meanwhile
+            with suppress(FileNotFoundError, ValueError):  # deleted meanwhile; a name that is no time
                 if match is not None and entry.is_file():
                     at = datetime.datetime.strptime(match[2], _AT).replace(tzinfo=datetime.UTC)
                     size = entry.stat().st_size

@@ -10,7 +10,8 @@ from sqlalchemy.types import TypeDecorator
 from appliance.domain.accuracy import points, share
 from appliance.domain.catalogue import Accuracy, Profile
 from appliance.domain.isolation import REVIEW
-from appliance.modelstore.store.documents import accuracy_fields, profile_fields
+from appliance.domain.pipeline import Stage
+from appliance.modelstore.store.documents import accuracy_fields, profile_fields, stage_document, stage_of
 
 
 class Moment(TypeDecorator[datetime.datetime]):
@@ -95,3 +96,16 @@ class ReviewedProfile(Document):
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Any:
         return None if value is None else super().process_result_value(profile_fields(value), dialect)
+
+
+class PipelineStages(TypeDecorator[tuple[Stage, ...]]):
+    """The stages of a pipeline as JSON, each with its sort."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[Stage, ...] | None, dialect: Dialect) -> Any:
+        return [stage_document(stage) for stage in value or ()]
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> tuple[Stage, ...]:
+        return tuple(stage_of(document) for document in value or ())

@@ -1,7 +1,7 @@
 """Keys in the store: who may open the box, as whom, and until when."""
 
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sqlmodel import Session, col, func, select
 
@@ -40,6 +40,7 @@ class Keys:
                     created_at=key.created_at,
                     expires_at=key.expires_at,
                     label=key.label,
+                    pipelines=key.pipelines,
                 )
             )
             return key, [Change("key", key.id, key)]
@@ -64,11 +65,11 @@ class Keys:
 
         return await self._records.read(work)
 
-    async def page(self, tenant: str, after: str = "", limit: int = PAGE) -> list[KeyRecord]:
-        """Keys of a tenant by id, those after `after`."""
-        query = (
-            select(KeyRow).where(KeyRow.tenant == tenant, col(KeyRow.id) > after).order_by(col(KeyRow.id)).limit(limit)
-        )
+    async def page(self, tenant: str | None, after: str = "", limit: int = PAGE) -> list[KeyRecord]:
+        """Keys of a tenant, or of all, by id, those after `after`."""
+        query = select(KeyRow).where(col(KeyRow.id) > after).order_by(col(KeyRow.id)).limit(limit)
+        if tenant is not None:
+            query = query.where(KeyRow.tenant == tenant)
         return await self._records.read(lambda session: [row.to_key() for row in session.exec(query)])
 
     async def all(self) -> list[KeyRecord]:
@@ -77,15 +78,18 @@ class Keys:
             lambda session: [row.to_key() for row in session.exec(select(KeyRow).order_by(col(KeyRow.id)))]
         )
 
-    async def used(self, ids: Collection[str], at: datetime.datetime) -> None:
-        """Note when keys were used last; those that are gone meanwhile are passed over."""
+    async def used(self, uses: Mapping[str, datetime.datetime]) -> None:
+        """Note when keys were used last, by id; those that are gone meanwhile are passed over.
+
+        Raises: StorageFull ...
+        """
 
         def work(session: Session) -> None:
-            there = session.exec(select(KeyRow.id).where(col(KeyRow.id).in_(ids))).all()
+            there = session.exec(select(KeyRow.id).where(col(KeyRow.id).in_(uses))).all()
             for id in there:
-                session.merge(KeyUseRow(key_id=id, used_at=at))
+                session.merge(KeyUseRow(key_id=id, used_at=uses[id]))
 
-        if ids:
+        if uses:
             await self._records.database.write(work)
 
     async def uses(self, ids: Collection[str]) -> dict[str, datetime.datetime]:

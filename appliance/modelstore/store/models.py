@@ -9,6 +9,7 @@ from appliance.domain.errors import AlreadyExists, InUse, UnknownModel, UnknownV
 from appliance.domain.states import VARIANT_MOVES, VariantState, move
 from appliance.modelstore.store.blobs import Staged
 from appliance.modelstore.store.contents import Contents, contents_of, drop_unused
+from appliance.modelstore.store.pipeline_uses import refuse_if_used
 from appliance.modelstore.store.records import PAGE, Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, AssetRow, Axes, ModelRow, VariantNumberRow, VariantRow
 from appliance.modelstore.store.tenants import tenant_row
@@ -229,7 +230,8 @@ class Models:
     async def begin_deletion(self, id: str) -> None:
         """Hide a model and its applications from everybody; the deletion goes through, at the next start at the latest.
 
-        Raises: UnknownModel; InUse while another tenant's application uses it.
+        Raises: UnknownModel; InUse while another tenant's application uses it; ApplicationInUse while a pipeline asks
+        one of its applications.
         """
         now = self._records.clock.wall_now()
 
@@ -239,6 +241,7 @@ class Models:
             row.deleted_at = now
             applications = session.exec(select(ApplicationRow).where(ApplicationRow.model_id == id)).all()
             for application in applications:
+                refuse_if_used(session, application)
                 session.delete(application)
             return None, [*(Change("application", one.id, None) for one in applications), Change("model", id, None)]
 

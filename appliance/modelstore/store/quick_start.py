@@ -33,11 +33,12 @@ from appliance.domain.catalogue import (
 )
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
+from appliance.domain.pipeline import CostBy, Pipeline
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.store.disk import keep_only
-from appliance.modelstore.store.documents import accuracy_fields, profile_fields
+from appliance.modelstore.store.documents import accuracy_fields, profile_fields, stage_of
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.sqlite_errors import sqlite_errors_are_typed
 from appliance.modelstore.store.state_folder import DATABASE, StateFolder
@@ -137,6 +138,7 @@ def _snapshot(database: sqlite3.Connection) -> Snapshot:
         ],
         [_application(row) for row in database.execute("SELECT * FROM application ORDER BY id")],
         [_key(row) for row in database.execute("SELECT * FROM access_key ORDER BY id")],
+        [_pipeline(row) for row in database.execute("SELECT * FROM pipeline ORDER BY id")],
     )
 
 
@@ -216,6 +218,19 @@ def _key(row: sqlite3.Row) -> KeyRecord:
         _read(tuple[str, ...], row["applications"]),
         None if row["expires_at"] is None else datetime.datetime.fromisoformat(row["expires_at"]),
         row["label"],
+        _read(tuple[str, ...], row["pipelines"]),
+    )
+
+
+def _pipeline(row: sqlite3.Row) -> Pipeline:
+    return Pipeline(
+        row["id"],
+        row["tenant"],
+        row["name"],
+        row["latency_slo_ms"],
+        tuple(stage_of(document) for document in json.loads(row["stages"])),
+        CostBy(row["cost_by"]),
+        row["weight"],
     )
 
 

@@ -14,10 +14,13 @@ from appliance.clock import Clock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.jobs import JobRecord
+from appliance.domain.pipeline import Pipeline
+from appliance.modelstore.store.audit_entry import current_entry
+from appliance.modelstore.store.audit_rows import add_rows
 from appliance.modelstore.store.database import Database
 
 T = TypeVar("T")
-ChangeValue = Tenant | Model | Application | KeyRecord | JobRecord | None
+ChangeValue = Tenant | Model | Application | Pipeline | KeyRecord | JobRecord | None
 PAGE = 100
 ALL_TENANTS = 10
 """What one tenant may have so many of, all together may have ten times as many of."""
@@ -30,7 +33,7 @@ class Change:
     """Something was committed. `value` is the new state, None when it is gone."""
 
     kind: str
-    """tenant, key, model, application or job."""
+    """tenant, key, model, application, pipeline or job."""
     id: str
     value: ChangeValue
 
@@ -58,7 +61,9 @@ class ChangeFeed:
 class Records:
     """The database with its clock and its feed. Work runs on a reader thread or on the writer thread."""
 
-    def __init__(self, database: Database, clock: Clock, feed: ChangeFeed) -> None:
+    def __init__(self, database: Database, clock: Clock, feed: ChangeFeed, audit_rows_max: int = 10_000) -> None:
+        """`audit_rows_max` as in `Audit`, for entries that are written with what they tell of."""
+        self._audit_rows_max = audit_rows_max
         self.database = database
         self.clock = clock
         self._feed = feed
@@ -69,9 +74,25 @@ class Records:
 
     async def write(self, work: Callable[[Session], tuple[T, Changes]], *, frees: bool = False) -> T:
         """Commit `work` and announce what it changed, also when the caller is cancelled meanwhile. What `frees` also
-        goes through on a full disk.
+        goes through on a full disk. What changes something for a request takes the request's entry in the audit along.
         """
-        future = self.database.submit_write(work, frees=frees)
+        entry = current_entry()
+        record = None if entry is None else entry.begin()
+        written: list[int] = []
+
+        def with_entry(session: Session) -> tuple[T, Changes]:
+            value, changes = work(session)
+            if record is not None and changes:
+                written[:] = add_rows(session, [record], self._audit_rows_max)
+            return value, changes
+
+        def ended(future: "asyncio.Future[tuple[T, Changes]]") -> None:
+            is_committed = not future.cancelled() and future.exception() is None
+            if entry is not None and record is not None:
+                entry.end(written[0] if is_committed and written else None)
+
+        future = self.database.submit_write(with_entry, frees=frees)
+        future.add_done_callback(ended)
         future.add_done_callback(self._announce)
         value, _changes = await asyncio.shield(future)
         return value

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
+from appliance.domain.pipeline import Pipeline
 
 
 class Snapshot(NamedTuple):
@@ -13,3 +14,4 @@ class Snapshot(NamedTuple):
     models: list[Model]
     applications: list[Application]
     keys: list[KeyRecord]
+    pipelines: list[Pipeline]

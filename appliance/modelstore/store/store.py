@@ -22,6 +22,7 @@ from appliance.modelstore.store.imports import Imports
 from appliance.modelstore.store.jobs import UNFINISHED, Jobs
 from appliance.modelstore.store.keys import Keys
 from appliance.modelstore.store.models import Models, load_models, remove_model
+from appliance.modelstore.store.pipelines import PER_TENANT_MAX, StoredPipelines
 from appliance.modelstore.store.records import Change, ChangeFeed, Records
 from appliance.modelstore.store.residents import Residents
 from appliance.modelstore.store.seen import Seen
@@ -36,6 +37,7 @@ from appliance.modelstore.store.tables import (
     JobRow,
     KeyRow,
     ModelRow,
+    PipelineRow,
     TenantRow,
     UploadRow,
     VariantRow,
@@ -63,13 +65,14 @@ class Store:
         disk.
         """
         self._folder = folder
-        self._records = Records(folder.database, clock, feed)
+        self._records = Records(folder.database, clock, feed, audit_rows_max)
         self.feed = feed
         self.blobs = folder.blobs
         contents = Contents(self._records, folder.blobs, on_removed)
         self.tenants = Tenants(self._records)
         self.keys = Keys(self._records, keys_per_tenant_max)
         self.applications = Applications(self._records)
+        self.pipelines = StoredPipelines(self._records, PER_TENANT_MAX)
         self.models = Models(self._records, contents)
         self.imports = Imports(self._records, contents)
         self.jobs = Jobs(self._records)
@@ -108,7 +111,7 @@ class Store:
         self._folder.close()
 
     async def snapshot(self) -> Snapshot:
-        """All tenants, models, applications and keys, as of one instant."""
+        """All tenants, models, applications, keys and pipelines, as of one instant."""
 
         def work(session: Session) -> Snapshot:
             rows = session.exec(select(ModelRow).where(col(ModelRow.deleted_at).is_(None)).order_by(col(ModelRow.id)))
@@ -117,6 +120,7 @@ class Store:
                 load_models(session, rows),
                 [row.to_application() for row in session.exec(select(ApplicationRow).order_by(col(ApplicationRow.id)))],
                 [row.to_key() for row in session.exec(select(KeyRow).order_by(col(KeyRow.id)))],
+                [row.to_pipeline() for row in session.exec(select(PipelineRow).order_by(col(PipelineRow.id)))],
             )
 
         return await self._records.read(work)

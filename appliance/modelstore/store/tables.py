@@ -29,11 +29,19 @@ from appliance.domain.catalogue import (
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
+from appliance.domain.pipeline import CostBy, Pipeline, Stage
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
 from appliance.domain.states import JobState, VariantState
 from appliance.domain.uploads import UploadRecord
-from appliance.modelstore.store.columns import Document, MeasuredAccuracy, Moment, Points, ReviewedProfile
+from appliance.modelstore.store.columns import (
+    Document,
+    MeasuredAccuracy,
+    Moment,
+    PipelineStages,
+    Points,
+    ReviewedProfile,
+)
 
 Axes = dict[str, tuple[str, ...]]
 
@@ -68,6 +76,9 @@ class KeyRow(Row, table=True):
     role: str
     sha256: bytes = Field(sa_column=Column(LargeBinary, nullable=False, unique=True))
     applications: tuple[str, ...] = Field(sa_column=Column(Document(tuple[str, ...]), nullable=False))
+    pipelines: tuple[str, ...] = Field(
+        default=(), sa_column=Column(Document(tuple[str, ...]), nullable=False, server_default="[]")
+    )
     created_at: datetime.datetime = Field(sa_column=Column(Moment, nullable=False))
     expires_at: datetime.datetime | None = Field(default=None, sa_column=Column(Moment))
     label: str = ""
@@ -82,6 +93,7 @@ class KeyRow(Row, table=True):
             self.applications,
             self.expires_at,
             self.label,
+            self.pipelines,
         )
 
 
@@ -249,6 +261,38 @@ class ApplicationRow(Row, table=True):
         self.shared = application.shared
         self.late = application.late.value
         self.prefer = application.prefer.value
+
+
+class PipelineRow(Row, table=True):
+    __tablename__ = "pipeline"
+    __table_args__ = (UniqueConstraint("tenant", "name"),)
+    id: str = Field(primary_key=True)
+    tenant: str = Field(foreign_key="tenant.name", ondelete="CASCADE")
+    name: str
+    latency_slo_ms: float
+    stages: tuple[Stage, ...] = Field(sa_column=Column(PipelineStages, nullable=False))
+    cost_by: str = CostBy.SECONDS.value
+    weight: float = 1.0
+
+    def to_pipeline(self) -> Pipeline:
+        return Pipeline(
+            self.id, self.tenant, self.name, self.latency_slo_ms, self.stages, CostBy(self.cost_by), self.weight
+        )
+
+    def take(self, pipeline: Pipeline) -> None:
+        """Copy every field of `pipeline` but its identity."""
+        self.latency_slo_ms, self.stages = pipeline.latency_slo_ms, pipeline.stages
+        self.cost_by, self.weight = pipeline.cost_by.value, pipeline.weight
+
+
+class PipelineUseRow(Row, table=True):
+    """A pipeline asks an application, which therefore stays. An import that brings nothing takes its application along
+    all the same.
+    """
+
+    __tablename__ = "pipeline_use"
+    pipeline_id: str = Field(foreign_key="pipeline.id", ondelete="CASCADE", primary_key=True)
+    application_id: str = Field(primary_key=True, index=True)
 
 
 class JobRow(Row, table=True):

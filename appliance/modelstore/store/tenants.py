@@ -5,8 +5,9 @@ from sqlmodel import Session, col, select
 from appliance.domain.catalogue import DEFAULT_TENANT, Tenant
 from appliance.domain.errors import AlreadyExists, InUse, Overcommitted, UnknownTenant
 from appliance.domain.names import checked_name
+from appliance.modelstore.store.pipeline_uses import refuse_if_used
 from appliance.modelstore.store.records import PAGE, Change, Changes, Records
-from appliance.modelstore.store.tables import ApplicationRow, KeyRow, ModelRow, TenantRow
+from appliance.modelstore.store.tables import ApplicationRow, KeyRow, ModelRow, PipelineRow, TenantRow
 
 
 def tenant_row(session: Session, name: str) -> TenantRow:
@@ -58,9 +59,10 @@ class Tenants:
         return await self._records.write(work)
 
     async def delete(self, name: str) -> None:
-        """Remove a tenant with its keys, applications and job history.
+        """Remove a tenant with its keys, pipelines, applications and job history.
 
-        Raises: UnknownTenant; InUse while it has models, and always for the default tenant.
+        Raises: UnknownTenant; InUse while it has models, and always for the default tenant; ApplicationInUse while a
+        pipeline of another tenant asks one of its applications.
         """
 
         def work(session: Session) -> tuple[None, Changes]:
@@ -68,11 +70,15 @@ class Tenants:
             if name == DEFAULT_TENANT or session.exec(select(ModelRow.id).where(ModelRow.tenant == name)).first():
                 raise InUse(name=name)
             keys = session.exec(select(KeyRow.id).where(KeyRow.tenant == name)).all()
-            applications = session.exec(select(ApplicationRow.id).where(ApplicationRow.tenant == name)).all()
+            applications = session.exec(select(ApplicationRow).where(ApplicationRow.tenant == name)).all()
+            for application in applications:
+                refuse_if_used(session, application, by_others_only=True)
+            pipelines = session.exec(select(PipelineRow.id).where(PipelineRow.tenant == name)).all()
             session.delete(row)
             gone = [
                 *(Change("key", id, None) for id in keys),
-                *(Change("application", id, None) for id in applications),
+                *(Change("pipeline", id, None) for id in pipelines),
+                *(Change("application", one.id, None) for one in applications),
             ]
             return None, [*gone, Change("tenant", name, None)]
 

@@ -49,6 +49,22 @@ def test_they_are_measured_when_nothing_is_imported(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_quantized_network_is_compared_with_its_original_too(tmp_path: Path) -> None:
+    """In full precision, on the first kind; that itself is compared with nothing else."""
+
+    async def story() -> None:
+        measure = FakeMeasure()
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path), precisions=(Precision.INT8,))))
+            by_precision = {one.precision: one for one in (await measured(box)).variants}
+            original = build_id(by_precision[Precision.FP32].content_sha256, "cpu")
+            quantized = build_id(by_precision[Precision.INT8].content_sha256, "cpu")
+            found = {one.form.build_id: one.original and one.original.build_id for one in measure.references}
+            assert found == {original: None, quantized: original}
+
+    asyncio.run(story())
+
+
 def test_rows_that_may_share_a_run_are_as_many_there(tmp_path: Path) -> None:
     """Not as few as were measured several at once, which may end at a smaller batch."""
 

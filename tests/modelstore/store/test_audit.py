@@ -5,10 +5,14 @@ import datetime
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from appliance.domain.access import Role
 from appliance.domain.audit import Actor, AuditOutcome, AuditRecord
 from appliance.domain.catalogue import Tenant
+from appliance.domain.errors import AlreadyExists
 from appliance.modelstore.store.audit import Audit
+from appliance.modelstore.store.audit_entry import AuditEntry, entry_of_request
 from tests.modelstore.boxes import parts
 
 AT = datetime.datetime(2026, 1, 1, 12, 0, 0, 250, tzinfo=datetime.UTC)
@@ -50,5 +54,38 @@ def test_a_flood_pushes_out_its_own(tmp_path: Path) -> None:
                 await audit.add([changed("harbour", own, f"/v1/models/{number}")])
             found = await audit.page()
             assert [one.path[-1] for one in found] == ["4", "3", "2", "m"]
+
+    asyncio.run(story())
+
+
+def test_a_change_takes_the_entry_of_its_request_along(tmp_path: Path) -> None:
+    """In its transaction: where nothing is committed there is none, and the first change has it, not those that follow,
+    or go on when the request is answered.
+    """
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            told = changed("harbour", ADMIN, "/v1/tenants")
+            with entry_of_request(failing := AuditEntry(lambda: told)):
+                with pytest.raises(AlreadyExists):
+                    await store.tenants.create(Tenant("default"))
+                assert (failing.id, await store.audit.page()) == (None, [])
+                await store.tenants.create(Tenant("harbour"))
+                await store.tenants.create(Tenant("museum"))
+            [entry] = await store.audit.page("harbour")
+            assert (failing.id, replace(entry, id=0)) == (entry.id, told)
+            await store.audit.complete(entry.id, "glasses")
+            assert (await store.audit.page())[0].subject == "glasses"
+
+            with entry_of_request(AuditEntry(lambda: told)):
+                await store.tenants.delete("harbour")
+            assert await store.audit.page("harbour") == []  # nobody's any more
+            assert len(await store.audit.page()) == 2
+
+            with entry_of_request(answered := AuditEntry(lambda: told)):
+                answered.close()
+                await store.tenants.create(Tenant("harbour"))
+            assert len(await store.audit.page()) == 2
 
     asyncio.run(story())

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord, Role
 from appliance.domain.catalogue import Model, Tenant
 from appliance.domain.errors import AlreadyExists, BadArchive, NotFound, StorageFull
 from appliance.domain.states import JobState
 from appliance.modelstore.store import backup as backup_module
 from appliance.modelstore.store.backup import back_up, extract, restore, whole_percents
+from appliance.modelstore.store.backups import Backups
 from tests.modelstore.boxes import MIB, parts, stored_model, stored_variant, stream
 
 NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
@@ -387,3 +389,11 @@ def test_a_full_disk_leaves_no_half_backup(small_disk: Path, tmp_path: Path) -> 
     with pytest.raises(StorageFull):
         restore(tmp_path / "box.tar", small_disk / "again")
     assert [path.name for path in small_disk.iterdir()] == ["ballast"]
+
+
+def test_a_name_that_is_no_time_is_no_backup(tmp_path: Path) -> None:
+    """Somebody else's file in the folder keeps nobody from the list."""
+    (tmp_path / "nightly-99999999T999999Z.tar").touch()
+    (tmp_path / "nightly-20260101T000000Z.tar").touch()
+    found = Backups(tmp_path, tmp_path, SystemClock(), kept=7)._found()
+    assert [one.name for one in found] == ["nightly-20260101T000000Z.tar"]

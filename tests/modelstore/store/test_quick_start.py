@@ -29,6 +29,7 @@ from appliance.domain.isolation import Isolation
 from appliance.domain.names import build_id
 from appliance.domain.padding import CroppedAxis, Fill, PaddedAxis, Padding
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
+from appliance.domain.pipeline import Ask, CostBy, Pipeline
 from appliance.domain.profiles import SeenLatency, SeenRuns
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Reference, Session
 from appliance.domain.states import VariantState
@@ -43,7 +44,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
     now = box.clock.wall_now()
     for role, name in ((Role.ADMIN, "a"), (Role.DEVICE, "d")):
         expires = None if role is Role.ADMIN else now + timedelta(days=1)
-        key = KeyRecord(name, DEFAULT_TENANT, role, name.encode() * 32, now, ("x",), expires, f"for {name}")
+        key = KeyRecord(name, DEFAULT_TENANT, role, name.encode() * 32, now, ("x",), expires, f"for {name}", ("p",))
         await box.store.keys.create(key)
     await box.store.tenants.create(Tenant("harbour", Quota(requests_per_s=3.0, isolation=Isolation.PROCESS)))
     variant = await stored_model(box.store, folder, body=b"one")
@@ -75,6 +76,8 @@ async def _furnish(box: Parts, folder: Path) -> None:
     await box.store.applications.create(
         Application("harbour/a", "harbour", "a", variant.model_id, 20.0, 80.0, 2.0, True, Late.RUN, Prefer.SPEED)
     )
+    ask = Ask(name="find", application_id="harbour/a", accuracy_min=80.0)
+    await box.store.pipelines.create(Pipeline("harbour/p", "harbour", "p", 600.0, (ask,), CostBy.ENERGY, 2.0))
     latency = Session(
         "s1", "harbour", "harbour/a", "cam", 30.0, LatencyPromise(150.0, 15.0, 50.0), "d", now, 2.0, True, True
     )
@@ -113,6 +116,7 @@ def _at_default(snapshot: Snapshot) -> set[str]:
     """Fields that no record has a value of its own in: a new one has to be furnished, or nothing is compared."""
     variants = [variant for model in snapshot.models for variant in model.variants]
     records: list[Any] = [*snapshot.tenants, *snapshot.models, *snapshot.applications, *snapshot.keys, *variants]
+    records += snapshot.pipelines
     all_fields = {f"{type(one).__name__}.{field.name}" for one in records for field in fields(one)}
     return all_fields - {
         f"{type(one).__name__}.{field.name}"

@@ -30,7 +30,7 @@ def test_a_new_folder_has_one_tenant_and_belongs_to_us(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path / "new" / "state", runs=False) as box:
             snapshot = await box.store.snapshot()
-            assert snapshot == ([Tenant(DEFAULT_TENANT)], [], [], [])
+            assert snapshot == ([Tenant(DEFAULT_TENANT)], [], [], [], [])
             assert stat.S_IMODE(os.stat(box.store.state_dir).st_mode) == 0o700
 
     asyncio.run(story())
