@@ -77,6 +77,10 @@ class Loads:
         build.loading = task
         return task
 
+    def is_bounded(self, build_id: str) -> bool:
+        """Whether the tenant of a build has a ceiling."""
+        return self._arbiter.is_bounded(build_id)
+
     def hurry(self, build: LoadedBuild) -> None:
         """A request waits for what was being loaded ahead of time."""
         build.is_urgent = True

@@ -56,6 +56,7 @@ class MemoryManager:
         self._loader = loader
         self._ledger = Ledger(budget_bytes, users_of, asleep_share)
         self.runs = RunMemory(lambda: self._ledger.budget_bytes, lambda: self._ledger.free_bytes)
+        self._overheads: dict[str, int] = {}
         self._changes = Changes(clock)
         self._unloads = Unloads(clock, self._ledger, loader, arbiter, self._changes, events)
         self._loads = Loads(
@@ -70,6 +71,9 @@ class MemoryManager:
             asleep_of=asleep_of,
             ahead_max=ahead_max,
         )
+
+        self.on_short: Callable[[int], None] = lambda missing_bytes: None
+        """Asked before a load for which that much is not free: whoever holds what others need more lets it go."""
 
     # -- the inference path --------------------------------------------------------------------------------------------
 
@@ -120,6 +124,9 @@ class MemoryManager:
             loading = build.loading
             if loading is None:
                 build.is_urgent = is_urgent
+                missing_bytes = build.need_bytes - self._ledger.free_bytes
+                if missing_bytes > 0:
+                    self.on_short(missing_bytes)
                 loading = self._loads.start(build)
             elif is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
                 self._loads.hurry(build)
@@ -156,9 +163,10 @@ class MemoryManager:
         else:  # the parts that came with it are still there, and of no use without it
             self.dismiss(holder)
 
-    def set_overhead(self, count_bytes: int) -> None:
-        """What the processes of builds take beside them; it counts against the budget."""
-        self._ledger.set_overhead(count_bytes)
+    def set_overhead(self, count_bytes: int, of: str = "guards") -> None:
+        """What processes of one sort take that builds need beside them; it counts against the budget."""
+        self._overheads[of] = count_bytes
+        self._ledger.set_overhead(sum(self._overheads.values()))
         self._loads.shrink()
         self._changes.announce()
 
@@ -329,6 +337,10 @@ class MemoryManager:
     def asleep(self) -> Mapping[str, int]:
         """Builds that sleep, or wait for room to wake, and what they keep."""
         return self._ledger.asleep()
+
+    def is_bounded(self, build_id: str) -> bool:
+        """Whether the tenant of a build has a ceiling."""
+        return self._loads.is_bounded(build_id)
 
     def will_sleep(self, build_id: str) -> bool:
         """Whether a resident build sleeps when it leaves."""

@@ -175,6 +175,15 @@ class RunTimes:
             return expected_ns
         return min(expected_ns, int(alone.p50_ns))
 
+    def ballooning_at(self, now_ns: int) -> float:
+        """`ballooning`, as long as there are runs that show that it is more than 1: as with `expected_ns`, else who is
+        not asked because of it would never show that it is over.
+        """
+        latest = self._latest
+        if latest is None or now_ns - latest.last_ns <= TRUSTED_NS:
+            return self.ballooning
+        return min(1.0, self.ballooning)
+
     # -- after a run ---------------------------------------------------------------------------------------------------
 
     def ran(self, items: int, running: int, took_ns: int, now_ns: int) -> None:

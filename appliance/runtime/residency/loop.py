@@ -96,6 +96,8 @@ class ResidencyLoop:
         self._awake: frozenset[str] = frozenset()
         self._is_wanted = False
         """Of those best builds some is not among those that are awake."""
+        self._wishes: dict[str, dict[str, tuple[Wish, ...]]] = {}
+        """Application → what each source wishes for it."""
         self._thrashing: set[str] = set()
         self._thrashes: Counter[str] = Counter()
         memory.watch(self._loaded, self._left, self._failed)
@@ -142,12 +144,19 @@ class ResidencyLoop:
 
     # -- requests of other planners ------------------------------------------------------------------------------------
 
-    def wish(self, application_id: str, wishes: tuple[Wish, ...]) -> None:
-        """Replace what planners wish for an application: variants to bring and to keep, with priorities."""
+    def wish(self, application_id: str, wishes: tuple[Wish, ...], source: str = "sessions") -> None:
+        """Replace what the planners of `source` wish for an application: variants to bring and to keep, with
+        priorities.
+        """
         group = self._groups.of_application(application_id)
         if group is None:
             return
-        self._arbiter.wish(group.name, wishes)
+        by_source = {**self._wishes.pop(application_id, {}), source: wishes}
+        if any(by_source.values()):
+            self._wishes[application_id] = by_source
+        members = [one for one in sorted(self._wishes) if self._groups.of_application(one) is group]
+        own = (wished for one in members for wished in self._wishes[one].values())
+        self._arbiter.wish(group.name, tuple(wish for wished in own for wish in wished))
         self._version = -1
         self._wake.set()
 
@@ -448,7 +457,7 @@ class ResidencyLoop:
         if not build.is_woken:
             self._groups.loaded(servable.build_id, build.load_ns)
         self._expectations.look_again(group.name)
-        for other in group.builds - {servable.build_id}:
+        for other in group.builds - {servable.build_id, *(one.build_id for one in servable.overflow)}:
             self._memory.release(other)
         self._memory.unpin(build)
         self._moved()

@@ -1,4 +1,4 @@
-"""What this process has in memory, and its high-water mark, as the kernel counts them."""
+"""What this process, or another one, has in memory, and its high-water mark, as the kernel counts them."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,9 +7,11 @@ CLEAR_REFS = "/proc/self/clear_refs"
 """Written to by `reset_peak`."""
 
 
-def memory_of(field: str) -> int:
-    """Bytes of a field of smaps_rollup: Pss, Rss."""
-    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+def memory_of(field: str, process: int | str = "self") -> int:
+    """Bytes of a field of smaps_rollup: Pss, Rss. Raises: OSError of another process that has gone, or may not be
+    looked into.
+    """
+    for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     return 0

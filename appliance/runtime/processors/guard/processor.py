@@ -42,6 +42,8 @@ _ASK_EVERY_NS = 20 * NS_PER_MS
 _SWEEPS = 4
 """How often in the time after which an idle guard ends it is looked for them."""
 _FILES_SHOWN = 8
+_GONE_S = 0.5
+"""From the end of a guard until the kernel has its pages back, and fork servers are looked at again."""
 _WANTED = "another program opens its file for writing"
 _UNMEASURED_FACTOR = 4
 """Bytes of a load assumed per byte of file until it is measured."""
@@ -79,6 +81,8 @@ class GuardedProcessor:
         self._reads_on = described.kind
         """Where tokenizers are read."""
         self._servers = {kind: ForkServer(kind) for kind in self._kinds}
+        self._server_bytes: dict[str, int] = {}
+        """Of fork servers, by kind, as of the last guard that began or ended, or a moment ago."""
         self._guards: dict[Home, GuardProcess] = {}
         self._starting: dict[Home, asyncio.Task[GuardProcess]] = {}
         self._users: dict[GuardProcess, int] = {}
@@ -86,6 +90,8 @@ class GuardedProcessor:
         self._room = asyncio.Lock()
         """Held while a guard that is wanted looks for room: one that finds some takes it before another looks."""
         self._sweeping: asyncio.TimerHandle | None = None
+        self._counting: asyncio.TimerHandle | None = None
+        self._count: asyncio.Task[None] | None = None
         self._rates = WakeRates()
         """Of guards: there is a message each way."""
         self._leases = Leases()
@@ -96,6 +102,8 @@ class GuardedProcessor:
         """Told of each build whose run or load ended its guard, and how."""
         self.on_base: Callable[[Mapping[Home, int]], None] = lambda base_bytes: None
         """Told what each guard takes by itself, whenever that changes."""
+        self.on_servers: Callable[[int], None] = lambda count_bytes: None
+        """Told what fork servers take, which are nobody's."""
         self.on_unfit: Callable[[str], None] = lambda build_id: None
         """Told of each build whose prepared form is to be used no more, by id: another program waits to write it, or
         the disk does not give it. What is loaded of it must go.
@@ -289,6 +297,10 @@ class GuardedProcessor:
     def close(self) -> None:
         if self._sweeping is not None:
             self._sweeping.cancel()
+        if self._counting is not None:
+            self._counting.cancel()
+        if self._count is not None:
+            self._count.cancel()
         for guard in list(self._guards.values()):
             self._drop(guard)
             guard.end()
@@ -399,8 +411,15 @@ class GuardedProcessor:
         if self._sweeping is None:
             self._sweep()
         self._tell_base()
+        await self._count_servers()
         log.info("guard started", tenant_id=tenant, kind=kind, base_bytes=guard.base_bytes, **guard.confinement)
         return guard
+
+    async def _count_servers(self) -> None:
+        """What fork servers take now: pages that guards shared with them are theirs alone when those have ended."""
+        for kind, server in self._servers.items():
+            self._server_bytes[kind] = await asyncio.to_thread(server.pss_bytes)
+        self.on_servers(sum(self._server_bytes.values()))
 
     async def _make_room(self) -> None:
         """Where there are as many guards as there may be, the one unused longest ends; while all work, wait."""
@@ -419,17 +438,28 @@ class GuardedProcessor:
             if not guard.builds and not guard.is_busy and guard.last_used_ns <= before_ns:
                 self._end(guard, "it was idle")
         if self._guards:
+            self._count_servers_soon()
             delay_s = self._options.idle_s / _SWEEPS
             self._sweeping = asyncio.get_running_loop().call_later(delay_s, self._sweep)
+
+    def _count_servers_soon(self) -> None:
+        if self._counting is None:
+            self._counting = asyncio.get_running_loop().call_later(_GONE_S, self._begin_to_count)
+
+    def _begin_to_count(self) -> None:
+        self._counting = None
+        self._count = asyncio.create_task(self._count_servers(), name="count fork servers")
 
     def _end(self, guard: GuardProcess, reason: str) -> None:
         log.info("guard ended", tenant_id=guard.tenant, kind=guard.kind, reason=reason)
         self._drop(guard)
         guard.end()
+        self._count_servers_soon()
 
     def _has_ended(self, guard: GuardProcess, culprits: list[str], reason: str) -> None:
         log.warning("guard ended", tenant_id=guard.tenant, kind=guard.kind, reason=reason, running=culprits)
         self._drop(guard)
+        self._count_servers_soon()
         for build_id in sorted(set(culprits)):
             self.on_crash(build_id, reason)
 

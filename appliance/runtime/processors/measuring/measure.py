@@ -376,7 +376,9 @@ def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         return [*readable, *order["networks"]], writable
     forms = [trial["form"] for trial in order["trials"]] if order["do"] == "try" else [order]
     references = [one["reference"] for one in (order["trials"] if order["do"] == "try" else [order])]
-    forms += [reference["form"] for reference in references if reference is not None]
+    for reference in references:
+        if reference is not None:
+            forms += [one for one in (reference["form"], reference["original"]) if one is not None]
     for form in forms:  # beside a prepared form lie its weights
         readable += [str(Path(form["path"]).parent)] if form["optimised"] else _with_weights(form["path"])
     return readable, [*writable, order["scratch"]]
