@@ -17,6 +17,7 @@ from appliance.domain.units import BYTES_PER_MB
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPlan, Job
 from appliance.policies.dispatch.partition import Partition
 from appliance.policies.residency.base import ApplicationState, Option, ResidencyPlan, ResidencyProblem
+from appliance.runtime.decisions.pipelines import pipeline_record
 from appliance.runtime.decisions.sessions import session_record
 
 
@@ -24,7 +25,8 @@ def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], tim
     """The record of a decision.
 
     That of a residency policy comes as `problem`, `plan`, `policy` and perhaps `sharing`; that of a dispatch policy
-    with `application` and `concerned`; those on sessions as `sessions` has them. Any other one comes as it is kept:
+    with `application` and `concerned`; those on sessions and pipelines as `sessions` and `pipelines` have them. Any
+    other one comes as it is kept:
     `application`, `concerned`, `problem` (with `plan` null and `why`, for `appliance plan`) and `answer`.
     """
     problem, plan = facts["problem"], facts.get("plan")
@@ -35,6 +37,8 @@ def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], tim
         record = dispatch_record(at, facts)
     elif kind in ("adaptation", "offload"):
         record = session_record(at, kind, facts)
+    elif kind == "pipeline":
+        record = pipeline_record(at, facts)
     else:
         plain: Any = facts
         record = DecisionRecord(at, kind, plain["application"], plain["concerned"], plain["problem"], plain["answer"])

@@ -1,0 +1,1 @@
+"""Pipelines: frames through several networks, planned together, each answered once."""

@@ -1,0 +1,197 @@
+"""Plans become wishes to whoever serves: how many items a run of a build waits for and how long, which variants stay in
+memory, and on which kind of processor a content serves (X-04). Nothing is queued or kept in memory here.
+
+A variant that no plan has any more is wished for a while longer, so that a load that goes up and down does not bring it
+again and again (the turn-off delay, SC-23). Event-loop thread only.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.errors import ApplianceError
+from appliance.domain.pipeline import Ask, CostBy, Pipeline, PipelinePlan
+from appliance.policies.residency.base import Wish
+from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.pipelines.accounts import HOST
+from appliance.runtime.pipelines.problem import Machine
+from appliance.runtime.serving.waits import PlannedWait
+
+BUSY_SHARE = 0.5
+"""Of the workers in all plans: below, nobody waits for company where processor time is what a plan costs. An idle
+worker costs nothing, and who sends its next frame after the answer would only get fewer of them."""
+IN_USE, TURNED_OFF = 2, 1
+"""Priorities of wishes."""
+SOURCE = "pipelines"
+"""Whose wishes they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """Who is told."""
+
+    catalogue: Catalogue
+    wish: Callable[[str, tuple[Wish, ...], str], None]
+    """Which variants of an application to bring and to keep."""
+    plan_waits: Callable[[Mapping[str, PlannedWait]], None]
+    """By build: what its runs wait for, in place of what was said before."""
+    wish_kinds: Callable[[Mapping[str, str]], None]
+    """Content → the kind of processor that it is to serve on, in place of what was said before."""
+
+
+@dataclass(slots=True)
+class _Use:
+    """A variant of an application in the plans."""
+
+    last_ns: int
+    is_used: bool = True
+
+
+class Enacting:
+    """The wishes of all plans."""
+
+    def __init__(self, hands: Hands, turn_off_ns: int = 30 * NS_PER_S) -> None:
+        self._hands = hands
+        self._turn_off_ns = turn_off_ns
+        self._plans: dict[str, tuple[Pipeline, PipelinePlan, Machine]] = {}
+        self._uses: dict[str, dict[str, _Use]] = {}
+        """By application and variant."""
+        self._told_ns: int | None = None
+        self._waits: dict[str, PlannedWait] = {}
+        self._kinds: dict[str, str] = {}
+
+    def put(self, pipeline: Pipeline, plan: PipelinePlan | None, machine: Machine) -> None:
+        """This plan of a pipeline holds from now on; `enact` follows."""
+        if plan is None:
+            self._plans.pop(pipeline.id, None)
+        else:
+            self._plans[pipeline.id] = pipeline, plan, machine
+
+    def forget(self, pipeline_id: str) -> None:
+        """The pipeline has gone; `enact` follows."""
+        self._plans.pop(pipeline_id, None)
+
+    def enact(self, now_ns: int) -> None:
+        """Tell everybody what all plans want."""
+        self._tell_waits()
+        self._note_uses(now_ns)
+        self._tell_uses(now_ns)
+
+    def refresh(self, now_ns: int) -> None:
+        """Wishes end by themselves: say them again in time."""
+        if self._uses and (self._told_ns is None or now_ns - self._told_ns >= self._refresh_ns):
+            self._note_uses(now_ns)
+            self._tell_uses(now_ns)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _refresh_ns(self) -> int:
+        return max(NS_PER_S, self._turn_off_ns // 6)
+
+    def _is_busy(self) -> bool:
+        """Whether the plans take much of the processors."""
+        taken = workers = 0.0
+        for _pipeline, plan, machine in self._plans.values():
+            taken += sum(row.instances for row in plan.stages if row.worker != HOST)
+            workers = sum(group.workers for group in machine.groups)
+        return taken >= BUSY_SHARE * workers
+
+    def _tell_waits(self) -> None:
+        """Of a build that several stages share, the longest line and the shortest wait, which is none where a stage has
+        no batches. Kinds: by the most items.
+        """
+        is_busy = self._is_busy()
+        lines: dict[str, int] = {}
+        waits_ns: dict[str, int] = {}
+        rates: dict[str, dict[str, float]] = {}
+        planned: dict[str, set[str]] = {}
+        """Content → applications and tenants of the plans that have it."""
+        for pipeline, plan, machine in self._plans.values():
+            own_ns: dict[tuple[str, str], int] = {}
+            for row in plan.stages:
+                servable = self._servable(pipeline, row.stage, row.variant)
+                of = machine.of.get(row.worker)
+                if servable is None or of is None:
+                    continue
+                content = servable.variant.content_sha256
+                own = rates.setdefault(content, {})
+                own[of.kind] = own.get(of.kind, 0.0) + row.rate_rps
+                users = planned.setdefault(content, set())
+                users |= {self._application(pipeline, row.stage), f"{pipeline.tenant}/"}
+                place = row.stage, servable.build_id
+                if row.batch > 1:
+                    wait_ns = int(row.wait_ms * NS_PER_MS)
+                    own_ns[place] = min(own_ns.get(place) or wait_ns, wait_ns)
+                    if is_busy or pipeline.cost_by is not CostBy.SECONDS:
+                        lines[servable.build_id] = max(lines.get(servable.build_id, 0), row.batch)
+                else:  # what is left over of a stage with batches joins these
+                    own_ns.setdefault(place, 0)
+            for (_stage, build), wait_ns in own_ns.items():
+                waits_ns[build] = min(waits_ns.get(build, wait_ns), wait_ns)
+        waits = {build: PlannedWait(items, waits_ns[build]) for build, items in lines.items() if waits_ns[build]}
+        theirs = self._used_by_others(planned)
+        kinds = {
+            content: max(own, key=lambda kind: (own[kind], kind))
+            for content, own in rates.items()
+            if content not in theirs
+        }
+        if kinds != self._kinds:
+            self._kinds = kinds
+            self._hands.wish_kinds(kinds)
+        if waits != self._waits:
+            self._waits = waits
+            self._hands.plan_waits(waits)
+
+    def _used_by_others(self, planned: Mapping[str, set[str]]) -> set[str]:
+        """Of the contents of plans, those that somebody else serves who has no plan: a plan moves none of theirs."""
+        found: set[str] = set()
+        for entry in self._hands.catalogue.entries() if planned else ():
+            application = entry.application
+            for servable in entry.servables.values():
+                content = servable.variant.content_sha256
+                if content in planned and planned[content].isdisjoint((application.id, f"{application.tenant}/")):
+                    found.add(content)
+        return found
+
+    def _note_uses(self, now_ns: int) -> None:
+        for own in self._uses.values():
+            for use in own.values():
+                use.is_used = False
+        for pipeline, plan, _machine in self._plans.values():
+            for row in plan.stages:
+                if row.variant:
+                    own = self._uses.setdefault(self._application(pipeline, row.stage), {})
+                    own[row.variant] = _Use(now_ns)
+
+    def _tell_uses(self, now_ns: int) -> None:
+        self._told_ns = now_ns
+        for application_id, own in list(self._uses.items()):
+            for name, use in list(own.items()):
+                if not use.is_used and now_ns - use.last_ns >= self._turn_off_ns:
+                    del own[name]
+            used_ns = max(self._turn_off_ns, 2 * self._refresh_ns)
+            wishes = tuple(
+                Wish(name, use.last_ns + used_ns, IN_USE)
+                if use.is_used
+                else Wish(name, use.last_ns + self._turn_off_ns, TURNED_OFF)
+                for name, use in sorted(own.items())
+            )
+            self._hands.wish(application_id, wishes, SOURCE)
+            if not own:
+                del self._uses[application_id]
+
+    def _servable(self, pipeline: Pipeline, stage: str, variant: str) -> Servable | None:
+        if not variant:
+            return None
+        try:
+            entry = self._hands.catalogue.entry_for(pipeline.tenant, self._application(pipeline, stage))
+        except ApplianceError:  # it has gone meanwhile
+            return None
+        return entry.servables.get(variant)
+
+    @staticmethod
+    def _application(pipeline: Pipeline, stage: str) -> str:
+        found = pipeline.stage(stage)
+        assert isinstance(found, Ask), "CPU stages have no variants"
+        return found.application_id

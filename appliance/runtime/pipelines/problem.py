@@ -1,0 +1,413 @@
+"""From a pipeline and what was seen of it to problems for a policy of allocation: one for each level of variants, for
+one frame a second.
+
+Only what was measured is offered (SC-05): a batch and a number of streams that nobody timed is no choice. What a policy
+cannot say is taken off the SLO: decoding, and the wait of a frame's items for one another, which come at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.domain.catalogue import Latency
+from appliance.domain.catalogue import Profile as Measured
+from appliance.domain.names import kind_of
+from appliance.domain.pipeline import Ask, CostBy, Crop, Join, Pick, Pipeline, Stage, StagePlan
+from appliance.domain.pipeline_graph import ROOT, Graph
+from appliance.policies.allocation.base import (
+    Allocation,
+    AllocationInput,
+    AllocationPlan,
+    BatchWait,
+    Module,
+    Profile,
+    WorkerType,
+)
+from appliance.policies.selection.kinds import NOTICEABLE
+from appliance.runtime.catalogue import Entry, Servable
+from appliance.runtime.pipelines.accounts import HOST, Tariff
+from appliance.runtime.pipelines.windows import DECODE, Observed
+
+ITEMS_EXPECTED = 4.0
+"""Of a crop, before the first frame."""
+HOST_MS = 0.3
+"""What a CPU stage takes of an item, before the first one."""
+LEVELS_MAX = 4
+"""Times that cheaper variants are gone over to."""
+SLO_LEFT_MS_MIN = 1e-3
+"""A pipeline without any time left is one that nothing serves, not a malformed problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Processors on the same cores, or one device, as plans see them."""
+
+    name: str
+    kinds: tuple[str, ...]
+    """That are in service."""
+    workers: int
+    is_device: bool = False
+    """Its workers are streams of one device, not a core each."""
+    has_host: bool = False
+    """CPU stages run on its cores."""
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOf:
+    """What a worker type of a problem is: `group` by its place among them; the kind is `host` for CPU stages."""
+
+    group: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """All groups, as worker types."""
+
+    groups: tuple[Group, ...]
+    workers: tuple[WorkerType, ...]
+    of: Mapping[str, WorkerOf]
+
+    @classmethod
+    def made(cls, groups: Sequence[Group], tariff: Tariff, host_threads: int) -> "Machine":
+        """A worker type for each kind in each group, one for CPU stages. `host_threads`: these where no group of
+        processors has their cores.
+        """
+        found: dict[str, tuple[WorkerType, WorkerOf]] = {}
+        kinds = [kind for group in groups for kind in group.kinds]
+
+        def add(name: str, at: int, kind: str, available: int, pool: str | None) -> None:
+            cost = tariff.price_per_hour.get(kind, 0.0)
+            found[name] = WorkerType(name, cost, available, pool), WorkerOf(at, kind)
+
+        for at, group in enumerate(groups):
+            pool = f"{group.name}-cores" if len(group.kinds) + group.has_host > 1 else None
+            available = min(1, group.workers) if group.is_device else group.workers
+            for kind in group.kinds:
+                add(kind if kinds.count(kind) == 1 else f"{group.name}-{kind}", at, kind, available, pool)
+            if group.has_host:
+                add(HOST, at, HOST, available, pool)
+        if HOST not in found:
+            add(HOST, -1, HOST, host_threads, None)
+        workers = tuple(worker for worker, _ in found.values())
+        return cls(tuple(groups), workers, {name: of for name, (_, of) in found.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A variant that a stage may be served with, and the kinds of processors that run it, measured."""
+
+    servable: Servable
+    profiles: tuple[Measured, ...]
+
+    @property
+    def name(self) -> str:
+        return self.servable.name
+
+    @property
+    def quickest_ms(self) -> float:
+        """An item alone, on the kind where that is quickest."""
+        return min(profile.latencies[0].p50_ms for profile in self.profiles)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A pipeline's problems with what is needed to read their answers."""
+
+    levels: tuple[AllocationInput, ...]
+    variants: tuple[Mapping[tuple[str, str, int, int], str], ...]
+    """By level: (stage, worker, batch, concurrency) → the variant that is meant."""
+    items: Mapping[str, float]
+    """Items of a frame by stage, as the problems have them."""
+    reserved_ms: float
+    """Taken off the SLO."""
+    missing: str = ""
+    """Why nothing can be planned: a stage without a measured variant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is planned."""
+
+    pipeline: Pipeline
+    graph: Graph
+    entries: Mapping[str, Entry]
+    """By application id."""
+    observed: Observed
+
+
+def offers_of(
+    stage: Ask, entry: Entry, kinds_of: Callable[[Servable], Sequence[str]]
+) -> tuple[list[Offer], list[Offer]]:
+    """The variants that a stage asks for, and the cheaper ones that may stand in for them, from the nearest on.
+
+    A stage that names a floor is served by whatever reaches it, and by nothing below. One that does not is served by
+    what its application chooses, or by what is as accurate; and where not all fits, by what its application allows.
+    """
+    known = [_offer(servable, kinds_of(servable)) for servable in entry.order]
+    able = [one for one in known if one.profiles]
+    if stage.variant is not None:
+        return [one for one in able if one.name == stage.variant], []
+    if stage.accuracy_min is not None:
+        floor = max(stage.accuracy_min, entry.application.accuracy_min)
+        return [one for one in able if one.servable.accuracy >= floor], []
+    if not able:
+        return [], []
+    first = able[0]
+    wanted = [one for one in able if one.servable.accuracy >= first.servable.accuracy]
+    least_ms = min(one.quickest_ms for one in wanted)
+    floor = entry.application.accuracy_min
+    cheaper = [
+        one for one in able if one not in wanted and one.servable.accuracy >= floor and one.quickest_ms < least_ms
+    ]
+    return wanted, sorted(cheaper, key=lambda one: (-one.servable.accuracy, one.name))
+
+
+def _offer(servable: Servable, kinds: Sequence[str]) -> Offer:
+    profiles = tuple(one for one in servable.variant.profiles if one.kind in kinds and one.latencies)
+    return Offer(servable, profiles)
+
+
+def fitting(offers: Mapping[str, Sequence[Offer]], room_bytes: int) -> dict[str, list[Offer]]:
+    """Of what stages are offered what fits into memory together, whichever is chosen: the largest leave first, none
+    that is the only one.
+    """
+    kept = {stage: list(own) for stage, own in offers.items()}
+
+    def largest(stage: str) -> int:
+        return max((one.servable.resident_bytes for one in kept[stage]), default=0)
+
+    while sum(largest(stage) for stage in kept) > room_bytes:
+        able = [stage for stage in kept if len(kept[stage]) > 1]
+        if not able:
+            break
+        stage = max(able, key=lambda one: (largest(one), one))
+        kept[stage].remove(max(kept[stage], key=lambda one: (one.servable.resident_bytes, one.name)))
+    return kept
+
+
+def items_of(pipeline: Pipeline, graph: Graph, seen: Mapping[str, float]) -> dict[str, float]:
+    """Items of a frame that each stage takes: as seen, else as expected of what is before it. Of a crop those that it
+    cuts from.
+    """
+    found: dict[str, float] = {}
+    made: dict[str, float] = {ROOT: 1.0}
+    """Items on each level."""
+    for name in graph.order:
+        stage = pipeline.stage(name)
+        level = graph.levels[name]
+        match stage:
+            case Crop():
+                found[name] = seen.get(name, made[graph.level_parents[name]])
+                own = [seen[one] for one in graph.order if one != name and graph.levels[one] == name and one in seen]
+                made[name] = max(own, default=found[name] * min(ITEMS_EXPECTED, float(stage.at_most)))
+            case Pick():
+                found[name] = seen.get(name, made[level])
+                made[level] = min(made[level], stage.best * made[graph.level_parents[level]])
+            case Join():
+                found[name] = seen.get(name, made[level])
+            case _:
+                found[name] = seen.get(name, min(made[level], float(stage.at_most)))
+    return found
+
+
+def asked(
+    subject: Subject,
+    machine: Machine,
+    offers: Mapping[str, tuple[Sequence[Offer], Sequence[Offer]]],
+    tariff: Tariff,
+    room_bytes: int,
+) -> Asked:
+    """The problems of a pipeline. `offers` as of `offers_of`, by stage; `room_bytes`: for the builds of its stages."""
+    pipeline, graph, observed = subject.pipeline, subject.graph, subject.observed
+    items = items_of(pipeline, graph, observed.items)
+    asks = [stage for stage in pipeline.stages if isinstance(stage, Ask)]
+    bare = [stage.name for stage in asks if not offers[stage.name][0]]
+    if bare:
+        return Asked((), (), items, 0.0, f"nothing is measured yet that could serve {', '.join(bare)}")
+    deepest = min(LEVELS_MAX, max((len(offers[stage.name][1]) for stage in asks), default=0))
+    levels: list[AllocationInput] = []
+    variants: list[Mapping[tuple[str, str, int, int], str]] = []
+    reserved_ms = 0.0
+    for level in range(deepest + 1):
+        offered = {stage.name: [*offers[stage.name][0], *offers[stage.name][1][:level]] for stage in asks}
+        made = _Level(subject, machine, fitting(offered, room_bytes), tariff, items)
+        levels.append(made.problem())
+        variants.append(made.variants)
+        reserved_ms = reserved_ms or made.reserved_ms
+    return Asked(tuple(levels), tuple(variants), items, reserved_ms)
+
+
+class _Level:
+    """A problem with one choice of variants. `variants` as of `Asked`."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        machine: Machine,
+        offered: Mapping[str, Sequence[Offer]],
+        tariff: Tariff,
+        items: Mapping[str, float],
+    ) -> None:
+        self._subject, self._machine, self._offered, self._tariff, self._items = (
+            subject,
+            machine,
+            offered,
+            tariff,
+            items,
+        )
+        self.variants: dict[tuple[str, str, int, int], str] = {}
+        self.reserved_ms = 0.0
+
+    def problem(self) -> AllocationInput:
+        pipeline, graph = self._subject.pipeline, self._subject.graph
+        modules = tuple(self._module(stage) for stage in pipeline.stages)
+        self.reserved_ms = self._reserved_ms(modules)
+        kinds = {of.kind for of in self._machine.of.values()}
+        cost_by = pipeline.cost_by if self._tariff.knows(pipeline.cost_by, kinds) else CostBy.SECONDS
+        return AllocationInput(
+            slo_ms=max(SLO_LEFT_MS_MIN, pipeline.latency_slo_ms - self.reserved_ms),
+            workers=self._machine.workers,
+            modules=modules,
+            edges=tuple(sorted(set(graph.edges))),
+            cost_by=cost_by,
+            batch_wait=BatchWait.REST,
+        )
+
+    def _module(self, stage: Stage) -> Module:
+        rate = self._items[stage.name]
+        if not isinstance(stage, Ask):
+            took_ms = self._subject.observed.takes_ms.get(stage.name, HOST_MS)
+            return Module(stage.name, rate, (Profile(HOST, 1, 1, max(took_ms, 1e-3), power_w=self._watts(HOST)),))
+        return Module(stage.name, rate, tuple(self._profiles(stage)), self._ballooning(stage))
+
+    def _profiles(self, stage: Ask) -> list[Profile]:
+        """Of each configuration that of the variant that is quickest there. A kind on which a variant does not serve
+        now has to be noticeably quicker: going over to it costs a load.
+        """
+        best: dict[tuple[str, int, int], tuple[float, str]] = {}
+        for offer in self._offered[stage.name]:
+            serves_on = kind_of(offer.servable.build_id)
+            for measured in offer.profiles:
+                factor = 1.0 if measured.kind == serves_on else 1.0 + NOTICEABLE
+                for worker, of in self._machine.of.items():
+                    if of.kind != measured.kind:
+                        continue
+                    group = self._machine.groups[of.group]
+                    for row in rows_of(measured, group, offer.servable.together_max):
+                        point = worker, row.batch, row.concurrency
+                        found = factor * row.p50_ms / group.speed, offer.name
+                        best[point] = min(best.get(point, found), found)
+        for point, (_ms, name) in best.items():
+            self.variants[stage.name, *point] = name
+        return [
+            Profile(worker, batch, streams, ms, power_w=self._watts(self._machine.of[worker].kind))
+            for (worker, batch, streams), (ms, _name) in sorted(best.items())
+        ]
+
+    def _ballooning(self, stage: Ask) -> float:
+        """Observed over profiled time of the variant that serves now (SC-20); of inputs of free size of each variant,
+        kind and batch that ran of late, like compared with like.
+        """
+        entry = self._subject.entries[stage.application_id]
+        offered = {offer.name: offer for offer in self._offered[stage.name]}
+        serving = next((one for one in entry.order if one.name in offered), None)
+        if serving is None:
+            return 1.0
+        if not serving.is_of_free_size:
+            times, now_ns = serving.usual_times, self._subject.observed.at_ns
+            return 1.0 if times is None else max(1e-3, times.ballooning_at(now_ns))
+        seen_ms = expected_ms = 0.0
+        for (name, ran), took_ms in self._subject.observed.takes_as_ms.items():
+            profiles = offered[ran.variant].profiles if name == stage.name and ran.variant in offered else ()
+            own = next((one for one in profiles if one.kind == ran.kind), None)
+            if own is not None:
+                seen_ms += took_ms
+                expected_ms += _item_ms(own, ran.batch)
+        return max(1e-3, seen_ms / expected_ms) if expected_ms > 0.0 else 1.0
+
+    def _reserved_ms(self, modules: Sequence[Module]) -> float:
+        """Decoding, and on the longest path what the last item of a frame waits for the others of it."""
+        decode_ms = self._subject.observed.takes_ms.get(DECODE, 0.0)
+        waits = {
+            module.name: max(0.0, _together(module, self._machine) - 1.0) * _quickest_ms(module) for module in modules
+        }
+        graph = self._subject.graph
+        behind = graph.longest_behind(waits)
+        return decode_ms + max((waits[name] + behind[name] for name in graph.order), default=0.0)
+
+    def _watts(self, kind: str) -> float | None:
+        known = self._tariff.watts(kind)
+        return None if known is None else known.watts
+
+
+def _together(module: Module, machine: Machine) -> float:
+    """Items of a frame that come to a stage at once, by worker that may take them."""
+    able = {machine.of[profile.worker].group for profile in module.profiles}
+    workers = sum(machine.groups[at].workers for at in able if at >= 0)
+    return module.rate_rps / max(1, workers)
+
+
+def _item_ms(measured: Measured, batch: int) -> float:
+    """An item's part of a run of so many, as measured: of the nearest batch that is no smaller, else the largest."""
+    level = min(row.concurrency for row in measured.latencies)
+    rows = sorted((row for row in measured.latencies if row.concurrency == level), key=lambda one: one.batch)
+    row = next((one for one in rows if one.batch >= batch), rows[-1])
+    return row.p50_ms / min(batch, row.batch)
+
+
+def _quickest_ms(module: Module) -> float:
+    """Per item, whatever the batch."""
+    return min((p.latency_ms / (p.batch * p.concurrency) for p in module.profiles), default=0.0) * module.ballooning
+
+
+def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency]:
+    """What was measured, as instances of the group's workers (SC-05, SC-06).
+
+    On cores an instance is one worker, at what a run takes while the others are at work. On a device an instance is
+    all of it, at as many streams as were measured; a number of streams that brings no more throughput than fewer do is
+    over-subscription, and no choice.
+    """
+    rows = [row for row in measured.latencies if row.batch <= max(1, together_max)]
+    if not group.is_device:
+        found: dict[int, Latency] = {}
+        for row in rows:
+            if row.concurrency <= group.workers and row.concurrency >= found.get(row.batch, row).concurrency:
+                found[row.batch] = row
+        return [Latency(row.batch, row.p50_ms, row.p99_ms, 1) for _, row in sorted(found.items())]
+    kept: list[Latency] = []
+    most: dict[int, float] = {}
+    for row in sorted(rows, key=lambda one: (one.batch, one.concurrency)):
+        throughput = row.batch * row.concurrency / row.p50_ms
+        if row.concurrency <= group.workers and throughput > most.get(row.batch, 0.0):
+            most[row.batch] = throughput
+            kept.append(row)
+    return kept
+
+
+def stage_plans(made: Asked, level: int, plan: AllocationPlan, machine: Machine) -> tuple[StagePlan, ...]:
+    """How each stage is run by a plan of one of the levels."""
+    found = []
+    for row in plan.allocations:
+        variant = made.variants[level].get((row.module, row.worker, row.batch, row.concurrency), "")
+        waits_ms = _wait_ms(row)
+        found.append(
+            StagePlan(
+                stage=row.module,
+                worker=row.worker,
+                variant=variant,
+                batch=row.batch,
+                concurrency=row.concurrency,
+                rate_rps=row.rate_rps,
+                instances=row.instances,
+                latency_ms=row.worst_latency_ms,
+                wait_ms=waits_ms,
+            )
+        )
+    return tuple(found)
+
+
+def _wait_ms(row: Allocation) -> float:
+    """How long the first item of a batch waits for the others: W less the run."""
+    each = row.rate_rps / max(1.0, float(round(row.instances)))
+    return 1000.0 * (row.batch - 1) / each if each > 0.0 else 0.0

@@ -1,0 +1,112 @@
+"""Planning joined to the parts that serve: the box and the lab both make it here."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.clock import NS_PER_S, Clock
+from appliance.domain.events import EventSink
+from appliance.policies.allocation.base import AllocationPolicy
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.pipelines.accounts import Tariff
+from appliance.runtime.pipelines.enacting import Enacting, Hands
+from appliance.runtime.pipelines.planning import Around, Live, Planning
+from appliance.runtime.pipelines.problem import Group, Machine
+from appliance.runtime.ports import Background, DecisionSink, RunGroup
+from appliance.runtime.residency.loop import ResidencyLoop
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.queue import Queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningPorts:
+    """What planning finds where it runs."""
+
+    clock: Clock
+    catalogue: Catalogue
+    engine: Engine
+    queue: Queue
+    memory: MemoryManager
+    residency: ResidencyLoop
+    events: EventSink
+    decisions: DecisionSink
+    background: Background
+    groups: Sequence[RunGroup]
+    """Who takes runs at the same time."""
+    devices: Collection[str] = ()
+    """Kinds of processors whose workers are streams of one device, and none of the host's cores."""
+    media_threads: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningConfig:
+    """What planning is told. `turn_off_s`: how long a variant stays wished for that no plan has any more."""
+
+    policy: AllocationPolicy
+    policy_name: str
+    tariff: Tariff
+    turn_off_s: float = 30.0
+
+
+def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mapping[str, Live]) -> Planning:
+    """`pipelines` by id, kept by the registry; `Planning.run` has yet to be started."""
+    catalogue, memory = ports.catalogue, ports.memory
+
+    def machine() -> Machine:
+        groups = groups_of(ports.groups, catalogue.kinds, catalogue.away, ports.devices)
+        return Machine.made(groups, config.tariff, ports.media_threads)
+
+    def memory_bytes(tenant: str) -> int:
+        ceiling = catalogue.tenant(tenant).quota.ceiling_bytes(memory.budget_bytes)
+        return min(memory.budget_bytes, ceiling or memory.budget_bytes)
+
+    hands = Hands(catalogue, ports.residency.wish, ports.queue.waits.plan, catalogue.wish_kinds)
+    around = Around(
+        clock=ports.clock,
+        catalogue=catalogue,
+        policy=config.policy,
+        policy_name=config.policy_name,
+        background=ports.background,
+        decisions=ports.decisions,
+        events=ports.events,
+        tariff=config.tariff,
+        machine=machine,
+        memory_bytes=memory_bytes,
+        is_resident=memory.is_resident,
+        busy_s=busy_of(ports.engine, ports.groups, machine),
+        enacting=Enacting(hands, int(config.turn_off_s * NS_PER_S)),
+    )
+    return Planning(around, pipelines)
+
+
+def groups_of(
+    groups: Sequence[RunGroup], kinds: Sequence[str], away: Collection[str], devices: Collection[str]
+) -> list[Group]:
+    """Groups as plans see them, of what takes runs now. CPU stages are on the cores of the first one that has some."""
+    found: list[Group] = []
+    for group in groups:
+        own = kinds if len(groups) == 1 else [kind for kind in kinds if kind in group.kinds]
+        serving = tuple(kind for kind in own if kind not in away) if group.is_serving() else ()
+        is_device = bool(own) and all(kind in devices for kind in own)
+        has_host = not is_device and not any(one.has_host for one in found)
+        found.append(Group(group.name, serving, group.workers, is_device, has_host, group.speed))
+    return found
+
+
+def busy_of(
+    engine: Engine, groups: Sequence[RunGroup], machine: Callable[[], Machine]
+) -> Callable[[], Mapping[int, float]]:
+    """Seconds of single calls by group; of a kind that several groups run, on the first of them."""
+
+    def busy() -> Mapping[int, float]:
+        first: dict[str, int] = {}
+        for of in machine().of.values():
+            if of.group >= 0:
+                first[of.kind] = min(first.get(of.kind, of.group), of.group)
+        found = dict.fromkeys(range(len(groups)), 0.0)
+        for kind, took_ns in engine.single.by_kind.items():
+            if kind in first:
+                found[first[kind]] += took_ns / NS_PER_S
+        return found
+
+    return busy
