@@ -45,6 +45,15 @@ class Admission:
                 self._bucket(tenant, quota.requests_per_s).tokens -= 1
         self._running[tenant] += 1
 
+    def enter_beside(self, tenant: str, quota: Quota) -> bool:
+        """Count one more in of a call that is in already, where its tenant may have one more at once; whether it may.
+        It is none of the rate. Matched by a `leave`.
+        """
+        if quota.concurrent_requests is not None and self._running[tenant] >= quota.concurrent_requests:
+            return False
+        self._running[tenant] += 1
+        return True
+
     def check(self, tenant: str, quota: Quota) -> None:
         """Raises: QuotaExceeded when a request would not be let in now."""
         if quota.concurrent_requests is not None and self._running[tenant] >= quota.concurrent_requests:
@@ -63,7 +72,7 @@ class Admission:
         What has passed since its arrival went into reading and decoding it.
         """
         request.decoded_ns = self._clock.now_ns() - request.arrival_ns
-        request.runs_late = application.late is Late.RUN
+        request.runs_late = application.late is Late.RUN and not request.is_item
         if request.deadline_ns is None:
             request.deadline_ns = self.deadline_ns(request.arrival_ns, application)
 

@@ -1,7 +1,7 @@
 """Who shares the run of a request whose turn has come: others that wait for the same build, as far as all gain by it.
 
-Nobody waits for a batch to fill: it is asked when a worker is free. Whose turn it is was decided before; a batch brings
-nobody forward but those in it, and each pays for its own rows.
+Nobody waits for a batch to fill, unless a plan has reserved that wait: it is asked when a worker is free. Whose turn it
+is was decided before; a batch brings nobody forward but those in it, and each pays for its own rows.
 """
 
 from collections.abc import Mapping
@@ -110,10 +110,7 @@ class Batching:
         if most_ns is not None:
             items_max = max((n for n in accumulate(counts) if n <= items_max and run_ns(n) <= most_ns), default=1)
         problem = BatchingInput(requests, items_max, run_ns, free_ns)
-        if len(together) > 1:  # a planner of sessions has weighed it
-            size = max((n for n, items in enumerate(accumulate(counts), 1) if items <= items_max), default=1)
-        else:
-            size = self._policy.together(problem)
+        size = self._size(problem, first, is_weighed=len(together) > 1)
         if size == 1:
             return None
         jobs, counts = line[:size], counts[:size]
@@ -129,12 +126,36 @@ class Batching:
         for job, count in zip(jobs, counts, strict=True):
             job.share = count / items
             if job is not first:
-                job.worth = first.worth
+                job.joins(first)
                 self._queue.join(job, int(run_ns(items) * job.share * job.worth))
         drops = [job.request.drop_ns for job in jobs]
         deadline_ns = None if None in drops else max(drop for drop in drops if drop is not None)
         is_padded = any(job.request.shapes[name][1:] != shape[1:] for job in jobs for name, shape in shapes.items())
         return Batch(jobs, counts, run_bytes, deadline_ns, shapes if is_padded else None)
+
+    def _size(self, problem: BatchingInput, first: Job, *, is_weighed: bool) -> int:
+        """Of the requests so many as share the run. `is_weighed`: a planner of sessions has them run together."""
+        if is_weighed:
+            counts = accumulate(request.items for request in problem.requests)
+            return max((n for n, items in enumerate(counts, 1) if items <= problem.items_max), default=1)
+        wait = self._queue.waits.of(first.build.build_id)
+        if wait is not None:  # a planner of pipelines has weighed it
+            return _planned(problem, wait.items)
+        return self._policy.together(problem)
+
+
+def _planned(problem: BatchingInput, items_max: int) -> int:
+    """Of the requests so many as a plan wants together, as long as none of them is late for it."""
+    size = items = 0
+    least_ns: int | None = None
+    for request in problem.requests:
+        items += request.items
+        if request.end_by_ns is not None:
+            least_ns = request.end_by_ns if least_ns is None else min(least_ns, request.end_by_ns)
+        if items > min(problem.items_max, items_max) or (least_ns is not None and problem.run_ns(items) > least_ns):
+            break
+        size += 1
+    return max(1, size)
 
 
 def _steps(job: Job) -> Mapping[str, tuple[int, ...]] | None:

@@ -130,6 +130,9 @@ class PartsDispatcher:
             return commitment
         except asyncio.CancelledError:
             if self._under_way is not None:  # it was begun this very moment
+                for rows in self._under_way.commitment.others:
+                    if not rows.answer.done():  # nobody else knows of them: they go on by themselves
+                        rows.answer.set_result(Shared(None))
                 self.ended(self._under_way.commitment, {}, 0)
             raise
         finally:
@@ -304,6 +307,6 @@ class PartsDispatcher:
         """Another request runs its rows; None where its caller has gone this very moment."""
         if answer.done():
             return None
-        rows = Rows(self.request.inputs, items, asyncio.get_running_loop().create_future())
+        rows = Rows(self.request.inputs, items, asyncio.get_running_loop().create_future(), self.request.drop_ns)
         answer.set_result(rows)
         return rows

@@ -10,6 +10,7 @@ answer.
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
@@ -27,7 +28,8 @@ from appliance.domain.errors import (
     RunRefused,
     Unavailable,
 )
-from appliance.domain.notable import Cause, Kind, NotableRequest, Spent
+from appliance.domain.names import kind_of
+from appliance.domain.notable import Cause, Kind, Spent
 from appliance.domain.profiles import INLINE
 from appliance.domain.request import Request, Result
 from appliance.policies.batching.base import BatchingPolicy
@@ -36,7 +38,7 @@ from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.notable import NotableRequests
+from appliance.runtime.notable import NotableRequests, noted
 from appliance.runtime.ports import DecisionSink, Processor, RunGroup
 from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.residency.loop import ResidencyLoop
@@ -47,6 +49,7 @@ from appliance.runtime.serving.dispatcher import Dispatching, PartsDispatcher
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.gaps import Gaps
 from appliance.runtime.serving.job import Job, RunAgain
+from appliance.runtime.serving.overflow import Overflow
 from appliance.runtime.serving.parts import PartsRun
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Announced, Queue
@@ -54,6 +57,7 @@ from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.sole_caller import SoleCaller
+from appliance.runtime.serving.spending import Spending
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Unplanned, Worker
 from appliance.runtime.telemetry import Telemetry
@@ -74,9 +78,6 @@ _AFTER_NS = NS_PER_US
 
 _BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
 """What keeps the box from answering; other errors, and `RunRefused`, are the caller's."""
-
-_ID_MAX, _DETAIL_MAX = 64, 300
-"""Characters that are kept of what a caller named, and of an error."""
 
 _Run = tuple[dict[str, Any], int, int, int]
 """A run: (outputs, start, end, items; 0 where it is counted with another request's)."""
@@ -124,13 +125,17 @@ class Engine:
         self._decisions = decisions
         self._residency = residency
         workers = sum(group.workers for group in groups)
+        self.single = Spending()
+        """Processor time of requests that have no meter of their own."""
         self._batching = shared = Batching(clock, queue, batching, memory.runs, workers)
         self.workers = [
-            Worker(clock, group, queue, memory.unpin, shared, index)
+            Worker(clock, group, queue, memory.unpin, shared, self.single, index)
             for index, group in enumerate(groups)
             for _ in range(group.workers)
         ]
         self._dispatching = Dispatching(clock, queue, memory, groups)
+        self._overflow = Overflow(clock, catalogue, memory)
+        placement.on_overflow = self._overflow.bring
         self.reservations = Reservations(clock, queue, len(groups))
         self._scheduler = None
         if len(groups) == 1 and groups[0].stage is not None:
@@ -220,6 +225,24 @@ class Engine:
             yield
         finally:
             self._admission.leave(tenant)
+
+    def take_item(self, tenant: str) -> bool:
+        """One more run of a call that was let in, beside those of it that are under way: whether the tenant may have
+        one more request at once. One that may is counted until `give_item`; it is none of the rate.
+        """
+        return self._admission.enter_beside(tenant, self._catalogue.tenant(tenant).quota)
+
+    def give_item(self, tenant: str) -> None:
+        """It is over."""
+        self._admission.leave(tenant)
+
+    def expected_ns(self, application: Application, variant: str | None) -> int:
+        """What a run of one usual input would take now, on what would answer it; 0: nobody knows.
+
+        Raises: as `preferred`.
+        """
+        times = self.preferred(application, variant).times
+        return 0 if times is None else times.usual.likely_ns(self._clock.now_ns())
 
     def announce(self, application: Application, tenant: str, deadline_ns: int | None = None) -> Announced:
         """While the body of a request is read, in a `with`: its run counts among those that wait.
@@ -344,7 +367,7 @@ class Engine:
                 run = *self._run_inline(request, entry, placed[1], start_ns), items
                 self._ran_inline(request, entry, placed[1], times, run, _OVERRUN * self._inline_ns_max)
                 self._count(request, entry, placed, items, run, placed_ns)
-            elif self._is_alone(request, start_ns) and self._is_inline(
+            elif self._is_alone(request, start_ns, inline_ns) and self._is_inline(
                 request, placed, inline_ns, start_ns, self._alone_ns_max
             ):
                 run = *self._run_inline(request, entry, placed[1], start_ns, run_bytes), items
@@ -362,16 +385,21 @@ class Engine:
                     continue
             else:
                 try:
-                    run = await self._run_in_turn(request, entry, placed, times, items, run_bytes)
+                    run, ran_on = await self._run_in_turn(request, entry, placed, times, items, run_bytes)
                 except RunAgain:
                     entry = self._catalogue.entry(request.application_id)  # what it was to run on may be lost
                     continue
                 self._count(request, entry, placed, items, run, placed_ns)
+                return self._result(placed, run, placed_ns, ran_on)
             return self._result(placed, run, placed_ns)
 
-    def _is_alone(self, request: Request, now_ns: int) -> bool:
-        """Whether nothing waits or runs, no body is on its way, and nobody else has asked of late."""
-        return self._sole.is_alone(request.source, now_ns) and not self._queue.is_expecting
+    def _is_alone(self, request: Request, now_ns: int, takes_ns: int | None) -> bool:
+        """Whether nothing waits or runs, no body is on its way, nobody else has asked of late, and no start that is
+        reserved comes before such a run would be over: it would keep the event loop from that.
+        """
+        if not self._sole.is_alone(request.source, now_ns) or self._queue.is_expecting:
+            return False
+        return not (self.reservations and self.reservations.is_due(takes_ns or 0))
 
     def _is_inline(self, request: Request, placed: Placed, expected_ns: int | None, now_ns: int, limit_ns: int) -> bool:
         """Whether to compute a request on this thread, now: where it is expected to take at most `limit_ns`.
@@ -381,6 +409,8 @@ class Engine:
         """
         servable = placed[0]
         if not servable.is_inline:  # it might stop or end everybody
+            return False
+        if self._queue.waits and self._queue.waits.of(placed[1].build_id) is not None:  # its runs are planned together
             return False
         if expected_ns is None or expected_ns > limit_ns or now_ns < placed[1].rests_until_ns:
             return False
@@ -429,6 +459,7 @@ class Engine:
         self._charge(entry.application, request.tenant, took_ns, end_ns)
         self._inline_runs += 1
         self._inline_ns += took_ns
+        (request.meter or self.single).ran(kind_of(build.build_id), took_ns)
         if not request.is_planned:
             self._unplanned.ran(took_ns)
         build.overruns = build.overruns + 1 if took_ns > overrun_ns else 0
@@ -449,13 +480,15 @@ class Engine:
         """Of the calling tenant on the box, and of the application in the tenant."""
         return self._catalogue.processor_weight(tenant), application.weight
 
-    def _result(self, placed: Placed, run: _Run, placed_ns: int) -> Result:
-        """What a request gets of its run."""
+    def _result(self, placed: Placed, run: _Run, placed_ns: int, ran_on: str = "") -> Result:
+        """What a request gets of its run; `ran_on`: the build, where it need not be the one that was placed."""
         servable, _, warm, load_ns, wake_ns = placed
         outputs, start_ns, end_ns, _ = run
         variant = servable.variant
         timings = (start_ns - placed_ns - load_ns - wake_ns, load_ns, end_ns - start_ns, wake_ns)
-        return Result(outputs, variant.id, variant.name, variant.number, warm, *timings)
+        return Result(
+            outputs, variant.id, variant.name, variant.number, warm, *timings, build_id=ran_on or servable.build_id
+        )
 
     def _count(self, request: Request, entry: Entry, placed: Placed, items: int, run: _Run, placed_ns: int) -> None:
         """Put a request with its run into the figures."""
@@ -494,7 +527,7 @@ class Engine:
         """Keep one that was answered, for whoever asks why it was slow."""
         servable, _, warm, load_ns, wake_ns = placed
         _, start_ns, end_ns, _ = run
-        best = _first_choice(entry)
+        best = entry.first_choice
         is_smaller = request.variant is None and servable.name != best
         found = ((Cause.LATE, is_late), (Cause.COLD, not warm), (Cause.SMALLER, is_smaller))
         causes = tuple(cause for cause, is_so in found if is_so) or (Cause.SAMPLE,)
@@ -502,13 +535,13 @@ class Engine:
         if not notable.counts(request.application_id, kind, end_ns):
             queue_ns = start_ns - placed_ns - load_ns - wake_ns
             spent = Spent(request.decoded_ns, queue_ns, load_ns, wake_ns, end_ns - start_ns)
-            notable.add(_noted(kind, request, entry, end_ns, spent))
+            notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent))
 
     async def _run_in_turn(
         self, request: Request, entry: Entry, placed: Placed, times: RunTimes | None, items: int, run_bytes: int
-    ) -> _Run:
+    ) -> tuple[_Run, str]:
         """Wait for a worker, and release the build after the run; at the deadline the caller is told, whatever its
-        run does.
+        run does. Also gives the build that it ran as: it may be the one for another kind of processor.
         """
         servable, build, *_ = placed
         expected_ns: int | None = None
@@ -531,22 +564,48 @@ class Engine:
             job.times_by_group = found = servable.times_by_place(request.inputs, items)
             job.expected_by_group = {at: self._expected_ns(request, one, items) for at, one in found.items()}
             job.expected_ns = min(job.expected_by_group.values(), default=expected_ns)
+        held = [build]
+        if servable.overflow:
+            held += self._may_overflow(job, items)
+        since_ns, idle = self._clock.now_ns(), self._queue.idle().keys() if servable.overflow else frozenset()
         timer: asyncio.TimerHandle | None = None
         try:
             self._queue.put(job)
             if request.drop_ns is not None:
                 timer = loop.call_at((request.drop_ns + _AFTER_NS) / NS_PER_S, self._queue.expire, job)
-            return await answer, job.started_ns, job.finished_ns, job.run_items
+            outputs = await answer
+            return (outputs, job.started_ns, job.finished_ns, job.run_items), job.build.build_id
         finally:
             if timer is not None:
                 timer.cancel()
             if self._queue.is_running(job):  # nobody waits for it: the build stays pinned until the run is over
                 job.is_abandoned = True
+                held = [one for one in held if one is not job.build]
             else:
                 self._queue.leave(job)
-                self._memory.unpin(build)
+            for each in held:
+                self._memory.unpin(each)
+            if servable.overflow or self._overflow.is_used:
+                self._overflow.ended(servable, job, since_ns, idle)
             # An error holds this frame, and the answer holds the error: a circle that would keep the tensors.
             del answer, job
+
+    def _may_overflow(self, job: Job, items: int) -> list[LoadedBuild]:
+        """Let a job run on further kinds of processors, too, as far as its build for them is there; returns those,
+        pinned.
+        """
+        if job.times_by_group is None or job.expected_by_group is None:
+            return []
+        times, expected, also = dict(job.times_by_group), dict(job.expected_by_group), {}
+        others = self._overflow.pinned(job.servable)
+        for other, build in others:
+            for at, one in other.times_by_place(job.request.inputs, items).items():
+                if at not in times:
+                    times[at], also[at] = one, (other, build)
+                    expected[at] = self._expected_ns(job.request, one, items)
+        job.times_by_group, job.expected_by_group, job.also_on = times, expected, also
+        job.expected_ns = min(expected.values(), default=job.expected_ns)
+        return [build for _, build in others]
 
     async def _run_in_parts(
         self,
@@ -559,7 +618,8 @@ class Engine:
         placed_ns: int,
     ) -> Result:
         """Run the parts of a network where they are dispatched to; the build is released when nothing of it runs any
-        more. At the deadline the caller is told, as for a network that runs whole.
+        more. At the deadline the caller is told, as for a network that runs whole; so is one that goes away, and where
+        others have rows in its run, that goes on for them.
 
         What its parts have taken is what it computed; whatever was between them, it waited.
         """
@@ -571,14 +631,23 @@ class Engine:
         outputs = request.outputs if request.outputs is not None else [one.name for one in servable.variant.outputs]
         parts = PartsRun(self._clock, servable.parts.cut, request, outputs, items)
         until_s = None if request.drop_ns is None else (request.drop_ns + _AFTER_NS) / NS_PER_S
+        work: asyncio.Task[dict[str, Any]] | None = None
         try:
             await in_task()
+            work = asyncio.create_task(parts.run(dispatcher))
+            work.add_done_callback(partial(_close, dispatcher))
             async with asyncio.timeout_at(until_s):
-                answer = await parts.run(dispatcher)
+                answer = await asyncio.shield(work)
         except TimeoutError:
             raise parts.too_late() from None
         finally:
-            dispatcher.close()
+            if work is None:
+                dispatcher.close()
+            elif not work.done():
+                parts.is_left = True
+                if not parts.is_shared:
+                    work.cancel()
+            del work  # it holds its error, and that this frame: a circle that would keep the tensors
         end_ns = self._clock.now_ns()
         if times is not None and parts.run_items:
             times.ran(parts.run_items, 1, parts.took_ns, end_ns)
@@ -642,31 +711,18 @@ class Engine:
         if notable is not None:
             causes = (Cause.FAILED, Cause.LATE) if isinstance(error, DeadlineExceeded) else (Cause.FAILED,)
             problem = type(error) if isinstance(error, ApplianceError) else None
-            kind = Kind(causes, request.tenant, variant or "", _first_choice(entry), problem)
+            kind = Kind(causes, request.tenant, variant or "", entry.first_choice, problem)
             end_ns = request.arrival_ns + took_ns
             if not notable.counts(request.application_id, kind, end_ns):
-                detail = "" if problem is None else str(error)[:_DETAIL_MAX]
-                notable.add(_noted(kind, request, entry, end_ns, Spent(request.decoded_ns), detail))
+                detail, spent = "" if problem is None else str(error), Spent(request.decoded_ns)
+                notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent, detail))
 
 
-def _first_choice(entry: Entry) -> str:
-    """Of a request that names no variant; empty: there is none."""
-    return entry.order[0].name if entry.order else ""
-
-
-def _noted(kind: Kind, request: Request, entry: Entry, end_ns: int, spent: Spent, detail: str = "") -> NotableRequest:
-    """A request as it is kept, without what it carried."""
-    return NotableRequest(
-        kind=kind,
-        application_id=request.application_id,
-        id=request.id[:_ID_MAX],
-        arrival_ns=request.arrival_ns,
-        ended_ns=end_ns,
-        slo_ms=entry.application.latency_slo_ms,
-        deadline_ns=request.deadline_ns,
-        spent=spent,
-        detail=detail,
-    )
+def _close(dispatcher: PartsDispatcher, work: "asyncio.Task[dict[str, Any]]") -> None:
+    """Nothing is left to run of a request in parts."""
+    dispatcher.close()
+    if not work.cancelled():
+        work.exception()  # whoever asked may have gone
 
 
 def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:

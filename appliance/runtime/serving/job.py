@@ -59,6 +59,8 @@ class Job:
     """Of several groups of processors those that it may run on, by index, and what such runs take there ..."""
     expected_by_group: Mapping[int, int] | None = None
     """... and what its own is expected to take. Both None where there is one group, and until it is profiled."""
+    also_on: Mapping[int, tuple[Servable, LoadedBuild]] | None = None
+    """Of those the ones that run it as a build of a further kind, which it has pinned, too; None: none does."""
     group: int = 0
     """Which one runs it."""
     worth: float = 1.0
@@ -69,6 +71,8 @@ class Job:
     """Since when starts that are reserved keep it waiting; None: they do not ..."""
     gap_ns: int | None = None
     """... and how long its run may take before the next of them; None: as long as it likes."""
+    company_by_ns: int | None = None
+    """Until when it waits for others to share its run, where a plan has reserved that; None: nobody has asked yet."""
     rest: Rest | None = None
     """Of a network in parts, what is left: its worker begins with some of that and has its slot taken until they have
     run. None: it runs whole.
@@ -115,9 +119,15 @@ class Job:
         """Whether one of several groups of processors runs it."""
         return group in (self.expected_by_group or self.servable.places)
 
+    def build_on(self, group: int) -> LoadedBuild:
+        """What it runs as on one of several groups of processors."""
+        return self.also_on[group][1] if self.also_on and group in self.also_on else self.build
+
     def runs_on(self, group: int) -> None:
         """It is handed to one of several groups of processors: what is expected of its run is what runs take there."""
         self.group = group
+        if self.also_on and group in self.also_on:
+            self.servable, self.build = self.also_on[group]
         if self.rest is not None:
             self.expected_ns = self.rest.holds_ns(group)
             self.worth = self.rest.worth(group)
@@ -126,6 +136,12 @@ class Job:
             self.expected_ns = self.expected_by_group[group]
             if self.expected_ns:
                 self.worth = min(self.expected_by_group.values()) / self.expected_ns
+
+    def joins(self, other: "Job") -> None:
+        """Its rows run with those of another one that was handed out."""
+        if self.build is not other.build:
+            self.runs_on(other.group)
+        self.worth = other.worth
 
     def left_ns(self, now_ns: int) -> int | None:
         """Until it is given up; None = never."""
@@ -141,15 +157,18 @@ class Job:
         return self.stepped_to
 
     def may_run_with(self, other: "Job") -> bool:
-        """Whether rows of both can be put together: the same build and outputs, and inputs alike but for their number
-        of rows, and for what may be padded.
+        """Whether its rows can be put together with those of a job that was taken, or waits: the same build and
+        outputs, and inputs alike but for their number of rows, and for what may be padded.
         """
         one, two = self.request, other.request
         if (self.rest is None) is not (other.rest is None):
             return False
         if self.rest is not None and other.rest is not None and not self.rest.may_join(other.rest):
             return False
-        if self.build is not other.build or one.outputs != two.outputs or one.runs_alone or two.runs_alone:
+        own = self.build if other.place is not None else self.build_on(other.group)  # it waits: it has no group yet
+        if own is not other.build or one.outputs != two.outputs:
+            return False
+        if one.runs_alone or two.runs_alone:
             return False
         if one.inputs.keys() != two.inputs.keys():
             return False

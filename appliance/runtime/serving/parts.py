@@ -57,6 +57,8 @@ class Rows:
     inputs: Tensors
     items: int
     answer: "asyncio.Future[Shared]"
+    drop_ns: int | None = None
+    """When nobody wants them any more; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Shared:
 
     outputs: dict[str, Any] | None
     ran: Sequence[RanPart] = ()
+    run_items: int = 0
+    """Of that run, where it is counted with this request: the one whose turn it was has gone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,6 +170,8 @@ class PartsRun:
         """Requests whose rows are in it."""
         self.run_items = items
         """Rows that it runs: its own and others'; 0: another one runs its own."""
+        self.is_left = False
+        """Its caller has gone, and it goes on for others."""
         self._under_way: asyncio.Future[dict[str, Any]] | None = None
         self.progress = Progress()
         self.ran: list[RanPart] = []
@@ -177,9 +183,21 @@ class PartsRun:
         """Of all parts that have run."""
         return sum(one.took_ns for one in self.ran)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others wait for their rows in it."""
+        return any(not one.answer.done() for one in self._others)
+
+    @property
+    def _drop_ns(self) -> int | None:
+        """When nobody wants any of its rows any more; None: never."""
+        drops = [self._request.drop_ns, *(one.drop_ns for one in self._others if not one.answer.done())]
+        return None if None in drops else max(drop for drop in drops if drop is not None)
+
     async def run(self, dispatcher: Dispatcher) -> dict[str, Any]:
         """The outputs, exactly as the whole network would compute them. Whoever cancels waits for nothing: the run that
-        is under way is the last one, and what it holds is given back after it.
+        is under way is the last one, and what it holds is given back after it. With rows of others in it (`is_shared`)
+        it goes on until the last of them is late, so whoever leaves it then does not cancel it.
 
         Raises: DeadlineExceeded, once, for the request as a whole; RunFailed; Unavailable.
         """
@@ -204,7 +222,7 @@ class PartsRun:
                 self.run_items = 0
                 shared = await commitment.answer
                 if shared.outputs is not None:
-                    self.ran = list(shared.ran)
+                    self.ran, self.run_items = list(shared.ran), shared.run_items
                     return shared.outputs
                 self._request.runs_alone = True  # it was let in, and must not start over again and again
                 self._begin(())
@@ -250,12 +268,13 @@ class PartsRun:
 
     def _divided(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """Each request's rows of the outputs, in arrays of its own: its own are returned."""
-        end = self._items
+        end, uncounted = self._items, self.run_items if self.is_left else 0
         for one in self._others:
             start, end = end, end + one.items
             if not one.answer.done():  # else its caller has gone
                 rows = {name: array[start:end].copy() for name, array in outputs.items()}
-                one.answer.set_result(Shared(rows, self.ran))
+                one.answer.set_result(Shared(rows, self.ran, uncounted))
+                uncounted = 0
         self._others = ()
         return {name: array[: self._items].copy() for name, array in outputs.items()}
 
@@ -266,7 +285,7 @@ class PartsRun:
             part = self._cut.parts[number]
             inputs = self._named(part.inputs)
             begun_ns = self._clock.now_ns()
-            deadline_ns = self._request.drop_ns
+            deadline_ns = self._drop_ns
             try:
                 made = await self._made(
                     commitment.runs.run(loaded.handle, inputs, part.outputs, deadline_ns=deadline_ns)
@@ -325,7 +344,8 @@ class PartsRun:
 
     def _check_deadline(self) -> None:
         """Raises: DeadlineExceeded."""
-        if self._request.drop_ns is not None and self._clock.now_ns() >= self._request.drop_ns:
+        drop_ns = self._drop_ns
+        if drop_ns is not None and self._clock.now_ns() >= drop_ns:
             raise self.too_late()
 
     def too_late(self) -> DeadlineExceeded:

@@ -3,6 +3,7 @@ for it.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from appliance.clock import Clock
@@ -38,6 +39,8 @@ class Placement:
         self._residency = residency
         self._refusals = refusals
         self._wakes: set[asyncio.Task[None]] = set()
+        self.on_overflow: Callable[[Servable], None] = lambda servable: None
+        """Told what is to serve a request that is put on another kind of processor, for it is not there."""
 
     def candidates(self, request: Request, entry: Entry) -> list[Servable]:
         """Variants that may answer, most wanted first.
@@ -77,6 +80,12 @@ class Placement:
                 build = self._memory.pin_resident(whole.build_id)
                 if build is not None:
                     return whole, build, not request.began_cold, 0, 0
+            for other in servable.overflow if whole is None else whole.overflow:
+                if self._memory.is_resident(other.build_id) and _fits(request, other):
+                    build = self._memory.pin_resident(other.build_id)
+                    if build is not None:
+                        self.on_overflow(servable if whole is None else whole)
+                        return other, build, not request.began_cold, 0, 0
         return None
 
     async def load(self, request: Request, entry: Entry, candidates: list[Servable]) -> Placed:

@@ -2,22 +2,24 @@
 
 Decoding and encoding run in the media threads, tokenizers in the guard of who uploaded them. Models with a state run
 step by step; a sequence's requests follow one another, and its state is kept only when the whole request went well, so
-a request that failed can be sent again.
+a request that failed can be sent again. `ask` gives the answer as data, for a pipeline; `predict` as a caller gets it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, TaskKind, TaskSpec
-from appliance.domain.errors import DeadlineExceeded, LoadFailed, QueueFull, RunFailed
-from appliance.domain.request import Request, Result, Tensors
+from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, QueueFull, RunFailed
+from appliance.domain.names import kind_of
+from appliance.domain.request import Request, Result, RunMeter, Tensors
 from appliance.runtime.catalogue import Catalogue, Entry, Servable
 from appliance.runtime.ports import MediaRunner, TextReader
 from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.job import too_late
 from appliance.runtime.serving.sequences import Sequences
 from appliance.tasks import TASKS, pictures
 from appliance.tasks.base import Decoded, Media, ReadsTokens, Target, Task, TokenOrder, next_state, step_inputs
@@ -52,10 +54,18 @@ class Call:
     """Awaited when the media is decoded, before the first run: until the batch begins that it is planned for, whose
     number it returns.
     """
+    is_item: bool = False
+    """As of a `Request`."""
+    beyond_plan: bool | None = None
+    """As of a `Request`."""
+    meter: RunMeter | None = None
+    """As of a `Request`."""
+    ran: Callable[[], None] | None = None
+    """Called when its last run is over, before its answer is written."""
 
 
 @dataclass(slots=True)
-class _Timings:
+class Timings:
     """Nanoseconds by part."""
 
     decode: int = 0
@@ -73,9 +83,40 @@ class _Timings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """The task's fields as a JSON object, and what a sequence must remember: the task's part and the model's."""
+class Prepared:
+    """Media on its way to a network: what of its decoding could be done before its turn."""
 
+    media: Media
+    decoded: Decoded | None = None
+    """None: it is decoded when it is asked about."""
+    servable: Servable | None = None
+    """What it was decoded for."""
+    error: ApplianceError | None = None
+    """Why it cannot be."""
+    decode_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a network said, as data."""
+
+    body: Mapping[str, Any]
+    """The task's fields."""
+    text: bytes
+    """The same as a JSON object."""
+    variant: str
+    kind: str
+    """Of the processor that it ran on last; empty: nothing had to run."""
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The task's fields, also as a JSON object or as the picture that they are, and what a sequence must remember: the
+    task's part and the model's.
+    """
+
+    body: Mapping[str, Any]
     text: bytes
     carry: Mapping[str, Any]
     state: Mapping[str, Any]
@@ -90,18 +131,24 @@ class _Run:
     entry: Entry
     servable: Servable
     deadline_ns: int
-    watch: Watch | None
-    timings: _Timings = field(default_factory=_Timings)
+    watch: Watch | None = None
+    timings: Timings = field(default_factory=Timings)
     results: list[Result] = field(default_factory=list)
 
     @property
     def drop_ns(self) -> int | None:
         """When it is given up; None = never."""
-        return None if self.application.late is Late.RUN else self.deadline_ns
+        is_late_welcome = self.application.late is Late.RUN and not self.call.is_item
+        return None if is_late_welcome else self.deadline_ns
 
     @property
     def spec(self) -> TaskSpec:
         return self.entry.model.task
+
+    @property
+    def variant(self) -> str:
+        """That answered last, or would have where nothing had to run."""
+        return self.results[-1].variant if self.results else self.servable.variant.name
 
 
 class Predictor:
@@ -138,7 +185,76 @@ class Predictor:
         Raises: ModelUnavailable, UnknownVariant, BadMedia, BadTensor, QueueFull, DeadlineExceeded, and what the engine
         raises.
         """
-        run = _Run(
+        run = self._run(application, call, watch)
+        return self._whole(run, (await self._answered(run, Prepared(media))).text)
+
+    async def ask(
+        self, application: Application, prepared: Prepared, call: Call, watch: Watch | None = None
+    ) -> Prediction:
+        """The answer as data. Raises: as `predict`."""
+        if prepared.error is not None:
+            raise prepared.error
+        run = self._run(application, call, watch)
+        if prepared.servable is not None:
+            run.servable = prepared.servable
+        run.timings.decode += prepared.decode_ns
+        answer = await self._answered(run, prepared)
+        kind = kind_of(run.results[-1].build_id) if run.results else ""
+        return Prediction(answer.body, answer.text, run.variant, kind, run.timings)
+
+    async def prepare(self, application: Application, media: Sequence[Media], call: Call) -> list[Prepared]:
+        """Decode several for one network, in one turn of the media threads. What cannot be decoded has its error in
+        place of the tensors; what is decoded in its sequence's turn, or by a tokenizer, is left for `ask`.
+
+        Raises: ShuttingDown, UnknownVariant, ModelUnavailable.
+        """
+        run = self._run(application, call)
+        task = TASKS[run.spec.kind]
+        if call.sequence_id is not None or self._catalogue.reader_of(run.entry.model) is not None:
+            return [Prepared(one, servable=run.servable) for one in media]
+
+        def decode() -> list[Decoded | ApplianceError]:
+            target = self._target(run)
+            return [_decoded(task, one, run.spec, target) for one in media]
+
+        try:
+            found = await self._timed(run, "decode", decode)
+        except (DeadlineExceeded, QueueFull) as error:
+            for _ in media:
+                self._engine.count_failure(_request(run, {}), run.entry, error)
+            return [Prepared(one, error=error.with_traceback(None)) for one in media]
+        decode_ns = run.timings.decode
+        return [
+            Prepared(one, error=made)
+            if isinstance(made, ApplianceError)
+            else Prepared(one, made, run.servable, decode_ns=decode_ns)
+            for one, made in zip(media, found, strict=True)
+        ]
+
+    def drop_late(self, application: Application, call: Call) -> None:
+        """Refuse what a run that began now would end too late, before it costs anything: the rule of the queue, and its
+        counter (SC-25).
+
+        Raises: DeadlineExceeded; ShuttingDown, UnknownVariant, ModelUnavailable.
+        """
+        expected_ns = self._engine.expected_ns(application, call.variant)
+        deadline_ns, now_ns = self._deadline_ns(call, application), self._clock.now_ns()
+        if now_ns + expected_ns <= deadline_ns:
+            return
+        run = self._run(application, call)
+        request = _request(run, {})
+        error = too_late(request, expected_ns, now_ns)
+        self._engine.count_failure(request, run.entry, error)
+        raise error
+
+    def target(self, application: Application, variant: str | None) -> tuple[TaskSpec, Callable[[], Target]]:
+        """What would answer a request now takes; the second part may read files: for threads. Raises: as `prepare`."""
+        entry = self._catalogue.entry(application.id)
+        servable = self._engine.preferred(application, variant)
+        return entry.model.task, lambda: self._target_of(entry, servable)
+
+    def _run(self, application: Application, call: Call, watch: Watch | None = None) -> _Run:
+        return _Run(
             call,
             application,
             self._catalogue.entry(application.id),
@@ -146,16 +262,20 @@ class Predictor:
             self._deadline_ns(call, application),
             watch,
         )
+
+    async def _answered(self, run: _Run, prepared: Prepared) -> _Answer:
+        """In the turn of its sequence, where it belongs to one."""
+        call = run.call
         if call.sequence_id is None:
-            return self._whole(run, (await self._answer(run, media, {}, {})).text)
-        key = (application.id, call.tenant, call.sequence_id)
+            return await self._answer(run, prepared, {}, {})
+        key = (run.application.id, call.tenant, call.sequence_id)
         sequence = self._sequences.open(key, start=call.sequence_start)
         async with self._sequences.turn(sequence, run.drop_ns):
-            answer = await self._answer(run, media, sequence.carry, sequence.tensors)
+            answer = await self._answer(run, prepared, sequence.carry, sequence.tensors)
             sequence.carry, sequence.tensors = answer.carry, answer.state
         if call.sequence_end:
             self._sequences.close(key, sequence)
-        return self._whole(run, answer.text)
+        return answer
 
     def _deadline_ns(self, call: Call, application: Application) -> int:
         """The caller's timeout, else what holds for requests that state none."""
@@ -163,11 +283,13 @@ class Predictor:
             return self._engine.deadline_ns(application, call.arrival_ns)
         return call.arrival_ns + int(call.timeout_ms * NS_PER_MS)
 
-    async def _answer(self, run: _Run, media: Media, carry: Mapping[str, Any], state: Mapping[str, Any]) -> _Answer:
-        task = TASKS[run.spec.kind]
+    async def _answer(
+        self, run: _Run, prepared: Prepared, carry: Mapping[str, Any], state: Mapping[str, Any]
+    ) -> _Answer:
+        task, media = TASKS[run.spec.kind], prepared.media
 
         try:
-            decoded = await self._decoded(run, task, media, carry)
+            decoded = prepared.decoded or await self._decoded(run, task, media, carry)
         except (DeadlineExceeded, LoadFailed, QueueFull, RunFailed) as error:
             self._engine.count_failure(_request(run, {}), run.entry, error)
             raise
@@ -178,9 +300,9 @@ class Predictor:
         def encode() -> _Answer:
             picture = None if kind is None or state else pictures.picture_of(outputs[0], kind)
             if picture is not None:
-                return _Answer(picture, {}, state)
+                return _Answer({}, picture, {}, state)
             answer = task.encode(outputs, decoded, run.spec)
-            return _Answer(write_json(answer.body), answer.carry, state)
+            return _Answer(answer.body, write_json(answer.body), answer.carry, state)
 
         return await self._timed(run, "encode", encode)
 
@@ -227,12 +349,17 @@ class Predictor:
             outputs.append(result.outputs)
             if run.spec.state:
                 state = next_state(result.outputs, run.spec)
+        if run.call.ran is not None:
+            run.call.ran()
         return outputs, state
 
     def _target(self, run: _Run) -> Target:
+        return self._target_of(run.entry, run.servable)
+
+    def _target_of(self, entry: Entry, servable: Servable) -> Target:
         """May read (and, the first time, verify) files: for threads."""
-        variant = run.servable.variant
-        assets = {name: str(self._asset_path(sha256)) for name, sha256 in run.entry.model.assets.items()}
+        variant = servable.variant
+        assets = {name: str(self._asset_path(sha256)) for name, sha256 in entry.model.assets.items()}
         largest = variant.shape_max or {}
         return Target(variant.inputs, variant.outputs, variant.height, variant.width, assets, largest)
 
@@ -247,9 +374,9 @@ class Predictor:
         """The task's fields, who answered, and the timings; a picture as it is."""
         if pictures.kind_of(text) is not None:
             return text
-        variant = run.results[-1].variant if run.results else run.servable.variant.name
+        variant = run.variant
         accuracy = run.entry.servables[variant].variant.accuracy if variant in run.entry.servables else None
-        parts = {name: getattr(run.timings, name) for name in _Timings.__slots__}
+        parts = {name: getattr(run.timings, name) for name in Timings.__slots__}
         total_ns = self._clock.now_ns() - run.call.arrival_ns
         frame: dict[str, Any] = {
             "application": run.application.name,
@@ -271,6 +398,14 @@ class Predictor:
         return text[:-1] + (b"," if len(text) > 2 else b"") + write_json(frame)[1:]
 
 
+def _decoded(task: Task, media: Media, spec: TaskSpec, target: Target) -> Decoded | ApplianceError:
+    """One of several, of which each fails for itself."""
+    try:
+        return task.decode(media, spec, target, {})
+    except ApplianceError as error:
+        return error.with_traceback(None)  # it would hold what the others hold
+
+
 def _request(run: _Run, inputs: Tensors) -> Request:
     """The run's next request to the engine."""
     return Request(
@@ -286,5 +421,8 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         is_admitted=True,
         is_frame=run.call.is_frame,
         is_planned=run.call.is_planned,
+        is_item=run.call.is_item,
+        beyond_plan=run.call.beyond_plan,
+        meter=run.call.meter,
         is_read=True,
     )

@@ -21,9 +21,11 @@ from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.loader import handles_of
 from appliance.runtime.serving.backlog import LEAST_NS, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
+from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
 from appliance.runtime.serving.portions import Portions
 from appliance.runtime.serving.staging import StagedJob
+from appliance.runtime.serving.waits import PlannedWaits
 
 ACTIVE_NS = 60 * NS_PER_S
 """A tenant that asked within this time may ask again at any moment."""
@@ -81,14 +83,23 @@ class _Tenant(Flow):
             found = self.applications[application_id] = _Application()
         return found
 
-    def head(self) -> Job | None:
-        """The request whose turn it is among the tenant's."""
-        while (application := self.line.first()) is not None:
+    def head(self, awaits: Callable[[Job], bool] | None = None) -> Job | None:
+        """The request whose turn it is among the tenant's; of applications whose first one `awaits` others none."""
+        held: list[tuple[_Application, Any]] = []
+        found: Job | None = None
+        while found is None and (application := self.line.first()) is not None:
             job = application.head()
-            if job is not None:
-                return job
-            self.line.drop(application)
-        return None
+            if job is None:
+                self.line.drop(application)
+            elif awaits is not None and awaits(job):
+                assert application.entry is not None
+                held.append((application, application.entry[1]))
+                self.line.drop(application)
+            else:
+                found = job
+        for application, tie in held:
+            self.line.put(application, tie)
+        return found
 
 
 class Queue:
@@ -110,16 +121,22 @@ class Queue:
         """Tenant → when it last asked or ran, the latest last; those of the last minute."""
         self._waiting: Counter[tuple[str, str]] = Counter()
         """By calling tenant and application: of an application that is shared each caller has a line of its own."""
+        self._items: Counter[tuple[str, str]] = Counter()
+        """Of these, those that are items of pipelines; only they wait for company."""
+        self._planned: Counter[str] = Counter()
+        """Tenant → its jobs that wait and that the plan of a pipeline counts on; those that have some."""
         self._idle: deque[tuple[Callable[[Job], None], int]] = deque()
         """What an idle worker begins with, and its group of processors."""
-        self.assign: Callable[[], None] | None = None
-        """Hands jobs out where there are several groups of processors, or starts are reserved; None: whoever is idle
-        takes the next in line."""
-        self._is_handing_out = False
+        self.assign: Callable[[Job | None], None] | None = None
+        """Hands jobs out where there are several groups of processors, or starts are reserved, and is told of one that
+        has just come where nothing else is new; None: whoever is idle takes the next in line."""
+        self._handing_out = HandingOut()
         self.staged: StagedJob | None = None
         """Who begins without a worker having asked; None: nobody ever does."""
         self._running: dict[Job, None] = {}
         """The first job of each run under way."""
+        self.waits = PlannedWaits(clock)
+        self.waits.on_over = self.hand_out
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -152,6 +169,7 @@ class Queue:
             and self.assign is None
             and not self.is_late(job)
             and not self._is_held(job, tenant)
+            and not self._awaits(job)
         ):
             job.to(RequestState.QUEUED)
             self._charge(job, tenant)  # nobody waits: it needs no place
@@ -174,10 +192,14 @@ class Queue:
         if tenant.entry is None:
             self._line.put(tenant, tie=self._sequence)
         self._waiting[request.tenant, request.application_id] += 1
+        if request.is_item:
+            self._items[request.tenant, request.application_id] += 1
+        if request.beyond_plan is False:
+            self._planned[request.tenant] += 1
         if request.batch:  # those that it is planned with are put in this very turn of the loop
             asyncio.get_running_loop().call_soon(self.hand_out)
         else:
-            self.hand_out()
+            self.hand_out(job)
 
     def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> "Announced":
         """While its body is read, a request's run counts among those that wait: who comes later is told of it.
@@ -242,21 +264,19 @@ class Queue:
         if (begin, group) in self._idle:
             self._idle.remove((begin, group))
 
-    def hand_out(self) -> None:
-        """Give idle workers what may run; one that cannot begin with it offers itself again meanwhile."""
+    def hand_out(self, newcomer: Job | None = None) -> None:
+        """Give idle workers what may run. `newcomer`: it has just come, and nothing else is new."""
         if self.assign is not None:
             self._unstage()
-            self.assign()
-            return
-        if self._is_handing_out:
-            return
-        self._is_handing_out = True
-        try:
-            while self._idle and (job := self.take()) is not None:
-                self._idle.popleft()[0](job)
-        finally:
-            self._is_handing_out = False
-        self.stage()
+            self.assign(newcomer)
+        elif self._handing_out.all(self._take_for_idle, self._begin_on_idle):
+            self.stage()
+
+    def _take_for_idle(self) -> Job | None:
+        return self.take() if self._idle else None
+
+    def _begin_on_idle(self, job: Job) -> None:
+        self._idle.popleft()[0](job)
 
     def take(self) -> Job | None:
         """The next job that can still be in time and whose caller still waits; None when there is none that may run
@@ -301,6 +321,10 @@ class Queue:
                 turns.setdefault((start - least > LONG_NS, -job.request.priority), []).append(job)
             for _turn, jobs in sorted(turns.items()):
                 yield jobs
+
+    def may_begin(self, job: Job) -> bool:
+        """Whether a job that waits may begin where a worker is idle; a late or abandoned one leaves."""
+        return job.place is not None and self._is_ready(job, self._tenants[job.request.tenant])
 
     def give(self, job: Job, group: int) -> None:
         """A waiting job begins on an idle worker of a group."""
@@ -493,25 +517,49 @@ class Queue:
 
     def _next(self) -> Job | None:
         """The head of the first tenant in line that may run now. Those passed over keep their places."""
-        held: list[tuple[_Tenant, Any]] = []
+        held: list[tuple[FairLine[Any], Flow, Any]] = []
+        passed: list[tuple[_Tenant, Any]] = []
+        """Of whom only an application was passed over."""
         found: Job | None = None
         while found is None and (tenant := self._line.first()) is not None:
-            job = tenant.head()
+            job = tenant.head(self._awaits if self.waits else None)
             if job is None:
+                if tenant.entry is not None and tenant.line.first() is not None:  # its first ones wait for company
+                    held.append((self._line, tenant, tenant.entry[1]))
                 self._line.drop(tenant)
             elif job.answer.done():  # the caller went away
                 self.leave(job)
             elif self.is_late(job):
                 self._drop(job)
             elif self._is_held(job, tenant):
+                self._set_aside(self._line, tenant, held)
+            elif self._waits_for_planned(job):
+                self._set_aside(tenant.line, tenant.of(job.request.application_id), held)
                 assert tenant.entry is not None
-                held.append((tenant, tenant.entry[1]))
-                self._line.drop(tenant)
+                passed.append((tenant, tenant.entry[1]))
+                if not tenant.line.waiting:
+                    self._set_aside(self._line, tenant, held)
             else:
                 found = job
-        for tenant, tie in held:
-            self._line.put(tenant, tie)
+        for line, flow, tie in held:
+            line.put(flow, tie)
+        for tenant, tie in passed:  # it left the line if nothing else of it was there to wait
+            if tenant.entry is None and tenant.line.waiting:
+                self._line.put(tenant, tie)
         return found
+
+    @staticmethod
+    def _set_aside(line: FairLine[Any], flow: Flow, held: list[tuple[FairLine[Any], Flow, Any]]) -> None:
+        """Take a flow out of its line until who may run now is found."""
+        assert flow.entry is not None
+        held.append((line, flow, flow.entry[1]))
+        line.drop(flow)
+
+    def _waits_for_planned(self, job: Job) -> bool:
+        """Whether it is beyond what the plan of its pipeline counts on, and another tenant waits with what is within:
+        a crowded scene of one keeps nobody else's frames from being in time.
+        """
+        return bool(job.request.beyond_plan) and any(tenant != job.request.tenant for tenant in self._planned)
 
     def _drop(self, job: Job) -> None:
         """A waiting job would be late if it began now; a staged one may have begun in time."""
@@ -525,8 +573,16 @@ class Queue:
         elif self.is_late(job):
             self._drop(job)
         else:
-            return not self._is_held(job, tenant)
+            return not (self._is_held(job, tenant) or self._awaits(job) or self._waits_for_planned(job))
         return False
+
+    def _awaits(self, job: Job) -> bool:
+        """Whether a job waits for others to share its run, as a plan has reserved it; nobody else's call waits behind
+        it."""
+        if not self.waits or not job.request.is_item:
+            return False
+        line = job.request.tenant, job.request.application_id
+        return self._items[line] == self._waiting[line] and self.waits.is_held(job, self.mates)
 
     def _may_join(self, mate: Job, job: Job) -> bool:
         return not mate.answer.done() and not self.is_late(mate) and mate.may_run_with(job)
@@ -612,9 +668,14 @@ class Queue:
         self._places.give(request.tenant)
         self._backlog.remove(request.tenant, request.application_id, job.waiting_ns)
         line = request.tenant, request.application_id
-        self._waiting[line] -= 1
-        if not self._waiting[line]:
-            del self._waiting[line]
+        for counts in (self._waiting, self._items) if request.is_item else (self._waiting,):
+            counts[line] -= 1
+            if not counts[line]:
+                del counts[line]
+        if request.beyond_plan is False:
+            self._planned[request.tenant] -= 1
+            if not self._planned[request.tenant]:
+                del self._planned[request.tenant]
         tenant = self._tenants[request.tenant]
         application = tenant.of(request.application_id)
         head = application.head()

@@ -57,6 +57,8 @@ class Reservations:
         self._kept: dict[int, Reservation] = {}
         self._order: list[Reservation] | None = None
         """The same by their starts; None: to be put in order."""
+        self.changes = 0
+        """Grows with each change of what is reserved."""
         self._timer: asyncio.TimerHandle | None = None
         self.on_change: Callable[[], None] = lambda: None
         """Some have come where there were none, or some have gone."""
@@ -68,7 +70,7 @@ class Reservations:
         """Reserve a start."""
         is_first = not self._kept
         self._kept[number] = reservation
-        self._order = None
+        self._moved()
         self._lapse_at(reservation.until_ns)
         if is_first:
             self.on_change()
@@ -82,21 +84,21 @@ class Reservations:
             now_ns = self._clock.now_ns()
             found.is_ready = True
             found.start_ns = min(found.start_ns, now_ns)
-            self._order = None
+            self._moved()
             found.until_ns = now_ns + found.run_ns
             self._lapse_at(found.until_ns)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Their batches will not come."""
         if [number for number in numbers if self._kept.pop(number, None) is not None]:
-            self._order = None
+            self._moved()
             self.on_change()
 
     def begun(self, job: Job) -> None:
         """A job begins: the start of its batch, if it has one, is kept."""
         found = self._kept.pop(job.request.batch, None)
         if found is not None:
-            self._order = None
+            self._moved()
             found.begins(self._clock.now_ns())
             self.on_change()
 
@@ -115,6 +117,11 @@ class Reservations:
         )
         return gap_ns(starts, free_ns, group)
 
+    def is_due(self, within_ns: int) -> bool:
+        """Whether a start comes so soon, or waits for its worker already."""
+        end_ns = self._clock.now_ns() + within_ns
+        return any(one.start_ns < end_ns for one in self._kept.values())
+
     def is_held(self, job: Job, takes_ns: int, gap_ns: int | None) -> bool:
         """Whether a job whose run takes so long has to wait, given its tenant's gap."""
         job.gap_ns = None
@@ -131,6 +138,10 @@ class Reservations:
         return True
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _moved(self) -> None:
+        self._order = None
+        self.changes += 1
 
     def _is_kept(self, one: Reservation, tenant: str, now_ns: int) -> bool:
         """Whether a tenant's jobs wait for it."""
@@ -153,7 +164,7 @@ class Reservations:
         gone = {number: one for number, one in self._kept.items() if one.until_ns <= now_ns}
         for number in gone:
             del self._kept[number]
-        self._order = None
+        self._moved()
         for one in gone.values():
             if one.is_ready:
                 one.begins(now_ns)

@@ -19,6 +19,7 @@ from appliance.policies.dispatch.base import Job as DispatchJob
 from appliance.policies.dispatch.partition import Partition, uncut
 from appliance.runtime.ports import DecisionSink, RunGroup
 from appliance.runtime.served_parts import TRANSFER_MS
+from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.reservations import Reservations
@@ -58,7 +59,7 @@ class Scheduler:
         self._reservations = reservations
         self._partitions: dict[tuple[tuple[str, float], ...], Partition] = {}
         """By what a run takes on each group: nothing else of a network is asked."""
-        self._is_assigning = False
+        self._handing_out = HandingOut()
         self._again: asyncio.TimerHandle | None = None
         self._pauses = asyncio.Lock()
         self._paused: int | None = None
@@ -89,22 +90,17 @@ class Scheduler:
                 self._paused = None
                 self.assign()
 
-    def assign(self) -> None:
-        """Give idle workers what is better off there than where it would have to wait; one that cannot begin with it
-        offers itself again meanwhile.
-        """
-        if self._is_assigning:
-            return
-        self._is_assigning = True
+    def assign(self, _newcomer: Job | None = None) -> None:
+        """Give idle workers what is better off there than where it would have to wait."""
         if self._paused is not None and self._queue.idle()[self._paused] == self._groups[self._paused].workers:
             self._is_quiet.set()
-        try:
-            while (found := self._next()) is not None:
-                self._queue.give(*found)
-                if self._reservations:
-                    self._reservations.begun(found[0])
-        finally:
-            self._is_assigning = False
+        self._handing_out.all(self._next, self._give)
+
+    def _give(self, found: tuple[Job, int]) -> None:
+        job, group = found
+        self._queue.give(job, group)
+        if self._reservations:
+            self._reservations.begun(job)
 
     def _next(self) -> tuple[Job, int] | None:
         """A job, and the group with an idle worker that runs it now."""

@@ -65,6 +65,11 @@ class Sequences:
         self._sequences.move_to_end(key)
         return sequence
 
+    def has(self, key: Key) -> bool:
+        """Whether there is one to go on with."""
+        self._expire(self._clock.now_ns())
+        return key in self._sequences
+
     def close(self, key: Key, sequence: Sequence) -> None:
         """Forget a sequence at its end; one that was started anew under the same key stays."""
         if self._sequences.get(key) is sequence:

@@ -11,8 +11,11 @@ from appliance.runtime.ports import StagedRun, Staging
 from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.job import LONG_NS, Job
 
-_GAIN_MAX = 0.95
-"""A shared run that takes less than this of what its requests take one by one is worth waiting for."""
+_PAYS, _PAYS_NOT = 0.9, 1.0
+"""A shared run that takes less than the first of what its requests take one by one is worth waiting for, until it takes
+more than the second: what the import measured once, and a few runs, are noisy, and who is near a single bound would be
+staged at one time and not at another.
+"""
 
 
 class StagedJob:
@@ -77,13 +80,22 @@ def _is_fit(job: Job) -> bool:
         and not servable.goes_in_steps
         and job.build.handle is not None
         and job.likely_ns <= LONG_NS
-        and not any(_gains(times, job.items, requests) for requests in (2, servable.together_max // job.items))
+        and not _pays(job, times)
     )
 
 
-def _gains(times: RunTimes, items: int, requests: int) -> bool:
-    """Whether so many of its requests take less time together."""
-    if requests < 2:
+def _pays(job: Job, times: RunTimes) -> bool:
+    """Whether requests like it take less time together."""
+    most = job.servable.together_max // job.items
+    if most < 2:
         return False
+    share = min(_share(times, job.items, requests) for requests in {2, most})
+    if not _PAYS <= share <= _PAYS_NOT:
+        job.build.pays_shared = share < _PAYS
+    return job.build.pays_shared
+
+
+def _share(times: RunTimes, items: int, requests: int) -> float:
+    """What so many of its requests take together, of what they take one by one."""
     alone_ns, together_ns = (times.hoped_ns(n * items, 1, 0) for n in (1, requests))
-    return together_ns < _GAIN_MAX * requests * alone_ns
+    return together_ns / max(1, requests * alone_ns)

@@ -11,7 +11,8 @@ from typing import Any
 
 from appliance.clock import Clock
 from appliance.domain.errors import ApplianceError, ProcessorLost, RunRefused, RunStopped, ShuttingDown
-from appliance.domain.request import Tensors
+from appliance.domain.names import kind_of
+from appliance.domain.request import RunMeter, Tensors
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.ports import RunGroup
@@ -45,9 +46,12 @@ class Worker:
         queue: Queue,
         release: Callable[[LoadedBuild], None],
         batching: Batching,
+        single: RunMeter,
         index: int = 0,
     ) -> None:
-        """`release` unpins the build of a run whose caller went away; `index`: of its group among several."""
+        """`release` unpins the build of a run whose caller went away; `single`: who pays for requests that have no
+        meter of their own; `index`: of its group among several.
+        """
         self._clock = clock
         self._group = group
         self._index = index
@@ -55,6 +59,7 @@ class Worker:
         self._queue = queue
         self._release = release
         self._batching = batching
+        self._single = single
         self._run: asyncio.Future[Any] | None = None
         self._is_stopped = False
         self.busy_ns = 0
@@ -134,6 +139,7 @@ class Worker:
         for place, job in enumerate(batch.jobs):
             job.finished_ns = now_ns
             self._queue.ended(job)
+            (job.request.meter or self._single).ran(kind_of(job.build.build_id), job.took_ns)
             job.to(RequestState.FAILED if error else RequestState.DONE)
             if job.is_abandoned:
                 self._release(job.build)

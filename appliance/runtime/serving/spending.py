@@ -1,0 +1,33 @@
+"""Processor time that was spent for somebody, by kind of processor: what requests ran, whether or not their callers
+were still there at the end.
+
+The processors' busy time is that of all who spend, together. Event-loop thread only.
+"""
+
+from collections.abc import Mapping
+
+
+class Spending:
+    """Implements `RunMeter`. What is spent for a part is spent for the whole, too."""
+
+    __slots__ = ("_by_kind", "_whole")
+
+    def __init__(self, whole: "Spending | None" = None) -> None:
+        """`whole`: what this is a part of."""
+        self._whole = whole
+        self._by_kind: dict[str, int] = {}
+
+    def ran(self, kind: str, took_ns: int) -> None:
+        self._by_kind[kind] = self._by_kind.get(kind, 0) + took_ns
+        if self._whole is not None:
+            self._whole.ran(kind, took_ns)
+
+    @property
+    def by_kind(self) -> Mapping[str, int]:
+        """Kind of processor → nanoseconds."""
+        return self._by_kind
+
+    @property
+    def total_ns(self) -> int:
+        """On all kinds."""
+        return sum(self._by_kind.values())
