@@ -7,20 +7,21 @@ run of others) comes off the SLO.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.session import LatencyPromise, SessionPlan
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
 from appliance.policies.adaptation.zoo import filtered, monotone
+from appliance.policies.sending.pictures import QUALITY_LOW, quality_share
 from appliance.policies.sending.sender import BUSY_MAX
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.zoo import PICTURE_FACTOR, Rung
+from appliance.runtime.sessions.worker_queues import PlannedWorker
+from appliance.runtime.sessions.zoo import PICTURE_FACTOR, QUALITY, Rung
 
 VALID_NS = 1_500 * NS_PER_MS
 """Three periods: a plan that was lost on the way is followed by another."""
-QUALITY = 75
 SLO_LEFT_MS_MIN = 0.1
 """A client without any budget is one that nothing serves, not a malformed problem."""
 
@@ -59,15 +60,14 @@ def problem_of(
 def plans_of(
     plan: AdaptationPlan, members: Sequence[LiveSession], rungs: Mapping[str, Rung], now_ns: int
 ) -> dict[str, SessionPlan]:
-    """What each mapped session is told, by id."""
+    """What each mapped session is told, by id; nothing who is no member any more."""
     by_id = {live.id: live for live in members}
     told = {}
     for worker in plan.workers:
         rung = rungs[worker.network]
-        for id in worker.clients:
-            live = by_id[id]
+        for live in _those(by_id, worker.clients):
             interval = interval_of(live)
-            told[id] = SessionPlan(
+            told[live.id] = SessionPlan(
                 number=live.next_number(),
                 variant=rung.name,
                 size=rung.size,
@@ -81,18 +81,35 @@ def plans_of(
     return told
 
 
+def workers_of(plan: AdaptationPlan, members: Sequence[LiveSession], rungs: Mapping[str, Rung]) -> list[PlannedWorker]:
+    """What each worker does, as frames of members wait for it."""
+    there = {live.id for live in members}
+    return [
+        PlannedWorker(
+            worker.worker,
+            {batch: int(ms * NS_PER_MS) for batch, ms in rungs[worker.network].usual_ms.items()},
+            frozenset(there.intersection(worker.clients)),
+        )
+        for worker in plan.workers
+    ]
+
+
 def loads_of(plan: AdaptationPlan, members: Sequence[LiveSession], rungs: Mapping[str, Rung], workers: int) -> float:
-    """Share of all workers that a plan takes."""
+    """Share of all workers that a plan takes for those who are members still."""
     by_id = {live.id: live for live in members}
     total = 0.0
     for worker in plan.workers:
         each = rungs[worker.network].usual_ms[worker.batch] / worker.batch / 1000.0
-        for id in worker.clients:
-            live = by_id[id]
+        for live in _those(by_id, worker.clients):
             live.load = rate_of(live) * each / workers
             live.expected_run_ms = rungs[worker.network].usual_ms[worker.batch]
             total += live.load
     return total
+
+
+def _those(by_id: Mapping[str, LiveSession], ids: Sequence[str]) -> Iterator[LiveSession]:
+    """Who of them is there."""
+    return (by_id[id] for id in ids if id in by_id)
 
 
 def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: Beside) -> float:
@@ -107,7 +124,7 @@ def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: B
 def keeps(live: LiveSession, rung: Rung, beside: Beside) -> bool:
     """Whether its frames are in time on a variant, on the link as it is (eq. 5)."""
     left_ms = _slo_left_ms(live, beside)
-    left_ms -= live.link.transfer_ms(rung.frame_bytes(live.picture_factor, live.body_bytes))
+    left_ms -= live.link.transfer_ms(_bytes_share(live) * rung.frame_bytes(live.picture_factor, live.body_bytes))
     return 2.0 * min(rung.worst_ms.values()) <= left_ms
 
 
@@ -136,6 +153,7 @@ def client_of(live: LiveSession, share: float, beside: Beside, *, is_cautious: b
     """
     margin = live.link.margin if is_cautious else 1.0
     bandwidth_bps = live.link.bandwidth_bps / margin * PICTURE_FACTOR / (live.picture_factor or PICTURE_FACTOR)
+    bandwidth_bps /= _bytes_share(live)
     interval_ms = 1000.0 * interval_of(live) / live.session.fps
     return Client(
         name=live.id,
@@ -155,6 +173,12 @@ def _sending_something(client: Client, networks: Sequence[Network]) -> Client:
 def way_ms(live: LiveSession) -> float:
     """What a frame and its answer take on the way, whatever their size."""
     return live.head_delay_ms + live.link.fixed_ms + live.down_ms
+
+
+def _bytes_share(live: LiveSession) -> float:
+    """Of what frames take at the plan's quality, the least that is sent before pictures become smaller: devices that
+    say their quality lower that first where the link does not carry more (`policies/sending`)."""
+    return quality_share(QUALITY_LOW) / quality_share(QUALITY) if live.lowers_quality else 1.0
 
 
 def _slo_left_ms(live: LiveSession, beside: Beside) -> float:

@@ -25,6 +25,11 @@ Member = tuple[str, int]
 """Session and frame, as the device numbers it."""
 
 
+def next_number() -> int:
+    """Of a batch: by it the queue knows who belongs together."""
+    return next(_NUMBERS)
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
     """A batch that is to start at a time, or as much later as its grace is."""
@@ -57,8 +62,7 @@ class _Gate:
 
     def __init__(self, batch: PlannedBatch) -> None:
         self.batch = batch
-        self.number = next(_NUMBERS)
-        """By which the queue knows who belongs together."""
+        self.number = next_number()
         self.missing = set(batch.members)
         self.under_way: set[Member] = set()
         """Those that came and have not ended."""

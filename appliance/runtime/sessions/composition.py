@@ -12,9 +12,10 @@ from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.predict import Predictor
+from appliance.runtime.sessions.around import Around
 from appliance.runtime.sessions.deciding import Deciding
 from appliance.runtime.sessions.ledger import ACTIVE_NS, ProcessorLedger
-from appliance.runtime.sessions.planning import Around, Planning
+from appliance.runtime.sessions.planning import Planning
 from appliance.runtime.sessions.sessions import Limits, Sessions
 from appliance.runtime.telemetry import Telemetry
 

@@ -42,6 +42,8 @@ class FrameCall:
     """Awaited before the run, once its tensors are there: until the batch begins that it is planned for, whose number
     it returns; 0: it is planned with nobody. Raises FrameDropped for a frame beyond the promised rate without room.
     """
+    ran: Callable[[], None]
+    """Called when its run is over, though its answer has yet to be written: the next one may begin."""
 
     @property
     def priority(self) -> int:

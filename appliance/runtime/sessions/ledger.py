@@ -47,6 +47,18 @@ class ProcessorLedger:
         """What a pool takes from now on."""
         self._loads[pool] = load
 
+    def sell(self, pool: Hashable, tenant: str, least: float) -> None:
+        """A promise was made that its pool's next plan will take up: what it takes is free no more."""
+        before = self._loads.get(pool, Load(tenant, 0.0, 0.0))
+        self._loads[pool] = Load(tenant, before.planned + least, before.least + least)
+
+    def give_back(self, pool: Hashable, planned: float, least: float) -> None:
+        """One of its sessions has gone: what that took is free before the pool's next plan."""
+        before = self._loads.get(pool)
+        if before is not None:
+            left = max(0.0, before.planned - planned), max(0.0, before.least - least)
+            self._loads[pool] = Load(before.tenant, *left)
+
     def remove(self, pool: Hashable) -> None:
         """It has no sessions any more."""
         self._loads.pop(pool, None)

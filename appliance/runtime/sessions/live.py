@@ -35,7 +35,7 @@ from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.rate import TokenBucket
 from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
-from appliance.runtime.sessions.zoo import raised_pixels
+from appliance.runtime.sessions.zoo import bytes_at_quality, raised_pixels
 from appliance.tasks.base import Media
 
 RESULTS_NS = 2 * NS_PER_S
@@ -64,6 +64,7 @@ RECENT = 16
 Predict = Callable[["LiveSession", Frame, Media, str], Awaitable[bytes]]
 Turn = Callable[["LiveSession", Frame], Awaitable[int]]
 HasRoom = Callable[["LiveSession"], bool]
+Ran = Callable[["LiveSession", Frame], None]
 Ended = Callable[["LiveSession", Frame, FrameResult], None]
 Received = Callable[["LiveSession"], None]
 
@@ -108,16 +109,17 @@ class LiveSession:
         credit: int,
         predict: Predict,
         turn: Turn,
+        on_ran: Ran,
         has_room: HasRoom,
         on_received: Received,
         on_ended: Ended,
         link: LinkEstimate | None = None,
         state: SessionState = SessionState.WAITING,
     ) -> None:
-        """`turn`: as of a `FrameCall`. `has_room`: whether a processor is free for a frame that nobody planned."""
+        """`turn`, `on_ran`: as of a `FrameCall`. `has_room`: whether a processor is free for who is not planned."""
         self._clock = clock
         self._predict, self._turn, self._has_room = predict, turn, has_room
-        self._on_received, self._on_ended = on_received, on_ended
+        self._on_received, self._on_ran, self._on_ended = on_received, on_ran, on_ended
         self._credit = credit
         self.session, self.application, self.state = session, application, state
         self.reason = ""
@@ -125,8 +127,9 @@ class LiveSession:
         self.plan: SessionPlan | None = None
         self.lane = 0
         """Of a promise of accuracy: the worker that it is planned on."""
-        self.beyond_share = False
-        """Whether it takes more than its tenant's share of the processors: the first to be removed."""
+        self.beyond_share = self.lowers_quality = False
+        """Whether it takes more than its tenant's share of the processors: the first to be removed. Whether its device
+        says at which quality it sends pictures, and so chooses it."""
         self.counts = FrameCounts()
         self.link = link or LinkEstimate()
         self.last_heard_ns = clock.now_ns()
@@ -139,9 +142,8 @@ class LiveSession:
         """Open streams; of a session that only posts, 0."""
         self.tries = 0
         """How often it was tried in vain while it waited."""
-        self.expected_run_ms = 0.0
-        """Of its variant, by the plan."""
-        self.load = 0.0  # share of all workers that it takes, by the plan
+        self.expected_run_ms = self.load = 0.0
+        """By the plan: of its variant, and the share of all workers that it takes."""
         self.least_load: float | None = None
         """Of a promise of latency: what it takes at least, by the last plan; None: nobody has planned it."""
         # What the device is like, as far as it says so.
@@ -252,6 +254,14 @@ class LiveSession:
             self.tell(Notice(NoticeKind.SERVED, state, self.plan, reason))
         elif before is SessionState.SERVED and state is SessionState.WAITING:
             self.tell(Notice(NoticeKind.REMOVED, state, None, reason))
+
+    def is_as(self, other: "LiveSession") -> None:
+        """Its device is the one of another session: as far as that says so, and as frames have shown."""
+        self.drop_rate, self.drop_base, self.downlink_ms = other.drop_rate, other.drop_base, other.downlink_ms
+        self.ageing = other.ageing
+        self.picture_factor, self.body_bytes = other.picture_factor, other.body_bytes
+        self.lowers_quality = other.lowers_quality
+        self._head_delays_ms, self._head_delay_ms = other._head_delays_ms.copy(), other._head_delay_ms
 
     def take(self, plan: SessionPlan) -> None:
         """Follow another plan; one that says the same tells the device nothing new."""
@@ -472,6 +482,7 @@ class LiveSession:
             self.variant or None,
             frame.is_planned,
             partial(self._turn, self, frame),
+            partial(self._on_ran, self, frame),
         )
 
     async def predict(self, frame: Frame, media: Media, request_id: str) -> bytes:
@@ -487,9 +498,11 @@ class LiveSession:
             self._head_delays_ms.append(max(0.0, (head.arrived_ns - frame.captured_ns) / NS_PER_MS))
             self._head_delay_ms = None
         self.arrivals.append((head.frame, frame.captured_ns, now_ns))
-        self.body_bytes = _smoothed(self.body_bytes, body_bytes)
+        self.lowers_quality = head.quality is not None
+        usual_bytes = bytes_at_quality(body_bytes, head.quality)
+        self.body_bytes = _smoothed(self.body_bytes, usual_bytes)
         if head.size:
-            self.picture_factor = _smoothed(self.picture_factor, body_bytes / raised_pixels(head.size))
+            self.picture_factor = _smoothed(self.picture_factor, usual_bytes / raised_pixels(head.size))
         self._on_received(self)
         return took_ms
 

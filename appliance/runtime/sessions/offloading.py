@@ -15,10 +15,10 @@ from appliance.domain.session import AccuracyPromise, Reference, SessionPlan
 from appliance.domain.states import SessionState
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan, Served, Variant
 from appliance.policies.offload.drop import reference_stride
-from appliance.runtime.sessions.adapting import QUALITY, accuracy_of
+from appliance.runtime.sessions.adapting import accuracy_of
 from appliance.runtime.sessions.batches import Batches, PlannedBatch
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.zoo import Rung
+from appliance.runtime.sessions.zoo import QUALITY, Rung
 
 HORIZON_MS = 1000.0
 GRACE = 0.1
@@ -242,16 +242,28 @@ def run_ms_max(batches: Sequence[Batch], rungs: Mapping[str, Rung], best: str) -
     return longest
 
 
-def loads_of(plan: OffloadPlan, members: Mapping[str, LiveSession], rungs: Mapping[str, Rung], best: str) -> float:
-    """Share of one worker that a plan takes."""
+def loads_of(
+    plan: OffloadPlan, members: Mapping[str, LiveSession], rungs: Mapping[str, Rung], best: str, workers: int
+) -> float:
+    """Share of all workers that a plan of one of them takes."""
     total = 0.0
     for one in plan.clients:
         rung, live = rungs[one.variant or best], members[one.name]
-        batch = max((size for size in rung.usual_ms if size <= one.batch), default=min(rung.usual_ms))
-        live.expected_run_ms = rung.usual_ms[batch]
-        live.load = live.session.fps / max(1, one.interval) * rung.usual_ms[batch] / batch / 1000.0
+        live.expected_run_ms = rung.usual_ms[_batch_of(one, rung)]
+        live.load = load_of(one, live.session.fps, rung, workers)
         total += live.load
-    return min(1.0, total)
+    return min(1.0 / workers, total)
+
+
+def load_of(served: Served, fps: float, rung: Rung, workers: int) -> float:
+    """Share of all workers that one session takes."""
+    batch = _batch_of(served, rung)
+    return fps / max(1, served.interval) * rung.usual_ms[batch] / batch / 1000.0 / workers
+
+
+def _batch_of(served: Served, rung: Rung) -> int:
+    """The largest that was measured of those that are not larger than its own."""
+    return max((size for size in rung.usual_ms if size <= served.batch), default=min(rung.usual_ms))
 
 
 def _spare(live: LiveSession, best: Rung, fps: float, decode_ms: float) -> float:

@@ -1,25 +1,29 @@
-"""Pools: the sessions that are planned together, and what is remembered of their last plan.
+"""Pools: the sessions that are planned together, what is remembered of their last plan, and which pools there are.
 
 The sessions of one tenant at one application: those with promises of latency above one accuracy, and those with
 promises of accuracy of one frame rate on one worker. So no tenant's plan tells of another's devices.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from appliance.clock import NS_PER_S
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.session import AccuracyPromise, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.policies.adaptation.base import AdaptationPlan
 from appliance.policies.offload.base import Batch
-from appliance.runtime.sessions.batches import Batches
+from appliance.runtime.serving.reservations import Reservations
+from appliance.runtime.sessions.batches import BatchCounts, Batches
 from appliance.runtime.sessions.deciding import RECENT
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offloading import Scale, Shift
 
 BEFORE_NS = 10 * NS_PER_S
 """How long before a pool's first plan its epoch lies: frames that were captured before are counted from 0, too."""
+
+PlanT = TypeVar("PlanT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,82 @@ class Members:
     def pools_of(self, tenant: str) -> set[PoolKey]:
         """How a tenant's sessions differ, whatever workers they are planned on."""
         return {replace(key, lane=0) for key in self._pools if key.tenant == tenant}
+
+
+class Pools:
+    """Those there are, with their sessions. Event-loop thread only."""
+
+    def __init__(self, clock: Clock, reservations: Reservations) -> None:
+        self._clock = clock
+        self._reservations = reservations
+        self._pools: dict[PoolKey, Pool] = {}
+        self._gone = BatchCounts()
+        """Of pools that are no more."""
+        self.members = Members()
+
+    def __iter__(self) -> Iterator[Pool]:
+        return iter(self._pools.values())
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+    def get(self, key: PoolKey) -> Pool | None:
+        """None: nobody has planned it."""
+        return self._pools.get(key)
+
+    def pool(self, key: PoolKey) -> Pool:
+        """Made where there is none."""
+        pool = self._pools.get(key)
+        if pool is None:
+            gates = Batches(self._clock, key.tenant, self._reservations)
+            pool = self._pools[key] = Pool(key, max(0, self._clock.now_ns() - BEFORE_NS), gates)
+        return pool
+
+    def keys(self, kind: PromiseKind) -> list[PoolKey]:
+        """All pools of a kind that have a session, or had one."""
+        keys = {key for key in (*self._pools, *self.members.keys()) if key.kind is kind}
+        return sorted(keys, key=lambda key: (key.tenant, key.application_id, key.floor, key.fps, key.lane))
+
+    def held(self, key: PoolKey, without: LiveSession | None = None) -> list[LiveSession]:
+        """The sessions that capacity is kept for, by id."""
+        found = held(self.members.of(key), self._clock.now_ns())
+        return [live for live in found if without is None or live.id != without.id]
+
+    def waiting(self, key: PoolKey) -> list[LiveSession]:
+        """The sessions that wait, in the order in which they are tried."""
+        return waiting(self.members.of(key))
+
+    def close(self, pool: Pool) -> bool:
+        """Nobody of it is served any more; whether nobody of it is left."""
+        pool.gates.plan(())
+        pool.plan = None
+        pool.mapping, pool.batches, pool.run_ms_max, pool.prefetch, pool.wanted = (), (), 0.0, (), ()
+        if any(True for _ in self.members.of(pool.key)):
+            return False
+        self._gone = _sum([self._gone, pool.gates.counts])
+        self._pools.pop(pool.key, None)
+        return True
+
+    def batch_counts(self) -> BatchCounts:
+        """Of all pools."""
+        return _sum([self._gone, *(pool.gates.counts for pool in self._pools.values())])
+
+    def beginning(self, until_ns: int) -> int:
+        """How many planned batches have yet to begin, and are to by then."""
+        return sum(pool.gates.beginning(until_ns) for pool in self._pools.values() if pool.batches)
+
+    async def timed(self, key: PoolKey, deciding: Awaitable[PlanT]) -> PlanT:
+        """A decision about a pool."""
+        pool, start_ns = self.pool(key), self._clock.now_ns()
+        plan = await deciding
+        pool.decided += 1
+        pool.decided_ms.append((self._clock.now_ns() - start_ns) / NS_PER_MS)
+        return plan
+
+
+def _sum(counts: Iterable[BatchCounts]) -> BatchCounts:
+    found = list(counts)
+    return BatchCounts(sum(one.full for one in found), sum(one.short for one in found), sum(one.late for one in found))
 
 
 def holds(live: LiveSession, now_ns: int) -> bool:

@@ -42,13 +42,16 @@ from appliance.runtime.decisions.sessions import frame_drop
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.predict import Call, Predictor
+from appliance.runtime.sessions.context import AT_ONCE
 from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.live import LiveSession, Notices
 from appliance.runtime.sessions.offers import offers
-from appliance.runtime.sessions.planning import AT_ONCE, Planning, Verdict, others_first
+from appliance.runtime.sessions.planning import Planning
 from appliance.runtime.sessions.pools import holds, key_of
+from appliance.runtime.sessions.turns import others_first
+from appliance.runtime.sessions.verdict import Verdict
 from appliance.tasks.base import Media
 
 SERVE_NS = 500 * NS_PER_MS
@@ -189,7 +192,7 @@ class Sessions:
             if not found.fits:
                 if not order.wait:
                     raise await self._not_possible(live, found)
-                live.reason = _reason(found)
+                live.reason = found.told
             await self._keep(live)
         except BaseException:
             self._take(live)
@@ -269,30 +272,36 @@ class Sessions:
             raise UnknownSession(name=live.id)
 
     async def _change_promise(self, live: LiveSession, promise: Promise) -> None:
-        before, state = live.session, live.state
-        changed = replace(before, promise=promise)
-        self._check_pools(live, promise)
-        if state is SessionState.SUSPENDED:
-            live.promised(changed)
-            self.planning.put(live)
-            return
-        found = await self.planning.possible(self._draft(live, promise))
-        self._check_alive(live)
-        if not found.fits and not before.wait:
+        async with self.planning.alone(live, promise.kind):  # nobody plans with it meanwhile
+            self._check_alive(live)
+            self._check_pools(live, promise)
+            if live.state is SessionState.SUSPENDED:
+                self._promised(live, promise)
+                return
+            found = await self.planning.changed(live, self._draft(live, promise))
+            self._check_alive(live)
+            is_taken = found.fits or live.session.wait
+            if is_taken:
+                self._promised(live, promise, found.lane)
+        if not is_taken:
             raise await self._not_possible(live, found, promise)
-        live.promised(changed)
+        await self._try(live)
+
+    def _promised(self, live: LiveSession, promise: Promise, lane: int | None = None) -> None:
+        """Another promise, on a worker where it is one of accuracy; it waits to be served by it."""
+        self.planning.give_back(live)
+        live.promised(replace(live.session, promise=promise))
         if live.state is SessionState.SERVED:
             live.become(SessionState.WAITING, "its promise has changed")
-        live.lane = found.lane
+        live.lane = live.lane if lane is None else lane
         self.planning.put(live)
-        await self._try(live)
 
     async def _try(self, live: LiveSession) -> None:
         """Serve one that waits, if that is possible now."""
         if live.state is SessionState.WAITING:
             found = await self.planning.join(live)
             if not found.fits:
-                live.reason = _reason(found)
+                live.reason = found.told
 
     async def _not_possible(
         self, live: LiveSession, found: Verdict, promise: Promise | None = None
@@ -315,9 +324,7 @@ class Sessions:
     def _draft(self, live: LiveSession, promise: Promise) -> LiveSession:
         """The session with another promise, for a question: it is in no register."""
         draft = self._live(replace(live.session, promise=promise), live.application, live.link)
-        draft.drop_rate, draft.drop_base, draft.downlink_ms = live.drop_rate, live.drop_base, live.downlink_ms
-        draft.ageing = live.ageing
-        draft.picture_factor, draft.body_bytes = live.picture_factor, live.body_bytes
+        draft.is_as(live)
         return draft
 
     # -- the stream, and what it says ----------------------------------------------------------------------------------
@@ -503,6 +510,7 @@ class Sessions:
             credit=self._limits.credit,
             predict=self._predict,
             turn=self._turn,
+            on_ran=self._ran,
             has_room=self._has_room,
             on_received=self._received,
             on_ended=self._frame_ended,
@@ -575,6 +583,7 @@ class Sessions:
             self._decisions.record("drop", frame_drop(live.session, result.error))
         if (gates := self.planning.gates_of(live)) is not None:
             gates.ended((live.id, frame.number))
+        self.planning.queues.ended((live.id, frame.number))
         if result.cause is DropCause.MEMORY and result.variant:
             self.planning.refused(live.session.application_id, result.variant)
             self._changed.set()
@@ -593,6 +602,7 @@ class Sessions:
             is_frame=True,
             is_planned=asked.is_planned,
             gate=asked.turn,
+            ran=asked.ran,
         )
         with self._engine.admitted(application, tenant):
             return await self._predictor.predict(application, media, call, self._watch(application.id))
@@ -603,8 +613,17 @@ class Sessions:
             if not self._has_room(live):
                 raise FrameDropped(frame=frame.number, cause=DropCause.OVER_RATE.value)
             return 0
+        member = live.id, frame.number
         gates = self.planning.gates_of(live)
-        return 0 if gates is None else await gates.wait((live.id, frame.number))
+        if gates is None:
+            if not self.planning.is_in_memory(live, frame.variant):  # it waits for that, and nobody waits for it
+                return 0
+            return await self.planning.queues.wait(member, frame.deadline_ns)
+        return await gates.wait(member)
+
+    def _ran(self, live: LiveSession, frame: Frame) -> None:
+        """As of a `FrameCall`."""
+        self.planning.queues.ended((live.id, frame.number))
 
     def _has_room(self, live: LiveSession) -> bool:
         """Whether a worker is free for a run that nobody planned, and is not for a batch that begins before its end."""
@@ -632,7 +651,3 @@ def document_of(promise: Promise) -> dict[str, object]:
         return {"kind": promise.kind.value, "slo_ms": promise.slo_ms, "rate_rps": promise.rate_rps, **floor}
     assert isinstance(promise, AccuracyPromise)
     return {"kind": promise.kind.value, "drop_max": promise.drop_max, "reference": promise.reference.value}
-
-
-def _reason(found: Verdict) -> str:
-    return f"{(found.cause or Cause.PROCESSOR).value}: {found.reason}"

@@ -1,13 +1,16 @@
 """What a session may run on: an application's variants with their frame sizes and their times by batch."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Variant
-from appliance.policies.sending.pictures import SIZE_EXPONENT
+from appliance.domain.session import Cause
+from appliance.policies.sending.pictures import SIZE_EXPONENT, quality_share
 from appliance.runtime.catalogue import Entry, Servable
 
+QUALITY = 75
+"""Of JPEG, that plans ask for; a device sends less where its link does not carry as much."""
 BYTES_PER_PIXEL = 0.13
 """Of a JPEG of quality 75 with a longer side of 640 pixels, by the square of that, before a device has sent any."""
 PICTURE_FACTOR = BYTES_PER_PIXEL * 640.0 ** (2.0 - 2.0 * SIZE_EXPONENT)
@@ -54,10 +57,46 @@ class Rung:
         return (picture_factor or PICTURE_FACTOR) * raised_pixels(self.size)
 
 
+@dataclass(slots=True)
+class Zoo:
+    """What a pool may run now."""
+
+    rungs: list[Rung]
+    is_short: bool
+    """Memory keeps others out."""
+    by_name: dict[str, Rung] = field(default_factory=dict)
+    entry: Entry | None = None
+    """What it was made of: the application as the catalogue has it, ..."""
+    without: frozenset[str] = frozenset()
+    """... but for these variants, ..."""
+    until_ns: int = 0
+    """... and what runs took, which is looked at again then."""
+
+    def __post_init__(self) -> None:
+        self.by_name = {rung.name: rung for rung in self.rungs}
+
+    @property
+    def best(self) -> Rung:
+        """The most accurate; there has to be one."""
+        return max(self.rungs, key=lambda rung: (rung.accuracy, rung.name))
+
+    @property
+    def lack(self) -> tuple[Cause, str]:
+        """Why there is nothing to run."""
+        if self.is_short:
+            return Cause.MEMORY, "no variant that is accurate enough fits into memory"
+        return Cause.PROCESSOR, "no variant that is accurate enough is in service and measured"
+
+
 def raised_pixels(size: int) -> float:
     """Pixels of a square picture to the power by which its bytes grow: as devices expect it of theirs."""
     raised: float = float(size) ** (2.0 * SIZE_EXPONENT)
     return raised
+
+
+def bytes_at_quality(body_bytes: float, quality: int | None) -> float:
+    """What a picture of so many bytes and of a quality (None: that of plans) would take at the quality of plans."""
+    return body_bytes if quality is None else body_bytes * quality_share(QUALITY) / quality_share(quality)
 
 
 def zoo_of(

@@ -1,0 +1,307 @@
+"""Plans of sessions with promises of accuracy: whether one fits in, a pool planned frame by frame, and its plan carried
+out.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.session import AccuracyPromise, Cause, PromiseKind
+from appliance.domain.states import SessionState
+from appliance.policies.offload.base import OffloadInput, OffloadPlan
+from appliance.policies.offload.drop import reference_stride
+from appliance.runtime.decisions.sessions import offload
+from appliance.runtime.sessions import offloading
+from appliance.runtime.sessions.context import PlanningContext
+from appliance.runtime.sessions.ledger import Load
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
+from appliance.runtime.sessions.shares import order
+from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
+from appliance.runtime.sessions.zoo import Zoo
+
+LATE_NS = 200 * NS_PER_MS
+"""A plan of frames that took longer than its period is about frames that were captured meanwhile: the old one stays."""
+FORGIVEN_TURNS = 3
+"""Plans of frames in a row in which a promise that cannot be kept is taken to allow more, before its session is
+removed: a frame that was lost, or a link that stood for a moment, is made good by then."""
+FORGIVING_TRIES = 2
+HEAVIER_MAX = 3
+"""Of those that wait, when one of them fits: so many that weigh more are tried in its place, ..."""
+LIGHTER_MAX = 4
+"""... and when one has to go, so many that weigh less are tried to go in its place, one after the other."""
+
+
+class AccuracyPlans:
+    """Of all pools of that kind. Event-loop thread only."""
+
+    def __init__(self, context: PlanningContext) -> None:
+        self._context = context
+        self._drop_rates: dict[str, float] = {}
+        """Application → what its devices lose with a frame of age, as far as they have said so."""
+
+    # -- may it come in ------------------------------------------------------------------------------------------------
+
+    async def verdict(self, live: LiveSession, spared: float) -> Verdict:
+        """Whether its promise can be kept beside all that are; `spared`: share of all workers that would come free."""
+        context = self._context
+        zoo = context.zoos.of(key_of(live))
+        if not zoo.rungs:
+            return nothing_to_run(zoo)
+        reason = ""
+        for lane in self._lanes(live):
+            key = key_of(live, lane)
+            most = context.shares.for_admission(key)
+            problem = self._problem(key, context.pools.held(key, without=live), [live], zoo, spared)
+            if not problem.waiting:
+                return Verdict(False, _out_of_reach(live, zoo), "even alone it would see results too late")
+            plan = await context.pools.timed(key, context.deciding.offloads(problem))
+            is_in = live.id in plan.admitted and not plan.removed
+            self._record(key, problem, plan, "admitted" if is_in else "refused", live.id)
+            if is_in:
+                (own,) = (one for one in plan.clients if one.name == live.id)
+                rung = zoo.best if own.variant is None else zoo.by_name[own.variant]
+                load = offloading.load_of(own, live.session.fps, rung, context.around.workers)
+                return Verdict(True, lane=lane, share=most, load=load, planned=(problem, plan, zoo))
+            reason = plan.reason
+        return Verdict(False, context.shares.cause(live), reason)
+
+    def _lanes(self, live: LiveSession) -> list[int]:
+        """Workers, the one with the fewest sessions of accuracy first."""
+        lanes = range(self._context.around.workers)
+        taken = dict.fromkeys(lanes, 0.0)
+        for other in self._context.sessions.values():
+            if isinstance(other.promise, AccuracyPromise) and other.id != live.id:
+                taken[other.lane] = taken.get(other.lane, 0.0) + other.load
+        return sorted(lanes, key=lambda lane: (taken[lane], lane))
+
+    # -- its turn ------------------------------------------------------------------------------------------------------
+
+    async def plan(self, pool: Pool, others: Sequence[LiveSession] = ()) -> None:
+        """Plan a pool anew. The first of `others`, who wait, is let in where nobody goes for it, or in its place one of
+        them that weighs more; who finds no room any more is removed."""
+        context, key = self._context, pool.key
+        now_ns = context.around.clock.now_ns()
+        members = context.pools.held(key)
+        zoo = context.zoo_for(pool, members, others)
+        if zoo is None:
+            return
+        most = context.shares.for_admission(key)
+        problem = self._problem(key, members, others[:1], zoo)
+        known = {client.name for client in problem.clients}
+        for live in members:
+            if live.id not in known:
+                context.remove(live, _out_of_reach(live, zoo), "even alone it would see results too late")
+        plan = await context.pools.timed(key, context.deciding.offloads(problem))
+        if others and _lets_in(plan):
+            problem, plan = await self._heavier(key, members, others, zoo, problem, plan)
+        elif others:
+            others[0].tries += 1
+            members = context.pools.held(key)
+            problem = self._problem(key, members, (), zoo)
+            plan = await context.pools.timed(key, context.deciding.offloads(problem))
+        problem, plan = await self._forgiving(key, members, zoo, problem, plan)
+        problem, plan = await self._sparing(key, members, zoo, problem, plan)
+        end_ns = context.around.clock.now_ns()
+        is_late = end_ns - now_ns > LATE_NS and bool(pool.batches)
+        if is_late or (plan.admitted and not context.shares.is_left(key, most)):
+            context.figures.late_plans += 1
+            return
+        self.enact(pool, problem, plan, zoo, end_ns)
+
+    async def _heavier(
+        self,
+        key: PoolKey,
+        members: Sequence[LiveSession],
+        others: Sequence[LiveSession],
+        zoo: Zoo,
+        problem: OffloadInput,
+        plan: OffloadPlan,
+    ) -> tuple[OffloadInput, OffloadPlan]:
+        """The plan that lets in the first of those that wait, or another one that lets in who weighs more."""
+        context, weight = self._context, others[0].session.weight
+        heavier = sorted((live for live in others if live.session.weight > weight), key=order)
+        for live in heavier[:HEAVIER_MAX]:
+            other = self._problem(key, members, [live], zoo)
+            found = await context.pools.timed(key, context.deciding.offloads(other))
+            if _lets_in(found):
+                return other, found
+        return problem, plan
+
+    async def _sparing(
+        self, key: PoolKey, members: Sequence[LiveSession], zoo: Zoo, problem: OffloadInput, plan: OffloadPlan
+    ) -> tuple[OffloadInput, OffloadPlan]:
+        """The plan, or another one where it leaves out who could stay if others went that go first: planners know
+        nothing of weights and shares."""
+        context = self._context
+        spared = [live for live in members if live.id in plan.removed]
+        first = max(spared, key=_rank, default=None)
+        going = [] if first is None else [live for live in members if _rank(live) < _rank(first) and live not in spared]
+        going = sorted(going, key=lambda live: (_rank(live), _newest_first(live)))[:LIGHTER_MAX]
+        if first is None or not going or not await self._is_able(key, first, zoo):
+            return problem, plan
+        for count in range(1, len(going) + 1):
+            gone = {live.id for live in going[:count]}
+            staying = [live for live in members if live.id not in gone]
+            other = self._problem(key, staying, (), zoo)
+            found = await context.pools.timed(key, context.deciding.offloads(other))
+            if first.id not in found.removed:
+                return other, replace(found, removed=tuple(sorted({*found.removed, *gone})))
+        return problem, plan
+
+    async def _is_able(self, key: PoolKey, live: LiveSession, zoo: Zoo) -> bool:
+        """Whether it would stay served, had it the worker for itself."""
+        problem = self._problem(key, [live], (), zoo)
+        if not problem.clients:
+            return False
+        return not (await self._context.pools.timed(key, self._context.deciding.offloads(problem))).removed
+
+    async def _forgiving(
+        self, key: PoolKey, members: Sequence[LiveSession], zoo: Zoo, problem: OffloadInput, plan: OffloadPlan
+    ) -> tuple[OffloadInput, OffloadPlan]:
+        """The plan, or another one where it leaves somebody out: for a few turns their promises are taken to allow
+        more."""
+        context = self._context
+        forgiven: set[str] = set()
+        patient = {live.id for live in members if live.ageing.forgiven_turns < FORGIVEN_TURNS}
+        for _ in range(FORGIVING_TRIES):
+            more = patient.intersection(plan.removed) - forgiven
+            if not more:
+                break
+            forgiven |= more
+            problem = self._problem(key, members, (), zoo, forgiven=forgiven)
+            plan = await context.pools.timed(key, context.deciding.offloads(problem))
+        for live in members:
+            live.ageing.forgiven_turns = live.ageing.forgiven_turns + 1 if live.id in forgiven else 0
+        return problem, plan
+
+    def enact(self, pool: Pool, problem: OffloadInput, plan: OffloadPlan, zoo: Zoo, now_ns: int) -> None:
+        """Carry out a plan that is about frames from now on."""
+        context, key = self._context, pool.key
+        context.figures.plans += 1
+        if plan.admitted or plan.removed:
+            self._record(key, problem, plan, "planned", None)
+        for id in plan.removed:
+            if id in context.sessions:
+                context.remove(context.sessions[id], Cause.PROCESSOR, plan.reason)
+        for id in plan.admitted:
+            live = context.sessions.get(id)
+            if live is not None and live.state is SessionState.WAITING:
+                context.admit(live, Verdict(True, lane=key.lane))
+        there_now = {live.id: live for live in context.pools.held(key)}
+        members = {one.name: there_now[one.name] for one in plan.clients if one.name in there_now}
+        there = OffloadPlan(
+            tuple(one for one in plan.clients if one.name in members), plan.admitted, plan.removed, plan.batches, ""
+        )
+        best = zoo.best.name
+        decode_ms = context.around.decode_ms(key.application_id)
+        asked = {client.name: client for client in (*problem.clients, *problem.waiting)}
+        for one in there.clients:
+            live = members[one.name]
+            live.reference_stride = offloading.dedicated_stride(live, zoo.by_name[best], key.fps, decode_ms)
+            gap = max(0.0, zoo.by_name[best].accuracy - zoo.by_name[one.variant or best].accuracy) / 100.0
+            client = asked[one.name]
+            live.ageing.expect((one.expected_drop - gap) / client.drop_rate + (client.reference_stride or 0.0))
+        pool.batches = plan.batches
+        pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts, now_ns))
+        pool.run_ms_max = offloading.run_ms_max(plan.batches, zoo.by_name, best)
+        load = offloading.loads_of(there, members, zoo.by_name, best, context.around.workers)
+        context.ledger.put(key, Load(key.tenant, load, load))
+        told = offloading.plans_of(there, members, zoo.by_name, best, pool.scale, pool.shifts, now_ns)
+        for id, session_plan in told.items():
+            members[id].take(session_plan)
+
+    # -- what a decision is made of ------------------------------------------------------------------------------------
+
+    def _problem(
+        self,
+        key: PoolKey,
+        members: Sequence[LiveSession],
+        others: Sequence[LiveSession],
+        zoo: Zoo,
+        spared: float = 0.0,
+        forgiven: Collection[str] = (),
+    ) -> OffloadInput:
+        context = self._context
+        around, pool = context.around, context.pools.pool(key)
+        self._estimate_drop_rates(key.application_id, (*members, *others))
+        there = {live.id for live in (*members, *others)}
+        shifts = {id: shift for id, shift in pool.shifts.items() if id in there}
+        for live in (*members, *others):
+            shift = offloading.shift_of(live, pool.scale, shifts.get(live.id))
+            if shift is not None:
+                shifts[live.id] = shift
+        pool.shifts = {**pool.shifts, **shifts}
+        # The ledger counts all workers together, a lane is one of them: what others leave of it is its part.
+        share = min(1.0, (context.shares.for_admission(key) + spared) * around.workers)
+        now_ns = around.clock.now_ns()
+        lost_ms = {live.id: offloading.lost_ms(live, pool.scale.frame_ms) for live in (*members, *others)}
+        previous, busy_ns = offloading.previous_of(pool.batches, pool.gates, pool.scale, shifts, now_ns, lost_ms)
+        return offloading.problem_of(
+            members,
+            others,
+            zoo.rungs,
+            pool.scale,
+            shifts,
+            now_ns,
+            share,
+            around.decode_ms(key.application_id),
+            max(busy_ns, self._busy_until_ns(key, now_ns)),
+            previous,
+            forgiven,
+        )
+
+    def _estimate_drop_rates(self, application_id: str, sessions: Sequence[LiveSession]) -> None:
+        """Of devices that have not said yet how much they lose with each frame of age: as three of four others of the
+        application do at most, or did."""
+        known = sorted(
+            live.drop_rate
+            for live in self._context.sessions.values()
+            if live.ageing.is_rate_known and live.session.application_id == application_id
+        )
+        if known:
+            self._drop_rates[application_id] = known[3 * len(known) // 4]
+        for live in sessions:
+            if not live.ageing.is_rate_known:
+                live.drop_rate = self._drop_rates.get(application_id, live.drop_rate)
+
+    def _busy_until_ns(self, key: PoolKey, now_ns: int) -> int:
+        """When the worker of a pool is free of what runs now and of the batches of other pools that have begun."""
+        others = [
+            other.gates.free_ns
+            for other in self._context.pools
+            if other.key.kind is PromiseKind.ACCURACY and other.key.lane == key.lane and other.key != key
+        ]
+        return max([now_ns + self._context.around.busy_for_ns(), *others])
+
+    def _record(
+        self, key: PoolKey, problem: OffloadInput, plan: OffloadPlan, outcome: str, session: str | None
+    ) -> None:
+        policy = self._context.deciding.offload
+        facts = offload(key.application_id, key.tenant, problem, plan, policy, outcome, session)
+        self._context.around.decisions.record("offload", facts)
+
+
+def _lets_in(plan: OffloadPlan) -> bool:
+    """Whether somebody comes for whom nobody goes."""
+    return bool(plan.admitted) and not plan.removed
+
+
+def _rank(live: LiveSession) -> tuple[bool, float]:
+    """Of sessions that there is not room for the lower ones go first: those beyond their tenant's share, those of less
+    weight."""
+    return not live.beyond_share, live.session.weight
+
+
+def _newest_first(live: LiveSession) -> tuple[float, str]:
+    return -live.session.began_at.timestamp(), live.id
+
+
+def _out_of_reach(live: LiveSession, zoo: Zoo) -> Cause:
+    """Whether the way alone takes too long, or the run does, for a promise against fresh results."""
+    promise = live.promise
+    assert isinstance(promise, AccuracyPromise)
+    way_ms = live.head_delay_ms + live.down_ms
+    way_ms += live.link.transfer_ms(zoo.best.frame_bytes(live.picture_factor, live.body_bytes))
+    stride = reference_stride(way_ms, 0.0, live.session.fps)
+    return Cause.LINK if live.drop_of(stride) > promise.drop_max else Cause.PROCESSOR

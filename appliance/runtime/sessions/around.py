@@ -1,0 +1,36 @@
+"""What planning sessions needs of the box."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from appliance.clock import Clock
+from appliance.policies.residency.base import Wish
+from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.ports import DecisionSink
+from appliance.runtime.serving.reservations import Reservations
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The box, as far as planning goes."""
+
+    clock: Clock
+    catalogue: Catalogue
+    decisions: DecisionSink
+    workers: int
+    fits_memory: Callable[[Servable], bool]
+    """Whether it could be in memory at all, under its tenant's ceiling."""
+    is_resident: Callable[[Servable], bool]
+    """Whether it is in memory, awake."""
+    bring: Callable[[Servable], Awaitable[None]]
+    """Have it in memory, unless that takes too long or there is no room."""
+    wish: Callable[[str, tuple[Wish, ...]], None]
+    """Tell the residency loop which variants of an application to bring and to keep."""
+    weights: Callable[[], Mapping[str, float]]
+    """Of the tenants that want some of the processors now."""
+    decode_ms: Callable[[str], float]
+    """What decoding a frame of an application takes."""
+    reservations: Reservations
+    """Where the starts of planned batches are kept."""
+    busy_for_ns: Callable[[], int]
+    """For how long every worker is taken by the run that it has."""

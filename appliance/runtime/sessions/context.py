@@ -1,0 +1,132 @@
+"""What both kinds of plans are made in: the pools, what they may run, whose share is what, who asks the planners; and
+what they both do with a session: let it in, and remove it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from appliance.domain.session import Cause, LatencyPromise
+from appliance.domain.states import SessionState
+from appliance.runtime.sessions import adapting
+from appliance.runtime.sessions.around import Around
+from appliance.runtime.sessions.deciding import Deciding
+from appliance.runtime.sessions.ledger import ProcessorLedger
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.pools import Pool, PoolKey, Pools, holds, key_of
+from appliance.runtime.sessions.shares import Shares
+from appliance.runtime.sessions.verdict import Verdict
+from appliance.runtime.sessions.worker_queues import WorkerQueues
+from appliance.runtime.sessions.zoo import Zoo
+from appliance.runtime.sessions.zoos import Zoos
+
+AT_ONCE = 32
+"""Sessions that are looked at in one turn of the event loop: a box may have a thousand."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts since the start."""
+
+    plans: int = 0
+    late_plans: int = 0
+    removals: int = 0
+    admissions: int = 0
+    refusals: int = 0
+
+
+class PlanningContext:
+    """Of all pools. Event-loop thread only."""
+
+    def __init__(
+        self, around: Around, deciding: Deciding, ledger: ProcessorLedger, sessions: Mapping[str, LiveSession]
+    ) -> None:
+        """`sessions`: those that have not ended, by id; kept by the registry."""
+        self.around = around
+        self.deciding = deciding
+        self.ledger = ledger
+        self.sessions = sessions
+        self.pools = Pools(around.clock, around.reservations)
+        self.zoos = Zoos(around)
+        self.queues = WorkerQueues(around.clock)
+        self.shares = Shares(around.clock, ledger, sessions, around.weights, self.least)
+        self.figures = Figures()
+
+    def put(self, live: LiveSession) -> None:
+        """A session has come, or what decides of its pool has changed."""
+        self.pools.members.put(live)
+        self.shares.forget()
+
+    def take(self, live: LiveSession) -> None:
+        """A session has gone."""
+        self.pools.members.take(live)
+        self.shares.forget()
+
+    def admit(self, live: LiveSession, verdict: Verdict) -> None:
+        """Serve it from now on, as the verdict says."""
+        if verdict.mapped is not None:  # the next search may overlook it
+            self.pools.pool(key_of(live)).plan = verdict.mapped
+        for victim in verdict.displaced:
+            self.remove(victim, Cause.SHARE, "it was beyond its tenant's share, which another tenant wants now")
+        live.lane = verdict.lane
+        least = self.least(live) if isinstance(live.promise, LatencyPromise) else verdict.load
+        self.ledger.sell(key_of(live, live.lane), live.session.tenant, least)
+        live.become(SessionState.SERVED)
+        if live.id in self.sessions:
+            self.put(live)
+        self.figures.admissions += 1
+
+    def is_held(self, live: LiveSession, now_ns: int) -> bool:
+        """Whether it is there, and capacity is kept for it."""
+        return live.id in self.sessions and holds(live, now_ns)
+
+    def taken(self, live: LiveSession) -> float:
+        """Share of all workers that a session keeps others from; none of one that capacity is not kept for."""
+        return self.least(live) if holds(live, self.around.clock.now_ns()) else 0.0
+
+    def give_back(self, live: LiveSession) -> None:
+        """A session leaves its pool, whose next plan may be some time off."""
+        taken = self.taken(live)
+        self.ledger.give_back(key_of(live, live.lane), max(live.load, taken), taken)
+
+    def remove(self, live: LiveSession, cause: Cause, reason: str) -> None:
+        """It waits from now on, and is told why; it is tried again."""
+        if live.state is SessionState.SERVED:
+            self.figures.removals += 1
+            live.become(SessionState.WAITING, f"{cause.value}: {reason}")
+        elif live.state is SessionState.SUSPENDED:
+            live.holds_until_ns = 0
+
+    def zoo_for(self, pool: Pool, members: Sequence[LiveSession], others: Sequence[LiveSession] = ()) -> Zoo | None:
+        """None where nobody is to be planned for, or nothing can serve them: the pool is closed."""
+        if members or others:
+            zoo = self.zoos.of(pool.key)
+            if zoo.rungs:
+                return zoo
+            for live in members:
+                self.remove(live, *zoo.lack)
+        self.close(pool)
+        return None
+
+    def close(self, pool: Pool) -> None:
+        """Nobody of it is served any more."""
+        self.ledger.remove(pool.key)
+        self.queues.plan(pool.key, ())
+        if self.pools.close(pool):
+            self.zoos.forget(pool.key)
+
+    def beside(self, key: PoolKey) -> adapting.Beside:
+        """The longest run of others: another pool's, or as long as requests without a session take."""
+        others = [pool.run_ms_max for pool in self.pools if pool.key != key]
+        if self.ledger.unplanned > 0.01:
+            others.append(self.ledger.unplanned_run_ms)
+        foreign = max(others, default=0.0) / self.around.workers
+        return adapting.Beside(self.around.decode_ms(key.application_id), foreign)
+
+    def least(self, live: LiveSession) -> float:
+        """Share of all workers that a promise takes at least; of one that is served, by its last plan."""
+        if not isinstance(live.promise, LatencyPromise):
+            return live.load
+        if live.state is SessionState.SERVED and live.least_load is not None:
+            return live.least_load
+        key = key_of(live)
+        return adapting.least_load(live, self.zoos.of(key).rungs, self.around.workers, self.beside(key))

@@ -1,0 +1,210 @@
+"""Plans of sessions with promises of latency: whether one fits in, a pool planned anew, and its plan carried out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from appliance.domain.session import Cause, SessionPlan
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
+from appliance.policies.adaptation.binding import Binding, binding
+from appliance.policies.adaptation.going_on import gone_on
+from appliance.runtime.decisions.sessions import adaptation
+from appliance.runtime.sessions import adapting
+from appliance.runtime.sessions.context import AT_ONCE, PlanningContext
+from appliance.runtime.sessions.ledger import Load
+from appliance.runtime.sessions.link import BPS_MAX
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
+from appliance.runtime.sessions.shares import order
+from appliance.runtime.sessions.turns import others_first
+from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
+from appliance.runtime.sessions.zoo import Zoo
+
+PLANNED = 0.88
+"""Share of its time that a worker is planned to run, where that serves all: frames of several cameras may come at one
+instant, and then wait for more than the one run that eq. 5 counts on; a worker that has no time to spare never makes up
+for it."""
+REMOVALS_MAX = 8
+"""Tries to find whom to remove in place of whom the planner leaves out."""
+HEADROOM = 0.92
+"""Share of what is free that is sold to who comes with a promise of latency: what was promised outlives estimates that
+move a little. Of promises of accuracy a part is kept free (`Ageing`)."""
+
+
+class LatencyPlans:
+    """Of all pools of that kind. Event-loop thread only."""
+
+    def __init__(self, context: PlanningContext) -> None:
+        self._context = context
+
+    # -- may it come in ------------------------------------------------------------------------------------------------
+
+    async def verdict(self, live: LiveSession, spared: float) -> Verdict:
+        """Whether its promise can be kept beside all that are; `spared`: share of all workers that would come free."""
+        context, key = self._context, key_of(live)
+        zoo = context.zoos.of(key)
+        if not zoo.rungs:
+            return nothing_to_run(zoo)
+        members = [*context.pools.held(key, without=live), live]
+        most = context.shares.for_admission(key)
+        problem = await self._problem(key, members, zoo, HEADROOM * min(1.0, most + spared))
+        plan = await context.pools.timed(key, context.deciding.adapt(problem))
+        outcome = "refused" if plan.unmapped else "admitted"
+        self._record(key, problem, plan, outcome, live.id)
+        if not plan.unmapped:
+            return Verdict(True, mapped=plan, share=most)
+        return Verdict(False, self._cause(live, zoo, key), plan.reason)
+
+    def _cause(self, live: LiveSession, zoo: Zoo, key: PoolKey) -> Cause:
+        """What keeps a session from being served: what would, were it alone on the box; then what would, were it on
+        the box's own wire; else the others."""
+        problem = self._alone(live, zoo, key)
+        client = problem.clients[0]
+        if binding(client, problem.networks) is Binding.WORKERS:
+            return self._context.shares.cause(live)
+        at_the_box = replace(client, slo_ms=client.slo_ms + adapting.way_ms(live), bandwidth_bps=BPS_MAX)
+        return Cause.LINK if binding(at_the_box, problem.networks) is Binding.WORKERS else Cause.PROCESSOR
+
+    def _is_able(self, live: LiveSession, zoo: Zoo, key: PoolKey) -> bool:
+        """Whether it would be served, had it the box for itself."""
+        problem = self._alone(live, zoo, key)
+        return binding(problem.clients[0], problem.networks) is Binding.WORKERS
+
+    def _alone(self, live: LiveSession, zoo: Zoo, key: PoolKey) -> AdaptationInput:
+        """The problem of one session that has the box for itself."""
+        client = adapting.client_of(live, 1.0, self._context.beside(key))
+        return adapting.problem_of([live], [client], zoo.rungs, self._context.around.workers, ())
+
+    # -- its turn ------------------------------------------------------------------------------------------------------
+
+    async def plan(self, pool: Pool) -> None:
+        """Plan a pool anew; who finds no room any more is removed."""
+        context, key = self._context, pool.key
+        now_ns = context.around.clock.now_ns()
+        members = context.pools.held(key)
+        zoo = context.zoo_for(pool, members)
+        if zoo is None:
+            return
+        share = PLANNED * context.shares.for_plan(key)
+        problem = await self._problem(key, members, zoo, share)
+        plan = await self._going_on(pool, problem)
+        for is_cautious in (True, False):
+            if not plan.unmapped:
+                break
+            share = context.shares.for_admission(key)
+            problem = await self._problem(key, members, zoo, share, is_cautious=is_cautious)
+            plan = await self._going_on(pool, problem)
+        for _ in range(REMOVALS_MAX):
+            if not plan.unmapped:
+                break
+            victim = self.victim(key, members, plan.unmapped, zoo)
+            context.remove(victim, self._cause(victim, zoo, key), plan.reason)
+            members = [live for live in members if live is not victim]
+            if not members:
+                context.close(pool)
+                return
+            share = context.shares.for_admission(key)
+            problem = await self._problem(key, members, zoo, share, is_cautious=False)
+            plan = await context.pools.timed(key, context.deciding.adapt(problem))
+        for live in members:
+            if live.id in plan.unmapped:
+                context.remove(live, Cause.PROCESSOR, plan.reason)
+        await self._enact(pool, problem, plan, members, zoo, now_ns)
+
+    def victim(self, key: PoolKey, members: Sequence[LiveSession], unmapped: Sequence[str], zoo: Zoo) -> LiveSession:
+        """Who is removed, for planners know nothing of weights: who is beyond its tenant's share; else whom nothing
+        would serve of those that the planner leaves out; else, of these and of all who weigh less, the one of least
+        weight, the newest of equals.
+        """
+        beyond = [live for live in members if live.beyond_share]
+        left_out = [live for live in members if live.id in unmapped]
+        found = beyond or [live for live in left_out if not self._is_able(live, zoo, key)]
+        if not found:
+            most = max(live.session.weight for live in left_out)
+            found = [live for live in members if live.session.weight < most] or left_out
+        return max(found, key=order)
+
+    async def _going_on(self, pool: Pool, problem: AdaptationInput) -> AdaptationPlan:
+        """A new plan, or the one before where only that serves all."""
+        context = self._context
+        plan = await context.pools.timed(pool.key, context.deciding.adapt(problem))
+        before = gone_on(problem, pool.plan) if plan.unmapped and pool.plan is not None else None
+        return plan if before is None else before
+
+    async def _enact(
+        self,
+        pool: Pool,
+        problem: AdaptationInput,
+        plan: AdaptationPlan,
+        members: Sequence[LiveSession],
+        zoo: Zoo,
+        now_ns: int,
+    ) -> None:
+        context, key = self._context, pool.key
+        workers = context.around.workers
+        context.figures.plans += 1
+        beside = context.beside(key)
+        for at, live in enumerate(members, 1):
+            if context.is_held(live, now_ns):
+                live.least_load = adapting.least_load(live, zoo.rungs, workers, beside)
+            if at % AT_ONCE == 0:
+                await others_first()
+        there = [live for live in members if context.is_held(live, now_ns)]  # others have gone meanwhile
+        mapping = tuple((worker.network, worker.batch, worker.clients) for worker in plan.workers)
+        if mapping != pool.mapping:
+            self._record(key, problem, plan, "planned", None)
+        pool.mapping = mapping
+        pool.plan = plan
+        pool.previous = _by_worker(plan, workers)
+        pool.prefetch = plan.prefetch
+        context.queues.plan(key, adapting.workers_of(plan, there, zoo.by_name))
+        pool.run_ms_max = max((zoo.by_name[w.network].worst_ms[w.batch] for w in plan.workers), default=0.0)
+        planned = adapting.loads_of(plan, there, zoo.by_name, workers)
+        least = sum(live.least_load or 0.0 for live in there)
+        context.ledger.put(key, Load(key.tenant, planned, min(planned, least)))
+        told = adapting.plans_of(plan, there, zoo.by_name, now_ns)
+        pool.wanted = tuple(worker.network for worker in plan.workers)
+        pool.bandwidth_bps = {live.id: live.link.bandwidth_bps for live in there}
+        for at, live in enumerate(there, 1):
+            if live.id in told and context.is_held(live, now_ns):
+                live.take(self._as_memory_is(live, told[live.id], zoo, beside))
+            if at % AT_ONCE == 0:  # each that is told has something to send
+                await others_first()
+
+    def _as_memory_is(self, live: LiveSession, plan: SessionPlan, zoo: Zoo, beside: adapting.Beside) -> SessionPlan:
+        """The plan; while its variant is not in memory yet, with the present one, if that keeps the promise, too."""
+        is_resident = self._context.around.is_resident
+        old = zoo.by_name.get(live.variant)
+        new = zoo.by_name[plan.variant]
+        if old is None or old is new or is_resident(new.servable):
+            return plan
+        if not is_resident(old.servable) or not adapting.keeps(live, old, beside):
+            return plan
+        return replace(plan, variant=old.name, size=old.size, accuracy=adapting.accuracy_of(old))
+
+    # -- what a decision is made of ------------------------------------------------------------------------------------
+
+    async def _problem(
+        self, key: PoolKey, members: Sequence[LiveSession], zoo: Zoo, share: float, *, is_cautious: bool = True
+    ) -> AdaptationInput:
+        context = self._context
+        beside, clients = context.beside(key), []
+        for at, live in enumerate(members, 1):
+            clients.append(adapting.client_of(live, share, beside, is_cautious=is_cautious))
+            if at % AT_ONCE == 0:
+                await others_first()
+        previous = context.pools.pool(key).previous
+        return adapting.problem_of(members, clients, zoo.rungs, context.around.workers, previous)
+
+    def _record(
+        self, key: PoolKey, problem: AdaptationInput, plan: AdaptationPlan, outcome: str, session: str | None
+    ) -> None:
+        policy = self._context.deciding.adaptation
+        facts = adaptation(key.application_id, key.tenant, problem, plan, policy, outcome, session)
+        self._context.around.decisions.record("adaptation", facts)
+
+
+def _by_worker(plan: AdaptationPlan, workers: int) -> tuple[str | None, ...]:
+    networks: list[str | None] = [None] * workers
+    for worker in plan.workers:
+        networks[worker.worker] = worker.network
+    return tuple(networks)

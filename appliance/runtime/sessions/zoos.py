@@ -1,0 +1,51 @@
+"""What the pools may run now: each looked at anew after a moment, without the variants that memory has refused of
+late.
+"""
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.errors import ApplianceError
+from appliance.runtime.sessions.around import Around
+from appliance.runtime.sessions.pools import PoolKey
+from appliance.runtime.sessions.zoo import Zoo, zoo_of
+
+REFUSED_NS = 10 * NS_PER_S
+"""So long a variant that memory has refused is not planned with."""
+SNAPSHOT_NS = 50 * NS_PER_MS
+"""So long is gone by what variants take before that is looked at again."""
+
+
+class Zoos:
+    """Of all pools. Event-loop thread only."""
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._zoos: dict[tuple[str, float], Zoo] = {}
+        """By application and floor; for a moment, for anybody may ask with whatever floor."""
+        self._refused: dict[tuple[str, str], int] = {}
+        """(application, variant) that memory has refused → until when."""
+
+    def of(self, key: PoolKey) -> Zoo:
+        """What there is now; nothing where the application is not in service."""
+        now_ns = self._around.clock.now_ns()
+        self._refused = {one: until for one, until in self._refused.items() if until > now_ns}
+        without = frozenset(variant for application, variant in self._refused if application == key.application_id)
+        try:
+            entry = self._around.catalogue.entry(key.application_id)
+        except ApplianceError:
+            return Zoo([], False)
+        known = self._zoos.get((key.application_id, key.floor))
+        if known is not None and now_ns < known.until_ns and known.entry is entry and known.without == without:
+            return known
+        rungs, is_short = zoo_of(entry, key.floor, self._around.workers, now_ns, self._around.fits_memory, without)
+        zoo = Zoo(rungs, is_short, entry=entry, without=without, until_ns=now_ns + SNAPSHOT_NS)
+        self._zoos = {one: known for one, known in self._zoos.items() if known.until_ns > now_ns}
+        self._zoos[key.application_id, key.floor] = zoo
+        return zoo
+
+    def refuse(self, application_id: str, variant: str) -> None:
+        """Memory has refused a variant: it is not planned with for a while."""
+        self._refused[application_id, variant] = self._around.clock.now_ns() + REFUSED_NS
+
+    def forget(self, key: PoolKey) -> None:
+        """Nobody of a pool is left."""
+        self._zoos.pop((key.application_id, key.floor), None)
