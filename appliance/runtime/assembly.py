@@ -146,6 +146,19 @@ class RuntimeParts:
     availability: Availability
     engine: Engine
 
+    def avoid(self, build_id: str) -> bool:
+        """A build's content serves on another kind of processor from now on; False: there is none."""
+        if not self.catalogue.avoid(build_id):
+            return False
+        self.dismiss_unused()
+        return True
+
+    def dismiss_unused(self) -> None:
+        """What no application refers to any more leaves memory."""
+        for build_id in self.memory.known_builds():
+            if not self.catalogue.users_of(build_id):
+                self.memory.dismiss(build_id)
+
     def charge_guards(self, base_bytes: Mapping[tuple[str, str], int]) -> None:
         """What guards take by themselves, by their tenant and their kind of processor: it counts as theirs."""
         self.shares.charge_guards(base_bytes)

@@ -22,13 +22,13 @@ from appliance.domain.errors import (
     VariantQuarantined,
 )
 from appliance.domain.isolation import Isolation, is_guarded, is_trusted
-from appliance.domain.names import application_id, build_id, model_id
+from appliance.domain.names import application_id, build_id, content_of, kind_of, model_id
 from appliance.domain.padding import Padding, Unfit
 from appliance.domain.profiles import SeenRuns
 from appliance.domain.request import Request
 from appliance.domain.states import VariantState
 from appliance.policies.selection.base import SelectionInput, SelectionPlan, SelectionPolicy
-from appliance.policies.selection.kinds import KindOption, serving_kind
+from appliance.policies.selection.kinds import NOTICEABLE, KindOption, serving_kind
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.profiles.store import MEASURED, BuildTimes, ProfileStore, Where
 from appliance.runtime.profiles.times import RunTimes
@@ -106,6 +106,10 @@ class Servable:
     """In which it serves; None: whole."""
     whole: "Servable | None" = None
     """Of one in parts: what serves while these are not there."""
+    overflow: tuple["Servable", ...] = ()
+    """The same variant on further kinds of processors, whose groups do not run its own, the quickest kind first: what
+    takes the requests that wait too long for that, while there is memory (`serving.overflow`).
+    """
     padding: Padding | None = None
     """How inputs may be made larger; None = they may not."""
     unfit: Unfit = field(default_factory=Unfit, compare=False)
@@ -116,12 +120,19 @@ class Servable:
     @property
     def builds(self) -> tuple[str, ...]:
         """That requests may run on, the wanted one first."""
-        return (self.build_id,) if self.whole is None else (self.build_id, self.whole.build_id)
+        if self.whole is None and not self.overflow:  # nearly always, and asked for each request
+            return (self.build_id,)
+        return tuple(one.build_id for one in self.loadable)
 
     @property
     def forms(self) -> tuple["Servable", ...]:
-        """As which it may serve, the wanted one first."""
+        """As which it may serve, the wanted one first; not what only takes its overflow."""
         return (self,) if self.whole is None else (self, self.whole)
+
+    @property
+    def loadable(self) -> tuple["Servable", ...]:
+        """The same, and what takes their overflow."""
+        return (*self.forms, *(one for form in self.forms for one in form.overflow))
 
     def stepped(self, request: Request) -> dict[str, tuple[int, ...]]:
         """Shapes at the end of the step of its inputs, within which it may run with others; its own where nothing of
@@ -228,6 +239,11 @@ class Entry:
     reason: str = ""
     """Why they are in that order."""
 
+    @property
+    def first_choice(self) -> str:
+        """The variant of such a request; empty: there is none."""
+        return self.order[0].name if self.order else ""
+
 
 @dataclass(frozen=True, slots=True)
 class _Serving:
@@ -283,6 +299,8 @@ class Catalogue:
         self._kinds = tuple(kinds)
         self._away: frozenset[str] = frozenset()
         """Kinds that take no runs now."""
+        self._avoided: set[str] = set()
+        """Builds of other kinds than the first one that serve nothing any more."""
         self._memory_bytes = memory_bytes
         self._tenants: dict[str, Tenant] = {}
         self._models: dict[str, Model] = {}
@@ -292,6 +310,8 @@ class Catalogue:
         """Grows with every change."""
         self._unfit: dict[str, tuple[tuple[str, str, Padding], Unfit]] = {}
         """Id of a variant → of what content, kind of processor and padding it was found out, and what."""
+        self._wished_kinds: Mapping[str, str] = {}
+        """Content → the kind of processor that a planner wants it to serve on."""
         self._cuts: dict[str, tuple[_CutFor, ServedParts | None]] = {}
         """Id of a variant → its parts as they were last made, and for what: that takes a search over each batch."""
         self._users: dict[str, list[str]] | None = None
@@ -327,6 +347,7 @@ class Catalogue:
     def put_model(self, model: Model) -> None:
         self._models[model.id] = model
         self._drop_cuts(model.id, {variant.id for variant in model.variants})
+        self._drop_avoided()
         for application in self._applications.values():
             if application.model_id == model.id:
                 self._refresh(application)
@@ -334,6 +355,7 @@ class Catalogue:
     def remove_model(self, model_id: str) -> None:
         self._models.pop(model_id, None)
         self._drop_cuts(model_id, frozenset())
+        self._drop_avoided()
         for entry_id in [e.application.id for e in self._entries.values() if e.model.id == model_id]:
             del self._entries[entry_id]
         self._users = None
@@ -358,7 +380,71 @@ class Catalogue:
             for entry in list(self._entries.values()):
                 self._refresh(entry.application)
 
+    def avoid(self, build: str) -> bool:
+        """What a build serves, it serves on the first kind of processor from now on; False: it does already."""
+        if kind_of(build) == self._kinds[0]:
+            return False
+        self._avoided.add(build)
+        for user in self.users_of(build):
+            self._refresh(self._applications[user])
+        return True
+
+    def avoided_of(self, variant: Variant, model: Model) -> list[str]:
+        """Kinds of processors that a variant of a model serves on no more, for its process has crashed there."""
+        owners = None, model.tenant
+        return [
+            kind
+            for kind in self._kinds
+            if any(build_id(variant.content_sha256, kind, owner) in self._avoided for owner in owners)
+        ]
+
+    def allow(self, variant: Variant, model: Model) -> None:
+        """A variant may serve on all kinds of processors again."""
+        kinds, owners = self.avoided_of(variant, model), (None, model.tenant)
+        self._avoided -= {build_id(variant.content_sha256, kind, owner) for kind in kinds for owner in owners}
+        for application in self._applications.values() if kinds else ():
+            if application.model_id == model.id:
+                self._refresh(application)
+
+    def _drop_avoided(self) -> None:
+        """Contents that no model has any more: who imports one again begins anew."""
+        if self._avoided:
+            there = {
+                content_of(variant.content_sha256) for model in self._models.values() for variant in model.variants
+            }
+            self._avoided = {build for build in self._avoided if content_of(build) in there}
+
     # -- lookups -------------------------------------------------------------------------------------------------------
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of processors, the first one first."""
+        return self._kinds
+
+    @property
+    def away(self) -> frozenset[str]:
+        """Of these, those that take no runs now."""
+        return self._away
+
+    def wish_kinds(self, kinds: Mapping[str, str]) -> None:
+        """On which kind of processor contents are to serve, in place of what was wished before: where they may serve
+        there. All others serve where a request costs least.
+        """
+        before, self._wished_kinds = self._wished_kinds, dict(kinds)
+        changed = {content for content, _kind in before.items() ^ kinds.items()}
+        for entry in list(self._entries.values()):
+            own = [s for s in entry.servables.values() if s.variant.content_sha256 in changed]
+            if any(self._serving(one.variant, entry.model).kind != kind_of(one.build_id) for one in own):
+                self._refresh(entry.application)
+
+    def able_kinds(self, servable: Servable) -> tuple[str, ...]:
+        """The kinds of processors in service on which a variant may serve whole, that on which it does first."""
+        own = kind_of(servable.build_id)
+        model = self._models.get(servable.variant.model_id)
+        if servable.parts is not None or model is None:
+            return ()
+        options = self._options(_rungs(servable.variant, model), self._guarded_for(servable.variant, model))
+        return (own, *sorted({option.kind for option in options} - {own}))
 
     def tenant(self, name: str) -> Tenant:
         """Raises: UnknownTenant."""
@@ -410,6 +496,14 @@ class Catalogue:
                 seen.setdefault(model.name, model)
         return [seen[name] for name in sorted(seen)]
 
+    def models(self) -> list[Model]:
+        """Those of all tenants, by id."""
+        return [self._models[i] for i in sorted(self._models)]
+
+    def applications(self) -> list[Application]:
+        """Those of all tenants, by id; also of a model that is on its way out."""
+        return [self._applications[i] for i in sorted(self._applications)]
+
     def has_tenant(self, name: str) -> bool:
         """Whether there is such a tenant."""
         return name in self._tenants
@@ -420,6 +514,16 @@ class Catalogue:
             return self._entries[application_id_]
         except KeyError:
             raise ModelUnavailable(name=application_id_.split("/", 1)[-1]) from None
+
+    def entry_for(self, tenant: str, application_id_: str) -> Entry:
+        """As `entry`, of an application that was chosen some time ago: the id may be another one's by now.
+
+        Raises: ModelUnavailable, also where it is another tenant's that is not shared.
+        """
+        entry = self.entry(application_id_)
+        if not (entry.application.shared or entry.application.tenant == tenant):
+            raise ModelUnavailable(name=entry.application.name)
+        return entry
 
     def draft(self, application: Application) -> Entry:
         """What the entry of an application that is not here would be. Raises: UnknownModel."""
@@ -470,8 +574,7 @@ class Catalogue:
             for entry in self._entries.values()
             if entry.model.id == model_id
             for servable in entry.servables.values()
-            for each in (servable, servable.whole)
-            if each is not None
+            for each in servable.loadable
         }
 
     def variants_of(self, build: str) -> list[str]:
@@ -518,6 +621,11 @@ class Catalogue:
                     self._users.setdefault(each, []).append(entry.application.id)
         return tuple(self._users.get(build, ()))
 
+    def is_overflow(self, build: str) -> bool:
+        """Whether a build is in memory for overflow only: variants may run on it, and none serves on it."""
+        users = [servable for user in self.users_of(build) for servable in self._entries[user].servables.values()]
+        return bool(users) and not any(form.build_id == build for servable in users for form in servable.forms)
+
     def asleep_bytes_of(self, build: str) -> int | None:
         """What a build takes asleep, as measured at import; None where it was not, or cannot sleep."""
         for servable in self._on(build):
@@ -536,8 +644,8 @@ class Catalogue:
         """What a build serves."""
         for user in self.users_of(build):
             for servable in self._entries[user].servables.values():
-                for each in (servable, servable.whole):
-                    if each is not None and each.build_id == build:
+                for each in servable.loadable:
+                    if each.build_id == build:
                         yield each
 
     def _guarded_for(self, variant: Variant, model: Model) -> str | None:
@@ -591,10 +699,27 @@ class Catalogue:
     def _servable(self, variant: Variant, model: Model, loss: float | None) -> Servable:
         serving = self._serving(variant, model)
         made = self._made(variant, model, loss, serving)
-        if serving.parts is None:
-            return made
         whole = self._serving_whole(variant, model)
-        return replace(made, whole=self._made(variant, model, loss, whole))
+        overflow = tuple(self._made(variant, model, loss, one) for one in self._overflow(variant, model, whole))
+        if serving.parts is None:
+            return replace(made, overflow=overflow) if overflow else made
+        return replace(made, whole=replace(self._made(variant, model, loss, whole), overflow=overflow))
+
+    def _overflow(self, variant: Variant, model: Model, serving: "_Serving") -> list["_Serving"]:
+        """Of the groups of processors that do not run the kind on which a variant serves: the quickest kind of each on
+        which it was measured.
+        """
+        if len(self._groups) < 2 or serving.guarded_for is not None:
+            return []
+        measured = {option.kind: option.run_ms for option in self._options(_rungs(variant, model))}
+        others = [
+            [kind for kind in one.kinds if kind in measured] for one in self._groups if serving.kind not in one.kinds
+        ]
+        quickest = {min(kinds, key=lambda kind: (measured[kind], kind)) for kinds in others if kinds}
+        return [
+            _Serving(kind, build_id(variant.content_sha256, kind), None, None)
+            for kind in sorted(quickest, key=lambda kind: (measured[kind], kind))
+        ]
 
     def _made(self, variant: Variant, model: Model, loss: float | None, serving: "_Serving") -> Servable:
         guarded_for, kind, build, parts = serving.guarded_for, serving.kind, serving.build_id, serving.parts
@@ -669,8 +794,11 @@ class Catalogue:
 
     def _serving_whole(self, variant: Variant, model: Model) -> "_Serving":
         guarded_for = self._guarded_for(variant, model)
-        options = self._options(_rungs(variant, model), is_guarded=guarded_for is not None)
+        options = self._options(_rungs(variant, model), guarded_for)
         kind = serving_kind(options, self._memory_bytes) if options else self._kinds[0]
+        wished = self._wished_kinds.get(variant.content_sha256)
+        if any(option.kind == wished for option in options):
+            kind = wished or kind
         return _Serving(kind, build_id(variant.content_sha256, kind, guarded_for), guarded_for, None)
 
     def _parts(self, variant: Variant, rungs: Sequence[Variant]) -> ServedParts | None:
@@ -685,17 +813,26 @@ class Catalogue:
         def times_of(build: str, profile: Profile, where: Where, is_measured: bool) -> BuildTimes | None:
             return self._times(variant, build, profile, base, batched, where, is_measured=is_measured)
 
-        kinds = [kind for kind in self._kinds if kind not in self._away]
-        places = places_of(self._groups, kinds)
         scale = _run_ms(variant) / _run_ms(_largest(rungs))
-        return served_parts(variant, scale, places, lambda kind: self._copies.get(kind, 1), times_of)
+
+        def parts_on(kinds: Sequence[str]) -> ServedParts | None:
+            places = places_of(self._groups, kinds)
+            return served_parts(variant, scale, places, lambda kind: self._copies.get(kind, 1), times_of)
+
+        there = [kind for kind in self._kinds if kind not in self._away]
+        on_all = parts_on(there)
+        if on_all is None or {kind for _, kind in on_all.builds} <= on_all.quickest:
+            return on_all
+        # Kinds that the quickest way does not need only help where the others are taken: their memory must be worth it.
+        lean = parts_on([kind for kind in there if kind in on_all.quickest])
+        if lean is None:
+            return on_all
+        cost_ms = [_option_of(one, variant, rungs).cost_ms(self._memory_bytes) for one in (lean, on_all)]
+        return lean if cost_ms[0] < (1 - NOTICEABLE) * cost_ms[1] else on_all
 
     def _is_better(self, parts: ServedParts, variant: Variant, rungs: Sequence[Variant]) -> bool:
         """Whether a content costs less in parts than on any kind that runs all of it."""
-        one_ms = parts.profile.latencies[0].p50_ms / _run_ms(variant)
-        run_ms = one_ms * sum(_run_ms(rung) for rung in rungs)
-        profile = parts.profile
-        option = KindOption(parts.kind, run_ms, profile.wake_ms or profile.load_ms, profile.resident_bytes)
+        option = _option_of(parts, variant, rungs)
         return serving_kind([*self._options(rungs), option], self._memory_bytes) == parts.kind
 
     def _copies_of(self, kind: str, *, is_guarded: bool) -> int:
@@ -734,11 +871,14 @@ class Catalogue:
         rung = rung_of(variant)
         return self._profiles.of(build, rung, profile, base, batched, where, is_measured=is_measured)
 
-    def _options(self, rungs: Sequence[Variant], *, is_guarded: bool = False) -> list[KindOption]:
+    def _options(self, rungs: Sequence[Variant], guarded_for: str | None = None) -> list[KindOption]:
         """The kinds that take runs, where need be in guards, and on which all variants of a content were measured."""
+        is_guarded = guarded_for is not None
         options: list[KindOption] = []
         for kind in self._kinds if rungs and len(self._kinds) > 1 else ():
             if kind in self._away or (is_guarded and kind not in self._guard_bytes and kind != self._kinds[0]):
+                continue
+            if self._avoided and build_id(rungs[0].content_sha256, kind, guarded_for) in self._avoided:
                 continue
             profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None and p.latencies]
             if len(profiles) == len(rungs):
@@ -771,6 +911,13 @@ def rung_of(variant: Variant) -> str:
 def _rungs(variant: Variant, model: Model) -> list[Variant]:
     """The measured variants of a model that share a variant's file: one build serves them all."""
     return [v for v in model.variants if v.content_sha256 == variant.content_sha256 and v.profile]
+
+
+def _option_of(parts: ServedParts, variant: Variant, rungs: Sequence[Variant]) -> KindOption:
+    """A content in parts, to be compared with kinds that run all of it."""
+    profile = parts.profile
+    run_ms = profile.latencies[0].p50_ms / _run_ms(variant) * sum(_run_ms(rung) for rung in rungs)
+    return KindOption(parts.kind, run_ms, profile.wake_ms or profile.load_ms, profile.resident_bytes)
 
 
 def _largest(rungs: Sequence[Variant]) -> Variant:

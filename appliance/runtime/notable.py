@@ -8,13 +8,16 @@ Event-loop thread only.
 from collections import OrderedDict, deque
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.notable import Cause, Kind, NotableRequest
+from appliance.domain.notable import Cause, Kind, NotableRequest, Spent
+from appliance.domain.request import Request
 
 PER_APPLICATION = 64
 ALL_MAX = 4096
 _SAMPLES_SHARE = 4
 """Of samples a quarter as many are kept as of the others, apart from them."""
 _ALIKE_NS = 100 * NS_PER_MS
+_ID_MAX, _DETAIL_MAX = 64, 300
+"""Characters that are kept of what a caller named, and of an error."""
 
 
 class NotableRequests:
@@ -83,3 +86,20 @@ class NotableRequests:
         self._count -= 1
         if not notable and not samples:
             del self._kept[oldest]
+
+
+def noted(
+    kind: Kind, request: Request, slo_ms: float | None, ended_ns: int, spent: Spent, detail: str = ""
+) -> NotableRequest:
+    """A request as it is kept, without what it carried. `slo_ms`: its application's; `detail`: the error in words."""
+    return NotableRequest(
+        kind=kind,
+        application_id=request.application_id,
+        id=request.id[:_ID_MAX],
+        arrival_ns=request.arrival_ns,
+        ended_ns=ended_ns,
+        slo_ms=slo_ms,
+        deadline_ns=request.deadline_ns,
+        spent=spent,
+        detail=detail[:_DETAIL_MAX],
+    )

@@ -5,7 +5,7 @@ The parts that serve together are one build to whoever owns memory: none of them
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.domain.catalogue import Latency, Profile, Variant
@@ -49,6 +49,8 @@ class ServedParts:
     """Group and number of a part → what its runs take there."""
     first_copies: int = 1
     """How often a build of the first kind, which runs every part, is in memory."""
+    quickest: frozenset[str] = frozenset()
+    """The kinds of those processors that the quickest sequence of runs takes, were all idle."""
 
 
 def places_of(groups: Sequence[RunGroup], kinds: Sequence[str]) -> list[Place]:
@@ -93,10 +95,11 @@ def served_parts(
     if len(used) < 2 or len({number for number, _kind in builds}) < len(cut.parts):
         return None
     costs = {key: _cost(cut, *key) for key in builds}
+    sequences = {row.batch: _sequence(cut, kinds, places, row.batch) for row in cut.parts[0].profiles[0].times}
     rows = tuple(
-        Latency(batch, took_ms, took_ms * _spread(variant.profile))
-        for batch in (row.batch for row in cut.parts[0].profiles[0].times)
-        if (took_ms := scale * _sequence_ms(cut, kinds, places, batch)) > 0
+        Latency(batch, scale * took_ms, scale * took_ms * _spread(variant.profile))
+        for batch, (took_ms, _) in sequences.items()
+        if took_ms > 0
     )
     if not rows:
         return None
@@ -117,6 +120,7 @@ def served_parts(
         profile=_together(list(costs.values()), rows, variant.profile, used, copies),
         times=times,
         first_copies=copies(cut.kinds[0]),
+        quickest=frozenset(kind for at in next(iter(sequences.values()))[1] for kind in kinds[at] if kind is not None),
     )
 
 
@@ -165,8 +169,10 @@ def partition_of(cut: Cut, takes_ms: Mapping[str, Mapping[int, float]], left: Se
     return partition("network", operators, latencies)
 
 
-def _sequence_ms(cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: Sequence[Place], batch: int) -> float:
-    """The quickest sequence of runs that does all of it on idle processors."""
+def _sequence(
+    cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: Sequence[Place], batch: int
+) -> tuple[float, Collection[int]]:
+    """What the quickest sequence of runs takes that does all of it on idle processors, and the groups that it needs."""
     takes_ms = {
         f"{at:02}": {
             number: _cost(cut, number, kind).p50_ms(batch) / places[at][kind].speed + PASS_MS
@@ -176,10 +182,11 @@ def _sequence_ms(cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: 
         for at, chosen in kinds.items()
     }
     if len(takes_ms) == 1:
-        return sum(takes_ms["00"].values()) - PASS_MS
+        return sum(takes_ms["00"].values()) - PASS_MS, (0,)
     made = partition_of(cut, takes_ms, range(len(cut.parts)))
     ways = search(made, tuple(sorted(takes_ms)), TRANSFER_MS).ways(0, ANYWHERE)
-    return min(way.took_ms for way in ways) - PASS_MS
+    best = min(ways, key=lambda way: way.took_ms)
+    return best.took_ms - PASS_MS, [processor for processor, _ in best.begins_ms]
 
 
 def _cost(cut: Cut, number: int, kind: str) -> PartProfile:

@@ -27,6 +27,8 @@ class FakeMeasure:
         """Whether the other kinds take a small network, by its path."""
         self.cannot_prepare: Callable[[str, str], bool] = lambda source, processor: False
         """Whether there is no form of a file on a processor."""
+        self.references: list[Reference] = []
+        """Of the profiles on other kinds than the first."""
         self.tried_forms: list[tuple[str, str, bool]] = []
         """Build, processor, and whether it was compared."""
         self.shared_rows_max = 1
@@ -59,6 +61,8 @@ class FakeMeasure:
     ) -> Profile:
         await self.gate.wait()
         self.profiled.append((form, list(cases)))
+        if reference is not None:
+            self.references.append(reference)
         if self.breaks_all or (self.breaks_prepared and form.optimised):
             raise LoadFailed(build_id=form.build_id, reason="exit status -11")
         if reference is not None and self.differs:

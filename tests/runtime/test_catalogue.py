@@ -356,3 +356,60 @@ def test_in_guards_what_a_kind_takes_by_itself_counts(base_bytes: int, kind: str
 
     catalogue.leave_out(frozenset({"openvino"}))
     assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(one)}@a"
+
+
+def test_a_planner_may_wish_for_another_kind() -> None:
+    """A content serves on the kind that is wished for it where it is measured there, and as before when that is over;
+    it is told on which it may.
+    """
+    catalogue = Catalogue(MostAccurate(), ("cpu", "openvino"))
+    slower = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 25.0, 26.0),), (), kind="openvino")
+    one = replace(make_variant("a/net", "v", Cost(run_ms=20), content="c"), other_profiles=(slower,))
+    fill(catalogue, "a", "net", [one])
+    servable = catalogue.entry("a/net").servables["v"]
+    assert catalogue.able_kinds(servable) == ("cpu", "openvino")
+    version = catalogue.version
+    catalogue.wish_kinds({one.content_sha256: "cpu", "another": "openvino"})
+    assert catalogue.version == version
+    catalogue.wish_kinds({one.content_sha256: "openvino"})
+    servable = catalogue.entry("a/net").servables["v"]
+    assert (servable.build_id, servable.p50_ms) == (build_of(one).replace("@cpu", "@openvino"), 25.0)
+    assert catalogue.able_kinds(servable) == ("openvino", "cpu")
+    catalogue.leave_out(frozenset({"openvino"}))
+    assert catalogue.able_kinds(catalogue.entry("a/net").servables["v"]) == ("cpu",)
+    catalogue.leave_out(frozenset())
+    catalogue.wish_kinds({})
+    assert catalogue.entry("a/net").servables["v"].build_id == build_of(one)
+
+
+def test_what_crashed_on_another_kind_serves_on_the_first_one() -> None:
+    """Of that tenant only: who makes a copy crash sends nobody else's builds away. On the first kind there is nothing
+    else to do."""
+    catalogue = Catalogue(
+        MostAccurate(),
+        ("cpu", "openvino"),
+        Isolation.PROCESS,
+        memory_bytes=10**9,
+        guard_bytes={"cpu": 10**6, "openvino": 10**6},
+    )
+    quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
+    for tenant in ("a", "b"):
+        one = make_variant(f"{tenant}/net", "v", Cost(run_ms=20), content="c")
+        fill(catalogue, tenant, "net", [replace(one, other_profiles=(quick,))])
+    crashed = catalogue.entry("a/net").servables["v"].build_id
+    assert crashed.endswith("@openvino@a")
+    assert catalogue.avoid(crashed)
+    assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(one)}@a"
+    assert catalogue.users_of(crashed) == ()
+    assert catalogue.entry("b/net").servables["v"].build_id.endswith("@openvino@b")
+    assert not catalogue.avoid(f"{build_of(one)}@a")
+    model = catalogue.entry("a/net").model
+    variant = model.variants[0]
+    assert catalogue.avoided_of(variant, model) == ["openvino"]
+    catalogue.allow(variant, model)
+    assert catalogue.avoided_of(variant, model) == []
+    assert catalogue.entry("a/net").servables["v"].build_id == crashed
+    assert catalogue.avoid(crashed)
+    for tenant in ("a", "b"):
+        catalogue.remove_model(catalogue.entry(f"{tenant}/net").model.id)
+    assert catalogue.avoided_of(variant, model) == [], "who imports it again begins anew"

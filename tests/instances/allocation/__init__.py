@@ -117,6 +117,28 @@ def scarce(seed: int, shape: str, **more: Any) -> Problem:
     return problem
 
 
+def grouped(seed: int, shape: str, **more: Any) -> Problem:
+    """As `scarce`, of three types of which two are on the same cores, with others' parts of both on one of these."""
+    problem = copy.deepcopy(drawn(seed, shape, types=3, **more))
+    dice = random.Random(f"grouped/{seed}/{shape}")
+    first, second, third = problem["workers"]
+    for worker in (first, second):
+        worker.update(group="cores", available=seed % 5)
+    third["available"] = dice.choice((0, 0, 1, 2, None))
+    names = [module["name"] for module in problem["modules"]]
+    problem["existing"] = [
+        {
+            "worker": worker["name"],
+            "index": 1,
+            "parts": [{"module": "other", "share": round(dice.uniform(0.0, 0.5), 2)}],
+            "loaded": dice.sample(names, 1),
+        }
+        for worker in (first, second)
+        if seed % 5 and dice.random() < 0.6
+    ]
+    return problem
+
+
 def thirty(seed: int) -> Problem:
     """Thirty worker types, four modules in a chain, batches 1 … 128 at three concurrency levels."""
     batches = tuple(2**i for i in range(8))

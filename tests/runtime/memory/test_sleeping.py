@@ -112,7 +112,9 @@ async def test_processes_alone_take_more_than_the_budget() -> None:
     held = await bench.pin("a")
     await bench.use("b")
     bench.budget = 3 * BUDGET  # what it watches: the ledger is over, whatever it does
-    bench.memory.set_overhead(BUDGET + 10)
+    bench.memory.set_overhead(BUDGET)
+    bench.memory.set_overhead(10, of="what they are forked of")
+    assert bench.memory.snapshot()["overhead_bytes"] == BUDGET + 10
     await quiet(bench)
     assert states(bench) == {"a": "resident"}
     bench.memory.unpin(held)
@@ -120,6 +122,7 @@ async def test_processes_alone_take_more_than_the_budget() -> None:
     assert states(bench) == {}
     assert ended
     bench.memory.set_overhead(0)
+    bench.memory.set_overhead(0, of="what they are forked of")
     bench.assert_quiet()
 
 

@@ -212,3 +212,15 @@ def test_a_run_of_which_nothing_is_known_yet() -> None:
         times.ran(4, 1, 90 * NS_PER_MS, NOW)
     assert times.likely_ns(NOW) == pytest.approx(28 * NS_PER_MS, rel=0.01)
     assert times.likely_ns(NOW + TRUSTED_NS + 1) == 10 * NS_PER_MS
+
+
+def test_ballooning_is_over_where_nothing_runs() -> None:
+    """As what is expected of runs is: who goes by it asks for none, and none could show that it is over."""
+    times = times_of()
+    for _ in range(50):
+        times.ran(1, 1, 20 * NS_PER_MS, NOW)
+    assert times.ballooning_at(NOW + TRUSTED_NS) == pytest.approx(2, rel=0.01)
+    assert times.ballooning_at(NOW + TRUSTED_NS + 1) == 1.0
+    for _ in range(100):
+        times.ran(1, 1, 5 * NS_PER_MS, NOW)
+    assert times.ballooning_at(NOW + TRUSTED_NS + 1) == pytest.approx(0.5, rel=0.01)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from appliance.domain.errors import LoadFailed, OutOfMemory
-from appliance.policies.residency.base import Change, ResidencyPlan
+from appliance.policies.residency.base import Change, ResidencyPlan, Wish
 from appliance.policies.residency.steps import in_steps
 from appliance.runtime.residency.groups import VariantGroups
 from tests.fakes.clock import run_virtual, settle, story
@@ -205,3 +205,20 @@ def test_a_look_at_many_begins_with_a_part_of_its_own(count: int, more: int) -> 
         assert sum(1 for _ in arbiter.rebalance(budget_bytes, residents, now_ns)) == parts + more
 
     run_virtual(story)
+
+
+@story
+async def test_wishes_of_several_planners() -> None:
+    """What one planner wishes for an application does not take away what another one does."""
+    bench = EngineBench(budget=100)
+    bench.add({"large": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)})
+    states = bench.core.arbiter._states
+    one, two = Wish("large", 10**12, 2), Wish("small", 10**12, 1)
+    bench.core.residency.wish("t/app", (one,))
+    bench.core.residency.wish("t/app", (two,), "pipelines")
+    name = next(iter(states._wishes))
+    assert set(states._wishes[name]) == {one, two}
+    bench.core.residency.wish("t/app", ())
+    assert states._wishes[name] == (two,)
+    bench.core.residency.wish("t/app", (), "pipelines")
+    assert states._wishes[name] == ()

@@ -10,7 +10,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Quota
 from appliance.domain.errors import DeadlineExceeded, QueueFull
 from appliance.domain.request import Result
-from tests.fakes.clock import ms, settle, story
+from tests.fakes.clock import ms, run_virtual, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 
@@ -235,3 +235,39 @@ async def test_time_beside_the_runs_is_charged() -> None:
         bench.engine.charge(bench.catalogue.entry("a/app").application, "a", 1_000_000_000)
         await asyncio.gather(first, ask("a"), *(ask("b") for _ in range(3)))
     assert ended == ["b", "b", "b", "b", "a"]
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_what_no_plan_counts_on_waits_behind_what_another_s_does(processors: int) -> None:
+    """Of one tenant eight items wait that its plan does not count on, and one of another application that it does. A
+    planned item of another tenant goes before all of those eight, whatever it comes after; unplanned calls do not. Once
+    no planned one waits, they run.
+    """
+
+    async def tell() -> None:
+        bench = EngineBench(twins=[(1, 1.0, 1.0)] * (processors - 1))
+        ended: list[str] = []
+
+        async def ask(name: str, application: str, tenant: str, beyond_plan: bool | None) -> None:
+            await bench.infer(1, application, tenant=tenant, beyond_plan=beyond_plan, is_item=True)
+            ended.append(name)
+
+        for tenant, names in (("crowded", ("many", "few")), ("other", ("other",))):
+            for name in names:
+                bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name, tenant=tenant)
+        async with bench.working():
+            await asyncio.gather(*(bench.infer(1, f"crowded/{name}", tenant="crowded") for name in ("many", "few")))
+            await bench.infer(1, "other/other", tenant="other")
+            first = [asyncio.create_task(ask("first", "other/other", "other", None)) for _ in range(processors)]
+            await bench.pause(1)
+            asked = [asyncio.create_task(ask("beyond", "crowded/many", "crowded", True)) for _ in range(8)]
+            await bench.pause(1)
+            asked.append(asyncio.create_task(ask("within", "crowded/few", "crowded", False)))
+            asked += [asyncio.create_task(ask("planned", "other/other", "other", False)) for _ in range(3)]
+            await asyncio.gather(*first, *asked)
+        assert ended[:processors] == ["first"] * processors
+        assert ended.index("beyond") > max(at for at, name in enumerate(ended) if name == "planned")
+        assert ended.index("within") < ended.index("beyond")
+        bench.assert_quiet()
+
+    run_virtual(tell)

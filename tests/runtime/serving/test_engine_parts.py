@@ -23,7 +23,7 @@ from appliance.domain.request import Result, Tensors
 from appliance.lab.plan import plan_one
 from appliance.policies.dispatch.base import DispatchInput
 from appliance.runtime.decisions.document import dispatch_record
-from appliance.runtime.serving.dispatcher import Dispatching
+from appliance.runtime.serving.dispatcher import Dispatching, PartsDispatcher
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -713,9 +713,8 @@ async def test_who_leaves_a_shared_run_of_parts_takes_nobody_along() -> None:
 
 
 @pytest.mark.parametrize("within_ms", [None, 16.0], ids=["its caller goes", "its deadline comes"])
-def test_who_shared_a_run_of_parts_that_is_given_up_is_let_in(within_ms: float | None) -> None:
-    """Others have come meanwhile, as many as may wait: who was let in before them is not refused, and is not brought
-    into the next run that is given up."""
+def test_a_shared_run_of_parts_outlives_the_one_whose_turn_it_was(within_ms: float | None) -> None:
+    """The others that have rows in it are answered by it, with deadlines of their own, and it counts once."""
 
     @story
     async def told() -> None:
@@ -729,19 +728,50 @@ def test_who_shared_a_run_of_parts_that_is_given_up_is_let_in(within_ms: float |
             await busy
             bench.other.slowness = 4.0
             await bench.pause(1)
-            later = [asyncio.create_task(bench.infer(value)) for value in (9, 10, 11)]
-            await settle()
+            runs = sum(ran(bench))
             if within_ms is None:
                 first.cancel()
             (end,) = await asyncio.gather(first, return_exceptions=True)
             assert isinstance(end, asyncio.CancelledError if within_ms is None else DeadlineExceeded)
-            answers = await asyncio.gather(*shared, *later)
-        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * value + 1] for value in (7, 8, 9, 10, 11)]
+            assert not any(one.done() for one in shared)
+            answers = await asyncio.gather(*shared)
+        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * value + 1] for value in (7, 8)]
+        assert sum(ran(bench)) - runs <= 3, "none of its parts has run again"
         figures = bench.telemetry.statistics["t/app", "v", "t"]
-        assert {items: count for items, (count, _) in figures.runs.items()} == {1: 4, 3: 1}
+        assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 3: 1}
         bench.assert_quiet()
 
     told()
+
+
+@story
+async def test_who_leaves_as_a_worker_begins_its_shared_run_leaves_nobody_unanswered() -> None:
+    """It never learns of the rows that have joined it: those run by themselves."""
+    bench = sharing_bench()
+    hosts: list[asyncio.Task[Result]] = []
+    begin = PartsDispatcher._begin
+
+    def leaving(self: PartsDispatcher, *about: Any) -> Any:
+        if about[-1]:  # others have rows in it
+            hosts.pop().cancel()
+        return begin(self, *about)
+
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        first, *others = tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8)]
+        hosts.append(first)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PartsDispatcher, "_begin", leaving)
+            await busy
+            await bench.pause(1)
+            assert not hosts, "rows have joined"
+        await bench.pause(200)
+        assert all(one.done() for one in tasks)
+        assert first.cancelled()
+        assert [one.result().outputs["y"].tolist() for one in others] == [[3.0 * value + 1] for value in (7, 8)]
+    bench.assert_quiet()
 
 
 @story

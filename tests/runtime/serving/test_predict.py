@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import DeadlineExceeded
-from appliance.runtime.serving.predict import Call, Predictor
+from appliance.domain.errors import BadMedia, DeadlineExceeded
+from appliance.runtime.serving.predict import Call, Prediction, Predictor, Prepared
+from appliance.runtime.serving.spending import Spending
 from appliance.tasks.base import Media, TokenOrder, TokenRows
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
@@ -24,7 +25,7 @@ class _Desk:
     def __init__(self, bench: EngineBench) -> None:
         self._clock = bench.clock
         self.media = FakeMedia(bench.clock, work_ms=3)
-        self._predictor = Predictor(
+        self.predictor = Predictor(
             clock=bench.clock,
             catalogue=bench.catalogue,
             engine=bench.engine,
@@ -43,7 +44,14 @@ class _Desk:
     async def ask(self, application: Application, values: list[float], timeout_ms: float | None = None) -> Any:
         media = Media(json.dumps({"inputs": {"x": values}}).encode())
         call = Call("t", "r", self._clock.now_ns(), timeout_ms=timeout_ms)
-        return json.loads(await self._predictor.predict(application, media, call))
+        return json.loads(await self.predictor.predict(application, media, call))
+
+    async def prepare(self, application: Application, bodies: list[bytes]) -> list[Prepared]:
+        call = Call("t", "r", self._clock.now_ns())
+        return await self.predictor.prepare(application, [Media(body) for body in bodies], call)
+
+    async def ask_about(self, application: Application, prepared: Prepared) -> Prediction:
+        return await self.predictor.ask(application, prepared, Call("t", "r", self._clock.now_ns()))
 
 
 @story
@@ -90,3 +98,69 @@ async def test_one_deadline_over_all() -> None:
             assert bench.clock.now_ns() - start_ns <= timeout_ms * 1e6
             assert len(bench.processor.ran) == runs
     bench.assert_quiet()
+
+
+@story
+async def test_several_are_decoded_in_one_turn_and_answered_as_data() -> None:
+    """One hop for three pieces of media; the one that is damaged spoils no other. The answers say what `predict` says,
+    and what a queue was not asked to do early is done as ever.
+    """
+    bench = EngineBench(workers=2)
+    desk = _Desk(bench)
+    application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
+    async with bench.working():
+        whole = await desk.ask(application, [1, 2])
+        begun_ns = bench.clock.now_ns()
+        bodies = [b'{"inputs": {"x": [1, 2]}}', b"{", b'{"inputs": {"x": [3]}}']
+        good, bad, other = await desk.prepare(application, bodies)
+        assert bench.clock.now_ns() - begun_ns == 3e6
+        found, last = await asyncio.gather(desk.ask_about(application, good), desk.ask_about(application, other))
+        assert found.body == json.loads(found.text) == {"outputs": whole["outputs"]}
+        assert last.body["outputs"]["y"]["data"] == [6]
+        assert (found.variant, found.kind, found.timings.decode, found.timings.compute) == ("v", "cpu", 3e6, 10e6)
+        with pytest.raises(BadMedia):
+            await desk.ask_about(application, bad)
+    bench.assert_quiet()
+
+
+@story
+async def test_what_would_be_late_is_refused_before_it_is_decoded() -> None:
+    """By the rule of the queue, and counted where that counts."""
+    bench = EngineBench()
+    desk = _Desk(bench)
+    application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
+    async with bench.working():
+        await desk.ask(application, [1])
+        now_ns = bench.clock.now_ns()
+        desk.predictor.drop_late(application, Call("t", "r", now_ns, timeout_ms=10))
+        with pytest.raises(DeadlineExceeded, match=r"expected to take 10\.0 ms"):
+            desk.predictor.drop_late(application, Call("t", "r", now_ns, timeout_ms=9.9))
+        assert bench.clock.now_ns() == now_ns
+    outcomes = [one.outcomes for one in bench.telemetry.of_application(application.id).values()]
+    assert sum(one.get("expired", 0) for one in outcomes) == 1
+    assert [kind for kind, _ in bench.decisions.told if kind == "drop"] == ["drop"]
+
+
+@story
+async def test_processor_time_is_whose_run_it_was() -> None:
+    """Who shares a run pays for the own rows; who does not wait for the end pays, too; all together is what the
+    processor was busy.
+    """
+    bench = EngineBench()
+    application = bench.add({"v": Cost(load_ms=0, run_ms=10, run_ms_by_batch={4: 16})})
+    mine = Spending()
+    part = Spending(mine)
+    async with bench.working():
+        await bench.infer(1)
+        together = [bench.infer(number, meter=part if number < 2 else None) for number in range(4)]
+        await asyncio.gather(*together)
+        gone = asyncio.create_task(bench.infer(9, meter=mine))
+        await bench.pause(4)
+        gone.cancel()
+        await bench.pause(20)
+    _, busy_ms = bench.engine.ran()
+    assert application.id == "t/app"
+    assert mine.total_ns - part.total_ns == 10e6
+    assert set(mine.by_kind) == {"cpu"}
+    assert abs(mine.total_ns + bench.engine.single.total_ns - busy_ms * 1e6) < 10
+    assert 0 < part.total_ns < mine.total_ns

@@ -45,7 +45,7 @@ def job(
     """A job of application `name`; needs a running loop."""
     request = Request(name, tenant, {}, 0, priority=priority, deadline_ns=deadline_ns)
     answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    return Job(request, servable, build or LoadedBuild("b", 1, 1), answer, expected_ns=expected_ns)
+    return Job(request, servable, build or LoadedBuild("b@cpu", 1, 1), answer, expected_ns=expected_ns)
 
 
 @given(
@@ -281,5 +281,27 @@ def test_expired_and_abandoned_jobs_leave_nothing() -> None:
         queue.put(third := job())
         queue.put(fourth := job(priority=1))
         assert [queue.take(), queue.take(), queue.take()] == [fourth, third, None]
+
+    run_virtual(story)
+
+
+def test_who_waits_for_planned_ones_is_not_forgotten_with_what_is_late() -> None:
+    """An application of a tenant is passed over, and all else of it turns out to be late: once nothing planned waits,
+    it has its turn.
+    """
+
+    async def story() -> None:
+        clock = HandClock()
+        queue = Queue(clock, 100, 100)
+        beyond, late, planned = job("beyond", tenant="one"), job("late", tenant="one"), job("planned", tenant="two")
+        beyond.request.beyond_plan, planned.request.beyond_plan = True, False
+        for each in (beyond, late, planned):
+            queue.put(each)
+        queue.ran("one", "late", 10**6, (1.0, 1.0))  # the other application of the tenant is first,
+        queue.ran("two", "planned", 10**9, (1.0, 1.0))  # and the tenant before the other one
+        late.answer.cancel()
+        assert queue.take() is planned
+        assert queue.take() is beyond
+        assert len(queue) == 0
 
     run_virtual(story)

@@ -324,3 +324,51 @@ async def test_several_processors_keep_the_one_that_is_best() -> None:
         await settle()
         assert plan.bench.processor.running == now + 1
         await promised
+
+
+@story
+async def test_who_comes_beside_a_worker_that_is_kept_is_weighed_alone() -> None:
+    """Those that wait already were weighed in vain, and nothing else is new: a put costs the same however many wait.
+    One that ends before the start begins at once all the same."""
+    plan = Plan(queue_len=100, queue_total=200)
+    plan.bench.add({"v": Cost(run_ms=40, load_ms=0)}, name="long", tenant="u")
+    plan.bench.add({"v": Cost(run_ms=5, load_ms=0)}, name="short", tenant="u")
+    weighed: list[object] = []
+    is_held = plan.bench.engine.reservations.is_held
+    plan.bench.engine.reservations.is_held = lambda job, *gap: weighed.append(job) or is_held(job, *gap)  # type: ignore[func-returns-value, method-assign]
+    async with plan.bench.working():
+        await plan.warm("u/long", "u/short")
+        plan.put(35)
+        weighed.clear()
+        calls = [asyncio.create_task(plan.bench.infer(application="u/long", tenant="u")) for _ in range(60)]
+        await settle()
+        assert len(plan.bench.queue) == 60
+        assert len(weighed) == 60, "each once"
+        await plan.bench.infer(application="u/short", tenant="u")
+        assert plan.now_ms() == 5
+        await asyncio.gather(plan.frame("a", 35, 30), plan.frame("b", 35, 31), *calls)
+    plan.bench.assert_quiet()
+
+
+@story
+async def test_a_long_run_on_the_event_loop_keeps_it_from_no_start() -> None:
+    """Of who asks alone: where a start comes before it would be over, it waits for a worker as all others do."""
+    plan = Plan(quick_ms_max=0.25, alone_ms_max=10)
+    plan.bench.add({"v": Cost(run_ms=4, load_ms=0)}, name="other", tenant="u")
+    async with plan.bench.working():
+        await plan.warm("u/other")
+        await plan.bench.pause(2000)
+        plan.began_ns = plan.bench.clock.now_ns()
+        runs = []
+        plan.put(12)
+        for at in (0, 10):
+            await plan.until_ms(at)
+            before = sum(worker.runs for worker in plan.bench.engine.workers)
+            asked = asyncio.create_task(plan.bench.infer(application="u/other", tenant="u", source=1))
+            await settle()
+            if at:
+                await asyncio.gather(plan.frame("a", 12, 11), plan.frame("b", 12, 11.5))
+            await asked
+            runs.append(sum(worker.runs for worker in plan.bench.engine.workers) - before)
+        assert runs == [0, 2], "on the loop; behind the batch, on the worker"
+    plan.bench.assert_quiet()

@@ -6,6 +6,7 @@ Real threads, whose runs end when the test says so.
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,10 @@ from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.spending import Spending
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
-from tests.runtime.serving.test_queue import job
+from tests.runtime.serving.test_queue import SERVABLE, job
 
 
 class GatedProcessor:
@@ -74,7 +76,9 @@ class Bench:
         self.released: list[LoadedBuild] = []
         batching = Batching(self.clock, self.queue, NoBatching(), RunMemory(lambda: 0, lambda: 0), workers)
         group = RunGroup("p", workers, self.processor, {"cpu": ""}, stage=self.processor.stage)
-        self.workers = [Worker(self.clock, group, self.queue, self.released.append, batching) for _ in range(workers)]
+        self.workers = [
+            Worker(self.clock, group, self.queue, self.released.append, batching, Spending()) for _ in range(workers)
+        ]
         self.tasks = [asyncio.ensure_future(worker.work()) for worker in self.workers]
         self.jobs: dict[int, Job] = {}
 
@@ -225,3 +229,27 @@ async def test_never_more_runs_than_workers_and_each_answered_once() -> None:
     assert len(bench.processor.begun) == len(set(bench.processor.begun))
     assert sum(worker.runs for worker in bench.workers) == len(bench.processor.begun)
     bench.close()
+
+
+@pytest.mark.anyio
+async def test_what_measurements_differ_by_changes_no_decision() -> None:
+    """Who gains by a shared run is not staged, for it could not share one; around the bound the last decision stands,
+    for each build by itself."""
+    build = LoadedBuild("b@cpu", 1, 1, handle=object())
+
+    def is_staged(share: float, build: LoadedBuild) -> bool:
+        """Where two rows take that of what they take one by one."""
+        each = job(build=build, servable=replace(SERVABLE, together_max=2))
+        each.times = RunTimes((Latency(1, 5.0, 6.0), Latency(2, 10.0 * share, 12.0)), 0.1, lambda *_: None)
+        each.expected_ns = 5 * NS_PER_MS
+        threads = WorkerThreads("none", 1)
+        try:
+            line = StagedJob(lambda *_, begin_by_ns, **__: threads.stage(begin_by_ns, int, 0))
+            line.put(each)
+            return line.job is not None
+        finally:
+            threads.close()
+
+    staged = [is_staged(share, build) for share in (0.95, 0.88, 0.95, 0.99, 1.02, 0.95, 0.91)]
+    assert staged == [True, False, False, False, True, True, True]
+    assert is_staged(0.95, LoadedBuild("c@cpu", 1, 1, handle=object()))

@@ -38,3 +38,14 @@ def test_the_longest_run_of_late_counts() -> None:
     for second, longest_ms in enumerate([5.0, 120.0, *[6.0] * 11]):
         ledger.observe(second * NS_PER_S, second * 10.0, longest_ms)
         assert ledger.unplanned_run_ms == (5.0 if second == 0 else 120.0 if second <= 11 else 6.0)
+
+
+def test_what_is_sold_is_free_no_more() -> None:
+    """From the promise on, before its pool's next plan takes it up."""
+    ledger = ProcessorLedger(1)
+    ledger.sell("a", "harbour", 0.3)
+    assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.7)
+    ledger.sell("a", "harbour", 0.2)
+    assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.5)
+    ledger.put("a", Load("harbour", planned=0.45, least=0.4))
+    assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.6)

@@ -5,6 +5,7 @@ import datetime
 import gc
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,7 @@ class Stage:
             credit=2,
             predict=never,
             turn=at_once,
+            on_ran=lambda live, frame: None,
             has_room=lambda live: self.has_room,
             on_received=lambda live: None,
             on_ended=lambda live, frame, result: self.ended.append(result),
@@ -274,6 +276,21 @@ def test_what_is_beyond_the_promised_rate_is_no_part_of_the_promise() -> None:
     assert refused == counts.drops[DropCause.OVER_RATE] == counts.dropped > 30
     assert counts.answered == 330 - refused
     assert (live.windows, live.kept) == (1, 1)
+
+
+@pytest.mark.parametrize("size", [320, None])
+def test_pictures_of_less_quality_say_what_others_would_take(size: int | None) -> None:
+    """A device on a narrow link sends 0.63 times the bytes at quality 45: who plans does not take that for smaller
+    pictures, and ask for larger ones."""
+    stage = Stage()
+    for number, (quality, count) in enumerate([(75, 10_000), (45, 6_300), (None, 10_000)] * 4):
+        frame = stage.live.begin(replace(stage.head(number), size=size, quality=quality))
+        frame.received(bytes(count))
+        frame.end(FrameResult(number, FrameEnd.ANSWERED, stage.clock.now_ns(), b""))
+        assert stage.live.body_bytes == pytest.approx(10_000)
+        assert stage.live.lowers_quality is (quality is not None)
+        factor = stage.live.picture_factor
+        assert factor is None if size is None else factor == pytest.approx(10_000 / 320**1.64)
 
 
 def test_frames_that_were_held_up_are_within_the_rate() -> None:

@@ -35,6 +35,7 @@ def session_of(phase_ms: float, reference: Reference) -> LiveSession:
         credit=2,
         predict=never,
         turn=at_once,
+        on_ran=lambda live, frame: None,
         has_room=lambda live: True,
         on_received=lambda live: None,
         on_ended=lambda live, frame, result: None,

@@ -9,9 +9,19 @@ from structlog.testing import capture_logs
 
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import PromiseNotPossible
-from appliance.domain.session import AccuracyPromise, Cause, DropCause, LatencyPromise, NoticeKind, Promise, Reference
+from appliance.domain.session import (
+    AccuracyPromise,
+    Cause,
+    DeviceReport,
+    DropCause,
+    LatencyPromise,
+    NoticeKind,
+    Promise,
+    Reference,
+)
 from appliance.domain.states import SessionState
-from appliance.runtime.sessions import planning
+from appliance.policies.offload.base import OffloadInput, OffloadPlan
+from appliance.runtime.sessions import latency_plans
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.pools import key_of
 from tests.fakes.clock import story
@@ -271,13 +281,105 @@ async def test_who_weighs_more_is_removed_after_the_others() -> None:
         for live in served:
             live.beyond_share = False
         key = key_of(served[0])
-        zoo = fleet.sessions.planning._zoo(key)
+        zoo = fleet.sessions.planning.zoos.of(key)
         left_out = [mine[-1].id]
-        assert fleet.sessions.planning._victim(key, served, left_out, zoo).session.weight == 1.0
+        assert fleet.sessions.planning.latency.victim(key, served, left_out, zoo).session.weight == 1.0
         mine[-1].link = LinkEstimate(1e4)
-        assert fleet.sessions.planning._victim(key, served, left_out, zoo) is mine[-1], (
+        assert fleet.sessions.planning.latency.victim(key, served, left_out, zoo) is mine[-1], (
             "nothing would serve it on such a link"
         )
+
+
+@story
+async def test_of_promises_of_accuracy_the_lightest_go_first_too() -> None:
+    """When what devices see begins to move, and not all find room any more, who weighs more stays, though it is the
+    newest and takes most."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({640: Cost(run_ms=20)})
+    async with fleet.working():
+        lives = []
+        for drop_max, weight in ((0.08, 1.0), (0.08, 1.0), (0.08, 1.0), (0.075, 5.0)):
+            lives.append(await fleet.join(gate, AccuracyPromise(drop_max), mbps=50, weight=weight))
+            fleet.stream(lives[-1], steady(50))
+            lives[-1].report(DeviceReport(drop_rate=0.015))
+            await fleet.pass_s(1)
+        assert all(live.state is SessionState.SERVED for live in lives)
+        for live in lives:
+            live.report(DeviceReport(drop_rate=0.029))
+        await fleet.pass_s(4)
+        assert lives[-1].state is SessionState.SERVED
+        assert SessionState.WAITING in [live.state for live in lives]
+        assert all(live.reason.startswith("processor: ") for live in lives if live.state is SessionState.WAITING)
+
+
+async def heavier_comes_first(promise: Promise) -> None:
+    """Whoever's turn it is to be tried: when there is room, it is the heavier one's."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({640: Cost(run_ms=20)})
+    async with fleet.working():
+        served = []
+        while (live := await fleet.join(gate, promise, mbps=50, wait=True)).state is SessionState.SERVED:
+            served.append(live)
+            fleet.stream(live, steady(50), drop_rate=0.01)
+            await fleet.pass_s(1)
+        heavy = await fleet.join(gate, promise, mbps=50, wait=True, weight=5.0)
+        fleet.stream(heavy, steady(50), drop_rate=0.01)
+        await fleet.pass_s(7.3)
+        late = [await fleet.join(gate, promise, mbps=50, wait=True) for _ in range(3)]
+        assert heavy.tries > 3
+        await fleet.sessions.end(served[0])
+        await fleet.pass_s(4)
+        assert heavy.state is SessionState.SERVED
+        assert all(one.state is SessionState.WAITING for one in (live, *late))
+
+
+@story
+async def test_of_those_that_wait_for_a_latency_who_weighs_more_comes_in_first() -> None:
+    """As the API says of weights."""
+    await heavier_comes_first(LatencyPromise(150.0, 15.0))
+
+
+@story
+async def test_of_those_that_wait_for_an_accuracy_who_weighs_more_comes_in_first() -> None:
+    """The same."""
+    await heavier_comes_first(AccuracyPromise(0.05))
+
+
+@story
+async def test_one_kind_does_not_wait_for_the_planner_of_the_other() -> None:
+    """Of many promises of accuracy a plan takes seconds: promises of latency are made, and planned, meanwhile; what one
+    kind was sold in that time the other does not get."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({640: Cost(run_ms=20)})
+    deciding = fleet.sessions.planning.deciding
+    offloads = deciding.offloads
+
+    async def slow(problem: OffloadInput) -> OffloadPlan:
+        plan = await offloads(problem)
+        await fleet.pass_s(5)
+        return plan
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deciding, "offloads", slow)
+        async with fleet.working():
+            asked = asyncio.create_task(fleet.join(gate, AccuracyPromise(0.02), fps=30.0, mbps=50, wait=True))
+            await fleet.pass_s(1)
+            began_ns, lives = fleet.clock.now_ns(), []
+            with suppress(PromiseNotPossible):
+                while True:
+                    lives.append(await fleet.join(gate, LatencyPromise(150.0, 15.0), mbps=50))
+            assert fleet.clock.now_ns() - began_ns < NS_PER_S
+            assert len(lives) >= 2
+            assert not asked.done()
+            before = [live.plan.number for live in lives if live.plan is not None]
+            await fleet.pass_s(2)
+            assert not asked.done()
+            assert all(
+                live.plan is not None and live.plan.number > old for live, old in zip(lives, before, strict=True)
+            )
+            other = await asked
+            assert other.state is SessionState.WAITING
+            assert all(live.state is SessionState.SERVED for live in lives)
 
 
 @story
@@ -422,7 +524,7 @@ async def test_planning_lets_others_go_first() -> None:
 
     counting = asyncio.create_task(count())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "AT_ONCE", 4)
+        patch.setattr(latency_plans, "AT_ONCE", 4)
         await fleet.sessions.planning.adapt_all()
     counting.cancel()
     assert turns >= 4 + 40 // 4

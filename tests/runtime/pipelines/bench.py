@@ -1,0 +1,152 @@
+"""Planning over the whole engine in virtual time, with pipelines that are fed by hand."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from appliance.domain.catalogue import TaskKind
+from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelineClient, PipelinePlan, Stage
+from appliance.domain.pipeline_graph import Graph
+from appliance.policies.allocation.frontier import Frontier
+from appliance.runtime.pipelines.accounts import Tariff, Watts
+from appliance.runtime.pipelines.clients import Clients
+from appliance.runtime.pipelines.planning import Live, Planning
+from appliance.runtime.pipelines.serve import PlanningConfig, PlanningPorts, make_planning
+from appliance.runtime.pipelines.windows import Totals
+from appliance.runtime.ports import RunGroup
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Fed:
+    """A pipeline that frames are told of."""
+
+    pipeline: Pipeline
+    graph: Graph
+    clients: Clients = field(default_factory=Clients)
+    plan: PipelinePlan | None = None
+    frames: int = 0
+    joined: int = 0
+    items: Counter[str] = field(default_factory=Counter)
+
+    def totals(self) -> Totals:
+        return Totals(self.frames, 0, self.joined, dict(self.items), {}, dict(self.items))
+
+    def look(self) -> None:
+        """Costs are the matter of others."""
+
+    def new_plan(self, plan: PipelinePlan | None) -> None:
+        self.plan = plan
+
+
+class PlanningBench:
+    """Applications `find` and `read`, as they are given, on so many cores."""
+
+    def __init__(
+        self,
+        find: Mapping[str, Cost],
+        read: Mapping[str, Cost],
+        *,
+        workers: int = 2,
+        budget: int = 1000,
+        watts: Mapping[str, Watts] | None = None,
+        prices: Mapping[str, float] | None = None,
+    ) -> None:
+        self.workers = workers
+        self.box = EngineBench(budget, workers=workers)
+        self.box.add(find, name="find")
+        self.box.add(read, name="read")
+        self.pipelines: dict[str, Live] = {}
+        self.thread: Callable[[], None] = _nothing
+        """Called while a policy is asked."""
+        core = self.box.core
+        ports = PlanningPorts(
+            clock=self.box.clock,
+            catalogue=core.catalogue,
+            engine=core.engine,
+            queue=core.queue,
+            memory=core.memory,
+            residency=core.residency,
+            events=self.box.telemetry,
+            decisions=self.box.decisions,
+            background=self._background,
+            groups=(RunGroup("p", workers, self.box.processor, {"cpu": ""}),),
+        )
+        tariff = Tariff((watts or {}).get, prices or {})
+        config = PlanningConfig(policy=Frontier(), policy_name="frontier", tariff=tariff)
+        self.planning: Planning = make_planning(ports, config, self.pipelines)
+
+    async def _background(self, compute: Callable[[], T]) -> T:
+        await asyncio.sleep(0.02)  # noqa: TID251 - virtual time
+        self.thread()
+        return compute()
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """With workers and planning at work."""
+        async with self.box.working(residency=True):
+            task = asyncio.create_task(self.planning.run())
+            try:
+                yield
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    def add(
+        self,
+        name: str = "signs",
+        *,
+        slo_ms: float = 300.0,
+        weight: float = 1.0,
+        stages: Sequence[Stage] = (),
+        **more: object,
+    ) -> Fed:
+        """A pipeline: find, then an item of each region, then read, unless other stages are given."""
+        given = tuple(stages) or (
+            Ask(name="find", application_id="t/find"),
+            Crop(name="lines", after=("find",), of="regions"),
+            Ask(name="read", after=("lines",), application_id="t/read"),
+        )
+        pipeline = Pipeline(f"t/{name}", "t", name, slo_ms, given, weight=weight, **more)  # type: ignore[arg-type]
+        kinds = {"t/find": TaskKind.TEXT_DETECTION, "t/read": TaskKind.TEXT_RECOGNITION}
+        live = Fed(pipeline, Graph.of(given, kinds))
+        self.pipelines[pipeline.id] = live
+        self.planning.wake()
+        return live
+
+    async def join(self, live: Fed, fps: float, id: str = "c1") -> None:
+        """Let a client in. Raises: PipelineNotPossible."""
+        await self.planning.admit(live, PipelineClient(id, live.pipeline.id, fps))
+
+    async def feed(self, live: Fed, fps: float, seconds: float, items: int, client: str | None = None) -> None:
+        """Frames at an even rate, with so many items each."""
+        for _ in range(round(fps * seconds)):
+            live.joined += live.clients.saw(client, self.now_ns)
+            live.frames += 1
+            live.items.update(
+                {stage: 1 for stage in live.graph.order} | ({"read": items} if "lines" in live.graph.order else {})
+            )
+            await self.pause(1.0 / fps)
+
+    async def pause(self, seconds: float) -> None:
+        await self.box.pause(1000.0 * seconds)
+
+    @property
+    def now_ns(self) -> int:
+        return self.box.clock.now_ns()
+
+    def decided(self, outcome: str = "") -> list[Mapping[str, object]]:
+        """Decisions on pipelines, of one outcome where that is given."""
+        found = [facts for kind, facts in self.box.decisions.told if kind == "pipeline"]
+        return [facts for facts in found if outcome in ("", facts["outcome"])]
+
+
+def _nothing() -> None:
+    """Nothing happens meanwhile."""

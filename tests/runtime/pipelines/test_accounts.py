@@ -1,0 +1,67 @@
+"""What runs cost: by kind, by frame and by second; and how the watts are known."""
+
+import pytest
+
+from appliance.clock import NS_PER_S
+from appliance.domain.pipeline import CostBy
+from appliance.runtime.pipelines.accounts import RECENT_NS, Account, Tariff, Watts
+
+
+def _tariff(**watts: Watts | None) -> Tariff:
+    return Tariff(watts.get, {"cpu": 3.6, "host": 0.36})
+
+
+BOTH = {"cpu": Watts(10.0, "measured"), "host": Watts(5.0, "declared")}
+
+
+@pytest.mark.parametrize(
+    ("prices", "is_known"),
+    [
+        ({"cpu": 1.0, "host": 0.0}, True),
+        ({"cpu": 1.0}, False),  # a kind without a price would look as if it cost nothing
+        ({}, False),
+        ({"cpu": 0.0, "host": 0.0}, False),  # any plan would be as good
+    ],
+)
+def test_a_plan_by_price_needs_prices(prices: dict[str, float], is_known: bool) -> None:
+    tariff = Tariff({"cpu": Watts(1.0, "declared")}.get, prices)
+    assert tariff.knows(CostBy.PRICE, {"cpu", "host"}) is is_known
+    assert not tariff.knows(CostBy.ENERGY, {"cpu", "host"})
+    assert tariff.knows(CostBy.ENERGY, {"cpu"})
+    assert tariff.knows(CostBy.SECONDS, {"cpu", "host"})
+
+
+def test_costs_by_frame_and_by_second() -> None:
+    """Seconds, joules and price of what was spent between looks; of late only, while the total goes on."""
+    account = Account(_tariff(**BOTH))
+    account.look(0, {}, 0)
+    account.look(2 * NS_PER_S, {"cpu": NS_PER_S, "host": NS_PER_S // 2}, 5)
+    assert account.per_frame is not None
+    assert account.per_frame.seconds == pytest.approx(0.3)
+    assert account.per_frame.joules == pytest.approx((10 + 2.5) / 5)
+    assert account.per_frame.price == pytest.approx((3.6 + 0.18) / 3600 / 5)
+    assert account.per_second.seconds == pytest.approx(0.75)
+    account.look(2 * NS_PER_S + RECENT_NS + 1, {"cpu": 2 * NS_PER_S, "host": NS_PER_S // 2}, 6)
+    assert account.total.seconds == pytest.approx(2.5)
+    assert account.total.joules == pytest.approx(22.5)
+    assert account.per_frame.seconds == pytest.approx(1.0)
+
+
+def test_what_is_not_known() -> None:
+    """Watts of one kind are not known: there are no joules; how they are known is told of what ran."""
+    account = Account(_tariff(cpu=BOTH["cpu"]))
+    account.look(NS_PER_S, {"cpu": NS_PER_S}, 1)
+    assert (account.energy_by, account.total.joules) == ("measured", 10.0)
+    account.look(2 * NS_PER_S, {"cpu": NS_PER_S, "npu": NS_PER_S}, 1)
+    assert (account.energy_by, account.total.joules, account.total.price) == (None, None, None)
+    assert Account(_tariff(**BOTH)).energy_by is None
+    declared = Account(_tariff(**BOTH))
+    declared.look(NS_PER_S, {"cpu": NS_PER_S, "host": NS_PER_S}, 1)
+    assert declared.energy_by == "declared"
+
+
+def test_nothing_answered() -> None:
+    """Without frames there is no cost of one, and none a second."""
+    account = Account(_tariff(**BOTH))
+    assert account.per_frame is None
+    assert account.per_second.seconds == 0.0

@@ -1,0 +1,111 @@
+"""What becomes of plans: the waits that they reserve."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from appliance.clock import NS_PER_S
+from appliance.domain.pipeline import Ask, CostBy, Pipeline, PipelinePlan, StagePlan
+from appliance.policies.residency.base import Wish
+from appliance.runtime.pipelines.accounts import Tariff
+from appliance.runtime.pipelines.enacting import Enacting, Hands
+from appliance.runtime.pipelines.problem import Group, Machine
+from appliance.runtime.serving.waits import PlannedWait
+
+MACHINE = Machine.made([Group("cores", ("cpu",), 2, has_host=True)], Tariff(lambda kind: None, {}), 2)
+ONE = Pipeline("t/one", "t", "one", 500.0, (Ask(name="read", application_id="t/read"),))
+
+
+def planned(instances: float) -> PipelinePlan:
+    row = StagePlan("read", "cpu", "v", 4, 1, 10.0, instances, 300.0, 200.0)
+    host = StagePlan("cut", "host", "", 1, 1, 10.0, 2.0, 1.0, 0.0)
+    return PipelinePlan(1, True, 1.0, 300.0, (row, host), "", 10.0)
+
+
+def catalogue_of(*applications: str) -> Any:
+    """Applications that all serve one content."""
+    servable = SimpleNamespace(variant=SimpleNamespace(content_sha256="c"), build_id="c@cpu")
+    entries = {
+        id: SimpleNamespace(servables={"v": servable}, application=SimpleNamespace(id=id, tenant=id.partition("/")[0]))
+        for id in applications
+    }
+    return SimpleNamespace(entry_for=lambda tenant, id: entries[id], entries=lambda: list(entries.values()))
+
+
+def pipeline_of(tenant: str, name: str = "one") -> Pipeline:
+    return Pipeline(f"{tenant}/{name}", tenant, name, 500.0, (Ask(name="read", application_id=f"{tenant}/read"),))
+
+
+@pytest.mark.parametrize(
+    ("instances", "cost_by", "waits"),
+    [
+        (0.9, CostBy.SECONDS, False),
+        (1.0, CostBy.SECONDS, True),
+        (0.1, CostBy.ENERGY, True),
+    ],
+    ids=["workers idle", "workers busy", "what is saved is energy"],
+)
+def test_who_would_get_a_worker_at_once_waits_for_nobody(instances: float, cost_by: CostBy, waits: bool) -> None:
+    """Where time is what a plan costs: half of the workers idle anyway. CPU stages take none of them."""
+    told: list[Mapping[str, PlannedWait]] = [{}]
+    enacting = Enacting(Hands(catalogue_of("t/read"), lambda *wishes: None, told.append, lambda kinds: None))
+    enacting.put(replace(ONE, cost_by=cost_by), planned(instances), MACHINE)
+    enacting.enact(0)
+    assert told[-1] == ({"c@cpu": PlannedWait(4, 200_000_000)} if waits else {})
+
+
+def test_who_has_no_batches_waits_for_nobody() -> None:
+    """Another one's plan for the same build has batches; what is left over of a stage with batches is no such plan."""
+    told: list[Mapping[str, PlannedWait]] = [{}]
+    enacting = Enacting(Hands(catalogue_of("t/read", "u/read"), lambda *wishes: None, told.append, lambda kinds: None))
+    batches = planned(2.0)
+    alone = replace(batches.stages[0], batch=1, wait_ms=0.0)
+    enacting.put(pipeline_of("t"), replace(batches, stages=(batches.stages[0], alone)), MACHINE)
+    enacting.enact(0)
+    assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000)}
+    enacting.put(pipeline_of("u"), replace(batches, stages=(alone,)), MACHINE)
+    enacting.enact(0)
+    assert told[-1] == {}
+    enacting.forget("u/one")
+    enacting.enact(0)
+    assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000)}
+
+
+def test_a_plan_moves_no_model_of_others() -> None:
+    """A content that another tenant serves, too, stays where a request costs least, unless that one has a plan with it
+    as well; other applications of the same tenant go along.
+    """
+    told: list[Mapping[str, str]] = []
+    catalogue = catalogue_of("t/read", "t/also", "u/read")
+    enacting = Enacting(Hands(catalogue, lambda *wishes: None, lambda waits: None, told.append))
+    enacting.put(pipeline_of("t"), planned(1.0), MACHINE)
+    enacting.enact(0)
+    assert told == []
+    enacting.put(pipeline_of("u"), planned(1.0), MACHINE)
+    enacting.enact(0)
+    assert told == [{"c": "cpu"}]
+    enacting.forget("u/one")
+    enacting.enact(0)
+    assert told[-1] == {}
+
+
+@pytest.mark.parametrize("turn_off_ns", [0, NS_PER_S // 2, 30 * NS_PER_S])
+def test_what_is_in_use_is_wished_for_whatever_the_delay(turn_off_ns: int) -> None:
+    """At every moment, though wishes are said again only now and then; once it is not, for the delay and no longer."""
+    told: list[tuple[Wish, ...]] = []
+    hands = Hands(
+        catalogue_of("t/read"), lambda id, wishes, source: told.append(wishes), lambda _: None, lambda _: None
+    )
+    enacting = Enacting(hands, turn_off_ns)
+    enacting.put(pipeline_of("t"), planned(1.0), MACHINE)
+    enacting.enact(0)
+    for now_ns in range(0, 20 * NS_PER_S, NS_PER_S // 2):
+        enacting.refresh(now_ns)
+        ((wish,),) = told[-1:]
+        assert wish.until_ns > now_ns + NS_PER_S // 2
+    enacting.forget("t/one")
+    enacting.enact(20 * NS_PER_S)
+    assert all(wish.until_ns <= 20 * NS_PER_S + turn_off_ns for wish in told[-1])

@@ -1,0 +1,454 @@
+"""The run of a frame in virtual time: what runs when, what the answer says, and that nothing is left over."""
+
+import asyncio
+import gc
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from appliance.clock import NS_PER_MS, LoopClock
+from appliance.domain.catalogue import TaskKind
+from appliance.domain.errors import ApplianceError, BadMedia, RunFailed
+from appliance.domain.pipeline import Ask, Crop, Join, OnError, Pick, Pipeline, PipelinePlan, Stage, StagePlan, When
+from appliance.runtime.pipelines.document import document
+from appliance.runtime.pipelines.figures import RanAs, StageMeter
+from appliance.runtime.pipelines.frame import IN_FLIGHT_MAX, TOGETHER_MAX, FrameCall, FrameRun
+from appliance.runtime.pipelines.live import LivePipeline
+from appliance.runtime.pipelines.ports import StageAnswer
+from appliance.tasks.base import Media
+from tests.fakes.clock import settle, story
+from tests.fakes.stages import FakeStages, Path
+
+KINDS = {
+    "t/find": TaskKind.OBJECT_DETECTION,
+    "t/what": TaskKind.IMAGE_CLASSIFICATION,
+    "t/read": TaskKind.TEXT_RECOGNITION,
+    "t/mean": TaskKind.TEXT_EMBEDDING,
+}
+
+
+def ask(name: str, application: str, *after: str, **facts: Any) -> Ask:
+    return Ask(name=name, application_id=f"t/{application}", after=after, **facts)
+
+
+FIND = ask("find", "find")
+CROP = Crop(name="crop", after=("find",), of="objects")
+
+
+def objects(*labels: str, score: float = 0.9) -> dict[str, Any]:
+    boxes = [{"label": label, "score": score, "box": [0.0, 0.0, 10.0, 10.0]} for label in labels]
+    return {"objects": boxes, "width": 100, "height": 100}
+
+
+def says(stage: str, about: Path | str) -> Mapping[str, Any]:
+    """Three objects; each is what it is labelled; a text of it."""
+    if stage.startswith("find"):
+        return objects("a", "b", "c")
+    if stage.startswith("what"):
+        return {"labels": [{"label": about[-1] if about else "root", "index": 0, "score": 0.5}]}
+    return {"text": f"{stage} {about if isinstance(about, str) else '/'.join(about)}", "score": 0.5}
+
+
+class Desk:
+    """One pipeline over fake stages; frames of 100 ms."""
+
+    def __init__(self, *stages: Stage, slo_ms: float = 100.0, say: Any = says, **facts: Any) -> None:
+        self.clock = LoopClock()
+        self.stages = FakeStages(self.clock, say, **facts)
+        pipeline = Pipeline("t/p", "t", "p", slo_ms, stages)
+        self.live = LivePipeline(pipeline, KINDS, self.stages, self.clock)
+        self._count = 0
+
+    def frame(self, client: str = "", number: int | None = None, **facts: Any) -> FrameRun:
+        self._count += 1
+        call = FrameCall("t", f"r{self._count}", self.clock.now_ns(), client=client, number=number, **facts)
+        return FrameRun(self.live, call, self.stages, self.clock)
+
+    async def ask(self, **facts: Any) -> tuple[Any, float]:
+        """The answer's items, and the milliseconds that it took."""
+        frame, begun_ns = self.frame(**facts), self.clock.now_ns()
+        await frame.run(Media(b""))
+        return items_of(frame), (self.clock.now_ns() - begun_ns) / NS_PER_MS
+
+    def assert_quiet(self) -> None:
+        gc.collect()
+        self.stages.assert_quiet()
+
+
+def items_of(frame: FrameRun) -> Any:
+    return json.loads(document(frame, cost={}, is_in_time=True))["items"]
+
+
+def outline(items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The tree without what the networks said."""
+    found: list[Any] = []
+    for item in items:
+        head = item["stage"] if "none" not in item else f"{item['stage']}: {item['none']}"
+        found.append([head, *outline(item["items"])] if item["items"] else head)
+    return found
+
+
+@story
+async def test_a_frame_goes_through_its_stages() -> None:
+    """Each region is an item, asked about side by side; the answer is a tree, with the places of what was cut."""
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"find": 20, "what": 10}, compute_ms=1)
+    items, took_ms = await desk.ask()
+    assert outline(items) == [["find", ["crop", "what"], ["crop", "what"], ["crop", "what"]]]
+    (found,) = items
+    assert found["variant"] == "v"
+    assert [crop["box"] for crop in found["items"]] == [[0, 0, 10, 10]] * 3
+    assert [crop["items"][0]["answer"]["labels"][0]["label"] for crop in found["items"]] == ["a", "b", "c"]
+    assert took_ms == 1 + 1 + 20 + 1 + 1 + 10  # read, prepare, run; cut, prepare all three, run them
+    assert desk.stages.turns == {"": 1, "find": 1, "crop": 1, "what": 1}
+    desk.assert_quiet()
+
+
+@story
+async def test_forks_run_side_by_side_and_a_stage_waits_for_all() -> None:
+    """Two networks look at the same item; the third waits for both, item by item."""
+    stages = (
+        FIND,
+        CROP,
+        ask("what", "what", "crop"),
+        ask("read", "read", "crop"),
+        ask("mean", "mean", "read", "what"),
+    )
+    desk = Desk(*stages, run_ms={"find": 5, "what": 20, "read": 10, "mean": 1})
+    items, took_ms = await desk.ask()
+    assert took_ms == 5 + 20 + 1
+    assert desk.stages.asked("mean") == ["read a", "read b", "read c"]
+    assert outline(items)[0][1] == ["crop", "what", ["read", "mean"]]
+    desk.assert_quiet()
+
+
+@story
+async def test_a_condition_decides_about_each_item() -> None:
+    """On an answer about the item, and on the label of its region."""
+    stages = (
+        FIND,
+        CROP,
+        ask("what", "what", "crop"),
+        ask("read", "read", "crop", when=When("what", labels_not=("b",))),
+        ask("more", "read", "crop", when=When("crop", labels=("c",))),
+    )
+    desk = Desk(*stages)
+    items, _ = await desk.ask()
+    assert outline(items)[0][1:] == [
+        ["crop", "what", "read", "more: condition"],
+        ["crop", "what", "read: condition", "more: condition"],
+        ["crop", "what", "read", "more"],
+    ]
+    assert desk.live.figures["read"].no_condition == 1
+    assert desk.live.figures["more"].no_condition == 2
+    desk.assert_quiet()
+
+
+@story
+async def test_the_best_go_on() -> None:
+    """`pick` among the items of one parent, by what was said of them; `at_most` of all items, by their regions."""
+
+    def say(stage: str, about: Path | str) -> Mapping[str, Any]:
+        if stage == "find":
+            found = objects("a", "b", "c")
+            for one, score in zip(found["objects"], (0.5, 0.9, 0.7), strict=True):
+                one["score"] = score
+            return found
+        return {"labels": [{"label": "x", "index": 0, "score": {"a": 0.9, "b": 0.1, "c": 0.5}[about[-1]]}]}
+
+    pick = Pick(name="best", after=("what",), best=2)
+    stages = (FIND, CROP, ask("what", "what", "crop"), pick, ask("read", "what", "best"))
+    desk = Desk(*stages, ask("few", "what", "crop", at_most=1), say=say)
+    items, _ = await desk.ask()
+    assert outline(items)[0][1:] == [
+        ["crop", ["what", ["best", "read"]], "few: condition"],
+        ["crop", ["what", "best: condition"], "few"],
+        ["crop", ["what", ["best", "read"]], "few: condition"],
+    ]
+    told = {name: (one.items, one.no_condition, one.outdone) for name, one in desk.live.figures.items()}
+    assert (told["best"], told["few"], told["read"]) == ((3, 1, 1), (1, 2, 2), (2, 0, 0))
+    desk.assert_quiet()
+
+
+@story
+async def test_answers_are_joined_one_level_up() -> None:
+    """Under what the items were cut from; a network may go on from the text of all."""
+    stages = (FIND, CROP, ask("read", "read", "crop"), Join(name="all", after=("read",)), ask("mean", "mean", "all"))
+    desk = Desk(*stages, run_ms={"read": 3})
+    items, _ = await desk.ask()
+    assert outline(items) == [["find", ["crop", "read"], ["crop", "read"], ["crop", "read"], ["all", "mean"]]]
+    assert items[0]["items"][3]["answer"]["text"] == "read a\nread b\nread c"
+    assert desk.stages.asked("mean") == ["read a\nread b\nread c"]
+    desk.assert_quiet()
+
+
+@story
+async def test_a_join_of_nothing_is_empty() -> None:
+    desk = Desk(FIND, CROP, ask("read", "read", "crop"), Join(name="all", after=("read",)), say=lambda *_: objects())
+    items, _ = await desk.ask()
+    assert items[0]["items"] == [{"stage": "all", "answer": {"text": "", "answers": []}, "items": []}]
+    desk.assert_quiet()
+
+
+@story
+async def test_a_crop_of_a_crop_is_cut_from_the_original() -> None:
+    """Its items hang below the ones that they were found in, at their place in the whole picture."""
+    inner = Crop(name="inner", after=("find2",), of="objects")
+    desk = Desk(FIND, CROP, ask("find2", "find", "crop"), inner, ask("what", "what", "inner"))
+    items, _ = await desk.ask()
+    assert len(desk.stages.asked("what")) == 9
+    assert ("a", "b") in desk.stages.asked("what")
+    below = items[0]["items"][1]["items"][0]["items"]
+    assert [one["stage"] for one in below] == ["inner"] * 3
+    desk.assert_quiet()
+
+
+@story
+async def test_an_item_that_fails_spoils_no_other() -> None:
+    errors: dict[tuple[str, Path | str], ApplianceError] = {("what", ("b",)): RunFailed(variant_id="v", reason="no")}
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), ask("read", "read", "what"), errors=errors)
+    items, _ = await desk.ask()
+    assert outline(items)[0][1:] == [
+        ["crop", ["what", "read"]],
+        ["crop", "what: error"],
+        ["crop", ["what", "read"]],
+    ]
+    assert (desk.live.figures["what"].errors, desk.live.figures["read"].errors) == (1, 0)
+    desk.assert_quiet()
+
+
+@story
+async def test_a_stage_that_must_not_fail_ends_the_frame() -> None:
+    """At once, with what it has; what is under way is cancelled."""
+    errors: dict[tuple[str, Path | str], ApplianceError] = {("read", ("b",)): RunFailed(variant_id="v", reason="no")}
+    stages = (FIND, CROP, ask("what", "what", "crop"), ask("read", "read", "crop", on_error=OnError.FAIL))
+    desk = Desk(*stages, run_ms={"what": 50, "read": 5}, errors=errors)
+    frame, begun_ns = desk.frame(), desk.clock.now_ns()
+    await frame.run(Media(b""))
+    assert (desk.clock.now_ns() - begun_ns) / NS_PER_MS == 5
+    assert frame.has_failed
+    assert ["crop", "read: error"] in outline(items_of(frame))[0]
+    assert desk.stages.asked("what") == []
+    desk.assert_quiet()
+
+
+@story
+async def test_what_cannot_be_in_time_is_dropped_before_it_begins() -> None:
+    """An item has the frame's deadline less what the stages behind take: the first network may not use up the time of
+    the second."""
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"find": 60, "what": 30})
+    frame = desk.frame(timeout_ms=89)
+    await frame.run(Media(b""))
+    assert outline(items_of(frame)) == ["find: dropped"]
+    assert frame.has_dropped
+    assert desk.stages.seen == []
+    items, took_ms = await desk.ask(timeout_ms=90)
+    assert (outline(items)[0][1], took_ms) == (["crop", "what"], 90)
+    desk.assert_quiet()
+
+
+@story
+async def test_the_caller_is_told_of_what_cannot_be_read() -> None:
+    desk = Desk(FIND, CROP, unread=BadMedia(reason="no"))
+    with pytest.raises(BadMedia):
+        await desk.ask()
+    errors: dict[tuple[str, Path | str], ApplianceError] = {("find", ()): BadMedia(reason="no")}
+    other = Desk(FIND, errors=errors)
+    with pytest.raises(BadMedia):
+        await other.ask()
+    desk.assert_quiet()
+    other.assert_quiet()
+
+
+@story
+async def test_a_caller_that_goes_away_leaves_nothing() -> None:
+    """Whatever is under way then."""
+    for after_ms in (0, 0.5, 1.5, 3, 7.5, 8.5, 12, 13.5):
+        desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"find": 5, "what": 5}, compute_ms=1)
+        task = asyncio.create_task(desk.frame().run(Media(b"")))
+        await desk.clock.sleep_until_ns(desk.clock.now_ns() + int(after_ms * NS_PER_MS))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task
+        desk.assert_quiet()
+
+
+@story
+async def test_many_items_are_prepared_together_and_bounded() -> None:
+    """As many at once as may be in flight, or as its tenant may have; the first needs no slot."""
+    labels = [str(at) for at in range(60)]
+
+    def say(stage: str, about: Path | str) -> Mapping[str, Any]:
+        return objects(*labels) if stage == "find" else says(stage, about)
+
+    stages = (FIND, CROP, ask("what", "what", "crop"))
+    desk = Desk(*stages, say=say, run_ms={"what": 10}, slo_ms=1000)
+    await desk.ask()
+    assert desk.stages.most == IN_FLIGHT_MAX
+    assert desk.stages.turns["what"] < 60
+    assert desk.stages.turns["what"] >= 60 / TOGETHER_MAX
+    narrow = Desk(*stages, say=say, run_ms={"what": 10}, slo_ms=1000, slots=2)
+    items, took_ms = await narrow.ask()
+    assert narrow.stages.most == 3
+    assert took_ms == 200
+    assert len(items[0]["items"]) == 60
+    desk.assert_quiet()
+    narrow.assert_quiet()
+
+
+@story
+async def test_the_picture_goes_when_the_last_has_looked() -> None:
+    """While networks still run nobody needs it any more."""
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"find": 5, "what": 20})
+    task = asyncio.create_task(desk.frame().run(Media(b"")))
+    await desk.clock.sleep_until_ns(desk.clock.now_ns() + 10 * NS_PER_MS)
+    await settle()
+    gc.collect()
+    assert desk.stages.under_way == 3
+    assert not list(desk.stages.alive)
+    await task
+    desk.assert_quiet()
+
+
+@story
+async def test_a_stateful_stage_keeps_the_order_of_a_client() -> None:
+    """By number, whatever came first and whatever took longer before; another client's frames do not wait."""
+    desk = Desk(FIND, ask("state", "what", "find", is_stateful=True), run_ms={"find": 10, "state": 10})
+    first, second, third = desk.frame("c", 2), desk.frame("c", 1), desk.frame("d", 9)
+    await asyncio.gather(*(one.run(Media(b"")) for one in (first, second, third)))
+    order = [one.request_id for one in desk.stages.seen if one.stage == "state"]
+    assert order.index("r2") < order.index("r1")
+    begun = {one.request_id: one.begun_ms for one in desk.stages.seen if one.stage == "state"}
+    assert begun["r3"] == begun["r2"]
+    late = desk.frame("c", 1)
+    await late.run(Media(b""))
+    assert outline(items_of(late)) == [["find", "state: dropped"]]
+    desk.assert_quiet()
+
+
+@story
+async def test_items_beyond_the_plan_are_marked() -> None:
+    """The plan counts on two items a frame at `what`; and says what a stage is expected to take."""
+    rows = (StagePlan("what", "cpu", "v", 1, 1, 20.0, 1.0, 10.0, 0.0),)
+    plan = PipelinePlan(1, True, 1.0, 50.0, rows, "", 10.0, takes_ms={"find": 5.0, "crop": 0.0, "what": 40.0})
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 1})
+    desk.live.new_plan(plan)
+    await desk.ask()
+    marks = [(name, call.is_planned) for name, call in desk.stages.calls]
+    assert marks == [("find", None), ("what", True), ("what", True), ("what", False)]
+    find, what = desk.stages.calls[0][1], desk.stages.calls[1][1]
+    assert what.deadline_ns - find.deadline_ns == 40 * NS_PER_MS
+    desk.assert_quiet()
+
+
+@story
+async def test_a_join_follows_a_crop_that_was_not_made() -> None:
+    """It has no answer either, and the frame is over."""
+    crop = Crop(name="crop", after=("find",), of="objects", when=When("find", labels=("z",)))
+    desk = Desk(FIND, crop, Join(name="all", after=("crop",)))
+    items, _ = await desk.ask()
+    assert outline(items) == [["find", "crop: condition", "all: condition"]]
+    desk.assert_quiet()
+
+
+@story
+async def test_another_frame_s_end_begins_no_frame_before_its_input_is_read() -> None:
+    """A client's frames tell one another when they are through; who still reads has begun with nothing."""
+    desk = Desk(FIND, ask("state", "what", "find", is_stateful=True), compute_ms=1)
+    stays, leaves = desk.frame("c"), desk.frame("c")
+    gone = asyncio.create_task(leaves.run(Media(b"")))
+    stayed = asyncio.create_task(stays.run(Media(b"")))
+    await settle()
+    gone.cancel()
+    await stayed
+    assert outline(items_of(stays)) == [["find", "state"]]
+    await asyncio.wait([gone])
+    desk.assert_quiet()
+
+
+@story
+async def test_who_watches_is_shown_the_first_request_only() -> None:
+    """It has begun with that; the requests behind have yet to."""
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"))
+    await desk.ask(watch=lambda request: None)
+    assert [call.watch is not None for _, call in desk.stages.calls] == [True, False, False, False]
+
+
+@story
+async def test_what_nothing_is_planned_with_is_not_counted_on() -> None:
+    """By a plan that does not serve `what` takes longer than there is; a frame is begun all the same. By one that
+    does, a frame is tried once in a second in which `what` has answered nothing.
+    """
+    plan = PipelinePlan(1, False, None, None, (), "", 10.0, takes_ms={"what": 400.0})
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 1})
+    desk.live.new_plan(plan)
+    items, _ = await desk.ask()
+    assert "find: dropped" not in outline(items)
+    rows = (StagePlan("what", "cpu", "v", 1, 1, 20.0, 1.0, 10.0, 0.0),)
+    desk.live.new_plan(PipelinePlan(2, True, 1.0, 50.0, rows, "", 10.0, takes_ms={"what": 400.0}))
+    ends = []
+    for _ in range(12):
+        items, took_ms = await desk.ask()
+        ends.append(outline(items))
+        await desk.clock.sleep_until_ns(desk.clock.now_ns() + int((100 - took_ms) * NS_PER_MS))
+    assert ends[:10] + ends[11:] == [["find: dropped"]] * 11
+    assert ends[10] == [["find", *[["crop", "what"]] * 3]]
+    desk.assert_quiet()
+
+
+@story
+async def test_runs_whose_items_have_no_answer_are_divided_by_these_too() -> None:
+    """What an item takes is no more where the deadline came in the middle of others."""
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 1})
+    desk.stages.errors = {("what", ("a",)): RunFailed(variant_id="v", reason="")}
+    meter = StageMeter(desk.live.figures["what"], desk.live.spending)
+    meter.ran("cpu", 2 * NS_PER_MS)
+    meter.ran("cpu", 2 * NS_PER_MS)
+    await desk.ask()
+    assert desk.live.totals().ran["what"] == (3, 6 * NS_PER_MS)
+    assert desk.live.totals().answered["what"] == 2
+
+
+@story
+async def test_numbers_of_nobody_who_joined_say_nothing() -> None:
+    """Two who send without a client count each for itself; neither makes the other's frames late."""
+    desk = Desk(FIND, ask("state", "what", "find", is_stateful=True))
+    for number in (2**53 - 1, 1, 0):
+        items, _ = await desk.ask(number=number)
+        assert outline(items) == [["find", "state"]]
+    desk.assert_quiet()
+
+
+@story
+async def test_items_go_to_the_variant_that_they_were_prepared_for() -> None:
+    """Though another one is planned meanwhile: it may look at pictures of another size."""
+
+    def plan(number: int, variant: str) -> PipelinePlan:
+        rows = (StagePlan("what", "cpu", variant, 1, 1, 20.0, 1.0, 10.0, 0.0),)
+        return PipelinePlan(number, True, 1.0, 50.0, rows, "", 10.0)
+
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), compute_ms=4)
+    desk.live.new_plan(plan(1, "fine"))
+    frame = asyncio.create_task(desk.ask())
+    await desk.clock.sleep_until_ns(desk.clock.now_ns() + 14 * NS_PER_MS)  # read, prepared and cut; now being prepared
+    desk.live.new_plan(plan(2, "coarse"))
+    await frame
+    assert [call.variant for name, call in desk.stages.calls if name == "what"] == ["fine"] * 3
+    await desk.ask()
+    assert [call.variant for name, call in desk.stages.calls if name == "what"][3:] == ["coarse"] * 3
+
+
+@story
+async def test_runs_are_told_apart_by_variant_kind_and_batch() -> None:
+    """Of an item that shared a run its part of it was spent."""
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 2})
+    await desk.ask()
+    figures = desk.live.figures["what"]
+    figures.ran_on(StageAnswer({}, "fine", "cuda", 8 * NS_PER_MS), 2 * NS_PER_MS)
+    assert figures.ran_as == {
+        RanAs("v", "cpu", 1): (3, 6 * NS_PER_MS),
+        RanAs("fine", "cuda", 4): (1, 2 * NS_PER_MS),
+    }
+    assert desk.live.totals().ran_as["what", RanAs("fine", "cuda", 4)] == (1, 2 * NS_PER_MS)

@@ -1,0 +1,183 @@
+"""Frames through whatever pipelines Hypothesis draws: each is answered once, with the right answers at the right items,
+whatever fails, is cancelled or comes too late; and nothing is left over.
+"""
+
+import asyncio
+import gc
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from appliance.clock import NS_PER_MS, LoopClock
+from appliance.domain.errors import ApplianceError, DeadlineExceeded, RunFailed
+from appliance.domain.pipeline import NoAnswer, Pipeline, PipelinePlan, StagePlan
+from appliance.runtime.pipelines.document import document
+from appliance.runtime.pipelines.frame import FrameCall, FrameRun
+from appliance.runtime.pipelines.items import Item
+from appliance.runtime.pipelines.live import LivePipeline
+from appliance.tasks.base import Media
+from tests.fakes.clock import run_virtual
+from tests.fakes.stages import FakeStages, Path
+from tests.runtime.pipelines.graphs import KINDS, LABELS, Expected, Thing, World, pipelines
+
+TIMES_MS = st.dictionaries(st.sampled_from([f"s{at}" for at in range(9)]), st.sampled_from([1.0, 3.0, 7.0]))
+Errors = Mapping[tuple[str, Path | str], NoAnswer]
+_SLOW = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=25, deadline=None)
+
+
+@st.composite
+def failures(draw: st.DrawFn) -> Errors:
+    """Of any stage about anything: too late, or broken."""
+    paths = st.lists(st.sampled_from(LABELS), max_size=2).map(tuple) | st.sampled_from(LABELS)
+    stages = st.sampled_from([f"s{at}" for at in range(9)])
+    return draw(
+        st.dictionaries(st.tuples(stages, paths), st.sampled_from([NoAnswer.ERROR, NoAnswer.DROPPED]), max_size=6)
+    )
+
+
+def raised(errors: Errors) -> dict[tuple[str, Path | str], ApplianceError]:
+    return {
+        key: RunFailed(variant_id="v", reason="no") if none is NoAnswer.ERROR else DeadlineExceeded(waited_ms=1)
+        for key, none in errors.items()
+    }
+
+
+def found(item: Item) -> list[tuple[str, tuple[int, ...], Any, dict[str, Any]]]:
+    """Every item below one, with how each stage ended about it."""
+    places = [(item, ())]
+    rows = []
+    for one, path in places:
+        ends = {name: end.none or (end.answer.body if end.answer else None) for name, end in one.ends.items()}
+        rows.append((one.level, path, one.region, ends))
+        places += [(child, (*path, at)) for level in one.children.values() for at, child in enumerate(level)]  # type: ignore[misc]
+    return sorted(rows, key=lambda row: (row[0], row[1]))
+
+
+def expected(things: list[Thing]) -> list[tuple[str, tuple[int, ...], Any, dict[str, Any]]]:
+    rows = [(thing.level, thing.path, thing.region, thing.ends) for thing in things]
+    return sorted(rows, key=lambda row: (row[0], row[1]))
+
+
+@_SLOW
+@given(pipelines(), st.integers(0, 999), TIMES_MS, st.sampled_from([0.0, 0.5]), failures(), st.sampled_from([0, 2, 99]))
+def test_every_answer_is_the_right_one(
+    pipeline: Pipeline, seed: int, run_ms: dict[str, float], compute_ms: float, errors: Errors, slots: int
+) -> None:
+    """Whatever takes how long, and whatever fails: as if one stage ran after the other."""
+
+    async def story() -> None:
+        clock, world = LoopClock(), World(pipeline, seed)
+        stages = FakeStages(clock, world.says, run_ms, compute_ms, raised(errors), slots=slots)
+        live = LivePipeline(pipeline, KINDS, stages, clock)
+        frame = FrameRun(live, FrameCall("t", "r", clock.now_ns()), stages, clock)
+        await frame.run(Media(b""))
+        wanted = Expected(pipeline, world, errors)
+        assert found(frame.root) == expected(wanted.things)
+        event(f"items {min(9, len(wanted.things))}")
+        told = json.loads(document(frame, cost={}, is_in_time=True))
+        assert {"pipeline", "items", "timings_ms", "cost", "in_time", "request_id"} == set(told)
+        del frame
+        gc.collect()
+        stages.assert_quiet()
+
+    run_virtual(story)
+
+
+@_SLOW
+@given(
+    pipelines(on_error=True, stateful=True),
+    st.integers(0, 999),
+    TIMES_MS,
+    failures(),
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 1.0, 4.0]),
+            st.sampled_from(["", "one", "two"]),
+            st.none() | st.integers(0, 9),
+            st.none() | st.sampled_from([0.0, 0.5, 2.0, 6.0]),
+            st.sampled_from([3.0, 9.0, 30.0, 1000.0]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+)
+def test_each_frame_has_one_end_in_time_and_leaves_nothing(
+    pipeline: Pipeline,
+    seed: int,
+    run_ms: dict[str, float],
+    errors: Errors,
+    frames: list[tuple[float, str, int | None, float | None, float]],
+) -> None:
+    """Several at once, of several clients: some are cancelled, plans come between, little time is left."""
+
+    async def story() -> None:
+        clock, world = LoopClock(), World(pipeline, seed)
+        stages = FakeStages(clock, world.says, run_ms, 0.5, raised(errors), slots=3)
+        live = LivePipeline(pipeline, KINDS, stages, clock)
+        ends: list[str] = []
+
+        async def one(at: int) -> None:
+            after_ms, client, number, cancelled_ms, timeout_ms = frames[at]
+            await clock.sleep_until_ns(clock.now_ns() + int(after_ms * NS_PER_MS))
+            begun_ns = clock.now_ns()
+            frame = FrameRun(live, FrameCall("t", f"r{at}", begun_ns, timeout_ms, client, number), stages, clock)
+            task = asyncio.create_task(frame.run(Media(b"")))
+            if cancelled_ms is not None:
+                asyncio.get_running_loop().call_later(cancelled_ms / 1000, task.cancel)
+            try:
+                await task
+                document(frame, cost={}, is_in_time=True)
+                ends.append("answered")
+            except asyncio.CancelledError:
+                assert cancelled_ms is not None
+                ends.append("cancelled")
+            except DeadlineExceeded:  # its input could not be read in time
+                ends.append("unread")
+            assert (clock.now_ns() - begun_ns) / NS_PER_MS <= timeout_ms + 10
+            if ends[-1] == "answered" and not frame.has_failed:
+                _check_whole(frame)
+
+        async def plan() -> None:
+            for number in (1, 2):
+                await clock.sleep_until_ns(clock.now_ns() + 2 * NS_PER_MS)
+                rows = tuple(StagePlan(name, "cpu", "v", 1, 1, 10.0, 1, 1, 0) for name in live.stages if number == 1)
+                live.new_plan(PipelinePlan(number, True, 1, 1, rows, "", 10.0, takes_ms={"s0": float(number)}))
+
+        await asyncio.gather(plan(), *(one(at) for at in range(len(frames))))
+        assert len(ends) == len(frames)
+        _check_order(pipeline, stages, frames)
+        gc.collect()
+        stages.assert_quiet()
+        for at, (_, client, number, *_rest) in enumerate(frames):
+            place = live.order.enter(client, number, lambda: None)
+            assert all(place.is_turn(name) for name in live.stages), f"frame {at} holds its place"
+            place.leave()
+
+    run_virtual(story)
+
+
+def _check_whole(frame: FrameRun) -> None:
+    """Every stage has ended about every item that it could be asked about."""
+    live = frame.live
+    for level, _path, _region, ends in found(frame.root):
+        for name in live.stages:
+            if live.level_of(name) == level:
+                assert name in ends, f"{name} has not ended about an item of {level!r}"
+
+
+def _check_order(pipeline: Pipeline, stages: FakeStages, frames: list[Any]) -> None:
+    """At a stage that keeps the order, numbered frames of one client that were asked about came one after the other."""
+    for stage in pipeline.stages:
+        if not getattr(stage, "is_stateful", False):
+            continue
+        for client in {one[1] for one in frames}:
+            asked = [seen for seen in stages.seen if seen.stage == stage.name]
+            mine = [(one.begun_ms, one.ended_ms, int(one.request_id[1:])) for one in asked]
+            mine = [row for row in mine if frames[row[2]][1] == client and frames[row[2]][2] is not None]
+            for begun, ended, at in mine:
+                for other_begun, other_ended, other in mine:
+                    if frames[at][2] < frames[other][2]:
+                        assert ended <= other_begun, (begun, ended, other_begun, other_ended)

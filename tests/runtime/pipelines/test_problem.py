@@ -1,0 +1,97 @@
+"""From what is measured to what a policy is offered: worker types, configurations and their times."""
+
+from dataclasses import replace
+
+import pytest
+
+from appliance.domain.catalogue import Latency, TaskKind, TaskSpec, TensorSpec
+from appliance.domain.catalogue import Profile as Measured
+from appliance.domain.pipeline import Ask, Pipeline
+from appliance.domain.pipeline_graph import Graph
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.pipelines.accounts import UNPRICED
+from appliance.runtime.pipelines.figures import RanAs
+from appliance.runtime.pipelines.problem import Group, Machine, Subject, _item_ms, asked, offers_of, rows_of
+from appliance.runtime.pipelines.serve import groups_of
+from appliance.runtime.pipelines.windows import Observed
+from appliance.runtime.ports import RunGroup
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+
+def _measured(*rows: tuple[int, int, float]) -> Measured:
+    """(batch, runs at once, milliseconds)."""
+    latencies = tuple(Latency(batch, ms, ms, streams) for batch, streams, ms in rows)
+    return Measured("gpu", 1, 1, 1.0, 1.0, latencies, kind="cuda")
+
+
+def test_instances_of_cores_and_of_devices() -> None:
+    """On cores an instance is a worker, at what a run takes while the others are at work; on a device all its streams,
+    as far as more of them bring more (SC-06). What was not measured is no choice (SC-05).
+    """
+    rows = _measured((1, 1, 10.0), (4, 1, 30.0), (1, 2, 14.0), (1, 4, 40.0), (8, 1, 70.0))
+    cores = rows_of(rows, Group("cpu", ("cuda",), 2), 4)
+    assert [(row.batch, row.concurrency, row.p50_ms) for row in cores] == [(1, 1, 14.0), (4, 1, 30.0)]
+    device = rows_of(rows, Group("gpu", ("cuda",), 4, is_device=True), 4)
+    assert [(row.batch, row.concurrency, row.p50_ms) for row in device] == [(1, 1, 10.0), (1, 2, 14.0), (4, 1, 30.0)]
+
+
+def test_worker_types_of_a_machine() -> None:
+    """Kinds on the same cores share them with CPU stages; a device is one worker of its own; of two groups of a kind
+    each has a name; what takes no runs now is left out.
+    """
+    made = Machine.made(
+        [Group("cpu", ("cpu", "openvino"), 2, has_host=True), Group("card", ("cuda",), 4, is_device=True)], UNPRICED, 3
+    )
+    assert [(one.name, one.available, one.pool) for one in made.workers] == [
+        ("cpu", 2, "cpu-cores"),
+        ("openvino", 2, "cpu-cores"),
+        ("host", 2, "cpu-cores"),
+        ("cuda", 1, "cuda"),
+    ]
+    twins = Machine.made([Group("big", ("cpu",), 2, has_host=True), Group("little", ("cpu",), 4)], UNPRICED, 3)
+    assert [one.name for one in twins.workers] == ["big-cpu", "host", "little-cpu"]
+    box = EngineBench()
+    groups = [RunGroup("p", 2, box.processor, {"cpu": "", "openvino": ""})]
+    assert groups_of(groups, ("cpu", "openvino"), {"openvino"}, ())[0].kinds == ("cpu",)
+    alone = Machine.made([Group("card", ("cuda",), 4, is_device=True)], UNPRICED, 3)
+    assert [(one.name, one.available) for one in alone.workers] == [("cuda", 1), ("host", 3)]
+
+
+@pytest.mark.parametrize(("seen_ms", "expected"), [(None, 1.0), (30.0, 1.5)])
+def test_ballooning_is_that_of_the_kind_that_serves(seen_ms: float | None, expected: float) -> None:
+    """Inputs of free size: what items take is compared with what was measured on the kind that runs them, though
+    another one is quicker.
+    """
+    box = EngineBench()
+    free = (TensorSpec("x", "FP32", (-1, 3, -1, -1)),)
+    box.add({"v": Cost(run_ms=20)}, name="read", task=TaskSpec(TaskKind.TEXT_RECOGNITION), inputs=free)
+    catalogue: Catalogue = box.catalogue
+    entry = catalogue.entry("t/read")
+    servable = entry.servables["v"]
+    assert servable.is_of_free_size
+    assert servable.variant.profile is not None
+    quick = replace(servable.variant.profile, kind="openvino", latencies=(Latency(1, 5.0, 5.0),))
+    both = replace(servable, variant=replace(servable.variant, other_profiles=(quick,)))
+    entry = replace(entry, order=(both,))
+    stage = Ask(name="read", application_id="t/read")
+    seen = {
+        ("read", RanAs("v", "cpu", 1)): seen_ms or 0.0,
+        ("read", RanAs("gone", "cpu", 1)): 500.0,  # of a variant that is not offered
+        ("find", RanAs("v", "cpu", 1)): 500.0,
+    }
+    pipeline = Pipeline("t/p", "t", "p", 500.0, (stage,))
+    observed = Observed(10.0, 0.0, 10, {"read": 1.0}, takes_as_ms={} if seen_ms is None else seen)
+    graph = Graph.of((stage,), {"t/read": TaskKind.TEXT_RECOGNITION})
+    machine = Machine.made([Group("cpu", ("cpu", "openvino"), 2, has_host=True)], UNPRICED, 2)
+    offers = {"read": offers_of(stage, entry, lambda one: ("cpu", "openvino"))}
+    made = asked(Subject(pipeline, graph, {"t/read": entry}, observed), machine, offers, UNPRICED, 1000)
+    (module,) = made.levels[0].modules
+    assert module.ballooning == pytest.approx(expected)
+    assert {one.worker: one.latency_ms for one in module.profiles} == pytest.approx({"cpu": 20.0, "openvino": 5.5})
+
+
+def test_an_item_of_a_batch_takes_its_part_of_it() -> None:
+    """Of the nearest batch that was measured; beyond the largest as there."""
+    rows = _measured((1, 1, 10.0), (4, 1, 20.0), (4, 2, 90.0))
+    assert [_item_ms(rows, batch) for batch in (1, 2, 4, 8)] == [10.0, 10.0, 5.0, 5.0]

@@ -1,0 +1,178 @@
+"""Frames, the engine and the serve loop together, in virtual time: what a stranger would measure."""
+
+import pytest
+
+from appliance.domain.errors import PipelineNotPossible
+from appliance.runtime.pipelines.live import LivePipeline
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.pipelines.whole import WholeBox, share
+
+FIND = {"fine": Cost(run_ms=20), "coarse": Cost(run_ms=10)}
+READ = {"fine": Cost(run_ms=8), "coarse": Cost(run_ms=4)}
+
+
+@story
+async def test_items_that_come_at_once() -> None:
+    """From no object to eight on each frame: what is late was sent within the second after."""
+    whole = WholeBox(FIND, READ)
+    live = whole.add()
+    async with whole.working():
+        camera = whole.film(live, 15)
+        await whole.pause(5)
+        assert share(camera.sent[:-3]) == 1.0
+        whole.objects = 8
+        changed_ms = whole.box.clock.now_ns() / 1e6
+        await whole.pause(10)
+    late = [one.at_ms for one in camera.sent if one.in_time is False]
+    assert all(changed_ms - 400 <= at <= changed_ms + 1000 for at in late)
+    assert live.plan is not None
+    assert {row.stage for row in live.plan.stages} == {"find", "crop", "read"}
+
+
+@story
+async def test_more_than_fits() -> None:
+    """Half as many frames again as the box can do with its best variants: cheaper ones serve, and hardly any is late;
+    afterwards the best ones are back.
+    """
+    whole = WholeBox(FIND, READ)
+    whole.objects = 4
+    live = whole.add()
+    async with whole.working():
+        camera = whole.film(live, 56)
+        await whole.pause(20)
+        assert live.plan is not None
+        assert live.plan.degraded
+        assert live.figures["read"].variant == "coarse"
+        camera.is_on = False
+        quiet = whole.film(live, 10)
+        await whole.pause(10)
+        assert not live.plan.degraded
+    assert share([one for one in camera.sent if one.at_ms > 2500]) >= 0.98
+    assert share(quiet.sent[20:]) == 1.0
+    assert live.figures["read"].variant == "fine"
+
+
+@story
+async def test_those_that_were_let_in_are_in_time() -> None:
+    """Clients join until one is refused; all that were let in send what they said, and frames are in time; what
+    runs cost is told, and adds up.
+    """
+    whole = WholeBox({"fine": FIND["fine"]}, {"fine": READ["fine"]})
+    whole.objects = 3
+    live = whole.add()
+    cameras = []
+    async with whole.working():
+        for _ in range(20):
+            try:
+                client = await whole.pipelines.join(live.pipeline.id, 5.0, "t")
+            except PipelineNotPossible:
+                break
+            cameras.append(whole.film(live, 5.0, client.id))
+            await whole.pause(1.5)
+        assert 6 <= len(cameras) <= 9
+        await whole.pause(20)
+        status = whole.pipelines.status(live.pipeline.id)
+        assert status.cost.per_frame.seconds == pytest.approx(0.020 + 3 * 0.008, rel=0.05)
+        assert status.cost.per_frame.price == pytest.approx(status.cost.per_frame.seconds, rel=1e-6)
+        assert status.cost.per_second.seconds == pytest.approx(5.0 * len(cameras) * 0.044, rel=0.1)
+    sent = [one for camera in cameras for one in camera.sent]
+    assert share(sent) >= 0.98
+    spent_ns = live.spending.total_ns + whole.box.engine.single.total_ns
+    assert spent_ns / 1e6 == pytest.approx(whole.box.engine.ran()[1], rel=0.01)
+
+
+@story
+async def test_two_pipelines_by_weight() -> None:
+    """Far too much of both, with one variant each: as many frames are in time as the box can do, and each pipeline has
+    its part by weight.
+    """
+    whole = WholeBox({"fine": FIND["fine"]}, {"fine": READ["fine"]})
+    whole.objects = 2
+    one, two = whole.add("one", weight=2.0), whole.add("two", weight=1.0)
+    async with whole.working():
+        cameras = whole.film(one, 45), whole.film(two, 45)
+        await whole.pause(25)
+    kept = [sum(sent.in_time is True for sent in camera.sent if sent.at_ms > 5000) / 20 for camera in cameras]
+    assert sum(kept) >= 0.9 * 2000 / 36
+    assert kept[0] / sum(kept) >= 0.7 * 2 / 3
+    assert kept[1] / sum(kept) >= 0.7 / 3
+
+
+@story
+async def test_without_a_plan() -> None:
+    """A box without a serve loop answers all the same, by dispatch and early drop."""
+    whole = WholeBox(FIND, READ)
+    whole.objects = 2
+    live = whole.add()
+    async with whole.working(is_planned=False):
+        camera = whole.film(live, 20)
+        await whole.pause(5)
+    assert live.plan is None
+    assert share(camera.sent) == 1.0
+
+
+@story
+async def test_a_processor_is_lost_for_seven_seconds() -> None:
+    """In the middle of runs: each frame is answered once and in time, the plans are made without it while it is away,
+    with the variants that fit then, and with it again once it is back.
+    """
+    whole = WholeBox(FIND, READ, workers=1, twins=[(1, 1.0, 1.0)])
+    whole.objects = 4
+    live = whole.add()
+    first, twin = whole.box.processor, whole.box.twins[0]
+    async with whole.working():
+        camera = whole.film(live, 25)
+        await whole.pause(6)
+        assert workers_of(live) == {"fake-cpu", "twin-0-cpu", "host"}
+        assert live.figures["read"].variant == "fine"
+        while not (twin.running and first.running):
+            await whole.pause(0.001)
+        assert live.frames.under_way
+        whole.box.clusters[0].lose("it does not answer")
+        await whole.pause(1)
+        ran = len(twin.ran)
+        assert workers_of(live) == {"cpu", "host"}
+        assert live.plan is not None
+        assert live.plan.degraded
+        await whole.pause(6)
+        assert (live.figures["read"].variant, len(twin.ran)) == ("coarse", ran)
+        whole.box.clusters[0].serve()
+        await whole.pause(8)
+        assert workers_of(live) == {"fake-cpu", "twin-0-cpu", "host"}
+        assert not live.plan.degraded
+        assert live.figures["read"].variant == "fine"
+        assert len(twin.ran) > ran
+    assert (live.frames.answered, live.frames.failed, live.frames.under_way) == (len(camera.sent), 0, 0)
+    assert share(camera.sent) >= 0.98
+    whole.box.assert_quiet()
+
+
+def workers_of(live: LivePipeline) -> set[str]:
+    """Types that its plan takes workers of."""
+    assert live.plan is not None
+    return {row.worker for row in live.plan.stages}
+
+
+@story
+async def test_a_few_slow_seconds_are_over_when_they_are_over() -> None:
+    """Runs that are so slow for a moment that no frame could be in time: none is begun then, and soon after as before.
+    What was expected of the slow ones keeps nobody from finding out.
+    """
+    whole = WholeBox({"v": Cost(run_ms=24, resident_bytes=10)}, {"v": Cost(run_ms=10, resident_bytes=10)})
+    whole.objects = 1
+    live = whole.add(slo_ms=60)
+    costs = whole.box.processor.costs
+    async with whole.working():
+        await whole.pause(1)
+        camera = whole.film(live, 10)
+        await whole.pause(3)
+        (read,) = [build for build, cost in costs.items() if cost.run_ms == 10]
+        costs[read].run_ms = 90.0
+        await whole.pause(3)
+        assert share(camera.sent[-10:-1]) == 0.0
+        costs[read].run_ms = 10.0
+        await whole.pause(15)
+    assert share(camera.sent[-50:-1]) == 1.0
+    assert live.plan is not None
+    assert live.plan.feasible

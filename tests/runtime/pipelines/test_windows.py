@@ -1,0 +1,118 @@
+"""What is seen of frames: over half a second, and no reaction to a single frame."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.runtime.pipelines.figures import RanAs
+from appliance.runtime.pipelines.windows import REACH_NS, FrameWindows, Observed, Totals
+from appliance.runtime.profiles.estimate import TRUSTED_NS
+
+START_NS = 1_000 * NS_PER_S
+
+
+class Fed:
+    """Windows that are looked at twice a second, and frames that come at an even rate."""
+
+    def __init__(self) -> None:
+        self.now_ns = START_NS
+        self.windows = FrameWindows(START_NS, Totals(), {"find": None, "read": "find"})
+        self.frames = self.joined = self.items = self.away = self.dropped = 0
+        self._owed = 0.0
+
+    def look(self, seconds: float, fps: float, items: Sequence[int]) -> Observed:
+        """So many frames a second, with items in turn, each second one of a client."""
+        seen = self.windows.look(self.now_ns, self.totals)
+        for _ in range(round(2 * seconds)):
+            self.now_ns += NS_PER_S // 2
+            self._owed += fps / 2
+            while self._owed >= 1.0:
+                self._owed -= 1.0
+                self.items += items[self.frames % len(items)]
+                self.frames += 1
+                self.joined += self.frames % 2
+            seen = self.windows.look(self.now_ns, self.totals)
+        return seen
+
+    @property
+    def totals(self) -> Totals:
+        took_ns = self.items * 12 * NS_PER_MS
+        begun = self.frames - self.away
+        items = {"find": begun, "read": self.items}
+        ran = {"read": (self.items, took_ns)}
+        return Totals(self.frames, self.away, self.joined, items, ran, {"find": begun - self.dropped})
+
+
+def test_rates_and_items_of_late() -> None:
+    """Rates, items of a frame and time of an item are those of the last half second (SC-18, SC-19)."""
+    fed = Fed()
+    seen = fed.look(2.0, 40, [3])
+    assert (seen.fps, seen.joined_fps, seen.items, seen.takes_ms) == (
+        40.0,
+        20.0,
+        {"find": 1.0, "read": 3.0},
+        {"read": 12.0},
+    )
+    assert fed.look(0.5, 40, [8]).items["read"] == 8.0
+    assert fed.look(0.5, 80, [8]).fps == 80.0
+
+
+def test_a_single_frame_says_little() -> None:
+    """At two frames a second the window reaches back until it holds eight; one crowded frame moves the mean by its
+    part, and by less than what counts as a change.
+    """
+    fed = Fed()
+    fed.look(4.0, 2, [1])
+    seen = fed.look(0.5, 2, [3])
+    assert seen.frames >= 8
+    assert 1.0 < seen.items["read"] < 1.3
+    assert seen.items["read"] - 1.0 <= seen.least_change
+    assert seen.fps == pytest.approx(2)
+
+
+def test_silence() -> None:
+    """Without frames the rate falls to none, and what a frame had is remembered."""
+    fed = Fed()
+    fed.look(2.0, 10, [2])
+    seen = fed.look(REACH_NS / NS_PER_S + 0.5, 0, [2])
+    assert (seen.fps, seen.frames, seen.items["read"]) == (0.0, 0, 2.0)
+    assert fed.look(1.0, 10, [4]).items["read"] == 4.0
+
+
+def test_what_is_dropped_on_the_way_does_not_count() -> None:
+    """Frames of which nothing ran, and items that were dropped, leave the items of an edge as they are: a plan must not
+    take what it has turned away for less to do.
+    """
+    fed = Fed()
+    fed.look(1.0, 40, [2])
+    fed.frames += 40
+    fed.away += 40
+    fed.items += 20
+    fed.frames += 20
+    fed.dropped += 10
+    seen = fed.look(0.5, 0, [2])
+    assert seen.items == {"find": 1.0, "read": 2.0}
+    assert seen.fps == 120.0
+
+
+def test_what_runs_took_is_forgotten() -> None:
+    """Where none follows: it may be why none does."""
+    fed = Fed()
+    fed.look(2.0, 10, [2])
+    assert fed.look(TRUSTED_NS / NS_PER_S - 1, 10, [0]).takes_ms == {"read": 12.0}
+    assert fed.look(2.0, 10, [0]).takes_ms == {}
+    assert fed.look(1.0, 10, [2]).takes_ms == {"read": 12.0}
+
+
+def test_times_by_how_items_ran() -> None:
+    """Each for itself, and forgotten like the others."""
+    fine, coarse = ("read", RanAs("fine", "cpu", 1)), ("read", RanAs("coarse", "cpu", 1))
+    windows = FrameWindows(START_NS, Totals(), {"read": None})
+    first = Totals(ran_as={fine: (2, 60 * NS_PER_MS)})
+    assert windows.look(START_NS + NS_PER_S, first).takes_as_ms == {fine: 30.0}
+    both = Totals(ran_as={**first.ran_as, coarse: (1, 5 * NS_PER_MS)})
+    assert windows.look(START_NS + 2 * NS_PER_S, both).takes_as_ms == {fine: 30.0, coarse: 5.0}
+    later_ns = START_NS + 2 * NS_PER_S + 2 * TRUSTED_NS
+    windows.look(later_ns - TRUSTED_NS, both)
+    assert windows.look(later_ns + NS_PER_S, both).takes_as_ms == {}

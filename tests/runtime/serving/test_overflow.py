@@ -1,0 +1,199 @@
+"""A network whose own kind of processor is taken for too long runs on further kinds, too, while there is memory."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+from appliance.domain.catalogue import Latency, Quota
+from appliance.domain.states import ResidencyState
+from appliance.runtime.serving.overflow import IDLE_NS
+from appliance.runtime.serving.waits import PlannedWait
+from tests.fakes.clock import ms, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+CPU_MS, NPU_MS, LOAD_MS = 12, 5, 4
+
+
+def bench_of(quota: Quota | None = None, **facts: float) -> EngineBench:
+    """One network that serves on an NPU with a device of its own; the CPU takes more than twice as long."""
+    bench = EngineBench(other_kind="npu", apart=True, **facts)  # type: ignore[arg-type]
+    bench.add({"v": Cost(run_ms=CPU_MS, load_ms=LOAD_MS, resident_bytes=10, peak_bytes=12)}, quota=quota)
+    model = bench.catalogue.entry("t/app").model
+    (variant,) = model.variants
+    assert variant.profile is not None
+    rows = (Latency(1, NPU_MS, NPU_MS),)
+    there = replace(variant.profile, processor="npu", kind="npu", latencies=rows)
+    bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
+    bench.follow_kinds()
+    bench.member.serve()
+    own = bench.build("v")
+    assert own.endswith("@npu")
+    bench.other.costs[own] = Cost(run_ms=NPU_MS, load_ms=LOAD_MS, resident_bytes=10, peak_bytes=12)
+    return bench
+
+
+def cpu_build(bench: EngineBench) -> str:
+    return bench.build("v").replace("@npu", "@cpu")
+
+
+async def flood(bench: EngineBench, callers: int, ms: float) -> int:
+    """So many callers ask again and again; answers within that time."""
+    answers = 0
+
+    async def call() -> None:
+        nonlocal answers
+        while True:
+            await bench.infer()
+            answers += 1
+
+    tasks = [asyncio.create_task(call()) for _ in range(callers)]
+    await bench.pause(ms)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await bench.pause(100)
+    return answers
+
+
+@story
+async def test_an_answer_names_the_kind_that_computed_it() -> None:
+    """Of two at once, one ran on the kind that it was not placed on."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        await flood(bench, 6, 200)
+        assert bench.memory.is_resident(cpu_build(bench))
+        there, here = len(bench.other.ran), len(bench.processor.ran)
+        tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
+        named = Counter([(await task).build_id for task in tasks])
+        assert named == {
+            bench.build("v"): len(bench.other.ran) - there,
+            cpu_build(bench): len(bench.processor.ran) - here,
+        }
+        assert len(named) == 2
+
+
+@story
+async def test_who_waits_for_company_sees_it_on_every_kind() -> None:
+    """A run whose items are all there begins at once, also where it could be on either kind."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        await flood(bench, 6, 200)
+        assert bench.memory.is_resident(cpu_build(bench))
+        own = bench.build("v")
+        bench.queue.waits.plan({own: PlannedWait(2, 300_000_000)})
+        start_ns = bench.clock.now_ns()
+        tasks = [asyncio.create_task(bench.infer(is_item=True)) for _ in range(2)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        assert ms(bench.clock.now_ns() - start_ns) < 100
+        await asyncio.gather(*tasks)  # this network gains nothing by larger runs: the other one goes on waiting
+
+
+@story
+async def test_a_wait_for_company_is_no_reason_for_another_kind() -> None:
+    """However long a plan has reserved it for: the processor was idle."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 50_000_000)})
+        for _ in range(20):
+            await bench.infer(is_item=True)
+        assert bench.queue.waits.held == 20
+        assert not bench.memory.is_resident(cpu_build(bench))
+
+
+@story
+async def test_who_waits_for_one_kind_runs_on_another_one_that_idles() -> None:
+    """As many as both kinds can do together; who asks alone goes on having the quick one."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        assert await flood(bench, 1, 201) == 200 // NPU_MS
+        assert not bench.memory.is_resident(cpu_build(bench))
+        await flood(bench, 6, 200)
+        assert bench.memory.is_resident(cpu_build(bench))
+        before = len(bench.processor.ran)
+        answers = await flood(bench, 6, 600)
+        assert answers >= 0.95 * (600 // NPU_MS + 600 // CPU_MS)
+        assert len(bench.processor.ran) - before >= 0.9 * 600 // CPU_MS
+        before = len(bench.processor.ran)
+        assert (await bench.infer()).compute_ns == NPU_MS * 10**6
+        assert len(bench.processor.ran) == before
+    bench.assert_quiet()
+
+
+@story
+async def test_a_burst_is_no_reason() -> None:
+    """What six requests at once would gain is less than loads that are over when it is."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        await asyncio.gather(*(bench.infer() for _ in range(3)))
+        await bench.pause(100)
+        assert not bench.memory.is_resident(cpu_build(bench))
+    bench.assert_quiet()
+
+
+@story
+async def test_it_leaves_when_nothing_has_run_on_it_for_a_while() -> None:
+    """The build that it serves on stays."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        await flood(bench, 6, 300)
+        assert bench.memory.is_resident(cpu_build(bench))
+        for _ in range(5):
+            await bench.pause(IDLE_NS / 2e6)
+            await bench.infer()
+        assert not bench.memory.is_resident(cpu_build(bench))
+        assert bench.memory.is_resident(bench.build("v"))
+    bench.assert_quiet()
+
+
+@story
+async def test_it_gives_way_to_whoever_needs_the_memory() -> None:
+    """Under the same load: another network finds the room that it took, though runs are always under way."""
+    bench = bench_of(budget=30)
+    bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
+    async with bench.working():
+        await bench.infer()
+        await flood(bench, 6, 300)
+        assert bench.memory.is_resident(cpu_build(bench))
+        flooding = asyncio.create_task(flood(bench, 6, 300))
+        await bench.pause(50)
+        result = await bench.infer(application="u/other", tenant="u")
+        assert not result.warm
+        assert result.load_ns < 50e6
+        await flooding
+        there = {row["build"]: row["state"] for row in bench.memory.snapshot()["builds"]}
+        assert there.get(cpu_build(bench)) not in (ResidencyState.RESIDENT, "resident")
+    bench.assert_quiet()
+
+
+@story
+async def test_it_takes_only_what_is_free() -> None:
+    """Nobody gives way for it, and a tenant with a ceiling has what it may have."""
+    for bench in (bench_of(budget=20), bench_of(Quota(memory_ceiling_bytes=50))):
+        async with bench.working():
+            await bench.infer()
+            await flood(bench, 6, 300)
+            assert not bench.memory.is_resident(cpu_build(bench))
+        bench.assert_quiet()
+
+
+@story
+async def test_where_its_own_kind_is_lost_it_serves_at_once() -> None:
+    """With what is there, without a load."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        await flood(bench, 6, 300)
+        loads = bench.memory.loads
+        bench.member.lose("gone")
+        assert bench.build("v").endswith("@cpu")
+        result = await bench.infer()
+        assert result.warm
+        assert bench.memory.loads == loads
+    bench.assert_quiet()

@@ -1,0 +1,121 @@
+"""Runs that wait for company, where a plan has reserved that: no longer than planned, and nobody waits with them."""
+
+import asyncio
+from typing import Any
+
+from appliance.runtime.serving.waits import PlannedWait
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+BATCHED = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
+
+
+def _bench(**more: Any) -> EngineBench:
+    bench = EngineBench(**more)
+    bench.add({"v": BATCHED})
+    bench.add({"w": Cost(run_ms=5)}, name="other")
+    return bench
+
+
+async def _ended(bench: EngineBench, count: int, apart_ms: float, start_ns: int, **facts: object) -> list[float]:
+    """When each of some requests was answered, milliseconds from a start, sent one after the other."""
+
+    async def one(index: int) -> float:
+        await bench.pause(index * apart_ms)
+        await bench.infer(float(index), **{"is_item": True, **facts})  # type: ignore[arg-type]
+        return ms(bench.clock.now_ns() - start_ns)
+
+    return await asyncio.gather(*(one(index) for index in range(count)))
+
+
+@story
+async def test_without_a_plan_nobody_waits() -> None:
+    """An idle worker begins with whoever is there."""
+    bench = _bench()
+    async with bench.working():
+        await bench.infer()
+        start_ns = bench.clock.now_ns()
+        assert await _ended(bench, 1, 0, start_ns) == [10.0]
+        assert bench.queue.waits.held == 0
+
+
+@story
+async def test_waits_for_company_and_no_longer() -> None:
+    """Four that come within the wait share one run, which begins when the fourth is there; a single one begins when
+    its wait is over.
+    """
+    bench = _bench()
+    async with bench.working():
+        await bench.infer()
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 30_000_000)})
+        start_ns = bench.clock.now_ns()
+        assert await _ended(bench, 4, 2, start_ns) == [22.0, 22.0, 22.0, 22.0]
+        start_ns = bench.clock.now_ns()
+        assert await _ended(bench, 1, 0, start_ns) == [40.0]
+        start_ns = bench.clock.now_ns()
+        assert await _ended(bench, 2, 5, start_ns) == [42.0, 42.0]
+    bench.assert_quiet()
+
+
+@story
+async def test_who_is_no_item_of_a_pipeline_waits_for_nobody() -> None:
+    """A plain call of the same build runs at once, and takes an item that waits along."""
+    bench = _bench()
+    async with bench.working():
+        await bench.infer()
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
+        start_ns = bench.clock.now_ns()
+        assert await _ended(bench, 1, 0, start_ns, is_item=False) == [10.0]
+        start_ns = bench.clock.now_ns()
+        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns))
+        await bench.pause(20)
+        assert await _ended(bench, 1, 0, start_ns, is_item=False) == [32.0]
+        assert await held == [32.0]
+
+
+@story
+async def test_others_do_not_wait() -> None:
+    """Another application of the same tenant runs meanwhile, and so does another tenant's."""
+    bench = _bench()
+    bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
+    async with bench.working():
+        for name, tenant in (("t/app", "t"), ("t/other", "t"), ("u/third", "u")):
+            await bench.infer(application=name, tenant=tenant)
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
+        start_ns = bench.clock.now_ns()
+        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns))
+        await settle()
+        assert await _ended(bench, 1, 0, start_ns, application="t/other") == [5.0]
+        assert await _ended(bench, 1, 0, start_ns, application="u/third", tenant="u") == [10.0]
+        assert await held == [110.0]
+
+
+@story
+async def test_nobody_is_late_for_company() -> None:
+    """Who would be late with the whole wait begins in time; and a plan that is gone holds nobody."""
+    bench = _bench()
+    async with bench.working():
+        await bench.infer()
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
+        start_ns = bench.clock.now_ns()
+        assert await _ended(bench, 1, 0, start_ns, within_ms=40) == [33.0]
+        start_ns = bench.clock.now_ns()
+        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns))
+        await bench.pause(20)
+        bench.queue.waits.plan({})
+        assert await held == [30.0]
+
+
+@story
+async def test_several_groups_of_processors() -> None:
+    """Where a scheduler hands out the runs, it is the same."""
+    bench = EngineBench(twins=((1, 1.0, 1.0),))
+    bench.add({"v": BATCHED})
+    async with bench.working():
+        await bench.infer()
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 30_000_000)})
+        start_ns = bench.clock.now_ns()
+        assert await _ended(bench, 2, 4, start_ns) == [16.0, 16.0]
+        start_ns = bench.clock.now_ns()
+        assert await _ended(bench, 1, 0, start_ns) == [40.0]
