@@ -1,8 +1,10 @@
 """The audit trail: every request that changes something under `/v1` leaves an entry before its answer goes out, and
 refused sign-ins are counted.
 
-Plain ASGI around the framework. Devices' calls, pieces of uploads and frames change nothing that an operator would look
-for, and pass by. An entry that cannot be written is logged: what was changed stays changed.
+Plain ASGI around the framework. What the store commits for a request (tenants, keys, models, applications, jobs) takes
+its entry along, in the same transaction: the one is not there without the other. What is changed elsewhere (memory,
+backups, simulations) has its entry afterwards; one that cannot be written then is logged. Devices' calls, pieces of
+uploads and frames change nothing that an operator would look for, and pass by.
 """
 
 import re
@@ -20,10 +22,11 @@ from appliance.domain.access import Role
 from appliance.domain.audit import Actor, AuditRecord
 from appliance.domain.errors import Unavailable
 from appliance.log import get as get_log
+from appliance.modelstore.store.audit_entry import AuditEntry, entry_of_request
 
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _OF_THE_BOX = ("/v1/backups", "/v1/restore", "/v1/housekeeping", "/v1/simulations")
-_CALLS = re.compile(r"/v1/(applications/[^/]+/predict|sessions/[^/]+/frames)")
+_CALLS = re.compile(r"/v1/((applications|pipelines)/[^/]+/predict|sessions/[^/]+/frames)")
 """What is posted there changes nothing."""
 _NOTE = "appliance.audit_note"
 _CHANGE_BYTES_MAX = 4096
@@ -60,6 +63,7 @@ class AuditTrail:
             await self._app(scope, receive, send)
             return
         note = scope[_NOTE] = _Note()
+        entry = AuditEntry(lambda: _record(scope, note))
         keeps_body = scope["path"] != SIGN_IN and _is_json(scope["headers"])
 
         async def hear() -> Message:
@@ -75,33 +79,44 @@ class AuditTrail:
                 if len(note.answered) <= _ANSWER_BYTES_MAX:
                     note.answered += message.get("body", b"")
                 if not message.get("more_body", False):
-                    await _keep(scope, note)
+                    entry.close()
+                    await _keep(scope, note, entry)
             await send(message)
 
-        await self._app(scope, hear, tell)
+        with entry_of_request(entry):
+            await self._app(scope, hear, tell)
 
 
-async def _keep(scope: Scope, note: _Note) -> None:
+async def _keep(scope: Scope, note: _Note, entry: AuditEntry) -> None:
     box: RunningBox = scope["app"].state.box
     if scope["path"] == SIGN_IN and scope["method"] == "POST" and note.status in (401, 403, 429):
         box.refused_sign_ins.add(_address(scope))
-    record = _record(scope, note, box)
-    if record is not None:
-        try:
+    record = _record(scope, note) if 200 <= note.status < 300 else None
+    if record is None:
+        return
+    try:
+        if entry.id is None:
             await box.store.audit.add([record])
-        except Unavailable as error:
-            log.error("an entry of the audit is lost", action=record.action, path=record.path, reason=str(error))
+        elif record.subject != entry.subject:
+            await box.store.audit.complete(entry.id, record.subject)
+    except Unavailable as error:
+        what = "an entry of the audit is lost" if entry.id is None else "an entry of the audit lacks what was made"
+        log.error(what, action=record.action, path=record.path, reason=str(error))
 
 
-def _record(scope: Scope, note: _Note, box: RunningBox) -> AuditRecord | None:
-    """None: nothing was changed, or by a device, which changes nothing but its own session."""
-    who = note.actor
-    if not 200 <= note.status < 300 or who is None or who.role is Role.DEVICE:
+def _record(scope: Scope, note: _Note) -> AuditRecord | None:
+    """As far as it is known: before the answer it lacks what was made. None: of a device, which changes nothing but its
+    own session, and of nobody.
+    """
+    who, box = note.actor, scope["app"].state.box
+    if who is None or who.role is Role.DEVICE:
         return None
     named: Mapping[str, Any] = scope.get("path_params", {})
     change = _document(note.sent, _CHANGE_BYTES_MAX)
     answer = _document(note.answered, _ANSWER_BYTES_MAX) or {}
     made = "" if "deleted" in answer else str(answer.get("name") or answer.get("id") or "")
+    if not answer and change is not None and scope["method"] == "POST":
+        made = str(change.get("name") or "")
     subject = "" if made in named.values() else made[:200]
     return AuditRecord(
         box.clock.wall_now(),

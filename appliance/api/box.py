@@ -18,6 +18,7 @@ from appliance.history.history import History
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.profiles.store import ProfileStore
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.shares import Shares
@@ -70,6 +71,7 @@ class ServingBox:
     deferred: DeferredRequests
     sessions: Sessions
     """Of devices."""
+    pipelines: Pipelines
     processors: tuple[ProcessorDescription, ...]
     processor_statuses: Callable[[], tuple[ProcessorStatus, ...]]
     """What each of them does now."""
@@ -90,6 +92,8 @@ class ServingBox:
     """`/metrics` without a key."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings as shown to the operator."""
+    described_settings: tuple[Mapping[str, Any], ...] = ()
+    """Each with where its value came from."""
 
     @property
     def certificate_file(self) -> Path | None:
@@ -98,6 +102,15 @@ class ServingBox:
         if http.get("tls_cert"):
             return Path(http["tls_cert"])
         return self.state_dir / "tls" / "cert.pem" if http.get("tls_self_signed") else None
+
+    @property
+    def authority_file(self) -> Path | None:
+        """The authority that the box has made itself, which stays when the certificate is renewed; None: others have
+        signed for it.
+        """
+        http = self.settings.get("http", {})
+        is_own = bool(http.get("tls_self_signed")) and not http.get("tls_cert")
+        return self.state_dir / "tls" / "authority.pem" if is_own else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

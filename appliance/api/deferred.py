@@ -38,8 +38,10 @@ class Deferred:
     """Not to be guessed."""
     tenant: str
     """Who asked."""
-    application: str
-    """By the name that it was asked by."""
+    name: str
+    """Of the application that was asked, or of the pipeline."""
+    is_frame: bool
+    """Of a pipeline."""
     begun_ns: int
     task: asyncio.Task[bytes] | None = None
     """Answers it; None once it is over."""
@@ -110,14 +112,17 @@ class DeferredRequests:
         after_ns = NS_PER_S if first_ns is None else first_ns + KEPT_S * NS_PER_S - self._clock.now_ns()
         raise TooManyDeferred(tenant=tenant, requests_max=REQUESTS_MAX, retry_after_s=max(0, after_ns) / NS_PER_S)
 
-    async def begin(self, tenant: str, application: str, answering: Answering, holds: ExitStack) -> Deferred:
-        """Begin with a request. What `holds` holds is let go when the request is over.
+    async def begin(
+        self, tenant: str, name: str, answering: Answering, holds: ExitStack, *, is_frame: bool = False
+    ) -> Deferred:
+        """Begin with a request to an application, or with a frame of a pipeline. What `holds` holds is let go when it
+        is over.
 
         What refuses the request before it has to wait for anything is raised here, and `holds` stays the caller's.
         Raises: TooManyDeferred, ShuttingDown, and what `answering` raises at once.
         """
         self.check_room(tenant)
-        one = Deferred(secrets.token_hex(16), tenant, application, self._clock.now_ns())
+        one = Deferred(secrets.token_hex(16), tenant, name, is_frame, self._clock.now_ns())
         self._tenants.setdefault(tenant, {})[one.id] = one
         one.task = task = asyncio.create_task(answering(one.show), name="deferred request")
         self._tasks.add(task)
@@ -177,7 +182,7 @@ class DeferredRequests:
             error = self._hold(one)
         if error is not None:
             if not isinstance(error, ApplianceError):
-                self._logger.exception("deferred request failed", exc_info=error, application=one.application)
+                self._logger.exception("deferred request failed", exc_info=error, asked=one.name)
             problem = problem_response(error, f"/v1/requests/{one.id}")[2]
             one.told = _document(one.id, DeferredState.FAILED, b"problem", problem)
         one.end = DeferredState.DONE if error is None else DeferredState.FAILED

@@ -23,6 +23,8 @@ PATHS = (
     "/models/{name}",
     "/applications",
     "/applications/{name}",
+    "/pipelines",
+    "/pipelines/{name}",
     "/memory",
     "/sessions",
     "/tenants",
@@ -75,10 +77,12 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
         return found
 
     async def authority(request: Request) -> Response:
-        path = request.app.state.box.state_dir / "tls" / "authority.pem"
+        path = request.app.state.box.authority_file
         try:
-            content = ssl.PEM_cert_to_DER_cert(path.read_text())
+            content = None if path is None else ssl.PEM_cert_to_DER_cert(path.read_text())
         except (OSError, ValueError):
+            content = None
+        if content is None:
             status, body = plain_problem("no-such-path", "the box has no authority of its own", request.url.path)
             return Response(body, status, media_type=CONTENT_TYPE)
         # As phones want it: they offer to trust it.

@@ -27,6 +27,7 @@ from appliance.api.v1 import (
     jobs,
     models,
     notable,
+    pipelines,
     predict,
     requests,
     sessions,
@@ -46,6 +47,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     uploads.router,
     jobs.router,
     applications.router,
+    pipelines.frames,
+    pipelines.router,
     notable.router,
     tenants.router,
     sign_in.router,
@@ -74,7 +77,8 @@ things and what others share; anything else answers exactly as if it did not exi
 sentence for a person, and the facts stand beside them. Answers 429 and 503 carry `Retry-After`. Every answer of `/v1`
 carries `X-Request-Id`; the log knows it too.
 
-**Lists** come in pages: send `next_cursor` as `cursor` for the next one.
+**Lists** come in pages: send `next_cursor` as `cursor` for the next one. With an admin key `tenant=*` lists what all
+tenants have; `summary=true` leaves out of the rows what is large.
 """
 
 TAGS = [
@@ -84,6 +88,7 @@ TAGS = [
     {"name": "uploads", "description": "Large files in pieces that survive broken lines and restarts."},
     {"name": "jobs", "description": "Imports and how far they have come."},
     {"name": "applications", "description": "Registered uses of models, with their promises."},
+    {"name": "pipelines", "description": "Frames through several networks, with one SLO over all of it."},
     {"name": "tenants", "description": "Who pays, what they may use, and the keys that open the box."},
     {"name": "sign-in", "description": "Browsers: a key for a cookie."},
     {"name": "system", "description": "What the box is, does and holds."},

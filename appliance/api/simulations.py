@@ -119,6 +119,7 @@ class Simulations:
                 if not result:
                     last = next(reversed(ended.stderr.strip().splitlines()), "")
                     result["error"] = f"its process ended with status {ended.status}: {last}"[:500]
+            made.left_out = [*made.left_out, *result.get("left_out", ())]
             if "error" in result:
                 made.state, made.error = "failed", str(result["error"])
             else:

@@ -5,8 +5,9 @@ ways to call it.
 import asyncio
 import json
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,19 @@ def copied(source: Path, target: Path) -> Path:
     """A state folder of one's own."""
     shutil.copytree(source, target)
     return target
+
+
+@contextmanager
+def refusing(stand: Stand, table: str) -> Iterator[None]:
+    """The database takes no new row of a table meanwhile."""
+    with closing(sqlite3.connect(stand.state_dir / "appliance.db")) as connection:
+        connection.execute(f"CREATE TRIGGER refuse BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
+        connection.commit()
+        try:
+            yield
+        finally:
+            connection.execute("DROP TRIGGER refuse")
+            connection.commit()
 
 
 @dataclass

@@ -101,7 +101,7 @@ async def test_every_route_refuses_odd_json(stand: Stand, body: str) -> None:
     """Of every method and path that takes a body: the caller's mistake, in the documented shape."""
     admin = stand.client(**JSON)
     paths = {"tenant": "harbour", "application": "digits", "model": "digits", "upload": "none", "key": "none"}
-    paths |= {"variant": "fp32", "session": "none"}
+    paths |= {"variant": "fp32", "session": "none", "pipeline": "none"}
     for router in ROUTERS:
         for route in router.routes:
             assert isinstance(route, APIRoute)

@@ -34,7 +34,7 @@ def test_every_route_teaches(name: str, operation: dict[str, Any]) -> None:
     assert len(operation["description"]) > 10
     assert operation["tags"][0] in [tag["name"] for tag in DOCUMENT["tags"]]
     success = [status for status in operation["responses"] if status.startswith("2") or status == "101"]
-    assert len(success) == (2 if name == "POST /v1/applications/{application}/predict" else 1)
+    assert len(success) == (2 if name.endswith("/predict") else 1)
     failures = {status: answer for status, answer in operation["responses"].items() if status not in success}
     for status, answer in failures.items():
         assert answer["description"]

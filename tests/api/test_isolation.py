@@ -26,6 +26,7 @@ CALLS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/applications", {"name": "mine", "model": "{}"}),
     ("POST", "/v1/applications/{}/predict", {"inputs": {}}),
     ("POST", "/v1/applications/{}/predict?variant=fp32&sequence_id=7", {"inputs": {}}),
+    ("POST", "/v1/pipelines", {"name": "mine", "latency_slo_ms": 500, "stages": [{"name": "a", "application": "{}"}]}),
     ("GET", "/v2/models/{}", None),
     ("GET", "/v2/models/{}/ready", None),
     ("GET", "/v2/models/{}/stats", None),
@@ -161,6 +162,7 @@ async def test_device_keys_manage_nothing(stand: Stand) -> None:
         ("GET", "/v1/memory"),
         ("GET", "/v1/processors"),
         ("GET", "/v1/sensors"),
+        ("GET", "/v1/settings"),
     ):
         answer = await probe.request(method, path)
         assert answer.status_code == 403, (method, path)

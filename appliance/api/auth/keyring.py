@@ -44,10 +44,12 @@ class Principal:
     tenant: str
     role: Role
     applications: tuple[str, ...]
-    """Names a device key is bound to; empty: all that the tenant sees."""
+    """Names a device key is bound to; empty, with `pipelines`: all that the tenant sees."""
     key_id: str
     expires_at: datetime.datetime | None = None
     """When the key stops working."""
+    pipelines: tuple[str, ...] = ()
+    """The same of pipelines."""
 
     @property
     def is_admin(self) -> bool:
@@ -56,7 +58,16 @@ class Principal:
 
     def may_call(self, application: str) -> bool:
         """Whether requests to this application (by name) are allowed."""
-        return not self.applications or application in self.applications
+        return not self.is_bound or application in self.applications
+
+    def may_call_pipeline(self, pipeline: str) -> bool:
+        """The same of a pipeline. Its applications need not be allowed: who may call it may call what it asks."""
+        return not self.is_bound or pipeline in self.pipelines
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the key names what it may call."""
+        return bool(self.applications or self.pipelines)
 
 
 @dataclass(slots=True)
@@ -122,7 +133,7 @@ class KeyRing:
     def put(self, record: KeyRecord) -> None:
         """Add or replace a key."""
         self.remove(record.id)  # counts as the change, too
-        own = Principal(record.tenant, record.role, record.applications, record.id, record.expires_at)
+        own = Principal(record.tenant, record.role, record.applications, record.id, record.expires_at, record.pipelines)
         self._entries[record.sha256] = _Entry(record, own, {})
         self._digests[record.id] = record.sha256
 

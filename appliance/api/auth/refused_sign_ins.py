@@ -1,5 +1,7 @@
 """Refused sign-ins, counted by address between two entries in the audit. Event-loop thread only."""
 
+from collections.abc import Iterable
+
 from appliance.clock import Clock
 from appliance.domain.audit import AuditOutcome, AuditRecord
 
@@ -14,10 +16,10 @@ class RefusedSignIns:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
-    def add(self, address: str) -> None:
+    def add(self, address: str, times: int = 1) -> None:
         """One more."""
         known = address if address in self._counts or len(self._counts) < _ADDRESSES_MAX else _OTHERS
-        self._counts[known] = self._counts.get(known, 0) + 1
+        self._counts[known] = self._counts.get(known, 0) + times
 
     def taken(self, clock: Clock) -> list[AuditRecord]:
         """An entry for each address; they count anew from now on."""
@@ -27,3 +29,8 @@ class RefusedSignIns:
             AuditRecord(now, "", action, "POST", SIGN_IN, address=address, outcome=refused, times=times)
             for address, times in counts.items()
         ]
+
+    def put_back(self, records: Iterable[AuditRecord]) -> None:
+        """What was taken could not be written: it comes with the next."""
+        for record in records:
+            self.add(record.address, record.times)

@@ -28,6 +28,8 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.UnknownSimulation(name="9f8a3c5be01d4f7a"),
     e.UnknownDecision(name="4711"),
     e.UnknownBackup(name="nightly-20260101T033000Z.tar"),
+    e.UnknownPipeline(name="signs"),
+    e.UnknownClient(name="5f0c2a9be1d04377"),
     e.AlreadyExists(name="centerface"),
     e.InUse(name="harbour"),
     e.BoxNotEmpty(models=3, applications=4, tenants=1, keys=7),
@@ -43,6 +45,10 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     ),
     e.NothingToSimulate(name="box"),
     e.FrameMismatch(name="17", reason="it came before with other bytes"),
+    e.ApplicationInUse(name="find-text", pipelines=("signs",)),
+    e.PipelineNotPossible(
+        name="signs", fps=15.0, fps_possible=6.5, missing=("processor cpu",), reason="find takes 0.36 of 0.2 workers"
+    ),
     e.BadInput(reason="the form is broken"),
     e.BadName(what="model", name="My Model"),
     e.BadTensor(reason="input 'input' has shape [1, 3], the variant takes [-1, 3, 224, 224] (-1 = any)"),
@@ -59,6 +65,13 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
         p99_ms=5.0,
         latency_slo_ms=3.0,
     ),
+    e.PipelineCycle(key="stages[1].after", stages=("lines", "read")),
+    e.UnknownStage(key="stages[1].after", stage="fnid"),
+    e.StageMismatch(
+        key="stages[1].of", stage="lines", reason="there is no list 'objects': 'find' answers with 'regions'"
+    ),
+    e.TooManyStages(key="stages", count=17, most=16, what="stages"),
+    e.SloTooSmall(latency_slo_ms=30.0, needs_ms=34.0, path=("find 24", "read 10")),
     e.TooLarge(what="the body", limit_bytes=67108864),
     e.MissingKey(),
     e.WrongKey(),

@@ -1,14 +1,15 @@
-"""The fingerprint of a certificate, by which a person or a device knows a box again."""
+"""The fingerprint of a certificate in a file."""
 
-import hashlib
 import ssl
 from pathlib import Path
+
+from appliance.wire.fingerprint import certificate_fingerprint
 
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 def fingerprint_of(cert_file: Path) -> str:
-    """SHA-256 of the first certificate of a PEM file, as browsers and `openssl x509 -fingerprint -sha256` show it."""
+    """Of the first certificate of a PEM file. Raises: OSError; ValueError where there is none in it."""
     text = cert_file.read_text()
     first = text[text.index(_BEGIN) : text.index(_END) + len(_END)]
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).digest().hex(":").upper()
+    return certificate_fingerprint(ssl.PEM_cert_to_DER_cert(first))

@@ -15,6 +15,7 @@ from appliance.api.http.websocket import Owner, WebSocket
 from appliance.api.streams.sessions import session_of
 from appliance.api.streams.stream import Stream
 from appliance.api.streams.target import id_of
+from appliance.api.streams.welcome import Welcome
 from appliance.domain.errors import ApplianceError, BadInput, Forbidden, ForeignOrigin, UnknownSession
 from appliance.domain.states import SessionState
 from appliance.wire.stream import HEAD_BYTES_MAX, SEEN
@@ -47,11 +48,6 @@ class Streams:
             socket.refuse(*problem_response(error, scope["path"]))
             return
 
-        def is_welcome() -> bool:
-            is_over = principal.expires_at is not None and principal.expires_at <= box.clock.wall_now()
-            is_signed_in = cookie is None or box.browsers.sign_ins.stands_for(cookie, principal.key_id)
-            return box.keyring.has(principal.key_id) and not is_over and is_signed_in
-
         stream = Stream(
             box.clock,
             box.sessions,
@@ -60,7 +56,7 @@ class Streams:
             in_flight=box.in_flight,
             frame_bytes_max=box.frame_bytes_max,
             accept=headers.get(b"accept", b"").decode("latin-1"),
-            is_welcome=is_welcome,
+            welcome=Welcome(box.clock, box.keyring, box.browsers.sign_ins, principal, cookie),
             present=lambda: self._open.get(live.session.id),
         )
         if not socket.accept(stream, HEAD_BYTES_MAX):

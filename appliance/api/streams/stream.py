@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from appliance.api.http.limits import HeldBody, InFlight
 from appliance.api.http.websocket import FRAMES_MAX, MESSAGE_S, Broken, WebSocket
 from appliance.api.streams.offset import TIME_MS_MAX, ClockOffset
+from appliance.api.streams.welcome import Welcome
 from appliance.api.streams.words import end_of, notice_of, plain_problem_of, plan_of, problem_of, said
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import (
@@ -78,18 +79,19 @@ class Stream:
         in_flight: InFlight,
         frame_bytes_max: int,
         accept: str,
-        is_welcome: Callable[[], bool],
+        welcome: Welcome,
         present: Callable[[], "Stream | None"],
     ) -> None:
-        """`accept`: as of `Media`. `is_welcome`: whether the key that opened it is still good. `present`: the
-        stream that the session has now."""
+        """`accept`: as of `Media`. `welcome`: of who opened it. `present`: the stream that the session has now."""
         self._clock = clock
         self._sessions = sessions
         self._live = live
         self._socket = socket
         self._frame_bytes_max = frame_bytes_max
         self._accept = accept
-        self._is_welcome = is_welcome
+        self._welcome = welcome
+        self._have_frames_come = False
+        """Since that was asked last."""
         self._present = present
         self._offset = ClockOffset()
         self._awaited: _Awaited | None = None
@@ -226,7 +228,8 @@ class Stream:
 
     def second(self) -> None:
         """A key may have been taken back."""
-        if not self._is_welcome():
+        have_come, self._have_frames_come = self._have_frames_come, False
+        if not self._welcome.holds(have_frames_come=have_come):
             self._fail(problem_of(WrongKey()), Close.POLICY)
 
     # -- clocks --------------------------------------------------------------------------------------------------------
@@ -269,6 +272,7 @@ class Stream:
             error = TooLarge(what="the frame", limit_bytes=self._frame_bytes_max)
             self._fail(problem_of(error), Close.TOO_LARGE, message.frame)
             return
+        self._have_frames_come = True
         self._awaited = _Awaited(message.bytes, None)
         self._socket.message_bytes_max = max(message.bytes, HEAD_BYTES_MAX)
         head = FrameHead(
@@ -277,6 +281,7 @@ class Stream:
             captured_ns=self._captured_ns(message.captured_ms),
             body_bytes=message.bytes,
             size=message.size,
+            quality=message.quality,
             variant=message.variant,
             report=self._report(message),
         )

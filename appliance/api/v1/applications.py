@@ -1,6 +1,7 @@
 """Applications: a tenant's registered uses of models."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -9,7 +10,7 @@ from appliance.api.auth.named import callable_application, own_application
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
-from appliance.api.v1.deps import Caller, Cursor, Limit, Member, TheBox
+from appliance.api.v1.deps import Caller, Cursor, EveryTenant, Limit, Member, Summary, TheBox
 from appliance.api.v1.pages import page_of_all
 from appliance.api.v1.promises import refuse_broken, warnings_of
 from appliance.clock import NS_PER_MS
@@ -17,6 +18,7 @@ from appliance.domain.accuracy import points, share
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     AlreadyExists,
+    ApplicationInUse,
     BadName,
     Forbidden,
     LoadFailed,
@@ -77,14 +79,25 @@ async def create_application(
     return shape_of(box, await box.store.applications.create(application))
 
 
-@router.get("", summary="List applications", responses=problems())
+@router.get("", summary="List applications", responses=problems(Forbidden))
 async def list_applications(
-    box: TheBox, principal: Caller, cursor: Cursor = "", limit: Limit = 100
+    box: TheBox,
+    principal: Caller,
+    every_tenant: EveryTenant,
+    summary: Summary = False,
+    cursor: Cursor = "",
+    limit: Limit = 100,
 ) -> Page[ApplicationShape]:
-    """What this key can call, by name: the tenant's own applications and the shared ones that they do not hide."""
+    """What this key can call, by name: the tenant's own applications and the shared ones that they do not hide.
+
+    With `summary=true` there are neither warnings nor the reason of the choice, and of the variants the first alone.
+    """
+    shape = partial(_summary_of if summary else shape_of, box)
+    if every_tenant:
+        return page_of_all(box.catalogue.applications(), cursor, limit, lambda a: a.id, shape)
     visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
     visible.sort(key=lambda application: application.name)
-    return page_of_all(visible, cursor, limit, lambda a: a.name, lambda a: shape_of(box, a))
+    return page_of_all(visible, cursor, limit, lambda a: a.name, shape)
 
 
 @router.get("/{application}", summary="Show an application", responses=problems(UnknownApplication))
@@ -105,14 +118,15 @@ async def show_runs(application: ApplicationName, box: TheBox, principal: Caller
 @router.patch(
     "/{application}",
     summary="Change an application",
-    responses=problems(Forbidden, UnknownApplication, UnknownModel, SloNotKept),
+    responses=problems(Forbidden, UnknownApplication, UnknownModel, SloNotKept, ApplicationInUse),
 )
 async def change_application(
     application: ApplicationName, change: ApplicationChange, box: TheBox, principal: Member, strict: Strict = False
 ) -> ApplicationShape:
     """Only the fields that are sent change; they hold from the next request on.
 
-    Another `model` swaps the network behind the name.
+    Another `model` swaps the network behind the name. Where a pipeline asks the application, the other model is of the
+    same task, and it stays shared while pipelines of other tenants ask it (409 `application-in-use`).
 
     Where no variant keeps the SLO then, the answer has `warnings`; with `strict=true` it is refused and nothing
     changes.
@@ -162,9 +176,15 @@ async def unload_application(application: ApplicationName, box: TheBox, principa
     return shape_of(box, own)
 
 
-@router.delete("/{application}", summary="Delete an application", responses=problems(Forbidden, UnknownApplication))
+@router.delete(
+    "/{application}",
+    summary="Delete an application",
+    responses=problems(Forbidden, UnknownApplication, ApplicationInUse),
+)
 async def delete_application(application: ApplicationName, box: TheBox, principal: Member) -> Deleted:
-    """The name stops answering; the model stays."""
+    """The name stops answering; the model stays. While a pipeline asks it, it is refused: of the tenant's own
+    pipelines with their names, of others' with their number.
+    """
     await box.store.applications.delete(own_application(box.catalogue, principal, application).id)
     return Deleted(deleted=application)
 
@@ -199,3 +219,9 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         slo_requests=asked,
         slo_kept=kept / asked if asked else None,
     )
+
+
+def _summary_of(box: RunningBox, application: Application) -> ApplicationShape:
+    """The same in a long list."""
+    shape = shape_of(box, application)
+    return shape.model_copy(update={"variants": shape.variants[:1], "choice": "", "warnings": []})

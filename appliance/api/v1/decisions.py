@@ -17,7 +17,7 @@ from appliance.wire.decisions import DecisionShape
 from appliance.wire.shape import Page
 
 ANOTHER = "another's application"
-_OF_ONE_TENANT = ("dispatch", "adaptation", "offload")
+_OF_ONE_TENANT = ("dispatch", "adaptation", "offload", "pipeline")
 """Kinds of decisions that are about requests or sessions of one tenant."""
 SHARED = "-"
 """Stands for the owner of a model that is another tenant's: no tenant is called so."""
@@ -99,8 +99,10 @@ def shape_of(record: DecisionRecord, principal: Principal) -> DecisionShape:
     if is_whole:
         return shape
     if record.kind in _OF_ONE_TENANT:  # whose a shared application is stands nowhere else
-        asked = _nameless(record.application or "")
-        return shape.model_copy(update={"application": asked, "concerned": [asked], "is_whole": True})
+        own = f"{principal.tenant}/"
+        concerned = [id if id.startswith(own) else _nameless(id) for id in shape.concerned]
+        asked = None if record.application is None else _nameless(record.application)
+        return shape.model_copy(update={"application": asked, "concerned": concerned, "is_whole": True})
     masked = _own_rows if _is_plain(record) else _own_part
     return shape.model_copy(update=masked(record, principal.tenant))
 

@@ -4,7 +4,7 @@
 whatever it names.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPBearer
@@ -62,10 +62,27 @@ async def admin(principal: Caller) -> Principal:
 
 Admin = Annotated[Principal, Depends(admin)]
 
+
+async def every_tenant(
+    principal: Caller,
+    tenant: Annotated[
+        Literal["*"] | None,
+        Query(description="`*`: those of all tenants, by `tenant` and name; for admin keys, whatever `X-Tenant` says."),
+    ] = None,
+) -> bool:
+    """Whether a list is to hold what all tenants have. Raises: Forbidden."""
+    if tenant is not None and not principal.is_admin:
+        raise Forbidden(action="list what all tenants have; it needs an admin key")
+    return tenant is not None
+
+
+EveryTenant = Annotated[bool, Depends(every_tenant)]
+
 Cursor = Annotated[str, Query(max_length=200, description="`next_cursor` of the page before; empty: from the start.")]
 Before = Annotated[
     str,
     Query(max_length=18, pattern="^[0-9]*$", description="`next_cursor` of the page before; empty: from the start."),
 ]
 """Of lists whose ids are numbers, newest first."""
+Summary = Annotated[bool, Query(description="Rows without what is large in them, for long lists.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="Most items on the page.")]

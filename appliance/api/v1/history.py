@@ -127,13 +127,13 @@ def _period(
 ) -> tuple[datetime.datetime, datetime.datetime]:
     """Raises: BadPeriod."""
     now = box.clock.wall_now()
-    until = now if to is None else to
+    if start is not None and start > now:
+        raise BadPeriod(field="from", reason="from: nothing has happened yet then")
+    until = now if to is None else min(to, now)  # who asks may have a clock that is ahead
     since = until - min(_SHOWN, until - datetime.datetime.min.replace(tzinfo=datetime.UTC)) if start is None else start
     if since >= until:
         raise BadPeriod(field="from", reason="from: it is not before `to`")
-    if since > now:
-        raise BadPeriod(field="from", reason="from: nothing has happened yet then")
-    return since, min(until, now)
+    return since, until
 
 
 def _sees(principal: Principal, name: str) -> bool:
@@ -240,6 +240,10 @@ def _memory_json(
 
 def _moments(times_s: Sequence[float | None]) -> list[str | None]:
     """Seconds since 1970 as they are shown, to the millisecond."""
-    milliseconds = [0 if one is None else round(1000 * one) for one in times_s]
-    shown: list[str] = np.datetime_as_string(np.array(milliseconds, "M8[ms]"), timezone="UTC").tolist()
-    return [None if one is None else text for one, text in zip(times_s, shown, strict=True)]
+    seconds = np.array([0.0 if one is None else one for one in times_s])
+    milliseconds = np.rint(1000 * seconds).astype(np.int64).astype("M8[ms]")
+    shown: list[str | None] = np.datetime_as_string(milliseconds, timezone="UTC").tolist()
+    for place, one in enumerate(times_s):
+        if one is None:
+            shown[place] = None
+    return shown

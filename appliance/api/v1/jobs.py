@@ -10,7 +10,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
-from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
+from appliance.api.v1.deps import Cursor, EveryTenant, Limit, Member, TheBox
 from appliance.api.v1.pages import page
 from appliance.domain.errors import Forbidden, UnknownJob
 from appliance.domain.jobs import JobRecord
@@ -28,9 +28,11 @@ HEARTBEAT_LOOKS = 15
 
 
 @router.get("", summary="List jobs", responses=problems(Forbidden))
-async def list_jobs(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Page[JobShape]:
-    """The tenant's imports, newest first."""
-    jobs = await box.store.jobs.page(principal.tenant, before=cursor, limit=limit + 1)
+async def list_jobs(
+    box: TheBox, principal: Member, every_tenant: EveryTenant, cursor: Cursor = "", limit: Limit = 100
+) -> Page[JobShape]:
+    """The tenant's imports, newest first; with `tenant=*` those of all tenants in one order."""
+    jobs = await box.store.jobs.page(None if every_tenant else principal.tenant, before=cursor, limit=limit + 1)
     return page(jobs, limit, lambda job: job.id, shape_of)
 
 

@@ -61,12 +61,14 @@ def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
     }
     yield from _requests(figures)
     yield from _sessions(box, tenant)
+    yield from _pipelines(box, tenant)
     if tenant is None:
         yield from _windows(dict(sorted(box.telemetry.windows.items())))
         yield from _memory(box)
         yield from _run_times(box)
         yield from _engine(box)
         yield from _planning(box)
+        yield from _serve_loop(box)
         yield from _sensors(box)
 
 
@@ -165,6 +167,60 @@ def _sessions(box: RunningBox, tenant: str | None) -> Iterator[str]:
             sums[live.session.tenant] += live.windows if name == "windows" else live.kept
         rows = ((_labels(tenant=of), count) for of, count in sorted(sums.items()) if tenant in (None, of))
         yield from _gauge(f"appliance_session_{name}", text, rows)
+
+
+def _pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:
+    lives = [live for live in box.pipelines.all() if tenant in (None, live.pipeline.tenant)]
+    named = [(live, {"tenant": live.pipeline.tenant, "pipeline": live.pipeline.name}) for live in lives]
+    frames = (
+        (_labels(end=end, **of), count)
+        for live, of in named
+        for end, count in (
+            ("in_time", live.frames.in_time),
+            ("late", live.frames.late),
+            ("dropped", live.frames.dropped),
+            ("failed", live.frames.failed),
+        )
+    )
+    text = "Frames of pipelines: in time, late, with items dropped (which may be late, too), or without an answer."
+    yield from _counter("appliance_pipeline_frames", text, frames)
+    items = (
+        (_labels(stage=stage, **of), float(one.items_before + one.items))
+        for live, of in named
+        for stage, one in sorted(live.figures.items())
+    )
+    yield from _counter("appliance_pipeline_items", "Items that stages of pipelines began with.", items)
+    spent = (
+        (_labels(kind=kind, **of), took_ns / NS_PER_S)
+        for live, of in named
+        for kind, took_ns in sorted(live.spending.by_kind.items())
+    )
+    yield from _counter("appliance_pipeline_seconds", "Processor time of pipelines, by kind of processor.", spent)
+    costs = [(of, live.account.total) for live, of in named]
+    joules = ((_labels(**of), cost.joules) for of, cost in costs if cost.joules is not None)
+    yield from _counter("appliance_pipeline_joules", "What that took, where watts are known of all of it.", joules)
+    prices = ((_labels(**of), cost.price) for of, cost in costs if cost.price is not None)
+    yield from _counter("appliance_pipeline_price", "What that cost, where prices are set of all of it.", prices)
+    plans = [(live.plan, of) for live, of in named if live.plan is not None]
+    fps = ((_labels(**of), plan.fps if plan.feasible else 0.0) for plan, of in plans)
+    yield from _gauge("appliance_pipeline_planned_fps", "Frames a second that pipelines are planned for.", fps)
+    clients = ((_labels(**of), float(len(live.clients))) for live, of in named)
+    yield from _gauge("appliance_pipeline_clients", "Clients that have joined pipelines.", clients)
+
+
+def _serve_loop(box: RunningBox) -> Iterator[str]:
+    single = ((_labels(kind=kind), took_ns / NS_PER_S) for kind, took_ns in sorted(box.engine.single.by_kind.items()))
+    text = "Processor time of requests that are no pipeline's, by kind of processor."
+    yield from _counter("appliance_single_seconds", text, single)
+    figures = box.pipelines.figures
+    if figures is None:
+        return
+    yield from _counter("appliance_pipeline_plans", "Times that pipelines were planned.", _one(figures.rounds))
+    yield from _counter("appliance_pipeline_problems", "Problems that were solved for that.", _one(figures.plans))
+    text = "Plans that were not applied, because what they were about had changed."
+    yield from _counter("appliance_pipeline_plans_stale", text, _one(figures.stale))
+    text = "What the latest planning took."
+    yield from _gauge("appliance_pipeline_planning_seconds", text, _one(figures.last_ms / 1e3))
 
 
 def _planning(box: RunningBox) -> Iterator[str]:

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path as File
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.forms import Form, received_form
 from appliance.api.v1 import jobs
-from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
+from appliance.api.v1.deps import Cursor, EveryTenant, Limit, Member, Summary, TheBox
 from appliance.api.v1.orders import PARTS, Source, check_fields, import_request, pack
 from appliance.api.v1.pages import page_of_all
 from appliance.api.v1.shapes import model_shape, model_summary, variant_shape, variant_shapes
@@ -132,10 +133,22 @@ async def create_model(request: Request, box: TheBox, principal: Member, respons
 
 
 @router.get("", summary="List models", responses=problems(Forbidden))
-async def list_models(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Page[ModelSummary]:
-    """The tenant's own models and the shared ones that they do not hide, by name."""
-    models = box.catalogue.visible_models(principal.tenant)
-    return page_of_all(models, cursor, limit, lambda model: model.name, model_summary)
+async def list_models(
+    box: TheBox,
+    principal: Member,
+    every_tenant: EveryTenant,
+    summary: Summary = False,
+    cursor: Cursor = "",
+    limit: Limit = 100,
+) -> Page[ModelSummary]:
+    """The tenant's own models and the shared ones that they do not hide, by name.
+
+    With `summary=true` the names of the variants are left out; `variants_count` says how many there are.
+    """
+    shape = partial(model_summary, with_variants=not summary)
+    if every_tenant:
+        return page_of_all(box.catalogue.models(), cursor, limit, lambda model: model.id, shape)
+    return page_of_all(box.catalogue.visible_models(principal.tenant), cursor, limit, lambda model: model.name, shape)
 
 
 @router.get("/{model}", summary="Show a model", responses=problems(Forbidden, UnknownModel))
@@ -231,10 +244,15 @@ async def delete_variant(model: ModelName, variant: VariantName, box: TheBox, pr
 )
 async def release_variant(model: ModelName, variant: VariantName, box: TheBox, principal: Member) -> VariantShape:
     """A variant whose process crashed three times within ten minutes is quarantined: it is not run any more, while the
-    model's others serve on. This lets it serve again; `reason` of the variant says what happened.
+    model's others serve on. This lets it serve again; `reason` of the variant says what happened. It may also
+    serve again on kinds of processors that it `avoids`.
     """
     found = own_model(box.catalogue, principal, model)
     for one in found.variants:
+        if one.name == variant and box.catalogue.avoided_of(one, found):
+            box.catalogue.allow(one, found)
+            if one.state is not VariantState.QUARANTINED:
+                return variant_shape(found, one, box.memory.snapshot(), box.catalogue, box.importer.awaited)
         if one.name == variant and one.state is not VariantState.QUARANTINED:
             raise IllegalState(name=variant, state=f"{one.state.value}, and only what is quarantined is released")
         if one.name == variant:

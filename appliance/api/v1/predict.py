@@ -51,7 +51,7 @@ from appliance.wire.requests import RequestShape
 router = APIRouter(prefix="/v1/applications", tags=["predict"])
 
 _ID = "0f8fad5bd9cb469fa16570867728950e"
-_LATER = {
+LATER = {
     "model": RequestShape,
     "headers": {"Location": {"description": "Where the answer will be.", "schema": {"type": "string"}}},
     **example({"id": _ID, "state": DeferredState.WAITING}, "With `wait=false`: where to fetch the answer."),
@@ -76,7 +76,7 @@ Wait = Annotated[bool, Query(description="false: the answer is an id, and `/v1/r
     response_model=PredictShape,
     responses={
         200: example(ANSWER, "The task's answer, the variant that gave it, and where the time went."),
-        202: _LATER,
+        202: LATER,
         **problems(
             UnknownApplication,
             UnknownVariant,

@@ -23,11 +23,12 @@ async def show_request(request: RequestId, box: TheBox, principal: Caller) -> Re
 
     Once it has ended, `result` is what `predict` answers, or `problem` is. That is kept for a minute, then the id is
     unknown; so it is after a restart of the box, and to other tenants. Every key of the tenant may fetch it, a device
-    key where it may call the application. Of a request that has taken longer than a second, `Retry-After` says when it
-    is worth asking again.
+    key where it may call the application or the pipeline. Of a request that has taken longer than a second,
+    `Retry-After` says when it is worth asking again.
     """
     one = box.deferred.find(principal.tenant, request)
-    if not principal.may_call(one.application):
+    may_call = principal.may_call_pipeline if one.is_frame else principal.may_call
+    if not may_call(one.name):
         raise UnknownRequest(name=request)
     after_s = one.poll_after_s(box.clock.now_ns())
     headers = {} if after_s is None else {"Retry-After": str(after_s)}

@@ -35,15 +35,16 @@ def model_state(model: Model) -> str:
     return "failed" if states == {VariantState.FAILED} else "importing"
 
 
-def model_summary(model: Model) -> ModelSummary:
-    """A model in a list."""
+def model_summary(model: Model, *, with_variants: bool = True) -> ModelSummary:
+    """A model in a list, with the names of its variants or their number alone."""
     return ModelSummary(
         name=model.name,
         tenant=model.tenant,
         shared=model.shared,
         task=model.task.kind,
         state=model_state(model),
-        variants=[variant.name for variant in model.variants],
+        variants=[variant.name for variant in model.variants] if with_variants else [],
+        variants_count=len(model.variants),
         size_bytes=sum({variant.content_sha256: variant.size_bytes for variant in model.variants}.values()),
     )
 
@@ -79,6 +80,7 @@ def variant_shapes(
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
                 "serves_on": catalogue.kind_of(variant, model) if _serves(variant) else None,
                 "awaited": _awaited(variant, awaited),
+                "avoids": catalogue.avoided_of(variant, model),
                 "cut": _cut(variant, model, catalogue),
                 "seen": [row for one in catalogue.seen_of(variant, model) for row in _seen(one)],
             }

@@ -14,6 +14,7 @@ from appliance.api.simulations import Simulation
 from appliance.api.v1 import system
 from appliance.api.v1.applications import shape_of as application_shape
 from appliance.api.v1.deps import Admin, TheBox
+from appliance.api.v1.pipeline_shapes import status_of
 from appliance.api.v1.shapes import model_shape
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import (
@@ -33,6 +34,7 @@ from appliance.policies.selection import SELECTION_POLICIES
 from appliance.wire.access import TenantShape
 from appliance.wire.box import MemoryShape
 from appliance.wire.scenario import Snapshot, Use, measured, scenario_of
+from appliance.wire.scenario_pipelines import left_out as pipelines_left_out
 from appliance.wire.shape import Deleted
 from appliance.wire.simulations import (
     Edit,
@@ -75,6 +77,7 @@ async def begin_simulation(order: SimulationOrder, box: TheBox, principal: Admin
     if not snapshot.uses:
         raise NothingToSimulate(name="box")
     today = scenario_of(snapshot, rate_rps=0.0, duration_s=order.duration_s)
+    left_out += pipelines_left_out(snapshot.pipelines, snapshot.applications())
     _require_few(today, "duration_s")
     edited = deepcopy(today)
     for number, edit in enumerate(order.edits):
@@ -113,7 +116,10 @@ def shape_of(simulation: Simulation) -> SimulationShape:
 
 def _require_few(scenario: Mapping[str, Any], place: str) -> None:
     """Raises: BadEdit."""
-    expected = sum(entry["poisson_rps"] for entry in scenario["arrivals"]) * scenario["duration_s"]
+    rates = [entry["poisson_rps"] for entry in scenario["arrivals"]]
+    for entry in scenario.get("pipelines", ()):
+        rates += [entry["rate_rps"], *(client["fps"] for client in entry["clients"])]
+    expected = sum(rates) * scenario["duration_s"]
     if expected > REQUESTS_MAX:
         reason = f"{expected:.0f} requests are more than the {REQUESTS_MAX} that one simulation takes"
         raise BadEdit(edit=place, reason=reason)
@@ -159,6 +165,7 @@ async def _snapshot(box: RunningBox, principal: Principal) -> tuple[Snapshot, li
             await system.processors(box, principal),
             tenants,
             uses,
+            [status_of(box, live) for live in box.pipelines.all()],
         ),
         left_out,
     )

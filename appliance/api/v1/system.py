@@ -27,6 +27,7 @@ from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import Forbidden
 from appliance.domain.hardware import ProcessorStatus
+from appliance.runtime.pipelines.accounts import Tariff
 from appliance.wire.box import (
     BuildShape,
     ExpectationShape,
@@ -34,6 +35,7 @@ from appliance.wire.box import (
     ProcessorShape,
     ReadingShape,
     SensorsShape,
+    SettingShape,
     SystemShape,
     ThrottledShape,
 )
@@ -42,7 +44,7 @@ from appliance.wire.shape import Shape
 ShapeT = TypeVar("ShapeT", bound=Shape)
 
 router = APIRouter(tags=["system"])
-_SERVING = ("memory", "queues", "residency", "selection")
+_SERVING = ("memory", "pipelines", "queues", "residency", "selection")
 """Sections of the settings that decide how requests are served."""
 
 
@@ -71,10 +73,19 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         policies=dict(box.settings.get("policies", {})),
         settings={section: box.settings[section] for section in _SERVING if section in box.settings},
         certificate_sha256=await asyncio.to_thread(_fingerprint, box.certificate_file),
+        authority_sha256=await asyncio.to_thread(_fingerprint, box.authority_file),
         models=len(box.catalogue.visible_models(principal.tenant)),
         applications=len(box.catalogue.visible(principal.tenant)),
         engine=status | {"queues": _own(status["queues"], principal)},
     )
+
+
+@router.get("/v1/settings", summary="The settings", responses=problems(Forbidden))
+async def settings(box: TheBox, _: Admin) -> list[SettingShape]:
+    """Every setting with its value, its default, and where the value came from; for an admin key. They are read once,
+    at the start.
+    """
+    return [SettingShape.model_validate(one) for one in box.described_settings]
 
 
 @router.get("/v1/memory", summary="What is in memory", response_model=MemoryShape, responses=problems(Forbidden))
@@ -117,17 +128,23 @@ async def processors(box: TheBox, principal: Member) -> list[ProcessorShape]:
     """Every kind of processor and whether it takes runs; where it takes none, the first one serves what it would.
 
     An admin key sees why not, or why it is throttled, the workers, the fingerprint that prepared forms are made for,
-    runs and busy time, too.
+    runs and busy time, what a worker takes and costs, too.
     """
-    return [_processor(status, is_admin=principal.is_admin) for status in box.processor_statuses()]
+    tariff = box.pipelines.tariff
+    return [_processor(status, tariff, is_admin=principal.is_admin) for status in box.processor_statuses()]
 
 
-def _processor(status: ProcessorStatus, *, is_admin: bool) -> ProcessorShape:
+def _processor(status: ProcessorStatus, tariff: Tariff, *, is_admin: bool) -> ProcessorShape:
     described, state = status.description, status.state.value
     if not is_admin:
         return ProcessorShape(name=described.name, kind=described.kind, state=state)
     figures = {name: value for name, value in asdict(status).items() if name != "description"}
-    return ProcessorShape.model_validate({**asdict(described), **figures})
+    watts = tariff.watts(described.kind)
+    costs = {
+        "watts": None if watts is None else round(watts.watts, 3),
+        "price_per_hour": tariff.price_per_hour.get(described.kind),
+    }
+    return ProcessorShape.model_validate({**asdict(described), **figures, **costs})
 
 
 @router.get("/v1/sensors", summary="Heat, watts and clocks", responses=problems(Forbidden))

@@ -9,12 +9,13 @@ from appliance.api.auth.keyring import Principal, digest_of, new_key, new_key_id
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
-from appliance.api.v1.deps import Admin, Cursor, Limit, Member, TheBox
+from appliance.api.v1.deps import Admin, Cursor, Limit, Member, TheBox, every_tenant
 from appliance.api.v1.pages import page
 from appliance.domain.access import EXPIRES_SOON, KeyRecord, Role
 from appliance.domain.catalogue import DEFAULT_TENANT, Quota, Tenant
 from appliance.domain.errors import (
     AlreadyExists,
+    ApplicationInUse,
     BadMetadata,
     BadName,
     BadQuota,
@@ -25,8 +26,10 @@ from appliance.domain.errors import (
     StorageFull,
     UnknownApplication,
     UnknownKey,
+    UnknownPipeline,
     UnknownTenant,
 )
+from appliance.domain.names import pipeline_id
 from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
 from appliance.wire.shape import Deleted, Page
 
@@ -80,9 +83,13 @@ async def change_tenant(tenant: TenantName, change: TenantChange, box: TheBox, _
     return TenantShape.model_validate(changed)
 
 
-@router.delete("/{tenant}", summary="Delete a tenant", responses=problems(Forbidden, UnknownTenant, InUse))
+@router.delete(
+    "/{tenant}", summary="Delete a tenant", responses=problems(Forbidden, UnknownTenant, InUse, ApplicationInUse)
+)
 async def delete_tenant(tenant: TenantName, box: TheBox, _: Admin) -> Deleted:
-    """Removes the tenant with its keys, applications and job history. Delete its models first. Needs an admin key."""
+    """Removes the tenant with its keys, pipelines, applications and job history. Delete its models first. Needs an
+    admin key.
+    """
     await box.store.tenants.delete(tenant)
     return Deleted(deleted=tenant)
 
@@ -91,15 +98,17 @@ async def delete_tenant(tenant: TenantName, box: TheBox, _: Admin) -> Deleted:
     "/{tenant}/keys",
     status_code=201,
     summary="Make a key",
-    responses=problems(Forbidden, UnknownTenant, UnknownApplication, BadMetadata, QuotaExceeded, StorageFull),
+    responses=problems(
+        Forbidden, UnknownTenant, UnknownApplication, UnknownPipeline, BadMetadata, QuotaExceeded, StorageFull
+    ),
 )
 async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal: Member) -> NewKeyShape:
     """The answer holds the key itself, once: the box keeps only its SHA-256.
 
     A `tenant` key does everything within its tenant, a `device` key only calls applications (those it names, or all). A
     tenant's key may make tenant and device keys of its own tenant; admin keys belong to the tenant `default` and need
-    an admin key. A key that expires makes no key that lives longer. The applications that a device key names must be
-    there.
+    an admin key. A key that expires makes no key that lives longer. The applications and pipelines that a device key
+    names must be there.
     """
     _visible(box, principal, tenant)
     if order.role is Role.ADMIN and not (principal.is_admin and tenant == DEFAULT_TENANT):
@@ -109,17 +118,22 @@ async def create_key(tenant: TenantName, order: KeyOrder, box: TheBox, principal
     _refuse_longer_life(principal, record)
     for application in record.applications:
         box.catalogue.resolve(tenant, application)
+    for pipeline in record.pipelines:
+        box.pipelines.get(pipeline_id(tenant, pipeline))
     record = await box.store.keys.create(record)
     return NewKeyShape(**KeyShape.model_validate(record).model_dump(), key=key)
 
 
-@router.get("/{tenant}/keys", summary="List keys", responses=problems(UnknownTenant))
+@router.get("/{tenant}/keys", summary="List keys", responses=problems(Forbidden, UnknownTenant))
 async def list_keys(
     tenant: TenantName, box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100
 ) -> Page[KeyShape]:
-    """Keys of a tenant with role, expiry, label and last use; never the secret."""
-    _visible(box, principal, tenant)
-    keys = await box.store.keys.page(tenant, cursor, limit + 1)
+    """Keys of a tenant with role, expiry, label and last use; never the secret. `*` as the tenant, with an admin key:
+    those of all tenants.
+    """
+    if not await every_tenant(principal, "*" if tenant == "*" else None):
+        _visible(box, principal, tenant)
+    keys = await box.store.keys.page(None if tenant == "*" else tenant, cursor, limit + 1)
     uses = await box.store.keys.uses([key.id for key in keys])
     soon = box.clock.wall_now() + EXPIRES_SOON
 
@@ -181,6 +195,16 @@ def _record(box: RunningBox, tenant: str, order: KeyOrder, key: str) -> KeyRecor
         raise BadMetadata(reason="expires_at: lies in the past")
     if order.applications and order.role is not Role.DEVICE:
         raise BadMetadata(reason="applications: only device keys are bound to applications")
+    if order.pipelines and order.role is not Role.DEVICE:
+        raise BadMetadata(reason="pipelines: only device keys are bound to pipelines")
     return KeyRecord(
-        new_key_id(), tenant, order.role, digest_of(key), now, tuple(order.applications), expires_at, order.label
+        new_key_id(),
+        tenant,
+        order.role,
+        digest_of(key),
+        now,
+        tuple(order.applications),
+        expires_at,
+        order.label,
+        tuple(order.pipelines),
     )

@@ -46,6 +46,7 @@ async def infer_frame(
         request.is_frame, request.is_planned, request.priority = True, call.is_planned, call.priority
         request.batch = await call.turn()
         result = await box.engine.infer(request)
+        call.ran()
         _, made, text = await encoded(box, application, principal.tenant, asked, name, result)
         lengths = [int(value) for key, value in made if key == b"inference-header-content-length"]
         return _JSON_BYTES.pack(lengths[0] if lengths else -1) + text

@@ -62,6 +62,17 @@ FACTS = {
     "tenants": 1,
     "keys": 7,
     "simulations_max": 4,
+    "key": "stages[1].after",
+    "stage": "read",
+    "stages": ["find", "lines"],
+    "count": 17,
+    "most": 16,
+    "needs_ms": 34.0,
+    "path": ["find 24", "read 10"],
+    "pipelines": ["signs"],
+    "others": 1,
+    "fps": 15.0,
+    "fps_possible": 4.0,
 }
 
 
@@ -109,11 +120,11 @@ def test_no_fact_takes_a_standard_member() -> None:
 def test_a_class_without_a_row_takes_its_parents() -> None:
     """A new error works at once, with its parent's status and a type of its own."""
 
-    class UnknownPipeline(e.NotFound):
-        what = "pipeline"
+    class UnknownBridge(e.NotFound):
+        what = "bridge"
 
-    assert status_of(UnknownPipeline(name="x")) == 404
-    assert json.loads(problem_response(UnknownPipeline(name="x"))[2])["type"] == "/problems/unknown-pipeline"
+    assert status_of(UnknownBridge(name="x")) == 404
+    assert json.loads(problem_response(UnknownBridge(name="x"))[2])["type"] == "/problems/unknown-bridge"
 
 
 @pytest.mark.parametrize("tenant", [None, "harbour"])

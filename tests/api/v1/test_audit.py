@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.stand import Stand
+from appliance.api.auth.refused_sign_ins import RefusedSignIns
+from appliance.clock import SystemClock
+from tests.api.stand import Stand, refusing
 
 pytestmark = pytest.mark.anyio
 
@@ -106,3 +108,23 @@ async def test_signing_in_and_failing_to(stand: Stand) -> None:
     assert (refused["outcome"], refused["times"], refused["actor"]) == ("refused", 3, None)
     assert refused["address"] == "127.0.0.1"
     assert "ea_wrong" not in str(refused)
+
+
+async def test_nothing_is_changed_without_its_entry(stand: Stand) -> None:
+    """Where the entry cannot be written, the change is taken back with it."""
+    before = await entries(stand)
+    with refusing(stand, "audit"):
+        made = await stand.client().post("/v1/tenants", json={"name": "pier"})
+    assert made.status_code == 500
+    assert (await stand.client().get("/v1/tenants/pier")).status_code == 404
+    assert await entries(stand) == before
+
+
+def test_refused_sign_ins_are_counted_until_they_are_written() -> None:
+    """On a full disk they come with the next minute's."""
+    refused = RefusedSignIns()
+    for _ in range(3):
+        refused.add("192.0.2.7")
+    refused.put_back(refused.taken(SystemClock()))
+    refused.add("192.0.2.7")
+    assert [(one.address, one.times) for one in refused.taken(SystemClock())] == [("192.0.2.7", 4)]

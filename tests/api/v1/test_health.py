@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from appliance.api.http.fingerprint import fingerprint_of
 from appliance.clock import SystemClock
 from tests.api.stand import Stand, copied, running
 
@@ -56,4 +57,7 @@ async def test_a_certificate_is_looked_at(furnished: tuple[Path, dict[str, str]]
         authority = await stand.client(None).get("/authority.crt")
         assert authority.headers["content-type"] == "application/x-x509-ca-cert"
         assert authority.content == ssl.PEM_cert_to_DER_cert((folder / "tls" / "authority.pem").read_text())
+        told = (await stand.client().get("/v1/system")).json()
+        shown, own = (fingerprint_of(folder / "tls" / name) for name in ("cert.pem", "authority.pem"))
+        assert (told["certificate_sha256"], told["authority_sha256"]) == (shown, own)
         await stand.close()

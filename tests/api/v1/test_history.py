@@ -101,6 +101,19 @@ async def test_what_cannot_be_answered_is_named(stand: Stand, query: dict[str, A
         assert named in again.json()["detail"]
 
 
+async def test_an_end_to_come_is_now(stand: Stand) -> None:
+    """Who asks may have a clock that is ahead; and the ten seconds under way are left out until they have a sample."""
+    shown = await ask(stand, series="up", to="9999-12-31T23:59:59Z")
+    now = stand.appliance.running().clock.wall_now()
+    end = datetime.datetime.fromisoformat(shown["start"]) + datetime.timedelta(seconds=shown["step_s"] * shown["count"])
+    assert abs((end - now).total_seconds()) < 60
+    before = (await ask(stand, series="up", points=2000))["series"][0]["mean"]
+    stand.appliance.running().history.sample()
+    after = (await ask(stand, series="up", points=2000))["series"][0]["mean"]
+    assert after[-1] == 1.0
+    assert before[-1] == 1.0 or len(before) < len(after)
+
+
 async def test_answers_are_bounded(stand: Stand) -> None:
     """However long ago the beginning, and however many series."""
     stand.appliance.running().history.sample()

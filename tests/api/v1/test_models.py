@@ -15,6 +15,7 @@ from appliance.api.v1.shapes import variant_shapes
 from appliance.cli.models import _parts
 from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Latency, Model, Precision, Profile, TaskSpec, Variant
+from appliance.domain.names import build_id
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
@@ -95,6 +96,23 @@ async def test_upload_serves_and_delete_ends_it(stand: Stand, digits: toys.Digit
     assert (await museum.get("/v1/models/mine")).status_code == 404
     assert (await museum.get("/v1/applications/mine")).status_code == 404
     assert (await museum.get("/v1/memory")).json()["builds"] == []
+
+
+async def test_a_kind_that_is_avoided_is_shown_and_released(stand: Stand) -> None:
+    """Also of a variant that is ready; one that avoids none has nothing to be released from."""
+    harbour = stand.client("harbour")
+    listed = (await harbour.get("/v1/models")).json()["items"]
+    name = next(one["name"] for one in listed if one["tenant"] == "harbour")
+    variant = (await harbour.get(f"/v1/models/{name}")).json()["variants"][0]
+    assert (variant["state"], variant["avoids"]) == ("ready", [])
+    assert stand.appliance.box is not None
+    avoided = stand.appliance.box.catalogue._avoided
+    avoided.add(build_id(variant["content_sha256"], "cpu", "harbour"))
+    assert (await harbour.get(f"/v1/models/{name}")).json()["variants"][0]["avoids"] == ["cpu"]
+    where = f"/v1/models/{name}/variants/{variant['name']}/release"
+    assert (await harbour.post(where)).json()["avoids"] == []
+    assert (await harbour.get(f"/v1/models/{name}")).json()["variants"][0]["avoids"] == []
+    assert (await harbour.post(where)).status_code == 409
 
 
 async def test_evaluation_and_calibration_come_beside_the_file(

@@ -73,6 +73,17 @@ async def test_it_has_passed_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_kind_without_guards_says_so(tmp_path: Path) -> None:
+    """What must be guarded never goes there; to the first kind it may."""
+    (tmp_path / "probes.json").write_text(json.dumps(["abacus-1"]))
+    async with running(tmp_path, processors=BOTH) as appliance:
+        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+        found = (await stand.client().get("/v1/processors")).json()
+        assert {one["kind"]: one["takes_guarded"] for one in found} == {"cpu": True, "abacus": False}
+        await stand.close()
+
+
+@pytest.mark.anyio
 @pytest.mark.skipif("XnnpackExecutionProvider" in onnxruntime.get_available_providers(), reason="XNNPACK is here")
 async def test_a_provider_that_the_runtime_has_not(tmp_path: Path) -> None:
     """Shown as unfit, with the reason, by its own probe in a child; everything is served by the first kind."""

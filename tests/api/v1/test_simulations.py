@@ -50,6 +50,28 @@ async def test_more_of_an_application_with_less_memory(stand: Stand) -> None:
     assert [(one["action"], one["tenant"]) for one in audited] == [(action, "") for action in actions]
 
 
+async def test_pipelines_are_in_it(stand: Stand) -> None:
+    """Its client goes on for all of the simulation: a hundred frames of one run each, which are no calls."""
+    harbour, admin = stand.client("harbour"), stand.client()
+    stages = [{"name": "what", "application": "digits"}]
+    order = {"name": "one", "latency_slo_ms": 500, "stages": stages}
+    assert (await harbour.post("/v1/pipelines", json=order)).status_code == 201
+    assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).status_code == 201
+    answer = await admin.post("/v1/simulations", json={"edits": [RATE], "duration_s": 20})
+    assert answer.status_code == 202, answer.text
+    shown = await ended(admin, answer.json()["id"])
+    assert (shown["state"], shown["error"]) == ("done", "")
+    today = shown["today"]
+    assert today["requests"] < 50
+    assert sum(one["batches"] for one in today["processors"].values()) >= 95
+    assert list(today["pipelines"]) == list(shown["edited"]["pipelines"]) == ["harbour/one"]
+    frames = today["pipelines"]["harbour/one"]
+    assert set(frames) == {"frames", "finished_in_time", "cost"}
+    assert 95 <= frames["frames"] <= 105
+    assert 0 < frames["finished_in_time"] <= frames["frames"]
+    assert frames["cost"] > 0
+
+
 @pytest.mark.parametrize(
     ("edit", "place"),
     [

@@ -24,9 +24,19 @@ async def test_the_box_at_a_glance(stand: Stand) -> None:
     assert shown["uptime_s"] > 0
     assert shown["confinement"] == asdict(available())
     assert shown["policies"]["eviction"]
-    assert shown["settings"].keys() == {"memory", "queues", "residency", "selection"}
+    assert shown["settings"].keys() == {"memory", "pipelines", "queues", "residency", "selection"}
     assert shown["settings"]["memory"]["loads_parallel_max"] == 2
     assert (await stand.client("museum").get("/v1/system")).json()["models"] == 1
+
+
+async def test_settings_say_where_they_come_from(stand: Stand) -> None:
+    """To an operator only; those that somebody has given, and defaults."""
+    shown = {one["name"]: one for one in (await stand.client().get("/v1/settings")).json()}
+    assert shown["state_dir"]["source"] == "option"
+    loads = shown["memory.loads_parallel_max"]
+    assert (loads["value"], loads["default"], loads["source"]) == (2, 2, "default")
+    assert loads["description"] == "Loads at once; each reserves its measured peak."
+    assert (await stand.client("harbour").get("/v1/settings")).status_code == 403
 
 
 async def test_memory_shows_builds_to_those_who_use_them(stand: Stand) -> None:

@@ -4,8 +4,9 @@ import sqlite3
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
-from tests.api.stand import Stand
+from tests.api.stand import Stand, refusing
 
 pytestmark = pytest.mark.anyio
 DAY_S = 86400
@@ -148,7 +149,9 @@ async def test_when_a_key_was_used_last(stand: Stand) -> None:
     assert (before[made["id"]]["used_at"], before[made["id"]]["expires_soon"]) == (None, True)
     client = stand.client(None, Authorization=f"Bearer {made['key']}")
     assert (await client.get("/v1/models")).status_code == 200
-    await management._save_uses()
+    with refusing(stand, "key_use"), pytest.raises(IntegrityError):
+        await management._save_uses()
+    await management._save_uses()  # what could not be written a minute ago
     used = (await listed())[made["id"]]["used_at"]
     assert used is not None
     checks = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}

@@ -1,0 +1,36 @@
+"""Whether who opened a stream may keep it: asked every second, while the stream is open."""
+
+from appliance.api.auth.keyring import KeyRing, Principal
+from appliance.api.auth.sign_ins import SignIns
+from appliance.clock import Clock
+
+
+class Welcome:
+    """Of one stream."""
+
+    def __init__(
+        self, clock: Clock, keyring: KeyRing, sign_ins: SignIns, principal: Principal, cookie: str | None
+    ) -> None:
+        """`cookie`: that of the page that opened it; None: it sent its key."""
+        self._clock = clock
+        self._keyring = keyring
+        self._sign_ins = sign_ins
+        self._principal = principal
+        self._cookie = cookie
+
+    def holds(self, *, have_frames_come: bool) -> bool:
+        """Whether the key is good, and the page signed in. Frames since the last look are a use of the sign-in, as
+        requests are; an open stream alone is none.
+        """
+        expires_at = self._principal.expires_at
+        if expires_at is not None and expires_at <= self._clock.wall_now():
+            return False
+        return self._keyring.has(self._principal.key_id) and self._is_signed_in(is_use=have_frames_come)
+
+    def _is_signed_in(self, *, is_use: bool) -> bool:
+        cookie, key_id = self._cookie, self._principal.key_id
+        if cookie is None:
+            return True
+        if is_use:
+            return self._sign_ins.key_of(cookie) == key_id
+        return self._sign_ins.stands_for(cookie, key_id)

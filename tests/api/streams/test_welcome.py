@@ -1,0 +1,61 @@
+"""How long a stream may stay that a page opened."""
+
+from dataclasses import replace
+
+from appliance.api.auth.keyring import KeyRing, Principal
+from appliance.api.auth.sign_ins import SignIns
+from appliance.api.streams.welcome import Welcome
+from appliance.domain.access import KeyRecord, Role
+from tests.fakes.hand_clock import HandClock
+
+HOUR_S = 3600.0
+
+
+class Door:
+    """A page that is signed in with a good key, and has a stream."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.sign_ins = SignIns(self.clock)
+        self.cookie = self.sign_ins.begin("one")
+        self.keyring = KeyRing(self.clock, 3, lambda tenant: True)
+        self.keyring.fill([KeyRecord("one", "harbour", Role.TENANT, b"digest", self.clock.wall_now())])
+        self.principal = Principal("harbour", Role.TENANT, (), "one")
+        self.welcome = self.of(self.cookie)
+
+    def of(self, cookie: str | None, principal: Principal | None = None) -> Welcome:
+        return Welcome(self.clock, self.keyring, self.sign_ins, principal or self.principal, cookie)
+
+
+def test_frames_are_uses_of_a_sign_in() -> None:
+    """A page that streams the night through is signed in in the morning, for a week at most."""
+    door = Door()
+    for _ in range(24 * 7):
+        assert door.welcome.holds(have_frames_come=True)
+        door.clock.pass_s(HOUR_S)
+    door.clock.pass_s(1)
+    assert not door.welcome.holds(have_frames_come=True)
+
+
+def test_an_open_stream_alone_is_no_use() -> None:
+    """It ends half a day after the last frame."""
+    door = Door()
+    assert door.welcome.holds(have_frames_come=True)
+    for _ in range(12):
+        assert door.welcome.holds(have_frames_come=False)
+        door.clock.pass_s(HOUR_S)
+    door.clock.pass_s(1)
+    assert not door.welcome.holds(have_frames_come=False)
+
+
+def test_who_is_not_welcome() -> None:
+    """Signed out, a key that is gone or has expired; without a cookie only the key counts."""
+    door = Door()
+    with_key = door.of(None)
+    expiring = door.of(None, replace(door.principal, expires_at=door.clock.wall_now()))
+    assert not expiring.holds(have_frames_come=True)
+    door.sign_ins.end(door.cookie)
+    assert not door.welcome.holds(have_frames_come=True)
+    assert with_key.holds(have_frames_come=False)
+    door.keyring.remove("one")
+    assert not with_key.holds(have_frames_come=True)

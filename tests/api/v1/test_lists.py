@@ -1,0 +1,103 @@
+"""Lists over all tenants, and rows without what is large in them."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.stand import Stand
+
+pytestmark = pytest.mark.anyio
+PIPELINE = {"name": "one", "latency_slo_ms": 500, "stages": [{"name": "what", "application": "digits"}]}
+LISTS = ("/v1/models?tenant=*", "/v1/applications?tenant=*", "/v1/pipelines?tenant=*", "/v1/jobs?tenant=*")
+KEYS = "/v1/tenants/*/keys"
+
+
+async def rows(client: httpx.AsyncClient, path: str, limit: int = 100) -> list[dict[str, Any]]:
+    """Of all pages."""
+    found: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        answer = await client.get(path, params={**httpx.URL(path).params, "limit": limit, "cursor": cursor})
+        assert answer.status_code == 200, answer.text
+        found += answer.json()["items"]
+        cursor = answer.json()["next_cursor"]
+    return found
+
+
+async def furnish_two(stand: Stand) -> None:
+    """Two tenants with an application and a pipeline of the same name."""
+    shared = await stand.client("harbour").post(
+        "/v1/applications", json={"name": "shown", "model": "digits", "shared": True}
+    )
+    assert shared.status_code == 201, shared.text
+    stages = [{"name": "what", "application": "shown"}]
+    for who, body in (("harbour", PIPELINE), ("museum", PIPELINE | {"stages": stages})):
+        assert (await stand.client(who).post("/v1/pipelines", json=body)).status_code == 201
+
+
+async def test_an_admin_sees_the_rows_of_all_tenants(stand: Stand) -> None:
+    """As each tenant sees its own, by tenant and name; also in pages of one, and whoever the admin acts for."""
+    await furnish_two(stand)
+    for path in LISTS:
+        listed = await rows(stand.client(), path)
+        assert listed == await rows(stand.client(), path, limit=1)
+        assert listed == await rows(stand.client(**{"X-Tenant": "museum"}), path)
+        own = path.removesuffix("?tenant=*")
+        for who, tenant in (("admin", "default"), ("harbour", "harbour"), ("museum", "museum")):
+            mine = [one for one in await rows(stand.client(who), own) if one["tenant"] == tenant]
+            assert [one for one in listed if one["tenant"] == tenant] == mine, path
+    pipelines = await rows(stand.client(), "/v1/pipelines?tenant=*")
+    assert [(one["tenant"], one["name"]) for one in pipelines] == [("harbour", "one"), ("museum", "one")]
+    assert "harbour" in {one["tenant"] for one in await rows(stand.client(), "/v1/models?tenant=*")}
+
+
+async def test_keys_of_all_tenants(stand: Stand) -> None:
+    admin = stand.client()
+    listed = await rows(admin, KEYS)
+    assert listed == await rows(admin, KEYS, limit=1)
+    assert {"default", "harbour", "museum"} <= {one["tenant"] for one in listed}
+    harbour = [one["id"] for one in await rows(admin, "/v1/tenants/harbour/keys")]
+    assert [one["id"] for one in listed if one["tenant"] == "harbour"] == harbour
+    assert not [one for one in listed if "key" in one or "sha256" in one]
+
+
+@pytest.mark.parametrize("path", [*LISTS, KEYS])
+async def test_only_admins_list_all_tenants(stand: Stand, path: str) -> None:
+    """Others are refused and told why, not shown their own part as if it were all."""
+    for who in ("harbour", "museum", "device"):
+        answer = await stand.client(who).get(path)
+        assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
+
+
+@pytest.mark.parametrize("tenant", ["", "museum", "**"])
+async def test_another_word_is_no_tenant_of_a_list(stand: Stand, tenant: str) -> None:
+    """Whom an admin acts for is the header's to say."""
+    assert (await stand.client().get("/v1/models", params={"tenant": tenant})).status_code == 422
+
+
+async def test_a_summary_is_without_what_is_large(stand: Stand) -> None:
+    """What stays is what the whole row says."""
+    await furnish_two(stand)
+    harbour = stand.client("harbour")
+    hollow: dict[str, dict[str, Any]] = {
+        "models": {"variants": []},
+        "applications": {"choice": "", "warnings": []},
+        "pipelines": {"stages": []},
+    }
+    for name, left_out in hollow.items():
+        whole = await rows(harbour, f"/v1/{name}")
+        summary = await rows(harbour, f"/v1/{name}?summary=true")
+        if name == "applications":
+            whole = [one | {"variants": one["variants"][:1]} for one in whole]
+        assert summary == [one | left_out for one in whole]
+        assert summary != await rows(harbour, f"/v1/{name}")
+    for one in await rows(harbour, "/v1/models"):
+        assert one["variants_count"] == len(one["variants"]) > 0
+
+
+async def test_a_summary_of_all_tenants(stand: Stand) -> None:
+    """Both at once, as an admin's pages ask."""
+    listed = await rows(stand.client(), "/v1/models?tenant=*&summary=true")
+    assert listed
+    assert all(one["variants"] == [] and one["variants_count"] > 0 for one in listed)

@@ -1,0 +1,231 @@
+"""Frames over HTTP: plates are found on a page, cut out, and the numerals on them read."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.demo.zoo import page
+from appliance.domain.states import JobState
+from tests.api.stand import Stand, copied, job_end, request_end, running
+
+pytestmark = pytest.mark.anyio
+
+PLATES: dict[str, Any] = {
+    "name": "plates",
+    "latency_slo_ms": 60_000,
+    "stages": [
+        {"name": "find", "application": "plates"},
+        {"name": "cut", "do": "crop", "after": ["find"], "of": "regions"},
+        {"name": "read", "application": "digits", "after": ["cut"]},
+    ],
+}
+PREDICT = "/v1/pipelines/plates/predict"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> page.Pages:
+    return page.plates(tmp_path_factory.mktemp("pages"), count=6)
+
+
+@pytest.fixture(scope="module")
+def with_plates(
+    furnished: tuple[Path, dict[str, str]], pages: page.Pages, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A state folder in which harbour has the network and the pipeline."""
+    state_dir = copied(furnished[0], tmp_path_factory.mktemp("plates") / "state")
+
+    async def define() -> None:
+        async with running(state_dir) as appliance:
+            made = Stand(appliance, state_dir, furnished[1])
+            harbour = made.client("harbour")
+            form = {"name": "plates", "task": "text-detection", "metadata": pages.metadata.read_text()}
+            job = (await harbour.post("/v1/models", data=form, files={"file": pages.model.read_bytes()})).json()["id"]
+            assert (await job_end(harbour, job))["state"] == JobState.DONE
+            answer = await harbour.post("/v1/pipelines", json=PLATES)
+            assert answer.status_code == 201, answer.text
+            await made.close()
+
+    asyncio.run(define())
+    return state_dir
+
+
+@pytest.fixture
+async def stand(with_plates: Path, furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> AsyncIterator[Stand]:
+    """A running box with all of that."""
+    state_dir = copied(with_plates, tmp_path / "state")
+    async with running(state_dir) as appliance:
+        made = Stand(appliance, state_dir, furnished[1])
+        yield made
+        await made.close()
+
+
+def samples(pages: page.Pages) -> list[tuple[bytes, str, list[Any]]]:
+    """Pages with their numerals and the corners of their plates, from left to right."""
+    truth = json.loads((pages.evaluation / "truth.json").read_text())["samples"]
+    return [
+        ((pages.evaluation / one["file"]).read_bytes(), one["numerals"], [region["quad"] for region in one["regions"]])
+        for one in truth
+    ]
+
+
+def labels(frame: dict[str, Any]) -> str:
+    """What was read, from left to right."""
+    (found,) = frame["items"]
+    cuts = sorted(found["items"], key=lambda cut: cut["quad"][0][0])
+    return "".join(cut["items"][0]["answer"]["labels"][0]["label"] for cut in cuts)
+
+
+async def test_pages_are_read(stand: Stand, pages: page.Pages) -> None:
+    """Nearly every numeral, where it stands; each answer says who gave it, where the time went and what it cost."""
+    harbour = stand.client("harbour")
+    right = count = 0
+    for content, numerals, quads in samples(pages):
+        answer = await harbour.post(PREDICT, content=content)
+        assert answer.status_code == 200, answer.text
+        frame = answer.json()
+        assert (frame["pipeline"], frame["in_time"]) == ("plates", True)
+        assert set(frame["timings_ms"]) == {"find", "cut", "read"}
+        assert frame["cost"]["seconds"] > 0
+        (found,) = frame["items"]
+        assert (found["stage"], found["variant"]) == ("find", "fp32")
+        cuts = sorted(found["items"], key=lambda cut: cut["quad"][0][0])
+        assert [(cut["stage"], [one["stage"] for one in cut["items"]]) for cut in cuts] == [("cut", ["read"])] * len(
+            quads
+        )
+        for cut, quad in zip(cuts, quads, strict=True):
+            assert all(abs(x - a) < 8 and abs(y - b) < 8 for (x, y), (a, b) in zip(cut["quad"], quad, strict=True))
+        read = labels(frame)
+        right += sum(a == b for a, b in zip(read, numerals, strict=True))
+        count += len(numerals)
+    assert right / count >= 0.7
+    (row,) = (await harbour.get("/v1/pipelines")).json()["items"]
+    assert row["in_time"] == 1.0
+    assert row["cost_per_frame"]["seconds"] > 0
+    shown = (await harbour.get("/v1/pipelines/plates")).json()
+    assert shown["frames"]["answered"] == shown["frames"]["in_time"] == len(samples(pages))
+    assert shown["figures"]["read"]["items"] == count
+    assert shown["fastest_ms"] > 0
+
+
+async def test_answers_that_are_fetched_later(stand: Stand, pages: page.Pages) -> None:
+    """202 with an id; what comes of it is the frame, or its problem. A device key fetches what it may call."""
+    harbour = stand.client("harbour")
+    content, *_ = samples(pages)[0]
+    at_once = (await harbour.post(PREDICT, content=content)).json()
+    later = await harbour.post(f"{PREDICT}?wait=false", content=content)
+    assert later.status_code == 202
+    location = later.headers["location"]
+    told = await request_end(harbour, location)
+    assert labels(told["result"]) == labels(at_once)
+    key = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device", "pipelines": ["plates"]})).json()[
+        "key"
+    ]
+    bound = Stand(stand.appliance, stand.state_dir, {"bound": key}).client("bound")
+    assert (await bound.get(location)).status_code == 200
+    assert (await stand.client("device").get(location)).status_code == 404
+    assert (await stand.client("museum").get(location)).status_code == 404
+    broken = await harbour.post(f"{PREDICT}?wait=false", content=b"no picture")
+    assert (await request_end(harbour, broken.headers["location"]))["problem"]["type"] == "/problems/bad-media"
+    assert stand.appliance.running().in_flight.bytes == 0
+
+
+async def test_a_frame_is_one_request_of_the_rate(stand: Stand, pages: page.Pages) -> None:
+    """However many items it has; the next one is refused and told when to come."""
+    content = max(samples(pages), key=lambda sample: len(sample[1]))[0]
+    quota = {"quota": {"requests_per_s": 1}}
+    assert (await stand.client().put("/v1/tenants/harbour", json=quota)).status_code == 200
+    probe = stand.client("probe")
+    answers = [await probe.post(PREDICT, content=content) for _ in range(3)]
+    assert answers[0].status_code == 200
+    assert len(labels(answers[0].json())) > 1
+    assert answers[2].status_code == 429
+    assert answers[2].json()["type"] == "/problems/quota-exceeded"
+    assert int(answers[2].headers["retry-after"]) >= 1
+
+
+async def test_clients_number_their_frames(stand: Stand, pages: page.Pages) -> None:
+    """`X-Client` of who has joined, and `X-Frame`; what is neither is refused."""
+    harbour = stand.client("harbour")
+    content, *_ = samples(pages)[0]
+    client = (await harbour.post("/v1/pipelines/plates/clients", json={"fps": 5})).json()["id"]
+    good = {"X-Client": client, "X-Frame": "7"}
+    assert (await harbour.post(PREDICT, content=content, headers=good)).status_code == 200
+    for wrong in ("-1", "x", "1e3", "9" * 30):
+        refused = await harbour.post(PREDICT, content=content, headers={"X-Frame": wrong})
+        assert (refused.status_code, refused.json()["type"]) == (422, "/problems/invalid-request")
+
+
+@pytest.mark.parametrize(
+    ("content", "query", "status", "kind"),
+    [
+        (b"", "", 422, "bad-media"),
+        (b"not a picture", "", 422, "bad-media"),
+        (b"\x89PNG\r\n\x1a\n....", "", 422, "bad-media"),
+        (b"x", "?timeout_ms=nan", 422, "invalid-request"),
+        (b"x", "?timeout_ms=0", 422, "invalid-request"),
+        (b"x", "?wait=perhaps", 422, "invalid-request"),
+    ],
+)
+async def test_wrong_frames(stand: Stand, content: bytes, query: str, status: int, kind: str) -> None:
+    """The caller's mistake, as of `predict`; nothing stays in memory."""
+    harbour = stand.client("harbour")
+    answer = await harbour.post(PREDICT + query, content=content)
+    assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}"), answer.text
+    assert stand.appliance.running().in_flight.bytes == 0
+
+
+async def test_an_unloaded_application(stand: Stand, pages: page.Pages) -> None:
+    """Behind others its items say `error` and the rest is answered; the first of all refuses the frame."""
+    harbour = stand.client("harbour")
+    content, numerals, _ = samples(pages)[0]
+    await harbour.post("/v1/applications/digits/unload")
+    (found,) = (await harbour.post(PREDICT, content=content)).json()["items"]
+    assert [cut["items"][0]["none"] for cut in found["items"]] == ["error"] * len(numerals)
+    await harbour.post("/v1/applications/plates/unload")
+    refused = await harbour.post(PREDICT, content=content)
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/model-unavailable")
+    await harbour.post("/v1/applications/digits/load")
+    await harbour.post("/v1/applications/plates/load")
+    assert len(labels((await harbour.post(PREDICT, content=content)).json())) == len(numerals)
+
+
+async def test_a_variant_that_has_gone(stand: Stand, pages: page.Pages) -> None:
+    """Items of the stage that names it say `error`, of the first stage, too; the pipeline is still shown."""
+    harbour = stand.client("harbour")
+    content, numerals, _ = samples(pages)[0]
+    named = [dict(stage) for stage in PLATES["stages"]]
+    named[2]["variant"] = "fp32"
+    assert (await harbour.patch("/v1/pipelines/plates", json={"stages": named})).status_code == 200
+    assert len(labels((await harbour.post(PREDICT, content=content)).json())) == len(numerals)
+    assert (await harbour.delete("/v1/models/digits/variants/fp32")).status_code == 200
+    (found,) = (await harbour.post(PREDICT, content=content)).json()["items"]
+    assert [cut["items"][0]["none"] for cut in found["items"]] == ["error"] * len(numerals)
+    assert (await harbour.get("/v1/pipelines/plates")).json()["fastest_ms"] is None
+    assert (await harbour.patch("/v1/pipelines/plates", json={"weight": 2})).status_code == 200
+    refused = await harbour.patch("/v1/pipelines/plates", json={"latency_slo_ms": 50_000})
+    assert (refused.status_code, refused.json()["type"]) == (404, "/problems/unknown-variant")
+    stages = [named[2] | {"after": []}]
+    assert (await harbour.patch("/v1/pipelines/plates", json={"stages": stages})).status_code == 404
+
+
+async def test_a_change_holds_from_the_next_frame_on(stand: Stand, pages: page.Pages) -> None:
+    """Also while frames are under way: each is answered as the one or as the other; and a deletion ends none."""
+    harbour = stand.client("harbour")
+    content, numerals, _ = samples(pages)[0]
+    asked = [asyncio.create_task(harbour.post(PREDICT, content=content)) for _ in range(8)]
+    await asked[0]
+    changed = await harbour.patch("/v1/pipelines/plates", json={"stages": PLATES["stages"][:1]})
+    assert changed.status_code == 200, changed.text
+    (found,) = (await harbour.post(PREDICT, content=content)).json()["items"]
+    assert found["items"] == []
+    for answer in await asyncio.gather(*asked):
+        assert answer.status_code == 200
+        assert len(answer.json()["items"][0]["items"]) in (0, len(numerals))
+    last = asyncio.create_task(harbour.post(PREDICT, content=content))
+    assert (await harbour.delete("/v1/pipelines/plates")).status_code == 200
+    assert (await last).status_code in (200, 404)
+    assert (await harbour.post(PREDICT, content=content)).status_code == 404
