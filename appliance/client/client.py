@@ -10,15 +10,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, Unpack
 
 import httpx
 
 from appliance.client.errors import raise_for
 from appliance.client.pieces import pieces
-from appliance.client.sse import ServerEvent, events
-from appliance.client.trust import trusted
+from appliance.client.pipelines import PipelineCalls
+from appliance.client.sending import BYTES, JSON, listing
 from appliance.domain.catalogue import TaskKind
 from appliance.wire.access import (
     KeyOrder,
@@ -32,7 +31,7 @@ from appliance.wire.access import (
 )
 from appliance.wire.audit import AuditShape
 from appliance.wire.backups import BackupShape, ChoreShape, RestoreOrder, RestoreShape
-from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SensorsShape, SystemShape
+from appliance.wire.box import EventShape, MemoryShape, ProcessorShape, SensorsShape, SettingShape, SystemShape
 from appliance.wire.catalogue import (
     ApplicationChange,
     ApplicationOrder,
@@ -48,18 +47,12 @@ from appliance.wire.jobs import JobShape, UploadOrder, UploadShape
 from appliance.wire.notable import NotableShape
 from appliance.wire.predict import PredictShape
 from appliance.wire.requests import RequestShape
-from appliance.wire.shape import Shape
 from appliance.wire.simulations import SimulationOrder, SimulationShape, SimulationsShape
 
-S = TypeVar("S", bound=Shape)
 Progress = Callable[[int, int], None]
 """Called with (bytes sent, bytes in all)."""
 FORM_BYTES_MAX = 32 * 2**20
 """Larger models go by `/v1/uploads`, which survives a broken line."""
-TIMEOUT = httpx.Timeout(60.0, connect=5.0)
-JSON = {"content-type": "application/json"}
-BYTES = "application/octet-stream"
-NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 
 class PredictOptions(TypedDict, total=False):
@@ -73,44 +66,8 @@ class PredictOptions(TypedDict, total=False):
     sequence_end: bool
 
 
-class Client:
+class Client(PipelineCalls):
     """One box, one key. Use it in a `with` block, or `close` it."""
-
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        tenant: str | None = None,
-        ca: Path | str | None = None,
-        timeout_s: float | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        headers = {}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
-        if tenant:
-            headers["X-Tenant"] = tenant
-        self._http = httpx.Client(
-            base_url=url.rstrip("/"),
-            headers=headers,
-            timeout=TIMEOUT if timeout_s is None else timeout_s,
-            verify=True if ca is None else trusted(ca),
-            trust_env=False,  # a box stands in the same network: no proxy, no .netrc
-            transport=transport,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self._http.close()
 
     # -- calling -------------------------------------------------------------------------------------------------------
 
@@ -123,7 +80,7 @@ class Client:
         **options: Unpack[PredictOptions],
     ) -> PredictShape:
         """Ask about a file, its bytes, or (text, tensors) a JSON object. The box finds out by itself what bytes are."""
-        return PredictShape.model_validate_json(self._ask(application, media, content_type, options))
+        return PredictShape.model_validate_json(self._ask(_predict(application), media, content_type, options))
 
     def predict_later(
         self,
@@ -134,7 +91,7 @@ class Client:
         **options: Unpack[PredictOptions],
     ) -> RequestShape:
         """As `predict`, without waiting for the answer: `request` fetches it, until a minute after it is there."""
-        answer = self._ask(application, media, content_type, {"wait": "false", **options})
+        answer = self._ask(_predict(application), media, content_type, {"wait": "false", **options})
         return RequestShape.model_validate_json(answer)
 
     def request(self, id: str) -> RequestShape:
@@ -200,9 +157,9 @@ class Client:
         """Upload a variant of one's own beside those the box made."""
         return self._import(f"/v1/models/{model}/variants", path, {"name": name}, {}, on_progress)
 
-    def models(self) -> Iterator[ModelSummary]:
-        """All that this key sees, by name."""
-        return self._pages("/v1/models", ModelSummary)
+    def models(self, *, every_tenant: bool = False, summary: bool = False) -> Iterator[ModelSummary]:
+        """All that this key sees, by name, or those of all tenants; a summary is without the names of variants."""
+        return self._pages("/v1/models", ModelSummary, listing(every_tenant=every_tenant, summary=summary))
 
     def model(self, name: str) -> ModelShape:
         """One, with its variants."""
@@ -254,9 +211,9 @@ class Client:
         """One import, as it stands."""
         return self._get(f"/v1/jobs/{job}", JobShape)
 
-    def jobs(self) -> Iterator[JobShape]:
-        """The tenant's imports, newest first."""
-        return self._pages("/v1/jobs", JobShape)
+    def jobs(self, *, every_tenant: bool = False) -> Iterator[JobShape]:
+        """The tenant's imports, or those of all, newest first."""
+        return self._pages("/v1/jobs", JobShape, listing(every_tenant=every_tenant))
 
     def follow_job(self, job: str) -> Iterator[JobShape]:
         """The job now and after each change, until it has ended."""
@@ -265,9 +222,9 @@ class Client:
 
     # -- applications --------------------------------------------------------------------------------------------------
 
-    def applications(self) -> Iterator[ApplicationShape]:
-        """All that this key can call, by name."""
-        return self._pages("/v1/applications", ApplicationShape)
+    def applications(self, *, every_tenant: bool = False, summary: bool = False) -> Iterator[ApplicationShape]:
+        """All that this key can call, by name, or those of all tenants; a summary has the first choice alone."""
+        return self._pages("/v1/applications", ApplicationShape, listing(every_tenant=every_tenant, summary=summary))
 
     def application(self, name: str) -> ApplicationShape:
         """One, with the variants that would serve it."""
@@ -346,7 +303,7 @@ class Client:
         return self._post("/v1/sign-in/links", "", SignInLinkShape)
 
     def keys(self, tenant: str) -> Iterator[KeyShape]:
-        """A tenant's keys, without their secrets."""
+        """A tenant's keys, without their secrets; `*`: those of all tenants."""
         return self._pages(f"/v1/tenants/{tenant}/keys", KeyShape)
 
     def create_key(self, tenant: str, order: KeyOrder) -> NewKeyShape:
@@ -377,6 +334,10 @@ class Client:
     def processors(self) -> list[ProcessorShape]:
         """What computes."""
         return [ProcessorShape.model_validate(one) for one in self._send("GET", "/v1/processors").json()]
+
+    def settings(self) -> list[SettingShape]:
+        """Every setting with where its value came from; for an admin key."""
+        return [SettingShape.model_validate(one) for one in self._send("GET", "/v1/settings").json()]
 
     def sensors(self) -> SensorsShape:
         """Heat, watts and clocks; for an admin key."""
@@ -480,46 +441,6 @@ class Client:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def _ask(
-        self, application: str, media: bytes | Path | Mapping[str, Any], content_type: str, query: Mapping[str, object]
-    ) -> bytes:
-        if isinstance(media, Mapping):
-            media, content_type = json.dumps(media).encode(), "application/json"
-        response = self._send(
-            "POST",
-            f"/v1/applications/{application}/predict",
-            content=media.read_bytes() if isinstance(media, Path) else media,
-            headers={"content-type": content_type},
-            params={name: _text(value) for name, value in query.items() if value is not None},
-        )
-        return response.content
-
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        response = self._http.request(method, path, **options)
-        raise_for(response)
-        return response
-
-    def _get(self, path: str, shape: type[S]) -> S:
-        return shape.model_validate_json(self._send("GET", path).content)
-
-    def _post(self, path: str, content: str, shape: type[S]) -> S:
-        return shape.model_validate_json(self._send("POST", path, content=content, headers=JSON).content)
-
-    def _pages(self, path: str, shape: type[S], query: Mapping[str, str] = NO_QUERY) -> Iterator[S]:
-        """Every item of a list, page by page as they are wanted."""
-        cursor: str | None = ""
-        while cursor is not None:
-            page = self._send("GET", path, params={**query, "cursor": cursor}).json()
-            yield from (shape.model_validate(item) for item in page["items"])
-            cursor = page["next_cursor"]
-
-    def _events(self, path: str, params: Mapping[str, str]) -> Iterator[ServerEvent]:
-        with self._http.stream("GET", path, params=params, timeout=httpx.Timeout(60.0, connect=5.0)) as response:
-            if not response.is_success:
-                response.read()
-            raise_for(response)
-            yield from events(response.iter_lines())
-
     def _append(self, upload: str, offset: int, content: Iterator[bytes]) -> UploadShape:
         headers = {"Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"}
         response = self._send("PATCH", f"/v1/uploads/{upload}", content=content, headers=headers)
@@ -543,12 +464,12 @@ class Client:
         return JobShape.model_validate_json(response.content)
 
 
+def _predict(application: str) -> str:
+    return f"/v1/applications/{application}/predict"
+
+
 def _period(start: datetime.datetime | None, to: datetime.datetime | None) -> dict[str, str]:
     return {name: at.isoformat() for name, at in (("from", start), ("to", to)) if at is not None}
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _strict(strict: bool) -> str:

@@ -150,6 +150,19 @@ def test_applications(port: Port) -> None:
         box.delete_application("sums")
 
 
+def test_lists_of_all_tenants(port: Port) -> None:
+    """Whole and in short, for an admin; others hear that it is not for them."""
+    with port.client("admin") as box:
+        assert {"harbour", "default"} <= {one.tenant for one in box.models(every_tenant=True)}
+        assert all(one.variants == [] and one.variants_count for one in box.models(every_tenant=True, summary=True))
+        assert "harbour" in {one.tenant for one in box.applications(every_tenant=True, summary=True)}
+        assert "harbour" in {one.tenant for one in box.jobs(every_tenant=True)}
+        assert list(box.pipelines(every_tenant=True, summary=True)) == []
+        assert {"harbour", "museum", "default"} <= {one.tenant for one in box.keys("*")}
+    with port.client("museum") as box, pytest.raises(Forbidden):
+        list(box.models(every_tenant=True))
+
+
 def test_tenants_and_keys(port: Port) -> None:
     """An admin makes a tenant and its key; the key opens; revoked it does not."""
     with port.client("admin") as box:

@@ -10,6 +10,7 @@ from appliance.client import Client
 from appliance.demo.zoo import toys
 from appliance.domain.errors import BadMedia, UnknownRequest
 from appliance.domain.request import DeferredState
+from appliance.wire.predict import PredictShape
 from appliance.wire.requests import RequestShape
 from tests.client.conftest import Port
 from tests.e2e.waiting import until
@@ -31,7 +32,7 @@ def test_the_client_asks_and_fetches(port: Port, digits: toys.Digits) -> None:
             stranger.request(later.id)
         over = request_end(box, later.id)
         assert over.state is DeferredState.DONE
-        assert over.result is not None
+        assert isinstance(over.result, PredictShape)
         assert over.result.task_fields["labels"] == box.predict("digits", picture).task_fields["labels"]
         assert over.problem is None
         with pytest.raises(BadMedia):

@@ -266,6 +266,7 @@ class Line:
             bytes=len(body),
             variant=self._variant,
             size=send.size_px,
+            quality=None if isinstance(frame, bytes) else send.quality,
             **reports,
         )
         return head, body

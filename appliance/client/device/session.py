@@ -59,6 +59,8 @@ class Box:
     """Whom an admin's key acts for; None: the key's own tenant."""
     ca: Path | str | None = None
     """PEM file of the authority behind its certificate; None: those of the machine."""
+    fingerprint: str | None = None
+    """SHA-256 of that authority, for whom has no file (`client/trust.py`): as in the QR code of a key."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -89,8 +91,10 @@ class Box:
 
     @cached_property
     def trust(self) -> ssl.SSLContext | None:
-        """The TLS context; None without TLS."""
-        return trusted(self.ca) if self.url.startswith("https") else None
+        """The TLS context; None without TLS. Raises: UnknownBox, OSError."""
+        if not self.url.startswith("https") and self.fingerprint is None:
+            return None
+        return trusted(self.ca, url=self.url, fingerprint=self.fingerprint)
 
     def _asked(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> dict[str, Any]:
         body = None if content is None else json.dumps(content).encode()

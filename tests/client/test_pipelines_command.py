@@ -1,0 +1,101 @@
+"""Pipelines by the client and by `appliance pipelines`, over a real port."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from appliance.cli.main import app
+from appliance.client import Client
+from appliance.demo.pipelines import DemoPipeline
+from appliance.demo.tenancy import Tenancy
+from appliance.domain.errors import ApplicationInUse, SloTooSmall, TooManyStages, UnknownPipeline, UnknownStage
+from appliance.wire.pipelines import AskOrder, PipelineChange, PipelineOrder
+from tests.client.conftest import Port
+
+TOML = """
+name = "one"
+latency_slo_ms = 500
+
+[[stages]]
+name = "what"
+application = "digits"
+"""
+
+
+@pytest.fixture
+def box(port: Port) -> Client:
+    return port.client("harbour")
+
+
+def run(port: Port, *words: str) -> Result:
+    return CliRunner().invoke(app, ["pipelines", *words, "--url", port.url, "--key", port.keys["harbour"]])
+
+
+def test_the_client_defines_and_joins(box: Client) -> None:
+    """Errors are those of the domain, with their facts."""
+    with box:
+        order = PipelineOrder(name="one", latency_slo_ms=500, stages=[AskOrder(name="what", application="digits")])
+        made = box.create_pipeline(order)
+        assert [one.name for one in box.pipelines()] == ["one"]
+        client = box.join_pipeline("one", 5)
+        assert box.pipeline("one").clients == [client]
+        box.leave_pipeline("one", client.id)
+        assert box.change_pipeline("one", PipelineChange(latency_slo_ms=600)).latency_slo_ms == 600
+        with pytest.raises(ApplicationInUse) as used:
+            box.delete_application("digits")
+        assert list(used.value.pipelines) == ["one"]
+        with pytest.raises(UnknownStage) as unknown:
+            box.change_pipeline("one", PipelineChange(stages=[*made.stages, AskOrder(name="x", application="digits",
+                                                                                    after=["y"])]))  # fmt: skip
+        assert unknown.value.key == "stages[1].after"
+        with pytest.raises(SloTooSmall):
+            box.change_pipeline("one", PipelineChange(latency_slo_ms=0.0001))
+        with pytest.raises(TooManyStages):
+            PipelineOrder(name="x", latency_slo_ms=5, stages=[made.stages[0]] * 17)
+        box.delete_pipeline("one")
+        with pytest.raises(UnknownPipeline):
+            box.pipeline("one")
+
+
+def test_the_demo_defines_a_pipeline_once(port: Port, box: Client) -> None:
+    """On a machine that is too slow for its SLO with a longer one, which a second run finds."""
+    order = PipelineOrder(name="demo", latency_slo_ms=0.0001, stages=[AskOrder(name="what", application="digits")])
+    tenancy = Tenancy(port.url, port.state_dir)
+    tenancy.make(["harbour"])
+    with box:
+        for _ in range(2):
+            tenancy.define(DemoPipeline("harbour", order, "digits", 1.0))
+            assert box.pipeline("demo").latency_slo_ms > 0.0001
+        box.delete_pipeline("demo")
+    tenancy.close()
+
+
+def test_the_command_line(port: Port, tmp_path: Path) -> None:
+    """Create from TOML and from JSON, list, show, change, delete; a file that is wrong is one sentence."""
+    toml, other = tmp_path / "one.toml", tmp_path / "two.json"
+    toml.write_text(TOML)
+    assert "pipeline one is defined" in run(port, "create", str(toml)).stdout
+    shown = json.loads(run(port, "show", "one", "--json").stdout)
+    other.write_text(json.dumps({key: shown[key] for key in ("name", "latency_slo_ms", "stages")}))
+    assert "pipeline two is defined" in run(port, "create", str(other), "--name", "two").stdout
+    listed = run(port, "list").stdout
+    assert "one" in listed
+    assert "two" in listed
+    told = run(port, "show", "one").stdout
+    assert "harbour/one   500 ms" in told
+    assert "what          digits" in told
+    assert "frontier" in told
+    assert run(port, "change", "one", "--slo-ms", "400").exit_code == 0
+    assert json.loads(run(port, "show", "one", "--json").stdout)["latency_slo_ms"] == 400
+    toml.write_text(TOML.replace("name = ", "nmae = "))
+    wrong = run(port, "create", str(toml))
+    assert wrong.exit_code == 1
+    assert "nmae" in str(wrong.exception)
+    other.write_text("{")
+    assert run(port, "create", str(other)).exit_code == 1
+    assert run(port, "create", str(tmp_path / "none.toml")).exit_code == 1
+    for name in ("one", "two"):
+        assert run(port, "delete", name).exit_code == 0
+    assert run(port, "show", "one").exit_code == 1
