@@ -36,16 +36,21 @@ class Connection:
     """State folder of the box, should it run on this machine."""
     as_json: bool = False
     """Whether the command shall answer with JSON."""
+    fingerprint: str | None = None
+    """Of the authority behind the certificate, where there is no file of it."""
 
     def client(self) -> "Client":
-        """A client to be used in a `with` block. Nothing is sent yet."""
+        """A client to be used in a `with` block. Nothing is sent yet; with a fingerprint the box is asked for its
+        authority.
+        """
         from appliance.client import Client
 
-        return Client(self.url, self.key, tenant=self.tenant, ca=self.ca)
+        return Client(self.url, self.key, tenant=self.tenant, ca=self.ca, fingerprint=self.fingerprint)
 
 
 def connected(command: Callable[Concatenate[Connection, P], None]) -> Callable[..., None]:
-    """Put `--url`, `--key`, `--tenant`, `--state`, `--ca` and `--json` in place of the command's first parameter.
+    """Put `--url`, `--key`, `--tenant`, `--state`, `--ca`, `--fingerprint` and
+    `--json` in place of the command's first parameter.
 
     An option whose name the command itself takes (`tenant` as an argument) is left to it.
     """
@@ -65,16 +70,25 @@ def connected(command: Callable[Concatenate[Connection, P], None]) -> Callable[.
 
 
 def found(
-    *, url: str | None, key: str | None, state: Path, ca: Path | None, as_json: bool, tenant: str | None = None
+    *,
+    url: str | None,
+    key: str | None,
+    state: Path,
+    ca: Path | None,
+    as_json: bool,
+    fingerprint: str | None = None,
+    tenant: str | None = None,
 ) -> Connection:
     """Fill in what was not said: the address and the admin key that a box on this machine keeps in its state folder."""
+    if ca is not None and fingerprint is not None:
+        raise typer.BadParameter("a box is known by --ca or by --fingerprint, not by both")
     here = local_url(state)
     is_here = url is None or url.rstrip("/") == here or urlsplit(url).hostname in LOOPBACK
-    if is_here and ca is None and (url or here or "").startswith("https"):
+    if is_here and ca is None and fingerprint is None and (url or here or "").startswith("https"):
         ca = _existing(state / "tls" / "cert.pem")
     # The admin key of this machine's box is no business of another box.
     key = key or (_read(state / "admin.key") if is_here else None)
-    return Connection((url or here or DEFAULT_URL).rstrip("/"), key, tenant, ca, state, as_json)
+    return Connection((url or here or DEFAULT_URL).rstrip("/"), key, tenant, ca, state, as_json, fingerprint)
 
 
 def local_url(state: Path) -> str | None:
@@ -135,5 +149,13 @@ def _shared_parameters() -> list[inspect.Parameter]:
             envvar="APPLIANCE_STATE_DIR",
         ),
         option("ca", Path | None, None, "--ca", help="PEM file of the authority behind the box's certificate."),
+        option(
+            "fingerprint",
+            str | None,
+            None,
+            "--fingerprint",
+            help="SHA-256 of that authority instead, as the installer, `appliance find` and QR codes tell it.",
+            envvar="APPLIANCE_FINGERPRINT",
+        ),
         option("as_json", bool, False, "--json", help="Answer with JSON."),
     ]

@@ -20,7 +20,10 @@ REASON_WIDTH = 120
 """Columns of a screen from which on the list shows reasons too."""
 ASIDE = ("elapsed_ms", "times")
 """Keys of an answer that are none of the policy's: how long it took, and how often the same was decided."""
-BOXS_OWN: Mapping[str, tuple[str, ...]] = dict.fromkeys(("adaptation", "offload"), ("outcome", "session", "actions"))
+BOXS_OWN: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("adaptation", "offload"), ("outcome", "session", "actions")),
+    "pipeline": ("outcome", "pipeline", "actions"),
+}
 """By kind: what the box has made of the policy's answer, and whom it asked for."""
 
 DecisionId = Annotated[int, typer.Argument(metavar="ID", help="Number of the decision, as in the list.", min=1)]

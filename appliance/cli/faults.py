@@ -50,7 +50,10 @@ def _connection_sentence(error: BaseException) -> str | None:
     import httpx
 
     from appliance.client import UnexpectedAnswer
+    from appliance.client.trust import UnknownBox
 
+    if isinstance(error, UnknownBox):
+        return f"{error.args[0]}; compare it with what the installer of the box has said"
     if isinstance(error, UnexpectedAnswer):
         return f"something else than a box seems to answer there ({error}); check --url"
     if isinstance(error, URLError):  # of a device's session
@@ -59,7 +62,9 @@ def _connection_sentence(error: BaseException) -> str | None:
         return None
     url = _url_of(error)
     if isinstance(error.__cause__, ssl.SSLError) or "CERTIFICATE" in str(error):
-        return f"the certificate of {url} is not trusted here; name its authority with --ca FILE"
+        return (
+            f"the certificate of {url} is not trusted here; name its authority with --ca FILE, or by its --fingerprint"
+        )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return f"no box answers at {url}; start one with 'appliance serve', or name another with --url"
     return f"the connection to {url} broke ({str(error) or type(error).__name__}); try again"

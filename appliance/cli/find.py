@@ -34,4 +34,4 @@ def find(
         screen.show_json([asdict(box) | {"url": box.url} for box in boxes])
         return
     rows = [[box.name, box.url, box.version, "yes" if box.tls else "no", box.fingerprint] for box in boxes]
-    screen.show_table(["name", "address", "version", "TLS", "certificate, SHA-256"], rows, "no box has answered")
+    screen.show_table(["name", "address", "version", "TLS", "fingerprint, SHA-256"], rows, "no box has answered")

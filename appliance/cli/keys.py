@@ -31,14 +31,14 @@ def list_keys(box: Connection, tenant: Annotated[str, typer.Argument(help="Whose
             k.id,
             k.role,
             k.label,
-            ", ".join(k.applications) or "all",
+            ", ".join([*k.applications, *(f"{name} (pipeline)" for name in k.pipelines)]) or "all",
             _day(k.created_at),
             _day(k.expires_at) + (" (soon)" if k.expires_soon else ""),
             _day(k.used_at),
         )
         for k in keys
     ]
-    columns = ("id", "role", "label", "applications", "made", "expires", "last used")
+    columns = ("id", "role", "label", "may call", "made", "expires", "last used")
     screen.show_table(columns, rows, f"Tenant {tenant} has no key; make one with: appliance keys create {tenant}")
 
 
@@ -57,6 +57,9 @@ def create_key(
     application: Annotated[
         list[str] | None, typer.Option(help="What a device key may call; several times for several. Without it: all.")
     ] = None,
+    pipeline: Annotated[
+        list[str] | None, typer.Option(help="A pipeline that a device key may call; several times for several.")
+    ] = None,
     label: Annotated[str, typer.Option(help="For people: where the key is used.")] = "",
     expires_in: Annotated[str | None, typer.Option(help="12h, 30d ...; without it the key does not expire.")] = None,
 ) -> None:
@@ -71,7 +74,13 @@ def create_key(
 
     if role not in tuple(Role):
         raise typer.BadParameter(f"{role!r} is no role; use one of {', '.join(Role)}", param_hint="--role")
-    order = KeyOrder(role=Role(role), applications=application or [], label=label, expires_in_s=_seconds(expires_in))
+    order = KeyOrder(
+        role=Role(role),
+        applications=application or [],
+        pipelines=pipeline or [],
+        label=label,
+        expires_in_s=_seconds(expires_in),
+    )
     with box.client() as client:
         key = client.create_key(tenant, order)
     if box.as_json:

@@ -22,11 +22,13 @@ from appliance.cli import (
     decisions,
     events,
     find,
+    history,
     imports,
     jobs,
     keys,
     memory,
     models,
+    pipelines,
     plan,
     predict,
     replay,
@@ -71,6 +73,7 @@ app.command("replay", rich_help_panel=BOX)(replay.replay)
 app.command("events", rich_help_panel=BOX)(events.events)
 app.command("find", rich_help_panel=BOX)(find.find)
 app.command("audit", rich_help_panel=BOX)(audit.audit)
+app.command("history", rich_help_panel=BOX)(history.history)
 app.command("memory", rich_help_panel=BOX)(memory.memory)
 app.command("system", rich_help_panel=BOX)(system.system)
 app.add_typer(decisions.app, name="decisions", rich_help_panel=BOX)
@@ -81,6 +84,7 @@ app.add_typer(zoo.app, name="zoo", rich_help_panel=BOX)
 app.command("import", rich_help_panel=USE)(imports.import_model)
 app.add_typer(models.app, name="models", rich_help_panel=USE)
 app.add_typer(applications.app, name="applications", rich_help_panel=USE)
+app.add_typer(pipelines.app, name="pipelines", rich_help_panel=USE)
 app.command("predict", rich_help_panel=USE)(predict.predict)
 app.command("stream", rich_help_panel=USE)(stream.stream)
 app.add_typer(requests.app, name="requests", rich_help_panel=USE)

@@ -1,6 +1,7 @@
 """`appliance predict`: one picture, sound, text or tensor file in, the answer out."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +36,7 @@ def predict(
     """
     if (file is None) == (text is None):
         raise typer.BadParameter("give either a file or --text")
-    body, kind = _body(file, text, content_type)
+    body, kind = body_of(file, text, content_type)
     with box.client() as client:
         ask = client.predict if wait else client.predict_later
         answer = ask(application, body, content_type=kind, variant=variant, timeout_ms=timeout_ms).model_dump(
@@ -51,7 +52,8 @@ def predict(
         print(line)
 
 
-def _body(file: Path | None, text: str | None, content_type: str | None) -> tuple[bytes, str]:
+def body_of(file: Path | None, text: str | None, content_type: str | None) -> tuple[bytes, str]:
+    """What is sent, and what it is said to be."""
     if text is not None:
         return text.encode(), "text/plain"
     assert file is not None
@@ -62,7 +64,7 @@ def _body(file: Path | None, text: str | None, content_type: str | None) -> tupl
 
 def lines_of(answer: dict[str, Any]) -> list[str]:
     """The answer for a person: what was found, then who answered and how long it took."""
-    lines = [line for key, teller in _TELLERS.items() if key in answer for line in teller(answer[key])]
+    lines = found_in(answer)
     timings = answer.get("timings_ms", {})
     parts = ", ".join(f"{part} {ms:.1f}" for part, ms in timings.items() if part != "total" and ms)
     accuracy = (
@@ -70,6 +72,11 @@ def lines_of(answer: dict[str, Any]) -> list[str]:
     )
     lines.append(f"— variant {answer.get('variant')}{accuracy}; {timings.get('total', 0):.1f} ms ({parts})")
     return lines
+
+
+def found_in(answer: Mapping[str, Any]) -> list[str]:
+    """What a task says, for a person."""
+    return [line for key, teller in _TELLERS.items() if key in answer for line in teller(answer[key])]
 
 
 def _labels(labels: list[dict[str, Any]]) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from appliance.lab.papers.reproduce import Estimate, Gap
     from appliance.lab.papers.stated import Statement
 
-PAPERS = ("arise", "band", "edge-multiai", "jellyfish")
+PAPERS = ("arise", "band", "edge-multiai", "jellyfish", "scrooge")
 _CHUNK = 20
 _VERDICTS = {True: "yes", False: "NO", None: ""}
 
@@ -39,8 +39,8 @@ def reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool) -
         raise ValueError("--reference: goes with a scenario or with --reproduce edge-multiai")
     if paper == "band":
         _reproduce_band(repetitions, as_json=as_json)
-    elif paper in ("arise", "jellyfish"):
-        _reproduce_streams(paper, repetitions, as_json=as_json)
+    elif paper in ("arise", "jellyfish", "scrooge"):
+        _reproduce_claims(paper, repetitions, as_json=as_json)
     else:
         _reproduce_edge_multiai(repetitions, reference=reference, as_json=as_json)
 
@@ -70,19 +70,30 @@ def _reproduce_band(repetitions: int, *, as_json: bool) -> None:
     print("\n".join(lines))
 
 
-def _reproduce_streams(paper: str, repetitions: int, *, as_json: bool) -> None:
-    """Of the two papers about devices' streams."""
+_EMULATED = {
+    "arise": "The box, its processor, the links and the devices are emulated.",
+    "jellyfish": "The box, its processor, the links and the devices are emulated.",
+    "scrooge": "The cluster and its clients are emulated; what is given, fitted and assumed stands in "
+    "`lab/papers/scrooge/applications.py`.",
+}
+
+
+def _reproduce_claims(paper: str, repetitions: int, *, as_json: bool) -> None:
+    """Of the papers whose experiments give numbers by name."""
     from appliance.lab.papers.arise import experiments as arise
     from appliance.lab.papers.arise.stated import statements as stated_by_arise
     from appliance.lab.papers.claims import by_repetition, jobs_of
     from appliance.lab.papers.jellyfish import experiments as jellyfish
     from appliance.lab.papers.jellyfish.stated import statements as stated_by_jellyfish
+    from appliance.lab.papers.scrooge import experiments as scrooge
+    from appliance.lab.papers.scrooge.stated import statements as stated_by_scrooge
 
-    if paper == "arise":
-        jobs, run_job, statements = jobs_of([*arise.EXPERIMENTS], repetitions), arise.run_job, stated_by_arise
-    else:
-        jobs, run_job = jobs_of([*jellyfish.EXPERIMENTS], repetitions), jellyfish.run_job
-        statements = stated_by_jellyfish
+    experiments, run_job, statements = {
+        "arise": (arise.EXPERIMENTS, arise.run_job, stated_by_arise),
+        "jellyfish": (jellyfish.EXPERIMENTS, jellyfish.run_job, stated_by_jellyfish),
+        "scrooge": (scrooge.EXPERIMENTS, scrooge.run_job, stated_by_scrooge),
+    }[paper]
+    jobs = jobs_of([*experiments], repetitions)
     found = statements(by_repetition([*_spread(run_job, jobs, "runs")]))
     if as_json:
         facts = {"paper": paper, "repetitions": repetitions, "stated": [one.document() for one in found]}
@@ -91,7 +102,7 @@ def _reproduce_streams(paper: str, repetitions: int, *, as_json: bool) -> None:
     lines = [
         "## What the paper states",
         "",
-        f"{_over_repetitions(repetitions)} The box, its processor, the links and the devices are emulated.",
+        f"{_over_repetitions(repetitions)} {_EMULATED[paper]}",
         "",
         "| section | what | paper | ours | asked | reached |",
         "| --- | --- | --- | --- | --- | --- |",

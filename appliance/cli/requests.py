@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli.connection import Connection, connected
+from appliance.cli.frame_text import tree_of
 from appliance.cli.predict import lines_of
 from appliance.terminal import screen
 
@@ -19,6 +20,7 @@ def show_request(box: Connection, request_id: Annotated[str, typer.Argument(meta
     [dim]$[/dim] appliance requests show 0f8fad5bd9cb469fa16570867728950e
     """
     from appliance.client.errors import failure_of
+    from appliance.wire.pipelines import FrameShape
 
     with box.client() as client:
         request = client.request(request_id)
@@ -30,5 +32,6 @@ def show_request(box: Connection, request_id: Annotated[str, typer.Argument(meta
     if request.result is None:
         print(f"{request.id}   {request.state}")
         return
-    for line in lines_of(request.result.model_dump(mode="json")):
+    is_frame = isinstance(request.result, FrameShape)
+    for line in (tree_of if is_frame else lines_of)(request.result.model_dump(mode="json")):
         print(line)

@@ -15,6 +15,7 @@ from appliance.terminal.failure import CommandFailed
 if TYPE_CHECKING:
     from appliance.client import Client
     from appliance.wire.catalogue import ApplicationShape, ModelShape
+    from appliance.wire.pipelines import PipelineStatusShape
     from appliance.wire.scenario import Use
 
 DURATION_S, RATE_RPS = 300.0, 0.5
@@ -54,23 +55,31 @@ def scenario(
 
 def exported(box: Connection, *, rate_rps: float = RATE_RPS, duration_s: float = DURATION_S) -> dict[str, Any]:
     """The document of the box. Raises: CommandFailed when nothing of it could be simulated; what `Client` raises."""
+    from appliance.lab.left_out import without_malformed
     from appliance.wire.scenario import Snapshot, scenario_of
+    from appliance.wire.scenario_pipelines import left_out
 
     with box.client() as client:
         system, memory, processors = client.system(), client.memory(), client.processors()
         tenants = list(client.tenants())
     uses = [use for tenant in tenants for use in _uses(box, tenant.name)]
+    pipelines = [one for tenant in tenants for one in _pipelines(box, tenant.name)]
     if not uses:
         raise CommandFailed("the box has no application with a measured variant; import a model first")
-    snapshot = Snapshot(system, memory, processors, tenants, uses)
-    return scenario_of(snapshot, rate_rps=rate_rps, duration_s=duration_s)
+    snapshot = Snapshot(system, memory, processors, tenants, uses, pipelines)
+    for name in left_out(pipelines, snapshot.applications()):
+        screen.say(f"left out: pipeline {name} asks an application that is not in the scenario")
+    document, malformed = without_malformed(scenario_of(snapshot, rate_rps=rate_rps, duration_s=duration_s))
+    for name in malformed:
+        screen.say(f"left out: pipeline {name} cannot be simulated")
+    return dict(document)
 
 
 def _uses(box: Connection, tenant: str) -> "Iterator[Use]":
     """A tenant's own applications whose models can be simulated; the others are named to the person."""
     from appliance.wire.scenario import Use, measured
 
-    acting = Connection(box.url, box.key, tenant, box.ca, box.state)
+    acting = Connection(box.url, box.key, tenant, box.ca, box.state, fingerprint=box.fingerprint)
     with acting.client() as client:
         answered = client.answered()
         for application in client.applications():
@@ -81,6 +90,13 @@ def _uses(box: Connection, tenant: str) -> "Iterator[Use]":
                 screen.say(f"left out: {tenant}/{application.name} has no variant with a profile")
                 continue
             yield Use(application, model, answered.get(application.name, 0), client.run_times(application.name))
+
+
+def _pipelines(box: Connection, tenant: str) -> "list[PipelineStatusShape]":
+    """A tenant's own."""
+    acting = Connection(box.url, box.key, tenant, box.ca, box.state, fingerprint=box.fingerprint)
+    with acting.client() as client:
+        return [client.pipeline(one.name) for one in client.pipelines() if one.tenant == tenant]
 
 
 def _model(client: "Client", application: "ApplicationShape") -> "ModelShape | None":

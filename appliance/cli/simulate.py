@@ -40,7 +40,7 @@ def simulate(
         typer.Option(
             "--reproduce",
             metavar="PAPER",
-            help="Instead of a scenario: a paper's figures; arise, band, edge-multiai, jellyfish.",
+            help="Instead of a scenario: a paper's figures; arise, band, edge-multiai, jellyfish, scrooge.",
         ),
     ] = None,
     repetitions: Annotated[
@@ -58,6 +58,7 @@ def simulate(
     [dim]$[/dim] appliance simulate --reproduce edge-multiai --repetitions 2
     [dim]$[/dim] appliance simulate --reproduce band --repetitions 2
     [dim]$[/dim] appliance simulate --reproduce jellyfish --repetitions 1
+    [dim]$[/dim] appliance simulate --reproduce scrooge --repetitions 1
     """
     if paper is not None:
         _reproduce(paper, repetitions, reference=reference, as_json=as_json)
@@ -147,6 +148,13 @@ def show_figures(document: dict[str, Any], memory_bytes: int) -> None:
         say(
             f"devices: {sessions['served_mean']:.1f} of {sessions['devices']} served, "
             f"{share(sessions['within_slo'])} of windows kept{tracked}{answered}"
+        )
+    for name, one in document.get("pipelines", {}).items():
+        cost = "" if one["cost_per_frame"] is None else f", cost {one['cost_per_frame']:.4g} a frame"
+        say(
+            f"pipeline {name}: {share(one['finish_rate'])} of {count(one['frames'], 'frame')} in time, "
+            f"P50 {milliseconds(one['latency_ms']['p50'])} ms, P99 {milliseconds(one['latency_ms']['p99'])} ms{cost}, "
+            f"{count(one['plans'], 'plan')}, {one['clients']['refused']} clients refused"
         )
     if (best := document.get("clairvoyant")) is not None:
         say(

@@ -44,7 +44,7 @@ def stream(
     from appliance.client.device import Box
 
     asked = Asked(source, application, slo_ms, drop, rate, fps, devices, duration_s, wait)
-    stays = streamed(Box(box.url, box.key, box.tenant, box.ca), asked, stderr=box.as_json)
+    stays = streamed(Box(box.url, box.key, box.tenant, box.ca, box.fingerprint), asked, stderr=box.as_json)
     if box.as_json:
         screen.show_json(document_of(stays))
     else:

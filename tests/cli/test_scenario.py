@@ -10,6 +10,14 @@ from appliance.wire.scenario import RUNS_KEPT, RUNS_MIN, evenly, latency_ms, pro
 from tests.lab.scenarios import document
 
 
+def test_processors_have_their_costs() -> None:
+    """By which the box plans its pipelines; an operator sees them."""
+    one = ProcessorShape(name="cpu", kind="cpu", workers=2, watts=7.5, price_per_hour=0.0)
+    assert processors_of([one], 2) == [
+        {"name": "cpu", "kind": "cpu", "concurrency": 2, "power_w": 7.5, "price_per_hour": 0.0}
+    ]
+
+
 def test_toml_reads_back_as_the_document() -> None:
     """Nested lists of tables, inline tables with numbers as keys, empty lists, names that need quotes and escapes."""
     written = document(tenants=[], policies={"eviction": "lru"})

@@ -77,7 +77,10 @@ def test_a_bad_scenario_is_one_line_and_status_2(tmp_path: Path) -> None:
 
 def test_a_paper_that_is_not_known_and_a_scenario_that_is_missing_are_one_line() -> None:
     for arguments, sentence in [
-        (["--reproduce", "magic"], "--reproduce: 'magic' is not one of: arise, band, edge-multiai, jellyfish\n"),
+        (
+            ["--reproduce", "magic"],
+            "--reproduce: 'magic' is not one of: arise, band, edge-multiai, jellyfish, scrooge\n",
+        ),
         (
             ["--reproduce", "band", "--reference"],
             "--reference: goes with a scenario or with --reproduce edge-multiai\n",

@@ -1,0 +1,38 @@
+"""What a person reads of a pipeline."""
+
+from appliance.cli.pipelines import status_lines
+from appliance.wire.pipelines import PipelineStatusShape
+
+STATUS = {
+    "name": "one",
+    "tenant": "t",
+    "latency_slo_ms": 500,
+    "fastest_ms": None,
+    "takes": "picture",
+    "cost_by": "seconds",
+    "weight": 1.0,
+    "stages": [{"name": "what", "application": "digits"}],
+    "frames": {"answered": 9, "in_time": 5, "late": 1, "dropped": 3},
+    "finish_rate": [{"second": 0, "sent": 4, "in_time": 3}, {"second": 1, "sent": 5, "in_time": 2}],
+    "figures": {"what": {"items": 9, "ballooning": 1.25, "no_condition": 2}},
+    "cost": {
+        "per_frame": {"seconds": 0.02, "joules": 0.3, "price": 0.004},
+        "per_second": {"seconds": 0.1, "joules": 1.5, "price": 0.02},
+        "energy_by": "declared",
+    },
+}
+
+
+def test_costs_and_what_became_of_frames() -> None:
+    """All that the box knows of them is told."""
+    text = "\n".join(status_lines(PipelineStatusShape.model_validate(STATUS)))
+    for told in (
+        "20 ms of processors and 0.3 J and price 0.004 a frame",
+        "100 ms of processors and 1.5 J and price 0.02 a second",
+        "joules by watts that are declared",
+        "3/4 2/5 of those sent, by second",
+        "3 incomplete",
+        "1.25 times as measured before",
+        "2 not asked",
+    ):
+        assert told in text, told
