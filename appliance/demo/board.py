@@ -65,6 +65,23 @@ class Streamed:
 
 
 @dataclass(frozen=True, slots=True)
+class Framed:
+    """One pipeline; None where there is nothing to say yet."""
+
+    pipeline: str
+    tenant: str
+    rate_fps: float
+    p50_ms: float | None
+    p99_ms: float | None
+    in_time: float | None
+    """Share of all frames."""
+    items_per_frame: float | None
+    cost_ms: float | None
+    """Processor time of a frame."""
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
     """What the processors have done so far."""
 
@@ -87,20 +104,23 @@ class Picture:
     url: str
     key_file: str
     streamed: tuple[Streamed, ...] = ()
+    framed: tuple[Framed, ...] = ()
 
 
 def drawn(picture: Picture, lines_max: int = 50) -> "RenderableType":
-    """The picture for a terminal of `lines_max` lines; recognised things give way first."""
+    """The picture for a terminal of `lines_max` lines: recognised things give way first, then streams."""
     from rich.console import Group
     from rich.text import Text
 
     lines: list[RenderableType] = [_heading(picture), Text(""), _table(picture), Text("")]
-    if picture.streamed:
-        lines += [_streams(picture.streamed), Text("")]
+    room = lines_max - FIXED_LINES - len(picture.rows)
+    for rows, table in ((len(picture.framed), _pipelines), (len(picture.streamed), _streams)):
+        if 0 < rows <= room - 2:
+            lines += [table(picture), Text("")]
+            room -= rows + 2
     told = [Text(trouble, style="red", no_wrap=True, overflow="ellipsis") for trouble in troubles(picture)]
     told += [_recognised_line(found) for found in picture.recognised]
-    tables = len(picture.rows) + (len(picture.streamed) + 2 if picture.streamed else 0)
-    lines += told[: max(0, lines_max - tables - FIXED_LINES)]
+    lines += told[: max(0, room)]
     lines += [Text(""), _footer(picture)]
     return Group(*lines)
 
@@ -138,7 +158,7 @@ def _table(picture: Picture) -> "Table":
     return table
 
 
-def _streams(streamed: tuple[Streamed, ...]) -> "Table":
+def _streams(picture: Picture) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim", expand=False)
@@ -147,11 +167,35 @@ def _streams(streamed: tuple[Streamed, ...]) -> "Table":
     for heading in ("kept", "sent", "in time"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("session", no_wrap=True, max_width=10)
-    for one in streamed:
+    for one in picture.streamed:
         kept = f"{one.kept} of {one.windows}" if one.windows else "–"
         in_time = share(one.in_time / one.sent) if one.sent else "–"
         table.add_row(one.application, one.promised, kept, f"{one.sent} of {one.captured}", in_time, one.state)
     return table
+
+
+def _pipelines(picture: Picture) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim", expand=False)
+    table.add_column("pipeline", style="bold", no_wrap=True, max_width=16)
+    table.add_column("tenant", no_wrap=True, max_width=10)
+    for heading in ("frames/s", "P50 ms", "P99 ms", "in time", "items/frame", "cost ms/frame"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in picture.framed:
+        table.add_row(one.pipeline, one.tenant, *_frame_cells(one))
+    return table
+
+
+def _frame_cells(one: Framed) -> tuple[str, ...]:
+    return (
+        f"{one.rate_fps:.1f}",
+        milliseconds(one.p50_ms),
+        milliseconds(one.p99_ms),
+        share(one.in_time),
+        "–" if one.items_per_frame is None else f"{one.items_per_frame:.1f}",
+        milliseconds(one.cost_ms),
+    )
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -207,6 +251,9 @@ def troubles(picture: Picture) -> Iterator[str]:
     for row in picture.rows:
         if row.trouble:
             yield f"{row.application}: {row.trouble}"
+    for one in picture.framed:
+        if one.trouble:
+            yield f"{one.pipeline}: {one.trouble}"
 
 
 def in_lines(picture: Picture) -> Iterator[str]:
@@ -227,6 +274,13 @@ def in_lines(picture: Picture) -> Iterator[str]:
         )
         trouble = f" · {row.trouble}" if row.trouble else ""
         yield f"    {row.tenant}/{row.application:<16} {figures}{stage}{trouble}"
+    for framed in picture.framed:
+        rate, p50, p99, in_time, items, cost = _frame_cells(framed)
+        trouble = f" · {framed.trouble}" if framed.trouble else ""
+        yield (
+            f"    {framed.tenant}/{framed.pipeline:<16} {rate} frames/s P50 {p50} P99 {p99} ms in time {in_time} "
+            f"items a frame {items} cost a frame {cost} ms{trouble}"
+        )
     for one in picture.streamed:
         yield (
             f"    {one.application:<16} promised {one.promised}: {one.state}, kept {one.kept} of {one.windows}, "

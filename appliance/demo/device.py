@@ -17,6 +17,7 @@ import httpx
 from appliance.client import Client, UnexpectedAnswer
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, SystemClock, pause_s
 from appliance.demo.fleet import DeviceOrder
+from appliance.demo.frame_device import FrameDevice
 from appliance.demo.recognised import Nearest, in_words
 from appliance.demo.reporting import report
 from appliance.domain.errors import ApplianceError, LimitReached, ModelUnavailable, Unavailable, UnknownApplication
@@ -47,7 +48,10 @@ def main() -> None:
 
         Clip(order, SystemClock()).run()
     with Client(order.url, order.key) as client:
-        Device(order, client, SystemClock()).run()
+        if order.is_pipeline:
+            FrameDevice(order, client, SystemClock()).run(moments(order.rate_per_s, SystemClock()))
+        else:
+            Device(order, client, SystemClock()).run()
 
 
 def _leave_with_the_demo() -> None:

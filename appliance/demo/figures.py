@@ -6,9 +6,9 @@ Owned by the demo's main thread; pure bookkeeping, time comes in as `now_ns`.
 """
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Reversible, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from appliance.clock import NS_PER_S
 
@@ -17,6 +17,16 @@ WINDOW_NS = 10 * NS_PER_S
 KEPT_MAX = 20_000
 """Requests kept for the percentiles of the summary; at 31 a second that is over ten minutes."""
 RECOGNISED_MAX = 5
+
+
+class Timed(Protocol):
+    """Something that was seen at an instant."""
+
+    @property
+    def at_ns(self) -> int: ...
+
+
+TimedT = TypeVar("TimedT", bound=Timed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +89,11 @@ class DeviceFigures:
 
     def window(self, now_ns: int) -> list[Seen]:
         """Answers of the last `WINDOW_NS`, oldest first."""
-        recent: list[Seen] = []
-        for seen in reversed(self.answered):
-            if now_ns - seen.at_ns > WINDOW_NS:
-                break
-            recent.append(seen)
-        return recent[::-1]
+        return recent(self.answered, now_ns)
 
     def rate_per_s(self, now_ns: int) -> float:
-        """Answers a second over the window, or since the first answer where that is shorter."""
-        recent = self.window(now_ns)
-        if not recent:
-            return 0.0
-        span_ns = max(now_ns - recent[0].at_ns, NS_PER_S)
-        return len(recent) * NS_PER_S / span_ns
+        """Answers a second over the window."""
+        return rate_per_s(self.window(now_ns), now_ns)
 
     def summary(self) -> dict[str, Any]:
         """The application's entry in the JSON summary; its variant is the one that answered last, its latencies
@@ -110,6 +111,24 @@ class DeviceFigures:
             "accuracy": self.accuracy,
             "recognised": list(self.recognised),
         }
+
+
+def recent(seen: Reversible[TimedT], now_ns: int) -> list[TimedT]:
+    """Those of the last `WINDOW_NS`, oldest first."""
+    found: list[TimedT] = []
+    for one in reversed(seen):
+        if now_ns - one.at_ns > WINDOW_NS:
+            break
+        found.append(one)
+    return found[::-1]
+
+
+def rate_per_s(window: Sequence[Timed], now_ns: int) -> float:
+    """Over the window, or since the first one where that is shorter."""
+    if not window:
+        return 0.0
+    span_ns = max(now_ns - window[0].at_ns, NS_PER_S)
+    return len(window) * NS_PER_S / span_ns
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:

@@ -26,6 +26,7 @@ class DeviceOrder:
     key: str
     """A device key of its own; it opens this one application."""
     application: str
+    """Or the pipeline."""
     task: str
     rate_per_s: float
     inputs: tuple[str, ...]
@@ -34,11 +35,13 @@ class DeviceOrder:
     """Whether the inputs are one sequence with a state on the box."""
     is_clip: bool = False
     """Whether they are the frames of a clip, which a session streams."""
+    is_pipeline: bool = False
+    """Whether they go through a pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A line of a device: `kind` is answer, failure, or session."""
+    """A line of a device: `kind` is answer, frame, failure, or session."""
 
     device: int
     """Number of the device in the fleet."""

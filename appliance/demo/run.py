@@ -11,16 +11,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
+
 from appliance.clock import Clock, SystemClock, pause_s
 from appliance.demo import board
 from appliance.demo.clips import CLIPS
 from appliance.demo.downloads import fetched_or_smaller
 from appliance.demo.figures import DeviceFigures
 from appliance.demo.fleet import DeviceOrder, Fleet, fleet
+from appliance.demo.frames import FrameFigures
+from appliance.demo.pipelines import DemoPipeline, borrowed, pipelines_of
 from appliance.demo.server import RunningServer, running_server
 from appliance.demo.tenancy import Tenancy
 from appliance.demo.watch import Watch
 from appliance.domain.catalogue import TaskKind
+from appliance.domain.errors import ModelUnavailable, Unavailable, UnknownApplication
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
@@ -65,8 +70,9 @@ def run(options: DemoOptions) -> int:
         tenancy = stack.enter_context(closing(Tenancy(server.url, options.state_dir)))
         devices = stack.enter_context(fleet())
         watch = _set_up(zoo, server, tenancy, devices, clock)
-        show = _Show(options, server, watch, devices)
-        show.until(_end_of(options, watch))
+        pipelines = _Pipelines(zoo, server, tenancy, devices, watch)
+        show = _Show(options, server, watch, devices, pipelines)
+        show.until(_end_of(options, watch, pipelines))
         stack.callback(_ignore_signals)  # a second Ctrl-C must not leave a server behind
     return _sum_up(options, watch)
 
@@ -97,14 +103,65 @@ def _order(model: "ZooModel", server: RunningServer, key: str) -> DeviceOrder:
     )
 
 
+class _Pipelines:
+    """The pipelines whose networks the zoo has: each is defined, and sent frames, as soon as these serve."""
+
+    def __init__(self, zoo: "Zoo", server: RunningServer, tenancy: Tenancy, devices: Fleet, watch: Watch) -> None:
+        self._models = zoo.models
+        self._url = server.url
+        self._tenancy = tenancy
+        self._devices = devices
+        self._watch = watch
+        self._waiting = list(pipelines_of(zoo.models))
+        for one in self._waiting:
+            watch.expect(FrameFigures(one.tenant, one.name))
+
+    def define(self) -> None:
+        """Those that can be; a busy box is asked again."""
+        for one in [each for each in self._waiting if self._can_be_defined(each)]:
+            try:
+                for tenant, application in borrowed(one, self._models):
+                    self._tenancy.share(tenant, application)
+                self._tenancy.define(one)
+                key = self._tenancy.pipeline_key(one.tenant, one.name)
+            except (httpx.TransportError, ModelUnavailable, UnknownApplication, Unavailable):
+                continue
+            self._watch.follow(self._devices.start(self._order(one, key)), one.name)
+            self._waiting.remove(one)
+
+    def are_defined(self) -> bool:
+        """All whose networks serve."""
+        return not any(self._can_be_defined(one) for one in self._waiting)
+
+    def _can_be_defined(self, pipeline: DemoPipeline) -> bool:
+        asked = [model for model in self._models if model.name in pipeline.applications]
+        return all(self._watch.serves(model.tenant, model.name) for model in asked)
+
+    def _order(self, pipeline: DemoPipeline, key: str) -> DeviceOrder:
+        source = next(model for model in self._models if model.name == pipeline.inputs_of)
+        return DeviceOrder(
+            url=self._url,
+            key=key,
+            application=pipeline.name,
+            task="",
+            rate_per_s=pipeline.rate_fps,
+            inputs=tuple(str(path) for path in source.inputs),
+            is_stream=False,
+            is_pipeline=True,
+        )
+
+
 class _Show:
     """The table on the terminal, or lines in a log, until the end."""
 
-    def __init__(self, options: DemoOptions, server: RunningServer, watch: Watch, devices: Fleet) -> None:
+    def __init__(
+        self, options: DemoOptions, server: RunningServer, watch: Watch, devices: Fleet, pipelines: _Pipelines
+    ) -> None:
         self._url = server.url
         self._key_file = str(server.key_file)
         self._watch = watch
         self._devices = devices
+        self._pipelines = pipelines
         self._console = screen.console(stderr=options.as_json)
 
     def until(self, is_over: Callable[[], bool]) -> None:
@@ -118,7 +175,8 @@ class _Show:
     def _tick(self) -> board.Picture:
         for report in self._devices.reports():
             self._watch.take(report)
-        self._watch.ask()
+        if self._watch.ask():
+            self._pipelines.define()
         return self._watch.picture(self._url, self._key_file)
 
     def _live(self, is_over: Callable[[], bool]) -> None:
@@ -140,7 +198,7 @@ class _Show:
             pause_s(TICK_S)
 
 
-def _end_of(options: DemoOptions, watch: Watch) -> Callable[[], bool]:
+def _end_of(options: DemoOptions, watch: Watch, pipelines: _Pipelines) -> Callable[[], bool]:
     """When the run is over."""
     if not options.once:
         return lambda: options.seconds is not None and watch.elapsed_s >= options.seconds
@@ -149,7 +207,7 @@ def _end_of(options: DemoOptions, watch: Watch) -> Callable[[], bool]:
 
     def is_over() -> bool:
         nonlocal complete_s
-        if complete_s is None and watch.is_settled():
+        if complete_s is None and watch.is_settled() and pipelines.are_defined():
             complete_s = watch.elapsed_s
         if complete_s is None:
             return watch.elapsed_s >= PATIENCE_S + PATIENCE_PER_MODEL_S * len(watch.figures)
@@ -164,7 +222,9 @@ def _sum_up(options: DemoOptions, watch: Watch) -> int:
         for figures, streamed in zip(watch.figures, watch.streamed, strict=True)
     ]
     if options.as_json:
-        print(json.dumps({"tenants": len(TENANTS), "seconds": round(watch.elapsed_s), "applications": applications}))
+        pipelines = [figures.summary() for figures in watch.framed.values()]
+        summary = {"tenants": len(TENANTS), "seconds": round(watch.elapsed_s), "applications": applications}
+        print(json.dumps(summary | {"pipelines": pipelines}))
     else:
         _show_summary(watch, applications)
     silent = watch.unanswered()
@@ -182,6 +242,11 @@ def _show_summary(watch: Watch, applications: list[dict[str, object]]) -> None:
         told = figures.recognised[-1] if figures.recognised else ""
         print(f"  {figures.tenant}/{figures.name:<14} {entry['ok']} of {entry['requests']} answered   {told}")
         for reason, times in figures.failures.most_common(2):
+            print(f"      {times} × {reason}")
+    for framed in watch.framed.values():
+        told = framed.recognised[-1] if framed.recognised else ""
+        print(f"  {framed.tenant}/{framed.name:<14} {framed.in_time} of {framed.sent} frames in time   {told}")
+        for reason, times in framed.failures.most_common(2):
             print(f"      {times} × {reason}")
 
 

@@ -9,12 +9,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from appliance.client import Client
+from appliance.demo.pipelines import DemoPipeline
 from appliance.demo.zoo import ZooModel, as_archive
 from appliance.domain.access import Role
-from appliance.domain.errors import AlreadyExists, NotAllowed, UnknownModel
+from appliance.domain.errors import AlreadyExists, NotAllowed, SloTooSmall, UnknownModel, UnknownPipeline
 from appliance.terminal.private import write_private
 from appliance.wire.access import KeyOrder
+from appliance.wire.catalogue import ApplicationChange
 
+SLO_AT_LEAST = 3.0
+"""Times what the fastest variants of a pipeline need, on a machine that is too slow for its SLO."""
 DEVICE_KEY_S = 86_400
 """How long a device key works should the demo be killed before it revokes it."""
 
@@ -60,15 +64,34 @@ class Tenancy:
 
     def device_key(self, tenant: str, application: str) -> str:
         """A key that opens one application, for the time of this run."""
-        order = KeyOrder(
-            role=Role.DEVICE,
-            applications=[application],
-            label=f"demo device of {application}",
-            expires_in_s=DEVICE_KEY_S,
-        )
-        key = self.client(tenant).create_key(tenant, order)
+        return self._new_key(tenant, KeyOrder(applications=[application], label=f"demo device of {application}"))
+
+    def pipeline_key(self, tenant: str, pipeline: str) -> str:
+        """A key that opens one pipeline, for the time of this run."""
+        return self._new_key(tenant, KeyOrder(pipelines=[pipeline], label=f"demo device of {pipeline}"))
+
+    def _new_key(self, tenant: str, order: KeyOrder) -> str:
+        bounded = order.model_copy(update={"role": Role.DEVICE, "expires_in_s": DEVICE_KEY_S})
+        key = self.client(tenant).create_key(tenant, bounded)
         self._device_keys.append((tenant, key.id))
         return key.key
+
+    def share(self, tenant: str, application: str) -> None:
+        """Let other tenants call it."""
+        self.client(tenant).change_application(application, ApplicationChange(shared=True))
+
+    def define(self, pipeline: DemoPipeline) -> None:
+        """Define the pipeline as its tenant, unless the box has it; on a slow machine with a longer SLO."""
+        client, order = self.client(pipeline.tenant), pipeline.order
+        try:
+            client.pipeline(order.name)
+            return
+        except UnknownPipeline:
+            pass
+        try:
+            client.create_pipeline(order)
+        except SloTooSmall as error:
+            client.create_pipeline(order.model_copy(update={"latency_slo_ms": SLO_AT_LEAST * error.needs_ms}))
 
     def bring(self, model: ZooModel) -> bool:
         """Upload the model as its tenant, unless the box has it; True when an import has begun.

@@ -4,13 +4,15 @@ the screen.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.demo.board import Computed, Picture, Recognised, Row, Streamed
+from appliance.demo.board import Computed, Framed, Picture, Recognised, Row, Streamed
 from appliance.demo.figures import DeviceFigures, Seen, percentile
 from appliance.demo.fleet import Report
+from appliance.demo.frames import FrameFigures, SeenFrame, mean
 from appliance.demo.server import RunningServer
 from appliance.demo.tenancy import Tenancy
 from appliance.domain.errors import ApplianceError
@@ -47,6 +49,9 @@ class Watch:
         self.figures = figures
         self.streamed: list[Streamed | None] = [None] * len(figures)
         """Sessions of the devices that stream a clip, as they last told."""
+        self.framed: dict[str, FrameFigures] = {}
+        """By pipeline."""
+        self._frame_devices: dict[int, FrameFigures] = {}
         self._begin_ns = clock.now_ns()
         self._asked_ns = 0
         self._box = BoxState({}, {})
@@ -58,7 +63,12 @@ class Watch:
 
     def take(self, report: Report) -> None:
         """Count what a device reported; devices are numbered like the figures."""
-        figures, facts = self.figures[report.device], dict(report.facts)
+        facts = dict(report.facts)
+        framed = self._frame_devices.get(report.device)
+        if framed is not None:
+            self._take_frame(framed, report.kind, facts)
+            return
+        figures = self.figures[report.device]
         if report.kind == "session":
             self.streamed[report.device] = Streamed(figures.name, **facts)
         elif report.kind == "answer":
@@ -66,17 +76,39 @@ class Watch:
         else:
             figures.add_failure(facts["reason"])
 
-    def ask(self) -> None:
-        """Refresh what the box says, at most once a second; a busy box is asked again later."""
+    def expect(self, figures: FrameFigures) -> None:
+        """Show a pipeline, which is defined once its networks serve."""
+        self.framed[figures.name] = figures
+
+    def follow(self, device: int, pipeline: str) -> None:
+        """That device sends its frames."""
+        self._frame_devices[device] = self.framed[pipeline]
+
+    def serves(self, tenant: str, application: str) -> bool:
+        """Whether it has a variant that answers, as the box last said."""
+        known = self._box.applications.get((tenant, application))
+        return known is not None and known.available
+
+    @staticmethod
+    def _take_frame(figures: FrameFigures, kind: str, facts: dict[str, Any]) -> None:
+        if kind == "frame":
+            figures.add(SeenFrame(**facts))
+        else:
+            figures.add_failure(facts["reason"])
+
+    def ask(self) -> bool:
+        """Refresh what the box says, at most once a second; a busy box is asked again later. True: it has answered."""
         now_ns = self._clock.now_ns()
         if now_ns - self._asked_ns < ASK_EVERY_NS:
-            return
+            return False
         self._server.check()
         try:
             self._box = self._asked()
+            return True
         except (httpx.TransportError, ApplianceError):
-            pass  # it has better things to do just now; the next second will tell
-        self._asked_ns = self._clock.now_ns()
+            return False  # it has better things to do just now; the next second will tell
+        finally:
+            self._asked_ns = self._clock.now_ns()
 
     def _asked(self) -> BoxState:
         applications: dict[Name, ApplicationShape] = {}
@@ -101,13 +133,17 @@ class Watch:
         known = [job for (owner, _), job in self._box.jobs.items() if owner == tenant]
         return not known or any(job.state not in ENDED for job in known)
 
-    def unanswered(self) -> list[DeviceFigures]:
-        """Applications that have not answered yet."""
-        return [figures for figures in self.figures if figures.ok == 0]
+    def unanswered(self) -> list[DeviceFigures | FrameFigures]:
+        """Applications that have not answered yet, and pipelines."""
+        silent: list[DeviceFigures | FrameFigures] = [figures for figures in self.figures if figures.ok == 0]
+        return silent + [framed for framed in self.framed.values() if not framed.answered]
 
     def is_settled(self) -> bool:
-        """Whether every application answers with a variant whose accuracy is known, or never will."""
-        return all(self._is_settled(figures) for figures in self.figures)
+        """Whether every application answers with a variant whose accuracy is known, or never will, and every pipeline
+        that can be defined has answered a frame.
+        """
+        answers = all(framed.answered for framed in self._frame_devices.values())
+        return answers and all(self._is_settled(figures) for figures in self.figures)
 
     def _is_settled(self, figures: DeviceFigures) -> bool:
         if figures.accuracy is not None:
@@ -124,6 +160,7 @@ class Watch:
             rows=tuple(self._row(figures) for figures in self.figures),
             recognised=tuple(self._recognised()),
             streamed=tuple(one for one in self.streamed if one is not None),
+            framed=tuple(self._framed(figures) for figures in self.framed.values()),
             resident_bytes=memory.used_bytes if memory else 0,
             budget_bytes=memory.budget_bytes if memory else 0,
             computed=self._box.computed,
@@ -153,6 +190,22 @@ class Watch:
             trouble=self._trouble(figures),
         )
 
+    def _framed(self, figures: FrameFigures) -> Framed:
+        window = figures.window(self._clock.now_ns())
+        latencies = [seen.latency_ms for seen in window]
+        cost_s = mean([seen.cost_s for seen in window])
+        return Framed(
+            pipeline=figures.name,
+            tenant=figures.tenant,
+            rate_fps=figures.rate_fps(self._clock.now_ns()),
+            p50_ms=percentile(latencies, 0.5),
+            p99_ms=percentile(latencies, 0.99),
+            in_time=figures.in_time_share,
+            items_per_frame=mean([seen.items for seen in window]),
+            cost_ms=None if cost_s is None else 1000 * cost_s,
+            trouble="" if figures.answered or not figures.failures else figures.failures.most_common(1)[0][0],
+        )
+
     def _resident_bytes(self, application_id: str) -> int | None:
         if self._box.memory is None:
             return None
@@ -170,7 +223,8 @@ class Watch:
         return f"its import {job.state}: {job.error or job.message}"
 
     def _recognised(self) -> Iterator[Recognised]:
-        for figures in self.figures:
+        seen: list[FrameFigures | DeviceFigures] = [*self.framed.values(), *self.figures]
+        for figures in seen:
             if figures.recognised:
                 yield Recognised(figures.name, "   ".join(list(figures.recognised)[-2:][::-1]))
 

@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from appliance.demo.board import Computed, Picture, Recognised, Row, Streamed, drawn, in_lines
+from appliance.demo.board import Computed, Framed, Picture, Recognised, Row, Streamed, drawn, in_lines
 
 READY = Row("objects", "glasses", "int8-320x416", 9.8, 21.2, 48.1, 0.961, 0.98, 21_000_000, 7, None, "")
 IMPORTING = Row("faces", "camera", "fp32", 4.0, 20.1, 99.0, None, 1.0, 7_000_000, 1, 42.0, "int8 accuracy and profile")
@@ -88,3 +88,22 @@ def test_promised_and_kept() -> None:
     told = next(line for line in lines if "within 500 ms" in line)
     assert told.split() == "objects 10/s within 500 ms 6 of 7 810 of 812 0.991 served".split()
     assert any("promised 10/s within 500 ms: served, kept 6 of 7" in line for line in in_lines(picture))
+
+
+def test_pipelines() -> None:
+    """Frames in time, items and cost a frame: a line each, which streams give way to; why one is silent is said."""
+    signs = Framed("signs", "glasses", 0.5, 118.4, 240.0, 0.98, 7.6, 92.3)
+    silent = Framed("people", "camera", 0.0, None, None, None, None, None, "no processor is there")
+    streamed = Streamed("objects", "10/s within 500 ms", "served", 7, 6, 812, 810, 803)
+    picture = dataclasses.replace(_picture(*[READY] * 11), framed=(signs, silent), streamed=(streamed,) * 3)
+    lines = _screen(picture, lines=50)
+    assert max(len(line) for line in lines) <= 100
+    row = next(line for line in lines if line.startswith("signs"))
+    assert row.split() == "signs glasses 0.5 118 240 0.980 7.6 92.3".split()
+    assert "people: no processor is there" in lines
+    low = _screen(picture, lines=28)
+    assert len(low) <= 28
+    assert any(line.startswith("signs") for line in low)
+    assert not any("within 500 ms" in line for line in low)
+    said = next(line for line in in_lines(picture) if "glasses/signs" in line)
+    assert "0.5 frames/s P50 118 P99 240 ms in time 0.980 items a frame 7.6 cost a frame 92.3 ms" in said

@@ -97,7 +97,16 @@ def draw_digits(rng: np.random.Generator, count: int) -> tuple[npt.NDArray[np.ui
 
 
 def _draw(numeral: str, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-    """One numeral on 64x64 in a random hand, shrunk to 8x8, with noise."""
+    """One numeral in a random hand, shrunk to 8x8, with noise."""
+    import cv2
+
+    small = cv2.resize(hand(numeral, rng), (DIGIT_SIDE, DIGIT_SIDE), interpolation=cv2.INTER_AREA)
+    noisy: npt.NDArray[np.uint8] = np.clip(small + rng.normal(0, 12, small.shape), 0, 255).astype(np.uint8)
+    return noisy
+
+
+def hand(numeral: str, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
+    """One numeral on 64x64 in a random hand, white on black."""
     import cv2
 
     fonts = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX)
@@ -109,9 +118,8 @@ def _draw(numeral: str, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     across, down = rng.uniform(-5, 5, 2)
     cos, sin = math.cos(turn) * scale, math.sin(turn) * scale
     warp = np.array([[cos, sin, 32 * (1 - cos - sin) + across], [-sin, cos, 32 * (1 - cos + sin) + down]], np.float64)
-    small = cv2.resize(cv2.warpAffine(canvas, warp, (64, 64)), (DIGIT_SIDE, DIGIT_SIDE), interpolation=cv2.INTER_AREA)
-    noisy: npt.NDArray[np.uint8] = np.clip(small + rng.normal(0, 12, small.shape), 0, 255).astype(np.uint8)
-    return noisy
+    drawn: npt.NDArray[np.uint8] = np.asarray(cv2.warpAffine(canvas, warp, (64, 64)), np.uint8)
+    return drawn
 
 
 @dataclass(frozen=True)

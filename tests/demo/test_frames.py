@@ -1,0 +1,75 @@
+"""What the demo counts of a pipeline, and the words that it tells of a frame."""
+
+import pytest
+
+from appliance.clock import NS_PER_S
+from appliance.demo.frames import FrameFigures, SeenFrame, cut_out, frame_in_words
+from appliance.demo.recognised import WORDS_MAX
+from appliance.wire.pipelines import ItemShape
+
+
+def _read(text: str) -> ItemShape:
+    read = ItemShape(stage="read", variant="fp32", answer={"text": text, "score": 0.9})
+    return ItemShape(stage="lines", quad=[(0, 0), (9, 0), (9, 9), (0, 9)], answer={"score": 0.8}, items=[read])
+
+
+def _thing(label: str, called: str = "") -> ItemShape:
+    what = ItemShape(stage="what", answer={"labels": [{"label": called, "index": 1, "score": 0.7}]})
+    answer = {"score": 0.9, "label": label}
+    return ItemShape(stage="things", box=(0, 0, 9, 9), answer=answer, items=[what] if called else [])
+
+
+def _frame(*items: ItemShape) -> list[ItemShape]:
+    return [ItemShape(stage="find", variant="int8", answer={"regions": []}, items=list(items))]
+
+
+def test_words_of_a_frame() -> None:
+    """Texts as they were read; things by what was said of them last, and how many; faces by their number."""
+    assert frame_in_words(_frame(_read("NO PARKING"), _read(" "), _read("GATE 7"))) == "“NO PARKING”, “GATE 7”"
+    street = _frame(_thing("person"), _thing("person"), _thing("bag", "backpack, rucksack"))
+    assert frame_in_words(street) == "2 person, backpack"
+    face = ItemShape(stage="who", answer={"embedding": [0.1], "dimensions": 1})
+    assert frame_in_words(_frame(ItemShape(stage="crop", box=(0, 0, 9, 9), items=[face]))) == "1 face described"
+    assert frame_in_words(_frame()) == ""
+    assert len(frame_in_words(_frame(*[_read("word " * 9)] * 5))) == WORDS_MAX
+
+
+def test_what_was_cut_out_of_a_frame_is_counted() -> None:
+    """Regions and boxes, however deep, and nothing else."""
+    assert cut_out(_frame()) == 0
+    assert cut_out(_frame(_read("A"), _thing("car", "cab"), _thing("person"))) == 3
+
+
+def test_figures_of_a_pipeline() -> None:
+    """Frames that failed are frames that were not in time; costs and items are means of the answered ones."""
+    figures = FrameFigures("glasses", "signs")
+    assert figures.in_time_share is None
+    for at_s in range(4):
+        figures.add(SeenFrame(at_s * NS_PER_S, 10.0 + at_s, at_s > 0, 2 * at_s, 0.01, f"“{at_s % 2}”"))
+    figures.add_failure("the queue is full")
+    assert figures.in_time_share == pytest.approx(3 / 5)
+    assert figures.rate_fps(3 * NS_PER_S) == pytest.approx(4 / 3)
+    assert figures.rate_fps(30 * NS_PER_S) == 0.0
+    assert figures.summary() == {
+        "name": "signs",
+        "tenant": "glasses",
+        "frames": 5,
+        "answered": 4,
+        "in_time": 3,
+        "p50_ms": 11.0,
+        "p99_ms": 13.0,
+        "items_per_frame": 3.0,
+        "cost_s": pytest.approx(0.01),
+        "recognised": ["“0”", "“1”"],
+    }
+
+
+def test_a_pipeline_that_never_answered_has_a_summary_too() -> None:
+    """Zeros and nulls, no error."""
+    summary = FrameFigures("glasses", "signs").summary()
+    assert (summary["frames"], summary["p50_ms"], summary["items_per_frame"], summary["cost_s"]) == (
+        0,
+        None,
+        None,
+        None,
+    )
