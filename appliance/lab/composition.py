@@ -62,6 +62,7 @@ from appliance.policies.selection import DEFAULT as DEFAULT_SELECTION
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.ports import RunGroup
 from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
 from appliance.runtime.telemetry import Telemetry
 
@@ -84,6 +85,8 @@ class LabBox:
     """Of all of them."""
     on_change: Callable[[], None]
     """Called when a processor has come or gone."""
+    groups: tuple[RunGroup, ...]
+    """Who takes runs at the same time."""
     machine: Machine
     journal: Journal
     stopwatch: Stopwatch
@@ -107,10 +110,11 @@ def compose(scenario: Scenario) -> LabBox:
     given = _given(scenario)
     box = EmulatedGroups(_cores(scenario, clock, memory))
     is_alone = len(box.processors) == 1
+    groups = (_alone(box.processors[0]),) if is_alone else box.groups()
     ports = RuntimePorts(
         clock=clock,
         processor=box.processors[0] if is_alone else box,
-        groups=() if is_alone else box.groups(),
+        groups=() if is_alone else groups,
         kinds=() if is_alone else box.kinds,
         fingerprints={} if is_alone else dict.fromkeys(box.kinds, ""),
         builds=_Builds(),
@@ -121,7 +125,7 @@ def compose(scenario: Scenario) -> LabBox:
         available_bytes=machine.available_bytes,
         forecaster_of=_forecaster_of(scenario, given),
         memory_forecaster=Trend(),
-        background=_inline,
+        background=inline,
         save_forecasters=lambda texts: None,
         save_memory_forecaster=lambda text: None,
         seed=scenario.seed,
@@ -135,7 +139,22 @@ def compose(scenario: Scenario) -> LabBox:
         if not is_alone:
             box.follow(core)
 
-    return LabBox(core, clock, box.processors, memory, follow, machine, journal, stopwatch, telemetry)
+    return LabBox(core, clock, box.processors, memory, follow, groups, machine, journal, stopwatch, telemetry)
+
+
+def _alone(processor: EmulatedProcessor) -> RunGroup:
+    described = processor.describe()
+    return RunGroup(described.name, described.workers, processor, {described.kind: ""})
+
+
+def device_kinds(scenario: Scenario) -> frozenset[str]:
+    """Kinds of processors whose workers are streams of one device: those with run times of several runs at once."""
+    variants = [variant for model in scenario.models for variant in model.variants]
+    return frozenset(
+        kind_of(one)
+        for one in scenario.box.processors
+        if any(level > 1 for variant in variants for _, level in times_of(variant, one) or {})
+    )
 
 
 def _cores(scenario: Scenario, clock: VirtualClock, memory: EmulatedMemory) -> list[Cores]:
@@ -199,7 +218,7 @@ def _config(scenario: Scenario) -> RuntimeConfig:
     )
 
 
-async def _inline(compute: Callable[[], T]) -> T:
+async def inline(compute: Callable[[], T]) -> T:
     """Training takes no virtual time: there is no thread to do it in."""
     return compute()
 

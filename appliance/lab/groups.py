@@ -62,9 +62,7 @@ class EmulatedGroups:
             for build_id in self._of_kind[kind][0].memory.lose(kind):
                 core.memory.lost(build_id)
         core.engine.look_again()
-        for build_id in core.memory.known_builds():
-            if not core.catalogue.users_of(build_id):
-                core.memory.dismiss(build_id)
+        core.dismiss_unused()
 
     # -- the port ------------------------------------------------------------------------------------------------------
 

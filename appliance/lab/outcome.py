@@ -62,6 +62,8 @@ class Outcome:
     decisions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     sessions: Mapping[str, object] | None = None
     """Of a scenario with devices."""
+    pipelines: Mapping[str, object] | None = None
+    """Of a scenario with pipelines."""
 
     def document(self) -> dict[str, object]:
         """As the format has it."""
@@ -76,13 +78,13 @@ class Outcome:
             "requests": len(self.answers),
             **_counts(self.answers),
             "late": sum(a.is_late for a in self.answers),
-            "slo_attainment": _ratio(in_time, len(with_slo)),
+            "slo_attainment": ratio(in_time, len(with_slo)),
             **_quality(self.answers),
             "robustness": _robustness(by_application.values()),
             "latency_ms": _latency(self.answers),
             "wait_ms": _wait(self.answers),
             "memory_peak_mb": self.memory_peak_bytes / 1e6,
-            "batch_mean": _ratio(items, batches),
+            "batch_mean": ratio(items, batches),
             "processors": {
                 name: {"busy": _rounded(use.busy), "idle": _rounded(1 - use.busy), "batches": use.batches}
                 for name, use in sorted(self.processors.items())
@@ -97,6 +99,7 @@ class Outcome:
                 for name, answers in by_application.items()
             },
             **({} if self.sessions is None else {"sessions": dict(self.sessions)}),
+            **({} if self.pipelines is None else {"pipelines": dict(self.pipelines)}),
             "loads": self.loads,
             "wakes": self.wakes,
             "replacements": self.replacements,
@@ -113,8 +116,8 @@ def _quality(answers: Sequence[Answer]) -> dict[str, float | None]:
     """Mean accuracy over the answered, and over all (who got no answer counts 0)."""
     accuracies = [a.accuracy for a in answers if a.accuracy is not None]
     return {
-        "accuracy_mean": _ratio(sum(accuracies), len(accuracies)),
-        "utility": _ratio(sum(accuracies), len(answers)),
+        "accuracy_mean": ratio(sum(accuracies), len(accuracies)),
+        "utility": ratio(sum(accuracies), len(answers)),
     }
 
 
@@ -129,29 +132,31 @@ def _robustness(groups: Iterable[Sequence[Answer]]) -> float | None:
             accuracies = [a.accuracy for a in answers if a.accuracy is not None]
             mean = sum(accuracies) / len(accuracies) / 100 if accuracies else 0.0
             scores.append(sum(a.kind == "warm" for a in answers) / len(answers) * mean)
-    return _ratio(sum(scores), len(scores))
+    return ratio(sum(scores), len(scores))
 
 
 def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:
     """Percentiles (the nearest rank) over the answered."""
     ordered = sorted(a.latency_ns for a in answers if a.accuracy is not None)
-    return {"p50": _percentile(ordered, 50), "p99": _percentile(ordered, 99)}
+    return {"p50": percentile(ordered, 50), "p99": percentile(ordered, 99)}
 
 
 def _wait(answers: Sequence[Answer]) -> dict[str, float | None]:
     """Mean and percentile over all requests: what each waited before its run, or before it got none."""
     ordered = sorted(a.wait_ns for a in answers)
-    return {"mean": _ratio(sum(ordered) / NS_PER_MS, len(ordered)), "p99": _percentile(ordered, 99)}
+    return {"mean": ratio(sum(ordered) / NS_PER_MS, len(ordered)), "p99": percentile(ordered, 99)}
 
 
-def _percentile(ordered: Sequence[int], percent: int) -> float | None:
+def percentile(ordered: Sequence[int], percent: int) -> float | None:
+    """Of ascending nanoseconds, the nearest rank, in milliseconds; None of none."""
     if not ordered:
         return None
     rank = -(-percent * len(ordered) // 100)
     return _rounded(ordered[max(0, rank - 1)] / NS_PER_MS)
 
 
-def _ratio(part: float, whole: float) -> float | None:
+def ratio(part: float, whole: float) -> float | None:
+    """None where there is nothing to take a part of."""
     return _rounded(part / whole) if whole else None
 
 

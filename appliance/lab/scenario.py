@@ -14,7 +14,9 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import Field, StringConstraints
 
+from appliance.domain.pipeline import PIPELINES_MAX
 from appliance.lab.faults import PROCESSOR_LOST, SLOW_DOWN, Fault, check_faults
+from appliance.lab.pipeline_shapes import PipelineShape, check_pipelines
 from appliance.lab.policies import check_policies
 from appliance.lab.problems.base import Malformed, Name, NotNegative, Positive, Shape, known, refuse_duplicates, shaped
 from appliance.lab.problems.dispatch import OPERATORS_MAX, OperatorShape
@@ -32,8 +34,6 @@ WAKE_SHARE = 0.1
 """Waking takes this share of loading where nothing is said: 3.2 ms of 33 of a prepared ResNet-50 (`scripts/bench
 sleeping`).
 """
-NOT_BUILT = ("pipelines",)
-"""Sections of the format that the engine cannot serve yet."""
 
 
 class BoxProcessor(Shape):
@@ -44,6 +44,10 @@ class BoxProcessor(Shape):
     memory_mb: Positive | None = None
     group: Name | None = None
     """Processors that share cores."""
+    power_w: NotNegative | None = None
+    """Of a worker while it runs."""
+    price_per_hour: NotNegative | None = None
+    """Of a worker."""
 
 
 class ProcessorGroupShape(Shape):
@@ -84,6 +88,10 @@ class Box(Shape):
     wait_ms_max: Positive = 30_000
     asleep_share: Annotated[float, Field(ge=0, le=0.9)] = 0.25
     loads_parallel_max: Annotated[int, Field(ge=1, le=16)] = 2
+    media_threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """That CPU stages of pipelines run in; None: as many as workers."""
+    turn_off_s: NotNegative = 30
+    """So long a variant stays wished for that no plan of a pipeline has any more."""
     residency: Residency = Field(Residency())
 
 
@@ -172,6 +180,7 @@ class Scenario(Shape):
     tenants: Annotated[list[TenantShape], Field(max_length=4096)] = Field([])
     arrivals: Annotated[list[Arrivals], Field(max_length=4096)] = Field([])
     sessions: Annotated[list[SessionShape], Field(max_length=4096)] = Field([])
+    pipelines: Annotated[list[PipelineShape], Field(max_length=PIPELINES_MAX)] = Field([])
     policies: dict[str, str] = Field({})
     faults: Annotated[list[Fault], Field(max_length=4096)] = Field([])
     base_dir: str = "."
@@ -186,6 +195,11 @@ class Scenario(Shape):
         """Whether there is a choice of processors, or a network is in units."""
         in_units = any(isinstance(variant.units, UnitGraph) for model in self.models for variant in model.variants)
         return len(self.box.processors) > 1 or in_units
+
+    @property
+    def media_threads(self) -> int:
+        """As given, else as many as all processors have workers."""
+        return self.box.media_threads or sum(one.concurrency for one in self.box.processors)
 
     @property
     def memory_bytes(self) -> int:
@@ -222,9 +236,6 @@ def read_scenario(path: Path, overrides: Mapping[str, Any] | None = None) -> Sce
 
 def parse_scenario(document: Mapping[str, Any], base_dir: str = ".") -> Scenario:
     """A scenario from the parsed file. Raises: Malformed, naming the key."""
-    for section in NOT_BUILT:
-        if document.get(section):
-            raise Malformed(section, "not built yet")
     scenario = shaped(Scenario, {**document, "base_dir": base_dir})
     _check_box(scenario.box)
     _check_models(scenario)
@@ -233,12 +244,16 @@ def parse_scenario(document: Mapping[str, Any], base_dir: str = ".") -> Scenario
     check_arrivals(scenario.arrivals, names, scenario.duration_s)
     slos = {a.name: a.latency_slo_ms for a in scenario.applications}
     check_sessions(scenario.sessions, slos, scenario.duration_s, base_dir)
+    tenants = {a.name: a.tenant for a in scenario.applications}
+    check_pipelines(scenario.pipelines, tenants, scenario.duration_s, base_dir)
     devices = [name for entry in scenario.sessions for name in (entry.name, *entry.names())]
     check_faults(scenario.faults, names, [p.name for p in scenario.box.processors], devices)
     check_policies(scenario.policies)
     if scenario.needs_dispatch and not scenario.box.engine:
         if scenario.sessions:
             raise Malformed("sessions", "is not built yet with several processors")
+        if scenario.pipelines:
+            raise Malformed("pipelines", "needs box.engine with several processors, or networks in units")
         _check_faults_of_several(scenario.faults)
     elif scenario.needs_dispatch:
         _check_engine(scenario)

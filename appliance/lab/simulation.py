@@ -17,6 +17,7 @@ from appliance.lab.faults import MEMORY_TAKEN, Weather
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, VirtualClock, run_virtual
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
+from appliance.lab.pipelines.crowd import PipelineCrowd
 from appliance.lab.problems.base import Malformed
 from appliance.lab.processors import Broken, EmulatedProcessor
 from appliance.lab.scenario import Scenario
@@ -79,6 +80,7 @@ class _Simulation:
         self._shapes = {shape.name: shape for shape in scenario.applications}
         self._answers: list[Answer] = []
         self._crowd = Crowd(scenario, self._box) if scenario.sessions else None
+        self._pipelines = PipelineCrowd(scenario, self._box) if scenario.pipelines else None
         self._loads_before = 0
 
     async def run(self) -> Run:
@@ -93,6 +95,8 @@ class _Simulation:
         ]
         if self._crowd is not None:
             loops.append(self._crowd.plan())
+        if self._pipelines is not None:
+            loops.append(self._pipelines.plan())
         if any(fault.kind == MEMORY_TAKEN for fault in self._scenario.faults):  # else the budget has no reason to move
             loops += [box.core.pressure.run(), box.core.memory_forecasting.run()]
         background = [*workers, *(asyncio.create_task(loop, name="loop") for loop in loops)]
@@ -100,6 +104,8 @@ class _Simulation:
         async with asyncio.TaskGroup() as tasks:
             if self._crowd is not None:
                 tasks.create_task(self._crowd.live(), name="devices")
+            if self._pipelines is not None:
+                tasks.create_task(self._pipelines.live(), name="pipelines")
             tasks.create_task(self._send_all(), name="requests")
         end_ns = box.clock.now_ns() - START_NS
         for task in background:
@@ -207,6 +213,8 @@ class _Simulation:
             sent = sum(device.sender.counts.sent for device in self._crowd.devices)
             if sent != len(self._crowd.answers):
                 raise Broken(f"{sent} frames and {len(self._crowd.answers)} ends")
+        if self._pipelines is not None and len(set(self._pipelines.frames)) > 1:
+            raise Broken("{} frames of pipelines and {} ends".format(*self._pipelines.frames))
         if status["queued"] or status["running"]:
             raise Broken(f"{status['queued']} requests wait and {status['running']} run after the last answer")
         pinned = [b["build"] for b in self._box.core.memory.snapshot()["builds"] if b["pins"]]
@@ -228,6 +236,7 @@ class _Simulation:
             wakes=box.core.memory.wakes,
             decisions=box.stopwatch.rows(),
             sessions=None if self._crowd is None else self._crowd.figures(),
+            pipelines=None if self._pipelines is None else self._pipelines.figures(),
         )
 
 

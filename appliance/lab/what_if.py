@@ -2,7 +2,7 @@
 
 The wire: one JSON object on standard input, `{"limits": {...}, "parent": pid, "today": scenario, "edited": scenario}`;
 JSON lines on standard output, `{"progress": 0.5}` any number of times, then `{"today": figures, "edited": figures}` or
-`{"error": "..."}`. `appliance.api.simulations` starts it.
+`{"error": "..."}`, with `left_out`, the pipelines that are in neither. `appliance.api.simulations` starts it.
 """
 
 import json
@@ -21,13 +21,17 @@ def main() -> None:
     order = json.loads(sys.stdin.buffer.read())
     die_with_parent()
     enter(ChildLimits(**order["limits"]), int(order["parent"]))
+    from appliance.lab.left_out import without_malformed
     from appliance.lab.problems.base import Malformed
     from appliance.lab.scenario import parse_scenario
     from appliance.lab.simulation import simulate
 
     figures: dict[str, Any] = {}
+    left_out: list[str] = []
     try:
-        scenarios = {name: parse_scenario(order[name]) for name in ("today", "edited")}
+        today, left_out = without_malformed(order["today"])
+        edited, _ = without_malformed(order["edited"])
+        scenarios = {"today": parse_scenario(today), "edited": parse_scenario(edited)}
         for name, scenario in scenarios.items():
             report = _Report(len(figures) / len(scenarios), 1 / len(scenarios))
             figures[name] = simulate(scenario, on_progress=report).outcome.document()
@@ -36,7 +40,7 @@ def main() -> None:
         figures = {"error": str(error)}
     except MemoryError:
         figures = {"error": "needs more memory than a simulation may take: simulate less"}
-    _say(figures)
+    _say({**figures, "left_out": left_out})
 
 
 class _Report:

@@ -92,21 +92,22 @@ def nanoseconds(seconds: float) -> int:
 def _times(index: int, entry: Arrivals, seed: int, duration_s: float | None, base_dir: str) -> Iterator[float]:
     if entry.poisson_rps is not None:
         assert duration_s is not None, "checked when it was read"
-        return _poisson(Random(f"{seed}/arrivals/{index}"), entry.poisson_rps, duration_s)
+        return poisson_times(Random(f"{seed}/arrivals/{index}"), entry.poisson_rps, duration_s)
     if entry.times_s is not None:
         return iter(entry.times_s)
     assert entry.csv is not None, "checked when it was read"
-    return iter(_read_column(Path(base_dir) / entry.csv, f"arrivals[{index}].csv"))
+    return iter(read_times(Path(base_dir) / entry.csv, f"arrivals[{index}].csv"))
 
 
-def _poisson(rng: Random, rate_rps: float, duration_s: float) -> Iterator[float]:
+def poisson_times(rng: Random, rate_rps: float, duration_s: float) -> Iterator[float]:
+    """Seconds, ascending."""
     at_s = 0.0
     while rate_rps > 0 and (at_s := at_s + rng.expovariate(rate_rps)) < duration_s:
         yield at_s
 
 
-def _read_column(path: Path, key: str, column: str = "time_s") -> list[float]:
-    """A column of a CSV file. Raises: Malformed."""
+def read_times(path: Path, key: str, column: str = "time_s") -> list[float]:
+    """A column of a CSV file: seconds. Raises: Malformed."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)

@@ -68,6 +68,17 @@ def test_a_network_serves_on_the_kind_that_is_quickest() -> None:
     assert used(found)["npu"] == found["requests"]
 
 
+@pytest.mark.parametrize(("memory_mb", "loads"), [(500, 1), (150, 0)])
+def test_a_network_whose_kind_is_taken_serves_on_a_second_one(memory_mb: int, loads: int) -> None:
+    """As long as there is memory for both; else what the first cannot do in time is late."""
+    box = {"memory_mb": memory_mb, "engine": True, "processors": [CPU, NPU]}
+    found = figures(_written(CPU, NPU, box=box, rps=320, duration_s=4))
+    assert found["failed"] == 0
+    assert found["loads"] == loads
+    assert used(found)["npu"] > 0.95 * 4 * 250
+    assert used(found)["cpu"] == pytest.approx(4 * 70 * loads, rel=0.3)
+
+
 def test_kinds_on_the_same_core_take_turns() -> None:
     """Never more runs at once than cores."""
     box = {
@@ -131,6 +142,20 @@ def test_a_network_in_parts_uses_both_kinds() -> None:
     found = figures(_in_parts(rps=60))
     assert found["failed"] == found["dropped"] == 0
     assert used(found)["npu"] > 0.9 * 2 * found["requests"]
+
+
+@pytest.mark.parametrize(("memory_mb", "has_all"), [(500, False), (5000, True)])
+def test_a_kind_that_parts_do_not_need_takes_memory_only_where_there_is_plenty(memory_mb: int, has_all: bool) -> None:
+    """A third kind runs all of the network, more slowly than the other two together: it helps where they are taken."""
+    gpu = {"name": "gpu"}
+    units = _in_parts()["models"][0]["variants"][0]["units"]
+    ops = [{**op, "processors": [*op["processors"], "gpu"]} for op in units["ops"]]
+    latency_ms = {**units["latency_ms"], "gpu": {"body": 40, "resize": 6, "heads": 30}}
+    box = {"memory_mb": memory_mb, "engine": True, "processors": [CPU, NPU, gpu]}
+    models = [_model("faces", units={"ops": ops, "latency_ms": latency_ms}, load_ms=50)]
+    found = figures(_in_parts(box=box, models=models, rps=100, duration_s=4))
+    assert (used(found)["gpu"] > 10) is has_all
+    assert found["memory_peak_mb"] == pytest.approx(267 if has_all else 167, abs=1)
 
 
 def test_the_kind_of_some_parts_goes_for_seven_seconds() -> None:

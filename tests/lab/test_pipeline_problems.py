@@ -75,6 +75,24 @@ def test_malformed(path: str, value: object, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_groups_that_contradict_themselves() -> None:
+    """A group has one number of workers, a name of its own, and room for what runs on one of its workers."""
+
+    def refused(workers: list[dict[str, Any]], **more: Any) -> str:
+        with pytest.raises(Malformed) as caught:
+            plan_one({**instances.paper(), "workers": workers, **more})
+        return str(caught.value)
+
+    x, y = ({"name": name, "cost": 2, "group": "cores", "available": 4} for name in "XY")
+    assert plan_one({**instances.paper(), "workers": [x, y]})["feasible"]
+    message = "workers[1].available: must be that of 'X', which is of the same group"
+    assert refused([x, {**y, "available": 3}]) == message
+    assert refused([{**x, "group": "Y"}, {**y, "group": None}]) == "workers[1].name: is that of a group"
+    parts = [{"module": "a", "share": 0.6}]
+    existing = [{"worker": name, "index": 0, "parts": parts} for name in "XY"]
+    assert refused([x, y], existing=existing) == "existing[1].parts: have shares of more than 1 in all"
+
+
 def test_contradicting_profiles_are_refused() -> None:
     """A configuration may be written twice only if both say the same."""
     problem = instances.paper()

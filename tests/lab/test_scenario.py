@@ -54,7 +54,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (document(box={"memory_mb": 5, "processors": []}), "box.processors: must have at least 1"),
     (document(box={"processors": [{"name": "cpu"}]}), "box.memory_mb: is missing"),
     (document(box={"memory_mb": 5, "processors": [{"name": "a"}, {"name": "a"}]}), "box.processors[1].name: "),
-    (document(pipelines=[{"name": "ocr"}]), "pipelines: not built yet"),
     (_variant(size_mb=0), "models[1].variants[0].size_mb: must be > 0"),
     (_variant(peak_mb=1), "models[1].variants[0].peak_mb: must be >= size_mb"),
     (_variant(asleep_mb=1e6), "models[1].variants[0].asleep_mb: must be <= size_mb"),

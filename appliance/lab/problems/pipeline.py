@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from appliance.domain.pipeline import CostBy
 from appliance.lab.baselines import ALLOCATION
 from appliance.lab.problems.base import (
     BATCH_MAX,
@@ -25,7 +26,6 @@ from appliance.policies.allocation.base import (
     AllocationInput,
     AllocationPlan,
     BatchWait,
-    CostBy,
     Existing,
     Module,
     Part,
@@ -33,6 +33,7 @@ from appliance.policies.allocation.base import (
     WorkerType,
 )
 from appliance.policies.allocation.dag import CyclicError, topological
+from appliance.runtime.decisions.pipelines import pipeline_answer_json
 
 WORKERS_MAX = 256
 MODULES_MAX = 32
@@ -48,6 +49,8 @@ class _Worker(Shape):
     cost: NotNegative
     available: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     kind: Name = "gpu"
+    group: Name | None = None
+    """Kinds on the same cores: one `available` for all of them."""
 
 
 class _Profile(Shape):
@@ -97,14 +100,31 @@ def read(document: Mapping[str, Any]) -> Question[AllocationPlan]:
     known(written.policy, ALLOCATION, "policy")
     refuse_duplicates((worker.name for worker in written.workers), "workers")
     refuse_duplicates((module.name for module in written.modules), "modules")
+    _check_groups(written.workers)
     kinds = {worker.name: worker.kind for worker in written.workers}
     for index, module in enumerate(written.modules):
         _check_profiles(module, f"modules[{index}]", kinds, written.cost_by)
     _check_edges(written.edges, [module.name for module in written.modules])
-    _check_existing(written.existing, kinds)
+    _check_existing(written.existing, {worker.name: worker.group or worker.name for worker in written.workers})
     problem = _input(written)
     policy = ALLOCATION[written.policy]()
-    return Question(lambda: policy.plan(problem), lambda plan: _answer(plan, written.cost_by))
+    return Question(lambda: policy.plan(problem), lambda plan: pipeline_answer_json(plan, written.cost_by))
+
+
+def _check_groups(workers: Sequence[_Worker]) -> None:
+    """A group's workers are those of each of its types, and its name is no type's outside of it."""
+    groups: dict[str, _Worker] = {}
+    for index, worker in enumerate(workers):
+        if worker.group is None:
+            continue
+        first = groups.setdefault(worker.group, worker)
+        if worker.available != first.available:
+            raise Malformed(
+                f"workers[{index}].available", f"must be that of {first.name!r}, which is of the same group"
+            )
+    for index, worker in enumerate(workers):
+        if worker.name in groups and worker.group != worker.name:
+            raise Malformed(f"workers[{index}].name", "is that of a group")
 
 
 def _check_profiles(module: _Module, key: str, kinds: Mapping[str, str], cost_by: str) -> None:
@@ -137,21 +157,25 @@ def _check_edges(edges: Sequence[Sequence[str]], names: Sequence[str]) -> None:
         raise Malformed("edges", f"have a cycle through {names[error.index]!r}") from None
 
 
-def _check_existing(existing: Sequence[_Existing], kinds: Mapping[str, str]) -> None:
+def _check_existing(existing: Sequence[_Existing], pools: Mapping[str, str]) -> None:
+    """`pools`: what each worker type takes its workers of."""
     seen: set[tuple[str, int]] = set()
+    shares: dict[tuple[str, int], float] = {}
     for position, worker in enumerate(existing):
-        known(worker.worker, kinds, f"existing[{position}].worker")
+        known(worker.worker, pools, f"existing[{position}].worker")
         if (worker.worker, worker.index) in seen:
             raise Malformed(f"existing[{position}].index", f"{worker.worker!r} has {worker.index} twice")
         seen.add((worker.worker, worker.index))
-        if sum(part.share for part in worker.parts) > 1.0 + TOLERANCE:
+        taken = pools[worker.worker], worker.index
+        shares[taken] = shares.get(taken, 0.0) + sum(part.share for part in worker.parts)
+        if shares[taken] > 1.0 + TOLERANCE:
             raise Malformed(f"existing[{position}].parts", "have shares of more than 1 in all")
 
 
 def _input(written: _Problem) -> AllocationInput:
     return AllocationInput(
         slo_ms=written.slo_ms,
-        workers=tuple(WorkerType(w.name, w.cost, w.available) for w in written.workers),
+        workers=tuple(WorkerType(w.name, w.cost, w.available, w.group) for w in written.workers),
         modules=tuple(_module(m) for m in written.modules),
         edges=tuple(sorted({(source, target) for source, target in written.edges})),
         existing=tuple(
@@ -168,35 +192,3 @@ def _module(written: _Module) -> Module:
         Profile(p.worker, p.batch, p.concurrency, p.latency_ms, p.throughput_rps, p.power_w) for p in written.profiles
     )
     return Module(written.name, written.rate_rps, tuple(points), written.ballooning)
-
-
-def _answer(plan: AllocationPlan, cost_by: str) -> dict[str, object]:
-    return {
-        "feasible": plan.feasible,
-        "cost": plan.cost,
-        "cost_by": cost_by,
-        "latency_ms": plan.latency_ms,
-        "allocations": [
-            {
-                "module": a.module,
-                "worker": a.worker,
-                "batch": a.batch,
-                "concurrency": a.concurrency,
-                "rate_rps": a.rate_rps,
-                "instances": a.instances,
-                "worst_latency_ms": a.worst_latency_ms,
-            }
-            for a in plan.allocations
-        ],
-        "placement": [
-            {
-                "worker": placed.worker,
-                "index": placed.index,
-                "parts": [{"module": part.module, "share": part.share} for part in placed.parts],
-                "new": placed.is_new,
-            }
-            for placed in plan.placement
-        ],
-        "reason": plan.reason,
-        **plan.facts,
-    }

@@ -436,6 +436,7 @@ class Device:
             captured_ns=round(send.captured_ms * NS_PER_MS),
             body_bytes=size,
             size=send.size_px,
+            quality=send.quality,
             report=report,
         )
         try:
@@ -473,6 +474,7 @@ class Device:
         async def work(call: FrameCall) -> bytes:
             batch = await call.turn()
             found.append(await self._box.engine.infer(self._request(call, batch)))
+            call.ran()
             return b""
 
         result = await frame.run(work)

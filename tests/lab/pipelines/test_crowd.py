@@ -1,0 +1,158 @@
+"""Pipelines of a scenario, by the parts of the running box: small ones by hand, and what holds in all."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.lab.scenario import parse_scenario
+from appliance.lab.simulation import simulate
+
+FIND = {"name": "find", "variants": [{"name": "one", "size_mb": 10, "accuracy": 80, "load_ms": 50, "resident": True}]}
+READ = {"name": "read", "variants": [{"name": "one", "size_mb": 10, "accuracy": 90, "load_ms": 50, "resident": True}]}
+STAGES = [{"application": "find"}, {"application": "read", "after": "find", "items": [3]}]
+
+
+def document(pipeline: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """20 ms to find, 10 ms to read, one worker."""
+    find, read = json.loads(json.dumps([FIND, READ]))
+    find["variants"][0]["latency_ms"] = {"cpu": {"1": 20}}
+    read["variants"][0]["latency_ms"] = {"cpu": {"1": 10}}
+    return {
+        "seed": 1,
+        "duration_s": 20,
+        "box": {"memory_mb": 100, "processors": [{"name": "cpu"}]},
+        "models": [find, read],
+        "applications": [{"name": "find", "model": "find"}, {"name": "read", "model": "read"}],
+        "pipelines": [{"name": "signs", "latency_slo_ms": 200, "stages": STAGES, **pipeline}],
+        **changes,
+    }
+
+
+def figures(pipeline: dict[str, Any], **changes: Any) -> Any:
+    found: Any = simulate(parse_scenario(document(pipeline, **changes))).outcome.document()["pipelines"]
+    return found["signs"]
+
+
+def test_one_frame_by_hand() -> None:
+    """20 ms, a cut of 0.3 ms for each of three items, and three runs of 10 ms one after the other."""
+    found = figures({"times_s": [5.0]})
+    assert (found["frames"], found["finished_in_time"]) == (1, 1)
+    assert found["latency_ms"]["p50"] == pytest.approx(20 + 0.9 + 30)
+    assert found["cost"] == pytest.approx(0.050)
+    assert found["items_per_frame"] == {"find": 1.0, "read-items": 1.0, "read": 3.0}
+
+
+def test_two_workers_run_items_side_by_side() -> None:
+    found = figures({"times_s": [5.0]}, box={"memory_mb": 100, "processors": [{"name": "cpu", "concurrency": 2}]})
+    assert found["latency_ms"]["p50"] == pytest.approx(20 + 0.9 + 20)
+    assert found["cost"] == pytest.approx(0.050)
+
+
+def test_stages_in_full_with_conditions() -> None:
+    """Of ten items those that are cars are read; all the time."""
+    stages = [
+        {"application": "find", "seen": {"car": 1, "tree": 1}},
+        {"name": "things", "do": "crop", "after": "find", "items": [10], "where": {"label": "car"}, "takes_ms": 0},
+        {"application": "read", "after": ["things"]},
+    ]
+    found = figures({"stages": stages, "times_s": [*range(1, 19)], "latency_slo_ms": 500})
+    assert found["finished_in_time"] == 18
+    assert 3.5 < found["items_per_frame"]["read"] < 6.5
+
+
+def test_items_come_one_frame_after_the_other(tmp_path: Path) -> None:
+    (tmp_path / "items.csv").write_text("items\n0\n2\n4\n")
+    stages = [STAGES[0], {"application": "read", "after": "find", "items_csv": "items.csv"}]
+    written = document({"stages": stages, "times_s": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    found: Any = simulate(parse_scenario(written, str(tmp_path))).outcome.document()["pipelines"]
+    assert found["signs"]["items_per_frame"]["read"] == pytest.approx(2.0)
+    assert found["signs"]["cost"] == pytest.approx(6 * 0.020 + 12 * 0.010)
+
+
+def test_picks_and_joins_take_their_time() -> None:
+    """A pick of 5 ms and a join of 7 in one pipeline; the same in another one that takes no time."""
+    stages: list[dict[str, Any]] = [
+        {"application": "find"},
+        {"name": "things", "do": "crop", "after": "find", "items": [3], "takes_ms": 0},
+        {"name": "best", "do": "pick", "after": "things", "best": 1, "takes_ms": 5},
+        {"application": "read", "after": "best"},
+        {"name": "all", "do": "join", "after": "read", "takes_ms": 7},
+    ]
+    quick = {"name": "quick", "latency_slo_ms": 200, "times_s": [10.0]}
+    quick["stages"] = [{**one, "takes_ms": 0} if "do" in one else one for one in stages]
+    slow = {"name": "slow", "latency_slo_ms": 200, "times_s": [5.0], "stages": stages}
+    found: Any = simulate(parse_scenario(document({}, pipelines=[quick, slow]))).outcome.document()["pipelines"]
+    assert found["quick"]["latency_ms"]["p50"] == pytest.approx(20 + 10)
+    assert found["slow"]["latency_ms"]["p50"] == pytest.approx(20 + 5 + 10 + 7)
+
+
+@pytest.mark.parametrize("cost_by", ["energy", "price"])
+def test_what_is_known_is_planned_by(cost_by: str) -> None:
+    """Of all that a plan counts with, CPU stages too, which are taken for workers of the first kind; else seconds."""
+    for costs, expected in (({"power_w": 20.0, "price_per_hour": 3.6}, cost_by), ({}, "seconds")):
+        box = {"memory_mb": 100, "processors": [{"name": "cpu", **costs}]}
+        written = document({"clients": [{"fps": 5}], "cost_by": cost_by}, box=box)
+        journal = simulate(parse_scenario(written), keep_journal=True).journal
+        kept: list[Any] = [one.facts["problem"] for one in journal.decisions if one.name == "pipeline"]
+        assert {one.cost_by for one in kept} == {expected}
+
+
+def test_clients_join_and_leave_and_who_is_too_much_is_refused() -> None:
+    """A frame takes 50 ms of one worker: 15 a second fit, 25 do not."""
+    found = figures({"clients": [{"fps": 15, "arrive_s": 1, "stay_s": 10}, {"fps": 10, "arrive_s": 2, "stay_s": 5}]})
+    assert found["clients"] == {"joined": 1, "refused": 1}
+    assert 145 <= found["frames"] <= 150
+    assert found["finish_rate"] == 1.0
+    assert found["plans"] >= 2
+
+
+def test_too_many_frames_are_dropped_not_late() -> None:
+    found = figures({"rate_rps": 40.0})
+    assert found["finished_in_time"] + found["late"] + found["failed"] <= found["frames"]
+    assert 0 < found["finished_in_time"] < found["frames"]
+    assert found["dropped"] > 0
+
+
+def test_costs_by_price_and_energy() -> None:
+    box = {"memory_mb": 100, "processors": [{"name": "cpu", "power_w": 20.0, "price_per_hour": 3.6}]}
+    assert figures({"times_s": [5.0], "cost_by": "energy"}, box=box)["cost"] == pytest.approx(1.0)
+    assert figures({"times_s": [5.0], "cost_by": "price"}, box=box)["cost"] == pytest.approx(0.00005)
+    assert figures({"times_s": [5.0], "cost_by": "price"})["cost"] is None
+
+
+def test_frames_and_single_calls_take_what_the_processor_was_busy_for() -> None:
+    arrivals = [{"application": "read", "times_s": [float(n) for n in range(1, 19)]}]
+    run = simulate(parse_scenario(document({"rate_rps": 4.0}, arrivals=arrivals)))
+    found: Any = run.outcome.document()
+    busy_s = found["processors"]["cpu"]["busy"] * run.outcome.end_ns / 1e9
+    assert found["pipelines"]["signs"]["cost"] + 18 * 0.010 == pytest.approx(busy_s, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_seed_has_one_outcome_and_every_frame_one_end(seed: int) -> None:
+    """Clients, single calls, a processor that is lost and one that is slow."""
+    written = document(
+        {"rate_rps": 5.0, "clients": [{"count": 3, "fps": 3, "arrival_rps": 0.3, "stay_s": 8}]},
+        seed=seed,
+        arrivals=[{"application": "read", "poisson_rps": 5}],
+        faults=[
+            {"kind": "processor-lost", "at_s": 6, "for_s": 2, "target": "cpu"},
+            {"kind": "slow-down", "at_s": 12, "for_s": 3, "target": "cpu", "factor": 2.0},
+        ],
+    )
+    runs: list[Any] = [simulate(parse_scenario(written)).outcome.document() for _ in range(2)]
+    for one in runs:
+        del one["decisions"]
+    assert runs[0] == runs[1]
+    found = runs[0]["pipelines"]["signs"]
+    assert found["finished_in_time"] + found["failed"] <= found["frames"]
+    assert found["finished_in_time"] > 0
+
+
+@pytest.mark.parametrize("policy", ["frontier", "scrooge", "nexus-like", "greedy", "concurrency-1"])
+def test_planners_are_compared_on_the_same_frames(policy: str) -> None:
+    found = figures({"clients": [{"fps": 8}]}, policies={"pipeline": policy})
+    assert found["finish_rate"] > 0.9
+    assert found["clients"]["joined"] + found["clients"]["refused"] == 1
