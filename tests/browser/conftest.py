@@ -102,12 +102,15 @@ def tab(chromium: Any, box: Box) -> Tab:
     """Opens a tab of a browser of its own, signed in with a key; what it did is judged when it closes."""
 
     @contextmanager
-    def opened(path: str = "/", *, key: str | None = "admin", shape: str = "wide") -> Iterator[Any]:
+    def opened(
+        path: str = "/", *, key: str | None = "admin", shape: str = "wide", zone: str | None = None
+    ) -> Iterator[Any]:
         width, theme = WIDTHS[shape]
         size = {"width": width, "height": 800}
         context = chromium.new_context(
             viewport=size,
             color_scheme=theme,
+            timezone_id=zone,
             permissions=["camera", "microphone"],
             device_scale_factor=2 if shape == "phone" else 1,
         )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import cv2
 import httpx
@@ -13,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from appliance.wire.access import KeyOrder
+from tests.browser.axe import violations
 from tests.browser.conftest import HOSTILE, MODEL, SHOTS, WIDTHS, Box, archive, sign_in
 from tests.e2e.waiting import until
 
@@ -24,6 +26,7 @@ PAGES = {
     f"/models/{MODEL}": MODEL,
     "/applications": "Applications",
     f"/applications/{MODEL}": MODEL,
+    "/pipelines": "Pipelines",
     "/memory": "Memory",
     "/sessions": "Sessions",
     "/tenants": "Tenants and keys",
@@ -32,32 +35,35 @@ PAGES = {
     "/what-if": "What if",
     "/box": "Box",
 }
-AXE = Path(__file__).parents[2] / "web-ui" / "node_modules" / "axe-core" / "axe.min.js"
+EARLIEST, LATEST = "Pacific/Kiritimati", "Pacific/Pago_Pago"
+"""Zones of time 25 hours apart."""
 PIECE_BYTES = 4 * 2**20
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
 def test_every_page_by_its_address(tab: Tab, box: Box, shape: str) -> None:
-    """A heading with its name, nothing to scroll sideways for, nothing that axe finds against WCAG 2.1 A and AA (where
-    that is installed), and a link from everywhere; pictures are kept.
+    """A heading with its name, nothing to scroll sideways for, nothing that axe finds in either theme, and a link
+    from everywhere; pictures are kept.
     """
     SHOTS.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[str]] = {}
     with tab(key=None, shape=shape) as page:
-        found["sign in"] = _violations(page)
+        found["sign in"] = violations(page)
         sign_in(page, box.server.admin_key)
         for path, name in PAGES.items():
             page.goto(box.server.url + path)
             page.get_by_role("heading", name=name, level=1, exact=True).wait_for()
             page.locator("main .card").first.wait_for()
             assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0], path
-            found[path] = _violations(page)
             file = path.strip("/").replace("/", "-") or "overview"
             page.screenshot(path=SHOTS / f"{file}-{shape}.png", full_page=True)
+            found[path] = violations(page)
+            page.emulate_media(color_scheme=WIDTHS[shape][1])
         for name in (
             "Overview",
             "Models",
             "Applications",
+            "Pipelines",
             "Memory",
             "Sessions",
             "Tenants and keys",
@@ -70,15 +76,6 @@ def test_every_page_by_its_address(tab: Tab, box: Box, shape: str) -> None:
             page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
             page.get_by_role("heading", name=name, level=1, exact=True).wait_for()
     assert {path: said for path, said in found.items() if said} == {}
-
-
-def _violations(page: Any) -> list[str]:
-    if not AXE.exists():  # scripts/web-ui check brings it
-        return []
-    page.evaluate(AXE.read_text())
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-    result = page.evaluate("tags => axe.run(document, { runOnly: tags })", tags)
-    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in result["violations"]]
 
 
 def test_signing_in_and_out(tab: Tab, box: Box) -> None:
@@ -324,17 +321,26 @@ def test_what_happened(tab: Tab, shape: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0]
 
 
-def test_who_was_in_memory(tab: Tab, box: Box) -> None:
+def test_who_was_in_memory(tab: Tab, box: Box, tmp_path: Path) -> None:
     """A model leaves and comes back; both changes are in the chart and its table, without a reload; a click shows the
-    nearest one.
+    nearest one. Nobody else has the same network, so that it does leave.
     """
+    name = "boats"
+    network = _always_there(tmp_path / "boats.onnx", centre=(20, 30), size=(10, 12))
+    with box.server.client() as admin:
+        metadata = {"decoder": "yolov8", "labels": ["boat"], "precisions": []}
+        job = admin.upload_model(network, name, "object-detection", metadata=metadata)
+        assert [step.state for step in admin.follow_job(job.id)][-1] == "done"
     with tab("/memory") as page:
         page.get_by_role("img", name="Over time").locator("canvas").wait_for()
+        page.get_by_role("combobox", name="Application").first.select_option(name)
+        page.get_by_role("button", name="Load", exact=True).click()
+        page.get_by_text(f"{name} is in memory.").wait_for()
         page.get_by_role("button", name="Unload").click()
         page.get_by_role("dialog").get_by_role("button", name="Unload").click()
-        page.get_by_text(f"{MODEL} is out of service.").wait_for()
+        page.get_by_text(f"{name} is out of service.").wait_for()
         page.get_by_role("button", name="Load", exact=True).click()
-        page.get_by_text(f"{MODEL} is in memory.").wait_for()
+        page.get_by_text(f"{name} is in memory.").wait_for()
         page.get_by_text("Over time: as a table").click()
         page.get_by_role("cell", name="unloaded", exact=True).first.wait_for()
         page.get_by_role("cell", name="loaded", exact=True).nth(1).wait_for()
@@ -342,7 +348,7 @@ def test_who_was_in_memory(tab: Tab, box: Box) -> None:
         size = over.bounding_box()
         over.click(position={"x": size["width"] - 2, "y": size["height"] / 2})
         # Both lie within a pixel of an hour: whichever is nearest to the click is shown.
-        page.get_by_role("status").filter(has_text=f"{MODEL} fp32, ").wait_for()
+        page.get_by_role("status").filter(has_text=" fp32, ").wait_for()
 
 
 def test_sessions_are_shown(tab: Tab, box: Box) -> None:
@@ -399,6 +405,27 @@ def test_live_without_a_reload(tab: Tab, box: Box) -> None:
         until(lambda: len(streams) == 1, "one stream")
 
 
+def test_dates_are_where_the_browser_is(tab: Tab, box: Box) -> None:
+    """Hours before midnight in UTC it is the next day there: date and time are of one zone."""
+    with box.server.client() as admin:
+        made = min(key.created_at for key in admin.keys("default"))
+    there = made.astimezone(ZoneInfo(EARLIEST)).strftime("%Y-%m-%d %H:%M")
+    here = made.astimezone(ZoneInfo(LATEST)).strftime("%Y-%m-%d %H:%M")
+    assert there[:10] != here[:10]
+    for zone, said in ((EARLIEST, there), (LATEST, here)):
+        with tab("/tenants/default", zone=zone) as page:
+            page.get_by_role("cell", name=said).first.wait_for()
+
+
+def test_settings_say_where_they_come_from(tab: Tab) -> None:
+    """Those that the command line gave first; the others behind a click."""
+    with tab("/box") as page:
+        page.get_by_role("row", name="state_dir").get_by_text("command line").wait_for()
+        assert page.get_by_role("cell", name="memory.budget_share").count() == 0
+        page.get_by_text("at their defaults").first.click()
+        page.get_by_role("row", name="memory.budget_share").get_by_text("default", exact=True).wait_for()
+
+
 def test_what_if(tab: Tab, box: Box) -> None:
     """More requests and less memory: both figures side by side, and the address keeps which."""
     with tab() as page:
@@ -412,3 +439,28 @@ def test_what_if(tab: Tab, box: Box) -> None:
         today, edited = (row.get_by_role("cell").nth(at).inner_text().replace(",", "") for at in (1, 2))
         assert int(edited) > 2000 > int(today)
         assert "simulation=" in page.url
+
+
+def test_how_to_upgrade_and_a_file_for_who_helps(tab: Tab, box: Box) -> None:
+    """The commands, and a file of what the pages show: no key is in it. Of a job the events tell how far it is, once,
+    and whose it is; a box with models needs no first steps.
+    """
+    with tab("/box") as page:
+        page.get_by_text("scripts/install").first.wait_for()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save the file").click()
+        text = saved.value.path().read_text()
+        told = json.loads(text)
+        assert told["/v1/system"]["version"]
+        assert MODEL in [one["name"] for one in told["/v1/models?limit=500"]["items"]]
+        assert not any("failed" in part for part in told.values() if isinstance(part, dict))
+        assert box.server.admin_key not in text
+        assert box.tenant_key not in text
+        assert "ea_" not in text
+        page.goto(box.server.url + "/")
+        lines = page.locator(".log li", has_text="job progressed")
+        lines.first.wait_for()
+        models = [text.partition("job progressed")[2].partition("state")[0].strip() for text in lines.all_inner_texts()]
+        assert all(models)
+        assert len(set(models)) == len(models)
+        assert page.get_by_role("heading", name="First steps").count() == 0

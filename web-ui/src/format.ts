@@ -20,6 +20,7 @@ export function bytes(value: number | null | undefined): string {
 export function ms(value: number | null | undefined): string {
   if (value == null) return t.unknown
   if (value >= 10_000) return `${short(value / 1000)} s`
+  if (Math.abs(value) < 0.001) return '0 ms'
   return `${value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toPrecision(2)} ms`
 }
 
@@ -42,14 +43,16 @@ export function clock(at: string | Date): string {
   return new Date(at).toLocaleTimeString('en-GB')
 }
 
+/** To the minute, where the browser is. */
 export function day(at: string | Date): string {
-  const moment = new Date(at)
-  return `${moment.toISOString().slice(0, 10)} ${moment.toLocaleTimeString('en-GB').slice(0, 5)}`
+  return moment(at).slice(0, 16)
 }
 
-/** To the second. */
+/** To the second, where the browser is. */
 export function moment(at: string | Date): string {
-  return `${new Date(at).toISOString().slice(0, 10)} ${clock(at)}`
+  const date = new Date(at)
+  const two = (value: number) => String(value).padStart(2, '0')
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(date)}`
 }
 
 /** `harbour/door` as who looks sees it: without the own tenant. */

@@ -27,3 +27,22 @@ export function acceptOf(task: Task | null): string {
   if (task === 'tensor' || !task) return '.json,.npy,.npz'
   return 'image/*'
 }
+
+/** What pipelines take, as `takes` of theirs says. */
+export const TAKEN: Record<string, Medium[]> = {
+  picture: ['file', 'camera'],
+  sound: ['file', 'microphone'],
+  text: ['text', 'file'],
+  tensor: ['text', 'file'],
+  any: ['file', 'text'],
+}
+export const ACCEPTED: Record<string, string> = { picture: 'image/*', sound: 'audio/*,.wav', text: '.txt,.json', tensor: '.json,.npy,.npz' }
+
+/** The same from a terminal. */
+export function curl(path: string, medium: Medium, text: string, file: string): string {
+  const body =
+    medium === 'text'
+      ? `-H 'Content-Type: ${text.trim().startsWith('{') ? 'application/json' : 'text/plain'}' --data-binary '${text.replaceAll("'", "'\\''")}'`
+      : `--data-binary @${file || (medium === 'microphone' ? 'sound.wav' : 'picture.jpg')}`
+  return `curl ${location.protocol === 'https:' ? '--cacert cert.pem ' : ''}'${location.origin}${path}' \\\n  -H "Authorization: Bearer $APPLIANCE_KEY" \\\n  ${body}`
+}

@@ -61,6 +61,8 @@ export interface Stack {
   at: number[]
   /** Largest on the whole first; each the sum of itself and those after it, as areas are drawn one over the other. */
   layers: { name: string; values: number[] }[]
+  /** How often somebody came or went. */
+  changes: number
 }
 
 /** Bytes over time by name, from change to change; the smaller ones together. */
@@ -68,10 +70,13 @@ export function stacked(found: Residency, nameOf: (stay: Stay) => string, others
   const from = Date.parse(found.start) / 1000
   const to = Date.parse(found.end) / 1000
   const weights = new Map<string, number>()
+  let count = 0
   const rows = found.stays.map((stay) => {
     const name = nameOf(stay)
-    const since = Math.max(from, Date.parse(stay.since) / 1000)
+    const came = Date.parse(stay.since) / 1000
+    const since = Math.max(from, came)
     const until = stay.until === null ? to : Math.min(to, Date.parse(stay.until) / 1000)
+    count += Number(came >= from) + Number(stay.until !== null)
     weights.set(name, (weights.get(name) ?? 0) + stay.bytes * Math.max(0, until - since))
     return { name, since, until, bytes: stay.bytes }
   })
@@ -109,5 +114,5 @@ export function stacked(found: Residency, nameOf: (stay: Stay) => string, others
     note(moment)
   }
   note(to)
-  return { at, layers: names.map((name, index) => ({ name, values: values[index] ?? [] })) }
+  return { at, layers: names.map((name, index) => ({ name, values: values[index] ?? [] })), changes: count }
 }

@@ -43,7 +43,7 @@ class Route {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return
     const link = (event.target as Element).closest?.('a')
     if (!link || link.target || link.hasAttribute('download') || link.origin !== location.origin) return
-    if (!/^\/($|models|applications|memory|sessions|tenants|processors|what-if|box)/.test(link.pathname)) return
+    if (!/^\/($|models|applications|pipelines|memory|sessions|tenants|processors|what-if|box)/.test(link.pathname)) return
     event.preventDefault()
     this.go(link.pathname + link.search)
   }

@@ -1,0 +1,202 @@
+"""Pipelines in the browser: defined, tried with a picture, looked at while they run, changed and deleted."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.client import Client
+from appliance.demo.zoo import page as zoo_page
+from appliance.domain.errors import UnknownApplication
+from appliance.wire.pipelines import PipelineOrder
+from tests.browser.axe import violations
+from tests.browser.conftest import MODEL, SHOTS, WIDTHS, Box, Tab
+
+pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+FINDER = "plates"
+DEFINITION = {
+    "latency_slo_ms": 5000,
+    "stages": [
+        {"name": "find", "application": FINDER},
+        {"name": "cut", "do": "crop", "after": ["find"], "of": "regions"},
+        {"name": "read", "application": MODEL, "after": ["cut"]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def pages(box: Box, tmp_path_factory: pytest.TempPathFactory) -> zoo_page.Pages:
+    """Pictures of plates with numerals; the box has the network that finds these, beside the one that reads them."""
+    made = zoo_page.plates(tmp_path_factory.mktemp("plates"), count=3)
+    with box.server.client() as admin:
+        metadata = json.loads(made.metadata.read_text())
+        job = admin.upload_model(made.model, FINDER, "text-detection", metadata=metadata)
+        assert [step.state for step in admin.follow_job(job.id)][-1] == "done"
+    return made
+
+
+@pytest.fixture
+def numbers(box: Box, pages: zoo_page.Pages) -> Iterator[str]:
+    """A pipeline that has answered a frame."""
+    with box.server.client() as admin:
+        admin.create_pipeline(PipelineOrder.model_validate({"name": "numbers", **DEFINITION}))
+        admin.run_pipeline("numbers", pages.evaluation / "0000.png")
+        yield "numbers"
+        if any(one.name == "numbers" for one in admin.pipelines()):
+            admin.delete_pipeline("numbers")
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_defining_one_and_trying_it(tab: Tab, box: Box, pages: zoo_page.Pages, shape: str) -> None:
+    """From the example that the page makes of the applications that are there: drawn as it is typed; then a picture
+    goes through it, and what was read stands in the picture and beside it.
+    """
+    truth = json.loads((pages.evaluation / "truth.json").read_text())["samples"][0]
+    with tab("/pipelines", shape=shape) as page:
+        page.get_by_role("button", name="Example: signs").click()
+        field = page.get_by_label("Definition, as JSON")
+        typed = json.loads(field.input_value())
+        assert [one.get("application") for one in typed["stages"]] == [FINDER, None, MODEL]
+        field.fill(json.dumps(typed | {"name": f"first-{shape}", "latency_slo_ms": 5000}))
+        page.get_by_role("img", name="The stages: find, plates; lines, cut out regions").wait_for()
+        page.get_by_role("button", name="Define", exact=True).click()
+        page.get_by_role("heading", name=f"first-{shape}", level=1).wait_for()
+        page.get_by_text("No frame was answered yet.").wait_for()
+        page.get_by_label("Picture, sound, text or tensors").set_input_files(pages.evaluation / truth["file"])
+        page.get_by_text("in time", exact=True).first.wait_for()
+        read = page.get_by_role("table", name="Items").locator("tbody tr", has_text="read")
+        said = [row.inner_text() for row in read.all()]
+        assert len(said) == len(truth["numerals"])
+        left, top = (round(value) for value in truth["regions"][0]["quad"][0])
+        near = f"document.querySelector('canvas').getContext('2d').getImageData({left - 4}, {top - 4}, 9, 9).data"
+        pixels = page.evaluate(f"[...{near}]")
+        assert [255, 210, 63] in [pixels[at : at + 3] for at in range(0, len(pixels), 4)]  # a corner of the quad
+        page.get_by_text("1 since the box started").wait_for()
+        page.get_by_role("img", name="1 a frame").wait_for()  # the graph says items a frame
+        assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0]
+        assert violations(page) == []
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SHOTS / f"pipeline-{shape}.png", full_page=True)
+
+
+def test_what_is_wrong_is_said_where_it_is_typed(tab: Tab, pages: zoo_page.Pages) -> None:
+    """No JSON: nothing can be sent; a circle: the box names the stage; nothing typed is lost."""
+    circle = json.loads(json.dumps(DEFINITION)) | {"name": "circle"}
+    circle["stages"][0]["after"] = ["read"]
+    with tab("/pipelines") as page:
+        field = page.get_by_label("Definition, as JSON")
+        field.fill('{"name": ')
+        page.get_by_text("This is no JSON").wait_for()
+        button = page.get_by_role("button", name="Define", exact=True)
+        assert button.is_disabled()
+        assert button.evaluate("one => getComputedStyle(one).borderStyle") == "dashed"
+        field.fill(json.dumps(circle))
+        button.click()
+        page.get_by_role("alert").get_by_text("Take one of these stages out").wait_for()
+        assert json.loads(field.input_value()) == circle
+
+
+def test_the_list_says_how_they_do(tab: Tab, numbers: str) -> None:
+    """What one frame has cost stands beside each pipeline."""
+    with tab("/pipelines") as page:
+        row = page.get_by_role("row", name=numbers)
+        cost = row.locator('td[data-label="A frame costs"]').filter(has_text=re.compile(r"[0-9.]+ ms"))
+        cost.wait_for()
+        for column in ("Frames a second", "In time", "A frame costs"):
+            assert page.get_by_role("columnheader", name=column).count() == 1
+
+
+def test_changing_one(tab: Tab, numbers: str) -> None:
+    """Another SLO and a condition; the page shows both, and the figures go on."""
+    with tab(f"/pipelines/{numbers}") as page:
+        page.get_by_text("1 since the box started").wait_for()
+        page.get_by_role("button", name="Change the definition").click()
+        field = page.get_by_label("Definition, as JSON")
+        typed = json.loads(field.input_value())
+        assert typed["stages"] == DEFINITION["stages"]
+        typed["latency_slo_ms"] = 4000
+        typed["stages"][1]["where"] = {"score_min": 0.5}
+        field.fill(json.dumps(typed))
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("Saved.").wait_for()
+        page.get_by_text("4000 ms").first.wait_for()
+        page.get_by_role("cell", name="cut out regions, score from 0.5").wait_for()
+        page.get_by_text("1 since the box started").wait_for()
+
+
+def test_deleting_says_what_is_lost(tab: Tab, box: Box, numbers: str) -> None:
+    """Frames, and clients that have joined; the name is gone afterwards, the applications stay."""
+    with box.server.client() as admin:
+        admin.join_pipeline(numbers, 0.5)
+    with tab(f"/pipelines/{numbers}") as page:
+        page.get_by_role("button", name="Delete").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_text("1 frames were sent to it").wait_for()
+        dialog.get_by_text("One client has joined").wait_for()
+        dialog.get_by_role("button", name="Delete").click()
+        page.get_by_role("heading", name="Pipelines", level=1).wait_for()
+        assert page.get_by_role("link", name=numbers, exact=True).count() == 0
+        page.goto(f"{box.server.url}/applications/{FINDER}")
+        page.get_by_role("heading", name=FINDER, level=1).wait_for()
+
+
+def test_a_key_for_a_device_that_sends_frames(tab: Tab, box: Box, numbers: str, pages: zoo_page.Pages) -> None:
+    """Bound to the pipeline, as the list of keys says, and to nothing else."""
+    with tab("/tenants/default") as page:
+        page.get_by_role("combobox", name="Application or pipeline").select_option(f"pipelines {numbers}")
+        page.get_by_label("Where it is used").fill("plate reader")
+        page.get_by_role("button", name="Make the key").click()
+        page.get_by_role("heading", name="The new key").wait_for()
+        key = page.locator("pre").first.inner_text()
+        page.get_by_role("button", name="I have it").click()
+        page.get_by_role("row", name="plate reader").get_by_role("cell", name=numbers, exact=True).wait_for()
+    with Client(box.server.url, key) as device:
+        assert device.run_pipeline(numbers, pages.evaluation / "0001.png").pipeline == numbers
+        with pytest.raises(UnknownApplication):
+            device.predict(MODEL, box.picture)
+
+
+def test_another_tenant_finds_none(tab: Tab, box: Box, numbers: str) -> None:
+    """Not in the list, and not behind its address."""
+    with tab("/pipelines", key=box.tenant_key) as page:
+        page.get_by_text("There are no pipelines yet.").wait_for()
+        page.goto(f"{box.server.url}/pipelines/{numbers}")
+        page.get_by_role("alert").wait_for()
+        assert page.get_by_role("heading", name="Stages").count() == 0
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_long_names_break_no_layout(tab: Tab, box: Box, pages: zoo_page.Pages, shape: str, tmp_path: Path) -> None:
+    """Of a model, its application and a pipeline, all of them without a place to break at."""
+    long = "n" * 63
+    order = {"name": long, "latency_slo_ms": 5000, "stages": [{"name": long, "application": long}]}
+    with box.server.client() as admin:
+        if all(one.name != long for one in admin.models()):
+            job = admin.upload_model(box.digits.model, long, "image-classification", metadata={"precisions": []})
+            assert [step.state for step in admin.follow_job(job.id)][-1] == "done"
+            admin.create_pipeline(PipelineOrder.model_validate(order))
+            admin.predict(long, box.picture)
+    with tab(shape=shape) as page:
+        for path in ("/models", "/applications", "/pipelines", "/memory", f"/models/{long}", f"/pipelines/{long}"):
+            page.goto(box.server.url + path)
+            _filled(page)
+            assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0], path
+            assert _cut_off(page) == [], path
+
+
+def _filled(page: Any) -> None:
+    page.locator("main .card").first.wait_for()
+    page.get_by_text("nnnnn").first.wait_for()
+
+
+def _cut_off(page: Any) -> list[str]:
+    """Cards and buttons that reach beyond the page, where nobody sees them."""
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll('main .card, main button, main a, main h1')]
+            .filter(one => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scroll'))
+            .map(one => one.outerHTML.slice(0, 120))"""
+    )
+    return found
