@@ -49,7 +49,7 @@ class Machine:
         """After how many seconds a command succeeds."""
         start_ns = CLOCK.now_ns()
         while (past_s := (CLOCK.now_ns() - start_ns) / NS_PER_S) < seconds:
-            if self.run(f"{command} >/dev/null 2>&1 && echo yes || true") == "yes":
+            if self.run(f"{{ {command}; }} >/dev/null 2>&1 && echo yes || true") == "yes":
                 return past_s
             pause_s(0.2)
         raise AssertionError(f"{command}: not within {seconds} s")

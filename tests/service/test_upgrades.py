@@ -225,6 +225,48 @@ def test_a_release_that_crashes_twice_soon_is_left(place: Place) -> None:
     assert (place.current(), place.form()) == (first, "1")
 
 
+def test_an_upgrade_that_did_not_begin_is_over(place: Place) -> None:
+    """Also where the box that ran before does not start at once, on a machine that has too much to do."""
+    place.install(place.checkout(1))
+    box = f"{PREFIX}/current/appliance/__main__.py"
+    place.shell(f'systemctl stop edge-appliance.service; touch {PREFIX}/unproved; sed -i \'/^FORM/s/""/"dies"/\' {box}')
+    done = place.run(f"{PREFIX}/upgrade/scripts/install", "--finish")
+    assert done.returncode == 0, done.stdout
+    assert "does not start at once" in done.stdout
+    assert place.shell(f"ls {PREFIX}/unproved {PREFIX}/finishing 2>/dev/null") == ""
+
+
+def test_the_gpus_of_a_machine_are_let_in(place: Place) -> None:
+    """The nodes that are there when the installer runs, with the groups that they belong to, and nothing else: what is
+    no device, or has another name, or is gone with the next run.
+    """
+    made = place.shell(
+        "mkdir /run/dev && mount -t tmpfs tmpfs /run/dev && cd /run/dev && mkdir dri nvidia-caps nvgpu nvgpu/igpu0 && "
+        "cp -a /dev/null /dev/zero /dev/urandom /dev/fd . && touch nvidia1 && mknod nvidia0 c 195 0 && "
+        "mknod nvidiactl c 195 255 && mknod nvidia-uvm c 234 0 && mknod nvidia-caps/nvidia-cap1 c 236 1 && "
+        "mknod dri/renderD128 c 226 128 && mknod dri/card0 c 226 0 && mknod nvhost-ctrl c 240 0 && "
+        "mknod nvmap c 10 60 && mknod nvgpu/igpu0/ctrl c 241 0 && mknod sda b 8 0 && mount --bind /run/dev /dev"
+    )
+    assert made == ""
+    one = place.checkout(1)
+    assert place.install(one).returncode == 0
+    drop_in = "/etc/systemd/system/edge-appliance.service.d/10-groups.conf"
+    allowed = {
+        line.removeprefix("DeviceAllow=/dev/")
+        for line in place.shell(f"cat {drop_in}").splitlines()
+        if line.startswith("DeviceAllow=")
+    }
+    nodes = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap1", "dri/renderD128", "nvhost-ctrl", "nvmap")
+    assert allowed == {f"{node} rw" for node in (*nodes, "nvgpu/igpu0/ctrl")}
+    groups = place.shell("for group in video render; do getent group $group | cut -d: -f1; done").split()
+    assert place.shell(f"sed -n 's/^SupplementaryGroups=//p' {drop_in}").split() == groups
+
+    place.shell("rm /dev/nvidia* -r")
+    assert place.install(one).returncode == 0
+    assert "nvidia" not in place.shell(f"cat {drop_in}")
+    assert "DeviceAllow=/dev/dri/renderD128 rw" in place.shell(f"cat {drop_in}")
+
+
 def test_two_runs_at_once_and_a_full_disk(place: Place) -> None:
     """The second run is refused; without room nothing that runs is changed."""
     one, two = place.checkout(1), place.checkout(2)
