@@ -26,15 +26,19 @@ IMPORTS = {"APPLIANCE_IMPORTS__LADDER_MAX": "1", "APPLIANCE_IMPORTS__EVAL_SAMPLE
 
 
 def imported(
-    state: Path, name: ZooName, names: tuple[str, ...] | None = None, precisions: tuple[str, ...] = ("int8",)
+    state: Path,
+    name: ZooName,
+    names: tuple[str, ...] | None = None,
+    precisions: tuple[str, ...] = ("int8",),
+    **environment: str,
 ) -> Zoo:
     """A zoo's models in a box on `state`, all of tenant `default`; only those of `names`, in that order, where given.
 
-    Those that are there already are not imported again.
+    Those that are there already are not imported again. `environment`: more settings of the box that imports them.
     """
     zoo = fetch(name, default_folder(), lambda *progress: None)
     models = [m for n in names for m in zoo.models if m.name == n] if names else list(zoo.models)
-    with subjects.box(state, **IMPORTS) as box, box.http() as http:
+    with subjects.box(state, **IMPORTS, **environment) as box, box.http() as http:
         there = {item["name"] for item in http.get("/v1/models").json()["items"]}
         for model in models:
             if model.name in there:

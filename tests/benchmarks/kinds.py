@@ -9,12 +9,17 @@ import json
 import shutil
 import statistics
 import time
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from tests.benchmarks import _subjects as subjects
 from tests.benchmarks import _zoo
 from tests.benchmarks.batching import one_item
 
+_IDLE_S, _IDLE_SHARE = 15.0, 0.1
+"""Who measures computes all the time, but for the moments between two of its children."""
 BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
 
 
@@ -29,9 +34,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for the imported models, used again by the next run")
     options = parser.parse_args()
     with _zoo.kept(options.keep) as state:
-        _zoo.imported(state, "demo", tuple(options.models))
+        _zoo.imported(state, "demo", tuple(options.models), APPLIANCE_PROCESSORS=BOTH)
         with subjects.box(state, APPLIANCE_PROCESSORS=BOTH) as box:
-            _measured(box, options.models, options.wait_s)
+            _measured(box, options.wait_s)
         other = state.with_name("state-cpu")
         shutil.rmtree(other, ignore_errors=True)
         shutil.copytree(state, other)
@@ -39,17 +44,29 @@ def main() -> None:
             compare(both, cpu, options)
 
 
-def _measured(box: subjects.LiveBox, models: list[str], wait_s: float) -> None:
-    """Wait until every variant that may serve has been measured on both kinds, or cannot be run on the second."""
+def _measured(box: subjects.LiveBox, wait_s: float) -> None:
+    """Wait until the box has nothing left to measure: it and its children have computed next to nothing for a while."""
     limit = time.perf_counter() + wait_s
+    quiet_since, before_s = time.perf_counter(), _computed_s(box)
     while time.perf_counter() < limit:
-        with box.http() as http:
-            variants = [v for m in models for v in http.get(f"/v1/models/{m}/variants").json()["items"] if v["profile"]]
-        left = [v for v in variants if len({profile["kind"] for profile in v["profiles"]}) < 2]
-        if not left:
+        time.sleep(1)
+        now_s = _computed_s(box)
+        if abs(now_s - before_s) > _IDLE_SHARE:
+            quiet_since = time.perf_counter()
+        before_s = now_s
+        if time.perf_counter() - quiet_since > _IDLE_S:
             return
-        time.sleep(2)
-    print(f"not measured on both: {', '.join(v['name'] for v in left)}")
+    print("still measuring: what follows is disturbed by it")
+
+
+def _computed_s(box: subjects.LiveBox) -> float:
+    """Processor time of the box and of the children that it has now."""
+    total_s = 0.0
+    for process in (root := psutil.Process(box.process.pid), *root.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total_s += times.user + times.system
+    return total_s
 
 
 def compare(both: subjects.LiveBox, cpu: subjects.LiveBox, options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import tempfile
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +62,15 @@ def main() -> None:
 
 async def _measured(state: Path, count: int, options: argparse.Namespace) -> str:
     limits = {"per_tenant_max": 4096, "all_max": 4096}
-    async with running(state, sessions=limits) as appliance:
+    async with running(state, sessions=limits) as appliance, AsyncExitStack() as streams:
         box = appliance.running()
         sessions, planning = box.sessions, box.sessions.planning
         sessions._limits = Limits(**limits, pools_max=4096)
         application = box.catalogue.entry("harbour/digits").application
         for number in range(count):
             waits = number >= count - count // 4
-            await sessions.join(_order(application, number, options, waits=waits))
+            live = await sessions.join(_order(application, number, options, waits=waits))
+            streams.enter_context(sessions.attached(live))  # who has none and is silent is planned no more
         waiting = sum(live.state.value == "waiting" for live in sessions.live.values())
         await asyncio.sleep(2)
         holds, before = Holds(), planning.figures.plans
