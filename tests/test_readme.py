@@ -50,7 +50,7 @@ def scene(folder: Path, port: int) -> str:
     """
     for name in ("scripts", ".venv"):
         (folder / name).symlink_to(ROOT / name)
-    for block in blocks("python"):
+    for block in (*blocks("python"), *blocks("toml")):
         name = block.splitlines()[0].removeprefix("# ")
         (folder / name).write_text(block.replace(str(PORT), str(port)))
     lines = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT"]
@@ -88,6 +88,7 @@ def test_the_commands_of_the_tour_work(tmp_path: Path) -> None:
         for line in shown:
             assert _pattern(line).search(answer), f"{command}: the README shows {line!r}, but it said:\n{answer}"
     assert '"label":"3"' in answers[_number_of("/predict")]
+    assert answers[_number_of("/numbers/predict")].count('"label":"2"') >= 2  # the page shows 0226
     assert "by variant " in answers[_number_of("call.py")]
     assert '"outputs"' in answers[_number_of("/infer")]
     assert (tmp_path / "box.tar").stat().st_size > 10_000
@@ -96,7 +97,7 @@ def test_the_commands_of_the_tour_work(tmp_path: Path) -> None:
 def test_every_command_of_the_readme_is_known() -> None:
     """Each `scripts/appliance` command that the README shows exists and explains itself."""
     nouns = {command.split()[1] for command, _ in story() if command.startswith("scripts/appliance ")}
-    assert {"serve", "tenants", "keys", "import", "predict", "backup"} <= nouns
+    assert {"serve", "tenants", "keys", "import", "predict", "pipelines", "backup"} <= nouns
     for noun in nouns:
         shown = subprocess.run(
             [ROOT / ".venv" / "bin" / "python", "-m", "appliance", noun, "--help"],

@@ -175,6 +175,36 @@ async def test_what_a_guard_takes_is_counted(processor: GuardedProcessor, tmp_pa
     assert base_bytes[-1] + build.resident_bytes == pytest.approx(_pss_bytes(pid), rel=0.1)
 
 
+async def test_what_the_fork_server_takes_is_counted(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Its part of the pages that it shares with the guard, whose part is in the guard's base; also after the guard."""
+    told: list[int] = []
+    processor.on_servers = told.append
+    await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
+    assert told[-1] == pytest.approx(_pss_bytes(processor.forkserver_pid), rel=0.1)
+    assert told[-1] > 5 * MIB
+
+
+async def test_what_the_fork_server_takes_is_counted_when_guards_end(
+    processor: GuardedProcessor, tmp_path: Path
+) -> None:
+    """Pages that were shared are its own then; of one that is gone nothing is counted."""
+    told: list[int] = []
+    processor.on_servers = told.append
+    await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
+    began_bytes, count = told[-1], len(told)
+    for guard in list(processor._guards.values()):
+        processor._end(guard, "others need one")
+    async with asyncio.timeout(20):
+        while len(told) == count:
+            await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
+    assert told[-1] == pytest.approx(_pss_bytes(processor.forkserver_pid), rel=0.1)
+    assert told[-1] > 1.2 * began_bytes
+    for server in processor._servers.values():
+        server.close()
+    await processor._count_servers()
+    assert told[-1] == 0
+
+
 def _pss_bytes(pid: int) -> int:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

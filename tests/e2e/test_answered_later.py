@@ -9,6 +9,7 @@ from appliance.demo.zoo.toys import tiny_add
 from appliance.domain.errors import UnknownRequest
 from appliance.domain.request import DeferredState
 from appliance.domain.states import JobState
+from appliance.wire.predict import PredictShape
 from tests.e2e.server import running_server
 from tests.e2e.waiting import until
 
@@ -28,7 +29,7 @@ def test_a_stop_finishes_them_and_a_start_knows_nothing(tmp_path: Path) -> None:
             small = box.predict_later("add", {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}).id
             until(lambda: box.request(small).state is DeferredState.DONE, "the answer")
             result = box.request(small).result
-            assert result is not None
+            assert isinstance(result, PredictShape)
             assert result.task_fields["outputs"]["SUM"]["data"] == [11, 22, 33, 44]
             table = [[1, 2, 3, 4]] * ROWS
             large = box.predict_later("add", json.dumps({"inputs": {"A": table, "B": table}}).encode()).id

@@ -54,6 +54,7 @@ def test_without_a_registry_a_smaller_demo_still_works_and_goes_on_where_it_was(
     """Says what is missing and why, answers with what there is, and imports nothing twice."""
     first, summary = _run(tmp_path)
     assert summary["tenants"] == 3
+    assert summary["pipelines"] == []
     assert summary["seconds"] >= 1
     [digits] = summary["applications"]
     assert (digits["name"], digits["tenant"]) == ("digits", "sensor")
@@ -118,7 +119,13 @@ def test_the_small_zoo_recognises_real_things(tmp_path: Path) -> None:
     if "left out" in done.stderr:
         pytest.skip("a package registry is out of reach")
     assert done.returncode == 0, done.stderr
-    applications = {one["name"]: one for one in json.loads(done.stdout)["applications"]}
+    summary = json.loads(done.stdout)
+    [signs] = summary["pipelines"]
+    assert signs["answered"] > 0
+    assert signs["items_per_frame"] > 0
+    assert signs["cost_s"] > 0
+    assert any(words.strip("“”, ") for words in signs["recognised"])
+    applications = {one["name"]: one for one in summary["applications"]}
     assert {one["tenant"] for one in applications.values()} == {"glasses", "camera", "sensor"}
     assert all(one["ok"] > 0 for one in applications.values())
     assert any(words.strip("“”") for words in applications["read-text"]["recognised"])
