@@ -28,8 +28,10 @@ from appliance.api.regions.regions import Regions
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.confinement.available import Confinement, available
 from appliance.domain.errors import ApplianceError
+from appliance.domain.events import EventSink
 from appliance.domain.hardware import EMULATED
 from appliance.domain.isolation import Isolation
+from appliance.domain.names import kind_of, owner_of
 from appliance.domain.session import Session
 from appliance.history.composition import make_history
 from appliance.machine import STEPPED, Machine
@@ -43,6 +45,7 @@ from appliance.modelstore.store.sign_ins import SignInFile
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.policies.adaptation import ADAPTATION_POLICIES
+from appliance.policies.allocation import ALLOCATION_POLICIES
 from appliance.policies.batching import BATCHING_POLICIES
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
@@ -54,12 +57,19 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.notable import NotableRequests
+from appliance.runtime.pipelines.accounts import Tariff
+from appliance.runtime.pipelines.elsewhere import Elsewhere
+from appliance.runtime.pipelines.pipelines import Pipelines
+from appliance.runtime.pipelines.runner import BoxStages
+from appliance.runtime.pipelines.serve import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
+from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.keeper import Keeper
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
+from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
 from appliance.runtime.sessions.sessions import Limits, Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, RequestSettings, Settings
@@ -215,13 +225,9 @@ class Appliance:
             save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
         core = assemble(ports, _policies(settings), _config(settings))
-        processor.on_lost = core.memory.lost
-        processor.on_unfit = partial(_replace_form, served, core.memory)
-        processor.on_base = core.charge_guards
-        core.memory.when_short(processor.end_idle)
+        self._hear(processor, core, served, telemetry)
         machine.watch(core, builds, telemetry)
         keeper.begin()
-        processor.on_crash = Quarantine(clock, self._models, core.catalogue.variants_of).crashed
         stack.push_async_callback(core.memory.close)
         confinement = self._confinement()
         media = _media(settings, clock, machine, core.catalogue)
@@ -240,6 +246,16 @@ class Appliance:
         await self._run_in_background(stack, core, keeper, beginning.residents)
         predictor, sessions = self._begin_sessions(
             stack, core, _predictor(clock, core, media, machine, folder), telemetry, decisions, beginning.sessions
+        )
+        pipelines = self._begin_pipelines(
+            stack,
+            core,
+            self._stages(core, predictor, media),
+            machine.tariff(sensors),
+            machine,
+            telemetry,
+            decisions,
+            beginning.snapshot,
         )
         box = ServingBox(
             clock=clock,
@@ -262,6 +278,7 @@ class Appliance:
             media=media,
             predictor=predictor,
             sessions=sessions,
+            pipelines=pipelines,
             deferred=DeferredRequests(clock, self.logger, bytes_max=settings.http.results_bytes_max),
             processors=machine.descriptions,
             processor_statuses=statuses,
@@ -276,12 +293,26 @@ class Appliance:
             is_emulated=machine.is_emulated,
             metrics_open=settings.security.metrics_open,
             settings=settings.model_dump(mode="json"),
+            described_settings=settings.described(),
         )
         manage = self._manage(box, core, folder, builds, confinement)
         self._management = asyncio.create_task(manage, name="management")
         self._management.add_done_callback(self._look_at_management)
         stack.push_async_callback(self._stop_management)
         return box
+
+    def _hear(
+        self, processor: GuardedProcessor, core: RuntimeParts, served: ServedBuilds, telemetry: EventSink
+    ) -> None:
+        """What becomes of builds and of memory when guards tell of theirs."""
+        processor.on_lost = core.memory.lost
+        processor.on_unfit = partial(_replace_form, served, core.memory)
+        processor.on_base = core.charge_guards
+        processor.on_servers = partial(core.memory.set_overhead, of="fork servers")
+        tell = partial(_tell_avoided, telemetry)
+        quarantine = Quarantine(self.clock, self._models, core.catalogue.variants_of, core.avoid, tell)
+        processor.on_crash = quarantine.crashed
+        core.memory.when_short(processor.end_idle)
 
     @staticmethod
     async def _fill(snapshot: Snapshot, catalogue: Catalogue, keyring: KeyRing, builds: Builds) -> None:
@@ -344,6 +375,72 @@ class Appliance:
 
         stack.push_async_callback(stop)
         return predictor, sessions
+
+    def _stages(self, core: RuntimeParts, predictor: Predictor, media: MediaPool) -> BoxStages:
+        """Where stages of pipelines run."""
+        return BoxStages(
+            clock=self.clock,
+            catalogue=core.catalogue,
+            engine=core.engine,
+            predictor=predictor,
+            sequences=core.sequences,
+            media=media,
+            held=self.in_flight.portions,
+        )
+
+    def _begin_pipelines(
+        self,
+        stack: AsyncExitStack,
+        core: RuntimeParts,
+        stages: BoxStages,
+        tariff: Tariff,
+        machine: Machine,
+        telemetry: Telemetry,
+        decisions: DecisionLog,
+        snapshot: Snapshot,
+    ) -> Pipelines:
+        """All that are defined, planned from now on; after the catalogue is filled."""
+        pipelines = Pipelines(
+            clock=self.clock,
+            catalogue=core.catalogue,
+            engine=core.engine,
+            stages=stages,
+            new_id=partial(token_hex, 8),
+            tariff=tariff,
+        )
+        pipelines.fill(snapshot.pipelines)
+        name, planner = self.settings.policies.allocation, PlannerProcess()
+        ports = PlanningPorts(
+            clock=self.clock,
+            catalogue=core.catalogue,
+            engine=core.engine,
+            queue=core.queue,
+            memory=core.memory,
+            residency=core.residency,
+            events=telemetry,
+            decisions=decisions,
+            background=Elsewhere(planner, PlannerEnded, asyncio.to_thread),
+            groups=machine.groups,
+            devices=machine.devices,
+            media_threads=_media_threads(self.settings, machine),
+        )
+        config = PlanningConfig(
+            policy=ALLOCATION_POLICIES[name](),
+            policy_name=name,
+            tariff=tariff,
+            turn_off_s=self.settings.pipelines.turn_off_s,
+        )
+        planning = make_planning(ports, config, pipelines.live)
+        pipelines.plan_with(planning)
+        task = asyncio.create_task(planning.run(goes_on=True), name="pipelines")
+
+        async def stop() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await planner.close()
+
+        stack.push_async_callback(stop)
+        return pipelines
 
     def _confinement(self) -> Confinement:
         """Of children and guards on this machine, as the log tells it."""
@@ -414,9 +511,13 @@ def _predictor(clock: Clock, core: RuntimeParts, media: MediaPool, machine: Mach
 
 
 def _media(settings: Settings, clock: Clock, machine: Machine, catalogue: Catalogue) -> MediaPool:
-    queues = settings.queues
-    threads = queues.media_threads or sum(one.workers for one in machine.groups)
-    return MediaPool(clock, threads=threads, waiting_max=queues.len_max, weight_of=catalogue.processor_weight)
+    threads = _media_threads(settings, machine)
+    waiting_max = settings.queues.len_max
+    return MediaPool(clock, threads=threads, waiting_max=waiting_max, weight_of=catalogue.processor_weight)
+
+
+def _media_threads(settings: Settings, machine: Machine) -> int:
+    return settings.queues.media_threads or sum(one.workers for one in machine.groups)
 
 
 def _telemetry(settings: RequestSettings, clock: Clock) -> Telemetry:
@@ -440,6 +541,7 @@ def _policies(settings: Settings) -> Policies:
         "eviction": EVICTION_POLICIES,
         "adaptation": ADAPTATION_POLICIES,
         "offload": OFFLOAD_POLICIES,
+        "allocation": ALLOCATION_POLICIES,
     }
     for family, known in registries.items():
         if (name := getattr(chosen, family)) not in known:
@@ -494,3 +596,8 @@ def _browsers(settings: Settings, clock: Clock, keyring: KeyRing) -> Browsers:
         security.sign_in_without_tls,
         file.save,
     )
+
+
+def _tell_avoided(events: EventSink, build_id: str, reason: str) -> None:
+    _, tenant = owner_of(build_id)
+    events.emit("kind of processor avoided", tenant=tenant, build_id=build_id, kind=kind_of(build_id), reason=reason)

@@ -13,11 +13,12 @@ from typing import Any
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.hardware import EMULATED, ProcessorDescription, ProcessorStatus
-from appliance.domain.sensors import Sensed
+from appliance.domain.sensors import Quantity, Sensed
 from appliance.domain.states import ProcessorState
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.store.probes import PassedProbes
 from appliance.runtime.assembly import RuntimeParts
+from appliance.runtime.pipelines.accounts import HOST, Tariff, Watts
 from appliance.runtime.processors import (
     KINDS,
     PROCESSORS,
@@ -110,6 +111,36 @@ class Machine:
         sensors.start()
         return sensors, statuses
 
+    @property
+    def devices(self) -> frozenset[str]:
+        """Kinds of processors whose workers are streams of a device, on none of the host's cores."""
+        return frozenset(one.kind for one in self.descriptions if KINDS[one.kind].device != "cpu")
+
+    def tariff(self, sensors: Sensors) -> Tariff:
+        """What a second of a worker costs, by kind. Watts are a worker's part of what sensors say that its device
+        takes, else as the settings declare them. CPU stages are taken for workers of the first kind.
+        """
+        settings: dict[str, ProcessorSettings] = {}
+        workers: dict[str, int] = {}
+        for one in self._settings.processors:
+            settings.setdefault(one.kind, one)
+        for described in self.descriptions:
+            device = KINDS[described.kind].device
+            workers[device] = max(workers.get(device, 0), described.workers)
+        first = self.descriptions[0].kind
+
+        def watts(kind: str) -> Watts | None:
+            kind = first if kind == HOST else kind
+            device = KINDS[kind].device if kind in KINDS else ""
+            measured = measured_watts(sensors.now(), device)
+            if measured is not None:
+                return Watts(measured / workers.get(device, 1), "measured")
+            own = settings.get(kind)
+            return None if own is None or own.watts is None else Watts(own.watts, "declared")
+
+        prices = {kind: one.price_per_hour for kind, one in settings.items() if one.price_per_hour is not None}
+        return Tariff(watts, {**prices, **({HOST: prices[first]} if first in prices else {})})
+
     def _changed(self, member: Member, core: RuntimeParts, builds: Builds, telemetry: Telemetry) -> None:
         """A processor takes runs now, or none any more."""
         self._follow(core, builds)
@@ -123,14 +154,13 @@ class Machine:
         core.catalogue.leave_out(away)
         builds.leave_out(away)
         core.engine.look_again()
-        for build_id in core.memory.known_builds():
-            if not core.catalogue.users_of(build_id):
-                core.memory.dismiss(build_id)
+        core.dismiss_unused()
 
     def _statuses(self, core: RuntimeParts, sensors: Sensors) -> tuple[ProcessorStatus, ...]:
         """What each kind of processor does now, the first one first."""
-        sensed = sensors.now()
-        return tuple(_slowed(one, sensed) for one in self._group.statuses(*core.engine.ran()))
+        sensed, guarded = sensors.now(), self.guard_bytes
+        found = (_slowed(one, sensed) for one in self._group.statuses(*core.engine.ran()))
+        return tuple(replace(one, takes_guarded=one.description.kind in guarded) for one in found)
 
 
 def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member], list[Cluster]]:
@@ -218,6 +248,16 @@ def _slowed(status: ProcessorStatus, sensed: Sensed) -> ProcessorStatus:
     if why is None or status.state is not ProcessorState.SERVING:
         return status
     return replace(status, state=ProcessorState.THROTTLED, reason=why)
+
+
+def measured_watts(sensed: Sensed, device: str) -> float | None:
+    """What a device takes: the largest of what sensors say of it, for some are parts of others; None: none tells."""
+    found = [
+        one.value
+        for one in sensed.readings
+        if one.quantity is Quantity.WATTS and one.device == device and one.value is not None
+    ]
+    return max(found, default=None)
 
 
 def sensors_of(settings: SensorSettings, clock: Clock) -> Sensors:

@@ -5,6 +5,7 @@ imports this module in a thread, once the box serves.
 """
 
 import asyncio
+import datetime
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import fields
@@ -24,13 +25,14 @@ from appliance.confinement.limits import ChildLimits
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
 from appliance.domain.errors import Unavailable
+from appliance.domain.pipeline import Pipeline
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.store.backups import Backups
 from appliance.modelstore.store.housekeeping import Housekeeping
 from appliance.modelstore.store.quick_start import Beginning
-from appliance.modelstore.store.records import Change, ChangeFeed
+from appliance.modelstore.store.records import Change, ChangeFeed, ChangeValue
 from appliance.modelstore.store.restoring import Restoring
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
@@ -111,6 +113,8 @@ class Management:
         )
         self._add_chores(core, settings)
         self._tasks: list[asyncio.Task[None]] = []
+        self._uses: dict[str, datetime.datetime] = {}
+        """When keys were used that is not written yet, by id: none more than there are keys."""
 
     def _add_chores(self, core: RuntimeParts, settings: Settings) -> None:
         """Beside those of the store."""
@@ -180,11 +184,18 @@ class Management:
     async def _save_refused(self) -> None:
         """How many sign-ins were refused."""
         if records := self.box.refused_sign_ins.taken(self.box.clock):
-            await self.box.store.audit.add(records)
+            try:
+                await self.box.store.audit.add(records)
+            except Unavailable:
+                self.box.refused_sign_ins.put_back(records)
+                raise
 
     async def _save_uses(self) -> None:
-        """Which keys were used."""
-        await self.box.store.keys.used(self.box.keyring.take_uses(), self.box.clock.wall_now())
+        """Which keys were used; what cannot be written is written with the next."""
+        self._uses.update(dict.fromkeys(self.box.keyring.take_uses(), self.box.clock.wall_now()))
+        writing = dict(self._uses)
+        await self.box.store.keys.used(writing)
+        self._uses = {id: at for id, at in self._uses.items() if writing.get(id) != at}
 
     async def _forget(self, contents: Collection[str]) -> None:
         """Contents have left the disk."""
@@ -217,6 +228,7 @@ class Follower:
         self._deferred = serving.deferred
         self._history = serving.history
         self._telemetry = serving.telemetry
+        self._pipelines = serving.pipelines
 
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
@@ -232,6 +244,8 @@ class Follower:
             case "application", None:
                 self._catalogue.remove_application(change.id)
                 self._availability.forget_application(change.id)
+            case "pipeline", pipeline:
+                self._follow_pipeline(change.id, pipeline)
             case "tenant", Tenant() as tenant:
                 self._catalogue.put_tenant(tenant)
                 self._release_unused()
@@ -244,15 +258,28 @@ class Follower:
                 self._telemetry.forget_tenant(change.id)
                 if self._regions is not None:
                     self._regions.drop_tenant(change.id)
-            case "key", KeyRecord() as key:
-                self._keyring.put(key)
-            case "key", None:
-                self._keyring.remove(change.id)
-                self._sign_ins.end_of_key(change.id)
-                if self._regions is not None:
-                    self._regions.drop_key(change.id)
+            case "key", key:
+                self._follow_key(change.id, key)
             case _:  # jobs have events of their own
                 pass
+
+    def _follow_key(self, id: str, key: ChangeValue) -> None:
+        if isinstance(key, KeyRecord):
+            self._keyring.put(key)
+            return
+        self._keyring.remove(id)
+        self._sign_ins.end_of_key(id)
+        if self._regions is not None:
+            self._regions.drop_key(id)
+
+    def _follow_pipeline(self, id: str, pipeline: ChangeValue) -> None:
+        tenant, _, name = id.partition("/")
+        if isinstance(pipeline, Pipeline):
+            self._pipelines.put(pipeline)
+            self._telemetry.emit("pipeline defined", tenant=tenant, pipeline=name, stages=len(pipeline.stages))
+        else:
+            self._pipelines.remove(id)
+            self._telemetry.emit("pipeline deleted", tenant=tenant, pipeline=name)
 
     def _release_unused(self) -> None:
         """Builds that nobody refers to any more, for example because they run in a guard from now on, or no longer."""

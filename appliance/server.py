@@ -18,6 +18,7 @@ import uvicorn
 from appliance import __version__, log
 from appliance.api.auth.browsers import own_names
 from appliance.api.http.connections import Connections, Counted
+from appliance.api.http.fingerprint import fingerprint_of
 from appliance.api.http.handshake import Handshake
 from appliance.api.http.pace import Pace
 from appliance.api.http.renewal import LOOK_S, Renewal
@@ -27,7 +28,7 @@ from appliance.api.regions.regions import files_max
 from appliance.app import Appliance
 from appliance.clock import Clock
 from appliance.discovery.announcement import Announcement
-from appliance.discovery.service import Service, fingerprint_of, reachable
+from appliance.discovery.service import Service, reachable
 from appliance.settings import Settings
 from appliance.systemd import Systemd
 
@@ -96,7 +97,7 @@ class Server(uvicorn.Server):
     def _service(self, name: str, port: int) -> Service:
         """What the local network is told; blocks."""
         cert = self.config.ssl_certfile
-        fingerprint = "" if cert is None else fingerprint_of(Path(cert))
+        fingerprint = "" if cert is None else _known_by(Path(cert), is_own=self._renew is not None)
         return Service(name, reachable(self.config.host), port, __version__, cert is not None, fingerprint)
 
     async def on_tick(self, counter: int) -> bool:
@@ -206,6 +207,20 @@ def _connections_max(wanted: int, other_files: int) -> int:
             open_files_max=hard,
         )
     return allowed
+
+
+def _known_by(cert: Path, *, is_own: bool) -> str:
+    """The fingerprint of the box's own authority, which stays when the certificate is renewed, else of the certificate;
+    empty where the file cannot be read just now.
+    """
+    if is_own:
+        from appliance.api.http import certificate  # cryptography is large and seldom needed
+
+        cert = cert.with_name(certificate.AUTHORITY)
+    try:
+        return fingerprint_of(cert)
+    except (OSError, ValueError):
+        return ""
 
 
 def _certificate(settings: Settings, clock: Clock) -> tuple[Path | None, Path | None, Callable[[], object] | None]:

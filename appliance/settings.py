@@ -5,11 +5,19 @@ Sources, strongest first: command-line options, environment (`APPLIANCE_HTTP__PO
 """
 
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic_core import to_jsonable_python
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 MIB = 2**20
 GIB = 2**30
@@ -123,6 +131,10 @@ class ProcessorSettings(Section):
     """Bytes that builds may take of the memory of a device that has its own (`cuda`, `tensorrt` on a card); empty: what
     the device has, without half a gigabyte.
     """
+    watts: float | None = Field(None, ge=0, le=10_000)
+    """Watts that one worker takes while it runs, where no sensor tells: what pipelines' frames cost in joules."""
+    price_per_hour: float | None = Field(None, ge=0, le=1e9)
+    """What an hour of one worker costs, in whatever unit; empty: pipelines' frames have no price."""
 
 
 class QueueSettings(Section):
@@ -252,6 +264,8 @@ class PolicySettings(Section):
     """Registry name in `policies.adaptation`: which variant serves each session that is promised a latency."""
     offload: str = "earliest-due"
     """Registry name in `policies.offload`: which frames sessions send that are promised an accuracy."""
+    allocation: str = "frontier"
+    """Registry name in `policies.allocation`: worker, batch and number at once of each stage of a pipeline."""
 
 
 class SelectionSettings(Section):
@@ -333,6 +347,11 @@ class SessionSettings(Section):
     """A session of which nothing was heard for so long ends; one that is paused, after 24 hours."""
 
 
+class PipelineSettings(Section):
+    turn_off_s: float = Field(30.0, ge=0, le=3600)
+    """So long a variant that no plan of a pipeline has any more stays wished for in memory."""
+
+
 class SensorSettings(Section):
     interval_s: float = Field(2.0, ge=0, le=60)
     """Seconds between two rounds of reading the machine's sensors; 0 = never."""
@@ -371,10 +390,11 @@ class Settings(BaseSettings):
     """Processors as a JSON list of objects with kind, name, workers, threads_per_run and cores, `cpu` first; several of
     `cpu` with cores of their own, each with its workers; then `openvino`, `xnnpack`, `cuda`, `tensorrt` or `dla` where
     those are there; on the same cores they take the workers of `cpu`. `memory_bytes` bounds what is loaded on a card
-    with memory of its own. Each model is measured on each kind, on the first processor of it, and serves on the kind
-    that costs least. For measurements of the box on a processor that the machine does not have there is `emulated`,
-    alone: each run holds a worker for as long as `emulated_ms` in the network's own metadata says (milliseconds by
-    batch size, a JSON object), and every answer says so.
+    with memory of its own; `watts` and `price_per_hour` are what a worker takes and costs while it runs, for the costs
+    of pipelines. Each model is measured on each kind, on the first processor of it, and serves on the kind that costs
+    least. For measurements of the box on a processor that the machine does not have there is `emulated`, alone: each
+    run holds a worker for as long as `emulated_ms` in the network's own metadata says (milliseconds by batch size, a
+    JSON object), and every answer says so.
     """
     queues: QueueSettings = QueueSettings()
     residency: ResidencySettings = ResidencySettings()
@@ -390,9 +410,39 @@ class Settings(BaseSettings):
     history: HistorySettings = HistorySettings()
     security: SecuritySettings = SecuritySettings()
     sessions: SessionSettings = SessionSettings()
+    pipelines: PipelineSettings = PipelineSettings()
     sensors: SensorSettings = SensorSettings()
     discovery: DiscoverySettings = DiscoverySettings()
     log: LogSettings = LogSettings()
+    _options: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._options = options
+
+    def described(self) -> tuple[dict[str, Any], ...]:
+        """Each setting in the order of the tree: `name` (`http.port`), `value`, `default`, `source` (`option`,
+        `environment`, `file` or `default`) and `description`.
+        """
+        sources = {name: source for source, given in self._given() for name in _names(given)}
+        values = self.model_dump(mode="json")
+        return tuple(
+            {
+                "name": name,
+                "value": _at(values, name),
+                "default": default,
+                "source": sources.get(name, "default"),
+                "description": described,
+            }
+            for name, default, described in _fields()
+        )
+
+    def _given(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """What each source says, the strongest last."""
+        if config := os.environ.get("APPLIANCE_CONFIG"):
+            yield "file", TomlConfigSettingsSource(type(self), toml_file=Path(config))()
+        yield "environment", EnvSettingsSource(type(self))()
+        yield "option", self._options
 
     @classmethod
     def settings_customise_sources(
@@ -406,3 +456,30 @@ class Settings(BaseSettings):
         config = os.environ.get("APPLIANCE_CONFIG")
         toml = (TomlConfigSettingsSource(settings_cls, toml_file=Path(config)),) if config else ()
         return (init_settings, env_settings, *toml)
+
+
+def _fields() -> Iterator[tuple[str, Any, str]]:
+    """(name, default, description) of each setting, as `http.port`."""
+    for section, field in Settings.model_fields.items():
+        if isinstance(field.default, Section):
+            defaults = field.default.model_dump(mode="json")
+            for name, one in type(field.default).model_fields.items():
+                yield f"{section}.{name}", defaults[name], one.description or ""
+        else:
+            yield section, to_jsonable_python(field.default), field.description or ""
+
+
+def _names(given: Mapping[str, Any]) -> Iterator[str]:
+    """Of the settings that a source says something of."""
+    for section, value in given.items():
+        if isinstance(value, Mapping):
+            yield from (f"{section}.{name}" for name in value)
+        elif isinstance(value, Section):
+            yield from (f"{section}.{name}" for name in value.model_fields_set)
+        else:
+            yield section
+
+
+def _at(values: Mapping[str, Any], name: str) -> Any:
+    section, _, field = name.partition(".")
+    return values[section][field] if field else values[section]

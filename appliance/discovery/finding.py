@@ -6,6 +6,9 @@ from typing import Any
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.discovery.service import TYPE, Service, read
 
+FOUND_MAX = 200
+"""Boxes that are asked where they are: anybody may tell of as many as they like."""
+
 
 async def find(seconds: float) -> list[Service]:
     """Who answers within so many seconds, by name. Raises: ImportError without the extra `discovery`; OSError."""
@@ -18,7 +21,7 @@ async def find(seconds: float) -> list[Service]:
     def changed(zeroconf: Any, service_type: str, name: str, state_change: ServiceStateChange) -> None:
         if state_change is ServiceStateChange.Removed:
             names.discard(name)
-        else:
+        elif len(names) < FOUND_MAX:
             names.add(name)
 
     responder = AsyncZeroconf()

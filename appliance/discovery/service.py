@@ -1,14 +1,11 @@
 """What a box says of itself on the local network: where it is, its version, and whether it speaks TLS, with the
-fingerprint of its certificate. Nothing of tenants and models.
+fingerprint by which it is known again. Nothing of tenants and models.
 """
 
-import hashlib
 import ipaddress
 import socket
-import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
@@ -25,7 +22,7 @@ class Service:
     version: str
     tls: bool
     fingerprint: str
-    """SHA-256 of the certificate, hexadecimal; empty without TLS."""
+    """SHA-256 of the authority that the box has made itself, else of its certificate; empty without TLS."""
 
     @property
     def url(self) -> str:
@@ -52,16 +49,6 @@ def read(name: str, addresses: Iterable[str], port: int, properties: Mapping[str
         said.get("tls") == "1",
         said.get("fingerprint", ""),
     )
-
-
-def fingerprint_of(cert_file: Path) -> str:
-    """SHA-256 of the first certificate in a PEM file; empty where it cannot be read just now."""
-    end = "-----END CERTIFICATE-----"
-    try:
-        first, found, _ = cert_file.read_text().partition(end)
-        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first + end)).hexdigest() if found else ""
-    except (OSError, ValueError):
-        return ""
 
 
 def reachable(host: str) -> tuple[str, ...]:

@@ -186,6 +186,8 @@ class History:
         step = STEP_S if is_fine else COARSE_S
         start = int(start_s // step) * step
         end = max(start + step, int(-(-end_s // step)) * step)
+        if is_fine and end - STEP_S == self._slot() != start and self._slot() not in self.pending:
+            end = self._slot()  # the ten seconds under way, of which there is no sample yet
         count = (end - start) // step
         group = -(-count // max(1, points // max(1, len(names))))
         more = {slot: dict(values) for slot, values in self.pending.items()}
