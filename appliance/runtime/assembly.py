@@ -35,6 +35,7 @@ from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.residency.shares import Shares
+from appliance.runtime.servable_factory import ServableFactory
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.engine import Engine
@@ -176,12 +177,9 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     alone = RunGroup(described.name, described.workers, ports.processor, {described.kind: ""})
     groups = tuple(ports.groups) or (alone,)
     profiles = ProfileStore(clock, events, ports.fingerprints, config.run_weight)
-    catalogue = Catalogue(
-        policies.selection,
+    servables = ServableFactory(
         ports.kinds or (described.kind,),
         config.isolation,
-        points(config.loss_max),
-        on_choice,
         config.budget_bytes,
         profiles,
         groups,
@@ -190,6 +188,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         ports.stepped,
         ports.guard_bytes,
     )
+    catalogue = Catalogue(policies.selection, servables, points(config.loss_max), on_choice)
     variant_groups = VariantGroups(catalogue)
     shares = Shares(catalogue, variant_groups, config.budget_bytes, ports.guard_bytes)
     expectations = Expectations(

@@ -35,6 +35,7 @@ from appliance.policies.selection.by_profile import ByProfile
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.profiles.store import ProfileStore
+from appliance.runtime.servable_factory import ServableFactory
 from tests.fakes.engine import build_of, make_variant
 from tests.fakes.hand_clock import HandClock
 from tests.fakes.processor import Cost
@@ -62,7 +63,7 @@ def fill(
 
 @pytest.fixture
 def catalogue() -> Catalogue:
-    return Catalogue(MostAccurate(), profiles=ProfileStore(HandClock(), Events(), {}, 0.1))
+    return Catalogue(MostAccurate(), ServableFactory(profiles=ProfileStore(HandClock(), Events(), {}, 0.1)))
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ def test_a_crash_of_a_tenants_own_hits_nobody_elses_variants(catalogue: Catalogu
     fill(catalogue, "a", "m", [ours])
     fill(catalogue, "b", "m", [theirs])
     assert catalogue.variants_of(build_of(ours)) == ["a/m:v", "b/m:v"]
-    assert catalogue.variants_of(catalogue.build_of(ours, "a")) == ["a/m:v"]
+    assert catalogue.variants_of(catalogue.servables.build_of(ours, "a")) == ["a/m:v"]
 
 
 @pytest.mark.parametrize(
@@ -189,10 +190,10 @@ def test_a_crash_of_a_tenants_own_hits_nobody_elses_variants(catalogue: Catalogu
 )
 def test_what_lies_beside_a_graph_is_read_in_the_owners_guard(box: str, quota: str | None, reader: str | None) -> None:
     """However harmless the graph is, unless there are no guards."""
-    catalogue = Catalogue(MostAccurate(), isolation=Isolation(box))
+    catalogue = Catalogue(MostAccurate(), ServableFactory(isolation=Isolation(box)))
     application = fill(catalogue, "a", "m", [make_variant("a/m", "v")])
     catalogue.put_tenant(Tenant("a", Quota(isolation=Isolation(quota) if quota else None)))
-    assert catalogue.reader_of(catalogue.model_of(application)) == reader
+    assert catalogue.servables.reader_of(catalogue.model_of(application)) == reader
 
 
 def test_application_decides_the_order(catalogue: Catalogue) -> None:
@@ -301,7 +302,7 @@ def test_another_first_choice_is_said_with_its_reason() -> None:
 
 def test_a_kind_on_which_requests_share_runs_may_be_slower_alone() -> None:
     """20 ms either way; four of them take 44 together, and only where it was shown that they may share a run."""
-    catalogue = Catalogue(MostAccurate(), ("cpu", "openvino"))
+    catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
     one = make_variant("a/net", "v", Cost(run_ms=20), content="c")
     rows = (Latency(1, 20.0, 22.0), Latency(4, 44.0, 48.0))
     there = Profile("openvino", 10**6, 10**6, 5.0, 5.0, rows, (), kind="openvino")
@@ -309,12 +310,12 @@ def test_a_kind_on_which_requests_share_runs_may_be_slower_alone() -> None:
         profile = replace(there, shared_rows_max=shared_rows_max)
         fill(catalogue, "a", "net", [replace(one, other_profiles=(profile,))])
         entry = catalogue.entry("a/net")
-        assert catalogue.kind_of(entry.model.variants[0], entry.model) == kind
+        assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
 
 
 def test_a_content_serves_on_the_kind_that_costs_least() -> None:
     """All its rungs do, once all are measured there; in a guard it is the first kind; `/v1` is told the same."""
-    catalogue = Catalogue(MostAccurate(), ("cpu", "openvino"))
+    catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
     small, large = (make_variant("a/net", name, Cost(run_ms=20), content="c") for name in ("small", "large"))
     quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
     fill(catalogue, "a", "net", [small, replace(large, other_profiles=(quick,))])
@@ -324,13 +325,13 @@ def test_a_content_serves_on_the_kind_that_costs_least() -> None:
     entry = catalogue.entry("a/net")
     assert {s.build_id for s in entry.servables.values()} == {build_of(small).replace("@cpu", "@openvino")}
     assert {(s.p50_ms, s.p99_ms, s.resident_bytes) for s in entry.servables.values()} == {(10.0, 12.0, 10**6)}
-    assert catalogue.kind_of(entry.model.variants[0], entry.model) == "openvino"
+    assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == "openvino"
 
     catalogue.put_tenant(Tenant("a", quota=Quota(isolation=Isolation.PROCESS)))
     entry = catalogue.entry("a/net")
     assert {s.build_id for s in entry.servables.values()} == {f"{build_of(small)}@a"}
     assert {s.p50_ms for s in entry.servables.values()} == {20.0}
-    assert catalogue.kind_of(entry.model.variants[0], entry.model) == "cpu"
+    assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == "cpu"
 
 
 @pytest.mark.parametrize(("base_bytes", "kind"), [(10**6, "openvino"), (10**9, "cpu")])
@@ -338,10 +339,12 @@ def test_in_guards_what_a_kind_takes_by_itself_counts(base_bytes: int, kind: str
     """Half the time a run is worth a small process of one's own, not one that takes as much as all builds may."""
     catalogue = Catalogue(
         MostAccurate(),
-        ("cpu", "openvino", "cuda"),
-        Isolation.PROCESS,
-        memory_bytes=10**9,
-        guard_bytes={"cpu": 10**6, "openvino": base_bytes},
+        ServableFactory(
+            ("cpu", "openvino", "cuda"),
+            Isolation.PROCESS,
+            memory_bytes=10**9,
+            guard_bytes={"cpu": 10**6, "openvino": base_bytes},
+        ),
     )
     quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
     quicker = replace(quick, processor="cuda", kind="cuda", latencies=(Latency(1, 1.0, 1.0),))
@@ -352,7 +355,7 @@ def test_in_guards_what_a_kind_takes_by_itself_counts(base_bytes: int, kind: str
     assert servable.build_id == f"{build_of(one).replace('@cpu', f'@{kind}')}@a"
     assert servable.is_guarded
     assert not servable.is_inline
-    assert catalogue.kind_of(entry.model.variants[0], entry.model) == kind
+    assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
 
     catalogue.leave_out(frozenset({"openvino"}))
     assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(one)}@a"
@@ -362,7 +365,7 @@ def test_a_planner_may_wish_for_another_kind() -> None:
     """A content serves on the kind that is wished for it where it is measured there, and as before when that is over;
     it is told on which it may.
     """
-    catalogue = Catalogue(MostAccurate(), ("cpu", "openvino"))
+    catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
     slower = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 25.0, 26.0),), (), kind="openvino")
     one = replace(make_variant("a/net", "v", Cost(run_ms=20), content="c"), other_profiles=(slower,))
     fill(catalogue, "a", "net", [one])
@@ -387,10 +390,12 @@ def test_what_crashed_on_another_kind_serves_on_the_first_one() -> None:
     else to do."""
     catalogue = Catalogue(
         MostAccurate(),
-        ("cpu", "openvino"),
-        Isolation.PROCESS,
-        memory_bytes=10**9,
-        guard_bytes={"cpu": 10**6, "openvino": 10**6},
+        ServableFactory(
+            ("cpu", "openvino"),
+            Isolation.PROCESS,
+            memory_bytes=10**9,
+            guard_bytes={"cpu": 10**6, "openvino": 10**6},
+        ),
     )
     quick = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 10.0, 12.0),), (), kind="openvino")
     for tenant in ("a", "b"):
@@ -405,11 +410,11 @@ def test_what_crashed_on_another_kind_serves_on_the_first_one() -> None:
     assert not catalogue.avoid(f"{build_of(one)}@a")
     model = catalogue.entry("a/net").model
     variant = model.variants[0]
-    assert catalogue.avoided_of(variant, model) == ["openvino"]
+    assert catalogue.servables.avoided_of(variant, model) == ["openvino"]
     catalogue.allow(variant, model)
-    assert catalogue.avoided_of(variant, model) == []
+    assert catalogue.servables.avoided_of(variant, model) == []
     assert catalogue.entry("a/net").servables["v"].build_id == crashed
     assert catalogue.avoid(crashed)
     for tenant in ("a", "b"):
         catalogue.remove_model(catalogue.entry(f"{tenant}/net").model.id)
-    assert catalogue.avoided_of(variant, model) == [], "who imports it again begins anew"
+    assert catalogue.servables.avoided_of(variant, model) == [], "who imports it again begins anew"

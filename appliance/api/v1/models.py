@@ -249,7 +249,7 @@ async def release_variant(model: ModelName, variant: VariantName, box: TheBox, p
     """
     found = own_model(box.catalogue, principal, model)
     for one in found.variants:
-        if one.name == variant and box.catalogue.avoided_of(one, found):
+        if one.name == variant and box.catalogue.servables.avoided_of(one, found):
             box.catalogue.allow(one, found)
             if one.state is not VariantState.QUARANTINED:
                 return variant_shape(found, one, box.memory.snapshot(), box.catalogue, box.importer.awaited)

@@ -78,11 +78,11 @@ def variant_shapes(
                 "profile": _alone(variant.profile),
                 "residency": _residency(variant, memory),
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
-                "serves_on": catalogue.kind_of(variant, model) if _serves(variant) else None,
+                "serves_on": catalogue.servables.kind_of(variant, model) if _serves(variant) else None,
                 "awaited": _awaited(variant, awaited),
-                "avoids": catalogue.avoided_of(variant, model),
+                "avoids": catalogue.servables.avoided_of(variant, model),
                 "cut": _cut(variant, model, catalogue),
-                "seen": [row for one in catalogue.seen_of(variant, model) for row in _seen(one)],
+                "seen": [row for one in catalogue.servables.seen_of(variant, model) for row in _seen(one)],
             }
         )
         for variant in model.variants
@@ -106,7 +106,7 @@ def _cut(variant: Variant, model: Model, catalogue: Catalogue) -> CutShape | Non
     if variant.cut is None:
         return None
     shape = CutShape.model_validate(variant.cut)
-    kinds = catalogue.part_kinds_of(variant, model) if _serves(variant) else []
+    kinds = catalogue.servables.part_kinds_of(variant, model) if _serves(variant) else []
     if not kinds:
         return shape
     pairs = zip(shape.parts, kinds, strict=True)

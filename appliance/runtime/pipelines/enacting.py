@@ -12,9 +12,10 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, CostBy, Pipeline, PipelinePlan
 from appliance.policies.residency.base import Wish
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import HOST
 from appliance.runtime.pipelines.problem import Machine
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.waits import PlannedWait
 
 BUSY_SHARE = 0.5

@@ -21,7 +21,7 @@ from appliance.domain.pipeline_graph import Graph
 from appliance.log import get as get_log
 from appliance.policies.allocation.base import AllocationInput, AllocationPolicy, Existing, Part, Placed
 from appliance.policies.allocation.several import Demand, Served, Several, at_rate, existing_of, plan_several
-from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.decisions.pipelines import pipeline as decision_of
 from appliance.runtime.pipelines.accounts import HOST, Tariff
 from appliance.runtime.pipelines.clients import Clients
@@ -30,6 +30,7 @@ from appliance.runtime.pipelines.load import SingleLoad
 from appliance.runtime.pipelines.problem import Asked, Machine, Offer, Subject, asked, offers_of, stage_plans
 from appliance.runtime.pipelines.windows import CHANGE, FrameWindows, Observed, Totals
 from appliance.runtime.ports import Background, DecisionSink
+from appliance.runtime.servable import Servable
 
 PERIOD_NS = 500 * NS_PER_MS
 """Between two looks at the figures."""

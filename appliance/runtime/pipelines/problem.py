@@ -23,9 +23,10 @@ from appliance.policies.allocation.base import (
     WorkerType,
 )
 from appliance.policies.selection.kinds import NOTICEABLE
-from appliance.runtime.catalogue import Entry, Servable
+from appliance.runtime.catalogue import Entry
 from appliance.runtime.pipelines.accounts import HOST, Tariff
 from appliance.runtime.pipelines.windows import DECODE, Observed
+from appliance.runtime.servable import Servable
 
 ITEMS_EXPECTED = 4.0
 """Of a crop, before the first frame."""

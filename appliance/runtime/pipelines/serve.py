@@ -53,7 +53,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
     catalogue, memory = ports.catalogue, ports.memory
 
     def machine() -> Machine:
-        groups = groups_of(ports.groups, catalogue.kinds, catalogue.away, ports.devices)
+        groups = groups_of(ports.groups, catalogue.servables.kinds, catalogue.servables.away, ports.devices)
         return Machine.made(groups, config.tariff, ports.media_threads)
 
     def memory_bytes(tenant: str) -> int:

@@ -11,7 +11,8 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Prefer
 from appliance.domain.slo import preferred
 from appliance.policies.residency.base import Option
-from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.catalogue import Catalogue, Entry
+from appliance.runtime.servable import Servable
 
 _LOAD_NS_PER_BYTE = 1.0
 """Load time assumed until it is measured: a gigabyte a second."""

@@ -15,7 +15,6 @@ from appliance.domain.errors import ApplianceError
 from appliance.domain.events import EventSink
 from appliance.policies.residency.base import Change, Intent, ResidencyPlan, Wish
 from appliance.policies.residency.steps import PART
-from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Replacement
 from appliance.runtime.ports import WindowSink
@@ -23,6 +22,7 @@ from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations, window_load_ns
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.shares import Shares
+from appliance.runtime.servable import Servable
 
 _PER_MINUTE_NS = 60 * NS_PER_S
 _LOOK_NS = NS_PER_S // 4

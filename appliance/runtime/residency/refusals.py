@@ -8,12 +8,13 @@ from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory
 from appliance.domain.states import ResidencyState
 from appliance.domain.units import BYTES_PER_MB
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Holding, ResidentBuild
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
+from appliance.runtime.servable import Servable
 
 _SOON_S = 1.0
 """When to come again where what blocks is over at any moment."""

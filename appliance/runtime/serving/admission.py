@@ -11,7 +11,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, Quota
 from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
-from appliance.runtime.catalogue import InputSlot, Servable
+from appliance.runtime.servable import InputSlot, Servable
 
 _FITTING_MAX = 64
 """Shapes of one input that are remembered."""

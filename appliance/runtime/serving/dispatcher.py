@@ -19,11 +19,11 @@ from appliance.domain.request import Request
 from appliance.policies.dispatch.base import FOREVER
 from appliance.policies.dispatch.partition import Partition
 from appliance.policies.dispatch.search import place_of, search
-from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.loader import LoadedParts
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import RunGroup
+from appliance.runtime.servable import Servable
 from appliance.runtime.served_parts import TRANSFER_MS, ServedParts, partition_of
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.parts import Commitment, LoadedPart, Progress, Rest, Rows, Shared

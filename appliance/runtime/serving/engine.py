@@ -34,7 +34,7 @@ from appliance.domain.profiles import INLINE
 from appliance.domain.request import Request, Result
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch.base import DispatchPolicy
-from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
@@ -42,6 +42,7 @@ from appliance.runtime.notable import NotableRequests, noted
 from appliance.runtime.ports import DecisionSink, Processor, RunGroup
 from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.residency.loop import ResidencyLoop
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.batching import Batching

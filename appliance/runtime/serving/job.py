@@ -9,9 +9,9 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
-from appliance.runtime.catalogue import Servable
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.profiles.times import RunTimes
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.parts import Rest
 
 LONG_NS = 50 * NS_PER_MS

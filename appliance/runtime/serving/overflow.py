@@ -11,9 +11,10 @@ from collections.abc import Set as AbstractSet
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.job import Job
 
 WORTH = 5

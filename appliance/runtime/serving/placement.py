@@ -15,11 +15,12 @@ from appliance.domain.errors import (
     OutOfMemory,
 )
 from appliance.domain.request import Request
-from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.refusals import Refusals
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.admission import check_outputs, check_tensors
 from appliance.runtime.serving.job import too_late
 

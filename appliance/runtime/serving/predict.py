@@ -16,8 +16,9 @@ from appliance.domain.catalogue import Application, Late, TaskKind, TaskSpec
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, QueueFull, RunFailed
 from appliance.domain.names import kind_of
 from appliance.domain.request import Request, Result, RunMeter, Tensors
-from appliance.runtime.catalogue import Catalogue, Entry, Servable
+from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.ports import MediaRunner, TextReader
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.job import too_late
 from appliance.runtime.serving.sequences import Sequences
@@ -210,7 +211,7 @@ class Predictor:
         """
         run = self._run(application, call)
         task = TASKS[run.spec.kind]
-        if call.sequence_id is not None or self._catalogue.reader_of(run.entry.model) is not None:
+        if call.sequence_id is not None or self._catalogue.servables.reader_of(run.entry.model) is not None:
             return [Prepared(one, servable=run.servable) for one in media]
 
         def decode() -> list[Decoded | ApplianceError]:
@@ -307,7 +308,7 @@ class Predictor:
         return await self._timed(run, "encode", encode)
 
     async def _decoded(self, run: _Run, task: Task, media: Media, carry: Mapping[str, Any]) -> Decoded:
-        reader = self._catalogue.reader_of(run.entry.model)
+        reader = self._catalogue.servables.reader_of(run.entry.model)
         if reader is None or not isinstance(task, ReadsTokens):
             return await self._timed(run, "decode", lambda: task.decode(media, run.spec, self._target(run), carry))
 
@@ -320,7 +321,7 @@ class Predictor:
 
         target, order = await self._timed(run, "decode", ordered)
         start_ns = self._clock.now_ns()
-        build = self._catalogue.build_of(run.servable.variant, reader)
+        build = self._catalogue.servables.build_of(run.servable.variant, reader)
         left_s = None if run.drop_ns is None else max(0.0, (run.drop_ns - start_ns) / NS_PER_S)
         try:
             async with asyncio.timeout(left_s):

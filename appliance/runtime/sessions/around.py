@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from appliance.clock import Clock
 from appliance.policies.residency.base import Wish
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.ports import DecisionSink
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.reservations import Reservations
 
 

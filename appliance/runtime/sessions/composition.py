@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.loop import ResidencyLoop
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.around import Around

@@ -7,7 +7,8 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Variant
 from appliance.domain.session import Cause
 from appliance.policies.sending.pictures import SIZE_EXPONENT, quality_share
-from appliance.runtime.catalogue import Entry, Servable
+from appliance.runtime.catalogue import Entry
+from appliance.runtime.servable import Servable
 
 QUALITY = 75
 """Of JPEG, that plans ask for; a device sends less where its link does not carry as much."""

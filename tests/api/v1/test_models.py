@@ -106,7 +106,7 @@ async def test_a_kind_that_is_avoided_is_shown_and_released(stand: Stand) -> Non
     variant = (await harbour.get(f"/v1/models/{name}")).json()["variants"][0]
     assert (variant["state"], variant["avoids"]) == ("ready", [])
     assert stand.appliance.box is not None
-    avoided = stand.appliance.box.catalogue._avoided
+    avoided = stand.appliance.box.catalogue.servables._avoided
     avoided.add(build_id(variant["content_sha256"], "cpu", "harbour"))
     assert (await harbour.get(f"/v1/models/{name}")).json()["variants"][0]["avoids"] == ["cpu"]
     where = f"/v1/models/{name}/variants/{variant['name']}/release"

@@ -10,7 +10,8 @@ from appliance.domain.catalogue import Application, Quota, Shapes, TensorSpec
 from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
 from appliance.policies.selection.most_accurate import MostAccurate
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.admission import Admission, check_outputs, check_tensors
 from tests.fakes.engine import make_variant
 from tests.fakes.hand_clock import HandClock

@@ -139,7 +139,7 @@ async def test_parts_are_worked_out_once_for_all_who_use_them() -> None:
     assert parts is not None
     bench.catalogue.put_application(replace(first.application, id="t/second", name="second"))
     assert bench.catalogue.entry("t/second").servables["v"].parts is parts
-    assert bench.catalogue.kind_of(variant_of(bench), first.model) == parts.kind
+    assert bench.catalogue.servables.kind_of(variant_of(bench), first.model) == parts.kind
     bench.catalogue.put_application(first.application)
     assert bench.catalogue.entry("t/app").servables["v"].parts is parts
     bench.catalogue.leave_out(frozenset({OTHER}))

@@ -13,8 +13,9 @@ from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.policies.selection.most_accurate import MostAccurate
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.build import LoadedBuild
+from appliance.runtime.servable import Servable
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 from tests.fakes.clock import run_virtual
