@@ -74,6 +74,8 @@ _SCORED = frozenset({Data.LABEL, Data.REGIONS, Data.TEXT, Data.ANY})
 class Graph:
     """Stages that can be run, as they hang together. All names are those of stages."""
 
+    stages: tuple[Stage, ...]
+    """As they are defined."""
     order: tuple[str, ...]
     """Every stage after all that it waits for; otherwise as they were given."""
     edges: tuple[tuple[str, str], ...]
@@ -107,6 +109,7 @@ class Graph:
         for name in order:
             links.add(stages[positions[name]])
         return cls(
+            stages=tuple(stages),
             order=order,
             edges=tuple((before, stage.name) for stage in stages for before in stage.before),
             takes=links.takes,

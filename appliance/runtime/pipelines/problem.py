@@ -412,3 +412,11 @@ def _wait_ms(row: Allocation) -> float:
     """How long the first item of a batch waits for the others: W less the run."""
     each = row.rate_rps / max(1.0, float(round(row.instances)))
     return 1000.0 * (row.batch - 1) / each if each > 0.0 else 0.0
+
+
+def takes_ms(problem: AllocationInput) -> dict[str, float]:
+    """Stage → what an item takes there at least, waits aside."""
+    return {
+        module.name: min((one.latency_ms for one in module.profiles), default=0.0) * module.ballooning
+        for module in problem.modules
+    }

@@ -9,8 +9,9 @@ from appliance.policies.allocation.base import AllocationPolicy
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.pipelines.accounts import Tariff
+from appliance.runtime.pipelines.around import Around, Live
 from appliance.runtime.pipelines.enacting import Enacting, Hands
-from appliance.runtime.pipelines.planning import Around, Live, Planning
+from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.problem import Group, Machine
 from appliance.runtime.ports import Background, DecisionSink, RunGroup
 from appliance.runtime.residency.loop import ResidencyLoop

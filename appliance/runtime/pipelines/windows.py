@@ -7,11 +7,11 @@ single frame is reacted to. All instants are the caller's.
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S
-from appliance.domain.pipeline import Stage
+from appliance.domain.pipeline_graph import Graph
 from appliance.runtime.pipelines.figures import RanAs
 from appliance.runtime.profiles.estimate import TRUSTED_NS
 
@@ -75,14 +75,9 @@ class Observed:
 class FrameWindows:
     """Of one pipeline."""
 
-    def __init__(
-        self, now_ns: int, totals: Totals, parents: Mapping[str, str | None], stages: Sequence[Stage] = ()
-    ) -> None:
-        """`totals` at the beginning, which count for nothing. `parents`: stage → the stage whose answers its items come
-        from, None: the frame; every stage after its own. `stages`: as they are defined.
-        """
-        self._parents = parents
-        self._stages = tuple(stages)
+    def __init__(self, now_ns: int, totals: Totals, graph: Graph) -> None:
+        """`totals` at the beginning, which count for nothing."""
+        self._graph = graph
         self._edges: dict[str, float] = {}
         """Items of a stage by answer of its parent (SC-19)."""
         self._looks: deque[tuple[int, Totals]] = deque([(now_ns, totals)])
@@ -94,9 +89,13 @@ class FrameWindows:
         self._counts = {stage: count for stage, (count, _took_ns) in totals.ran.items()}
         """... by the items that had run there until then."""
 
-    def is_of_others(self, stages: Sequence[Stage]) -> bool:
-        """Whether the pipeline's stages have changed."""
-        return self._stages != tuple(stages)
+    def is_of(self, graph: Graph) -> bool:
+        """Whether the pipeline's stages are still those that were looked at."""
+        return self._graph == graph
+
+    def _parents(self) -> Iterator[tuple[str, str | None]]:
+        """Every stage, after the one whose answers its items come from; None: the frame."""
+        return ((stage, self._graph.parents[stage]) for stage in self._graph.order)
 
     def look(self, now_ns: int, totals: Totals) -> Observed:
         """The figures now, by the totals as they are. Items of a stage that nothing came to of late are what they were
@@ -110,7 +109,7 @@ class FrameWindows:
         seconds = max(now_ns - since_ns, WINDOW_NS) / NS_PER_S
         frames = totals.frames - before.frames
         begun = frames - (totals.turned_away - before.turned_away)
-        for stage, parent in self._parents.items():
+        for stage, parent in self._parents():
             of = begun if parent is None else totals.answered.get(parent, 0) - before.answered.get(parent, 0)
             if of > 0:
                 self._edges[stage] = max(0, totals.items.get(stage, 0) - before.items.get(stage, 0)) / of
@@ -139,7 +138,7 @@ class FrameWindows:
     def _items(self) -> dict[str, float]:
         """Of a frame, were none dropped on the way."""
         found: dict[str, float] = {}
-        for stage, parent in self._parents.items():
+        for stage, parent in self._parents():
             before = 1.0 if parent is None else found.get(parent)
             if before is not None and stage in self._edges:
                 found[stage] = before * self._edges[stage]

@@ -19,7 +19,7 @@ from appliance.lab.plan import plan_one
 from appliance.runtime.decisions.document import record_of
 from appliance.runtime.pipelines.accounts import Watts
 from appliance.runtime.pipelines.clients import Clients
-from appliance.runtime.pipelines.planning import JOINS_MAX
+from appliance.runtime.pipelines.turns import JOINS_MAX
 from tests.checkers.pipeline import broken
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
@@ -551,7 +551,8 @@ async def test_load_of_single_calls_is_planned_with() -> None:
         await bench.pause(3)
         rounds = bench.planning.figures.rounds
         taken = _Taken(bench)
-        bench.planning._around = replace(bench.planning._around, busy_s=taken.seconds)
+        pictures = bench.planning._pictures
+        pictures._around = replace(pictures._around, busy_s=taken.seconds)
         await bench.pause(10)
         problem: Any = bench.decided()[-1]["problem"]
         assert sum(part.share for one in problem.existing for part in one.parts) == pytest.approx(1.0, abs=0.25)

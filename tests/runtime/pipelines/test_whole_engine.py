@@ -252,7 +252,7 @@ async def test_media_threads_are_metered() -> None:
     """
     desk = Desk(media_clock=_Ticking())
     live = desk.pipelines.get("t/signs")
-    windows = FrameWindows(0, live.totals(), {"find": None, "lines": "find", "what": "lines"})
+    windows = FrameWindows(0, live.totals(), live.graph)
     async with desk.bench.working():
         await asyncio.gather(desk.ask(), desk.ask())
     observed = windows.look(NS_PER_S, live.totals())

@@ -1,15 +1,20 @@
 """What is seen of frames: over half a second, and no reaction to a single frame."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.pipeline import Ask
+from appliance.domain.pipeline_graph import Graph
 from appliance.runtime.pipelines.figures import RanAs
 from appliance.runtime.pipelines.windows import REACH_NS, FrameWindows, Observed, Totals
 from appliance.runtime.profiles.estimate import TRUSTED_NS
 
 START_NS = 1_000 * NS_PER_S
+STAGES = (Ask(name="find", application_id="t/find"), Ask(name="read", application_id="t/read", after=("find",)))
+GRAPH = Graph.of(STAGES, {})
 
 
 class Fed:
@@ -17,7 +22,7 @@ class Fed:
 
     def __init__(self) -> None:
         self.now_ns = START_NS
-        self.windows = FrameWindows(START_NS, Totals(), {"find": None, "read": "find"})
+        self.windows = FrameWindows(START_NS, Totals(), GRAPH)
         self.frames = self.joined = self.items = self.away = self.dropped = 0
         self._owed = 0.0
 
@@ -108,7 +113,7 @@ def test_what_runs_took_is_forgotten() -> None:
 def test_times_by_how_items_ran() -> None:
     """Each for itself, and forgotten like the others."""
     fine, coarse = ("read", RanAs("fine", "cpu", 1)), ("read", RanAs("coarse", "cpu", 1))
-    windows = FrameWindows(START_NS, Totals(), {"read": None})
+    windows = FrameWindows(START_NS, Totals(), GRAPH)
     first = Totals(ran_as={fine: (2, 60 * NS_PER_MS)})
     assert windows.look(START_NS + NS_PER_S, first).takes_as_ms == {fine: 30.0}
     both = Totals(ran_as={**first.ran_as, coarse: (1, 5 * NS_PER_MS)})
@@ -116,3 +121,11 @@ def test_times_by_how_items_ran() -> None:
     later_ns = START_NS + 2 * NS_PER_S + 2 * TRUSTED_NS
     windows.look(later_ns - TRUSTED_NS, both)
     assert windows.look(later_ns + NS_PER_S, both).takes_as_ms == {}
+
+
+def test_stages_that_are_others_now() -> None:
+    """Windows are of stages as they are defined: what was seen of others says nothing about these."""
+    windows = FrameWindows(START_NS, Totals(), GRAPH)
+    assert windows.is_of(Graph.of(STAGES, {}))
+    fewer = (STAGES[0], replace(STAGES[1], at_most=4))
+    assert not windows.is_of(Graph.of(fewer, {}))

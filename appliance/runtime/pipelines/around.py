@@ -1,0 +1,62 @@
+"""What planning finds where it runs: the pipelines as they are served, and the box around them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from appliance.clock import Clock
+from appliance.domain.events import EventSink
+from appliance.domain.pipeline import Pipeline, PipelinePlan
+from appliance.domain.pipeline_graph import Graph
+from appliance.policies.allocation.base import AllocationPolicy
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.pipelines.accounts import Tariff
+from appliance.runtime.pipelines.clients import Clients
+from appliance.runtime.pipelines.enacting import Enacting
+from appliance.runtime.pipelines.problem import Machine
+from appliance.runtime.pipelines.windows import Totals
+from appliance.runtime.ports import Background, DecisionSink
+
+
+class Live(Protocol):
+    """A pipeline as it is served: what planning needs of it."""
+
+    pipeline: Pipeline
+    graph: Graph
+    clients: Clients
+    plan: PipelinePlan | None
+
+    def totals(self) -> Totals:
+        """What came of it since the start."""
+        ...
+
+    def look(self) -> None:
+        """Note what it has cost until now."""
+        ...
+
+    def new_plan(self, plan: PipelinePlan | None) -> None:
+        """It goes by this one from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What planning needs of the box."""
+
+    clock: Clock
+    catalogue: Catalogue
+    policy: AllocationPolicy
+    policy_name: str
+    background: Background
+    decisions: DecisionSink
+    events: EventSink
+    tariff: Tariff
+    machine: Callable[[], Machine]
+    """The processors that are in service now."""
+    memory_bytes: Callable[[str], int]
+    """What the builds of a tenant's pipelines may take together."""
+    is_resident: Callable[[str], bool]
+    """Whether a build is in memory."""
+    busy_s: Callable[[], Mapping[int, float]]
+    """Group of processors → seconds that single calls have taken there, since the start."""
+    enacting: Enacting

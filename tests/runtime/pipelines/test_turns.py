@@ -1,0 +1,36 @@
+"""Who joins next."""
+
+import asyncio
+
+import pytest
+
+from appliance.domain.errors import TooManySessions
+from appliance.runtime.pipelines.turns import JOINS_MAX, Turns
+from tests.fakes.clock import story
+
+
+@story
+async def test_one_of_each_tenant_at_a_time() -> None:
+    """Those of one tenant wait for one another, those of another one do not; whoever is too many is refused, and of
+    who has gone nothing is kept.
+    """
+    turns = Turns()
+    inside: list[str] = []
+    goes_on = asyncio.Event()
+
+    async def join(tenant: str, name: str) -> None:
+        async with turns.turn(tenant):
+            inside.append(name)
+            await goes_on.wait()
+
+    tasks = [asyncio.create_task(join("t", f"t{at}")) for at in range(JOINS_MAX)]
+    tasks.append(asyncio.create_task(join("u", "u0")))
+    await asyncio.sleep(0)  # noqa: TID251 - no time passes
+    assert inside == ["t0", "u0"]
+    with pytest.raises(TooManySessions):
+        await join("t", "too many")
+    tasks[1].cancel()
+    goes_on.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert inside == ["t0", "u0", *(f"t{at}" for at in range(2, JOINS_MAX))]
+    assert not len(turns)
