@@ -1,7 +1,9 @@
 """Planning where it delays nobody: in a process of its own once that is there, for a thread that computes makes the
-event loop late; until then, and where it has ended, in a thread.
+event loop late; until then, and where it has ended, in a thread. Once somebody has given up waiting it is the process
+alone, for that can be ended, and a thread that computes for ever cannot.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
@@ -37,17 +39,28 @@ class Elsewhere:
         self._process = process
         self._ended = ended
         self._otherwise = otherwise
+        self._was_given_up = False
 
     def __call__(self, compute: Callable[[], T], /) -> Awaitable[T]:
-        if self._process.is_ready:
+        if self._process.is_ready or self._was_given_up:
             return self._there(compute)
-        self._process.warm_up(compute)
-        return self._otherwise(compute)
+        self._process.warm_up(callable, compute)  # sent there it is imported; computing it may take for ever
+        return self._here(compute)
+
+    async def _here(self, compute: Callable[[], T]) -> T:
+        try:
+            return await self._otherwise(compute)
+        except asyncio.CancelledError:
+            self._was_given_up = True
+            raise
 
     async def _there(self, compute: Callable[[], T]) -> T:
         try:
             made: T = await self._process.call(compute)
         except self._ended:
             log.warning("the process that plans pipelines ended; it is begun anew")
-            made = await self._otherwise(compute)
+            made = await (self._process.call if self._was_given_up else self._here)(compute)
+        except asyncio.CancelledError:  # the process was ended with it
+            self._was_given_up = True
+            raise
         return made

@@ -20,10 +20,12 @@ from appliance.policies.allocation.base import Placed
 from appliance.policies.allocation.several import Demand, Served, Several, existing_of, plan_several
 from appliance.runtime.decisions.pipelines import pipeline as decision_of
 from appliance.runtime.pipelines.around import Around, Live
+from appliance.runtime.pipelines.holding import holds
 from appliance.runtime.pipelines.picture import Picture, Pictures, Seen, has_moved, load_of
 from appliance.runtime.pipelines.plans import is_alike, no_plan, outcome_of, plan_of
 from appliance.runtime.pipelines.problem import Asked, Machine
 from appliance.runtime.pipelines.refusal import Beside, lacks, own_words
+from appliance.runtime.pipelines.solver import LIMIT_NS, Solver, SolverSlow
 from appliance.runtime.pipelines.turns import Turns
 
 PERIOD_NS = 500 * NS_PER_MS
@@ -38,6 +40,7 @@ FREED_MIN = 0.01
 """Workers. Less is no room for anybody."""
 SLOW_NS = NS_PER_S
 """A plan that took longer is told of: meanwhile pipelines were served by the old one."""
+SLOW = f"no plan was found in {LIMIT_NS / NS_PER_S:g} s"
 log = get_log("pipelines")
 
 
@@ -51,6 +54,8 @@ class Figures:
     """Times that something was planned."""
     stale: int = 0
     """Rounds of which not every answer was applied, because what was asked about had changed."""
+    given_up: int = 0
+    """Rounds whose answer did not come in time."""
     last_ms: float = 0.0
     """What the latest round took."""
 
@@ -84,6 +89,7 @@ class Planning:
         """What single calls took when all were planned last, by worker type."""
         self._numbers: dict[str, int] = {}
         self._pictures = Pictures(around, pipelines)
+        self._solver = Solver(around.clock, around.background)
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
         """One round after the other: what is free is given once."""
@@ -141,7 +147,16 @@ class Planning:
             self._around.enacting.refresh(now_ns)
             if not dirty:
                 return False
-            return await self._plan(picture, dirty)
+            if self._solver.is_paused:
+                self._keep_what_holds(picture, dirty)
+                return False
+            try:
+                return await self._plan(picture, dirty)
+            except SolverSlow:
+                self.figures.given_up += 1
+                self._around.events.emit("pipelines not planned in time", limit_ms=LIMIT_NS / NS_PER_MS)
+                self._keep_what_holds(picture, dirty)
+                return False
 
     def ballooning(self, pipeline_id: str) -> Mapping[str, float]:
         """Stage that asks a network → what its runs take over what was measured, as the last plan saw it."""
@@ -164,7 +179,11 @@ class Planning:
                 picture = self._pictures.take()
                 more = replace(picture.seen[id], fps=picture.seen[id].fps + client.fps)
                 asked_of = replace(picture, seen={**picture.seen, id: more})
-                several = await self._solve(asked_of, self._dirty(asked_of) | {id}, may_degrade=False)
+                try:
+                    several = await self._solve(asked_of, self._dirty(asked_of) | {id}, may_degrade=False)
+                except SolverSlow:
+                    reason = f"{SLOW}; ask again"
+                    raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason) from None
                 live = self._still_there(id)
                 if self._box_is(picture) and self._is_as_seen(live, picture):
                     break
@@ -215,7 +234,10 @@ class Planning:
         before_fps = picture.seen[live.pipeline.id].fps - client.fps
 
         beside = Beside(per_frame, existing, before_fps, client.fps)
-        missing, fps = await self._around.background(partial(lacks, lacking.problem, beside, self._around.policy))
+        missing: tuple[str, ...] = ()
+        fps = 0.0
+        with suppress(SolverSlow):
+            missing, fps = await self._solver.ask(partial(lacks, lacking.problem, beside, self._around.policy))
         self._record(live, lacking if lacking is served else served, "refused")
         is_other = lacking is not served
         reason = ("another pipeline would have no room: " if is_other else "") + own_words(lacking, is_other)
@@ -285,7 +307,7 @@ class Planning:
         kept = {id: one.placement for id, one in self._planned.items() if id in picture.seen and id not in dirty}
         self.figures.rounds += 1
 
-        several = await around.background(
+        several = await self._solver.ask(
             partial(plan_several, demands, around.policy, kept, picture.busy, may_degrade=may_degrade)
         )
         self.figures.plans += several.solved
@@ -358,6 +380,26 @@ class Planning:
         if sum(one.taken for one in self._planned.values()) < taken - FREED_MIN:
             self._plan_short_ones_again(but=several.served.keys())
         self._around.enacting.enact(self._around.clock.now_ns())
+
+    def _keep_what_holds(self, picture: Picture, dirty: Collection[str]) -> None:
+        """No new plans are made: old ones stay where they can, all others are served without one."""
+        around = self._around
+        is_changed = False
+        for id in dirty:
+            live = self._pipelines.get(id)
+            if live is None or not self._has_stages_of(live, picture):
+                continue
+            planned = self._planned.get(id)
+            room_bytes = picture.memory[live.pipeline.tenant]
+            if planned and holds(live, planned.placement, picture.machine, around.catalogue, room_bytes):
+                continue
+            self._planned.pop(id, None)
+            if live.plan is None or live.plan.feasible:
+                self._put(live, no_plan(self._number(live), SLOW, picture.seen[id].fps))
+                around.enacting.put(live.pipeline, live.plan, picture.machine)
+                is_changed = True
+        if is_changed:
+            around.enacting.enact(around.clock.now_ns())
 
     def _plan_short_ones_again(self, but: Collection[str] = ()) -> None:
         """There is room now for those that have less than they asked for."""

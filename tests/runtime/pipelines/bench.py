@@ -66,6 +66,8 @@ class PlanningBench:
         self.pipelines: dict[str, Live] = {}
         self.thread: Callable[[], None] = _nothing
         """Called while a policy is asked."""
+        self.answer_s = 0.02
+        """So long a policy takes."""
         core = self.box.core
         ports = PlanningPorts(
             clock=self.box.clock,
@@ -84,7 +86,7 @@ class PlanningBench:
         self.planning: Planning = make_planning(ports, config, self.pipelines)
 
     async def _background(self, compute: Callable[[], T]) -> T:
-        await asyncio.sleep(0.02)  # noqa: TID251 - virtual time
+        await asyncio.sleep(self.answer_s)  # noqa: TID251 - virtual time
         self.thread()
         return compute()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from appliance.clock import pause_s
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import plan_several
 from appliance.runtime.pipelines.elsewhere import Elsewhere
@@ -51,6 +52,55 @@ def test_what_goes_wrong_there_is_told() -> None:
         with pytest.raises(ZeroDivisionError):
             await elsewhere(partial(divmod, 1, 0))
         process: Any = elsewhere._process
+        await process.close()
+
+    asyncio.run(story())
+
+
+def test_who_gives_up_waiting() -> None:
+    """What computes for ever in the process is ended with it; from then on another process computes, and no thread,
+    which could not be ended.
+    """
+
+    async def story() -> None:
+        process = PlannerProcess()
+        in_threads: list[Any] = []
+
+        async def otherwise(compute: Any) -> Any:
+            in_threads.append(compute)
+            return compute()
+
+        elsewhere = Elsewhere(process, PlannerEnded, otherwise)
+        assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
+        assert len(in_threads) == 1
+        warming: Any = process._warming
+        await warming
+        before: Any = process._process
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await elsewhere(partial(pause_s, 600))
+        assert before.returncode is not None
+        assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
+        assert len(in_threads) == 1
+        await process.close()
+
+    asyncio.run(story())
+
+
+def test_what_never_ends_begins_no_process() -> None:
+    """Only what a computation needs is imported while a process begins: one that never ends keeps nobody waiting."""
+
+    async def story() -> None:
+        process = PlannerProcess()
+
+        async def otherwise(compute: Any) -> Any:
+            await asyncio.Event().wait()
+
+        elsewhere = Elsewhere(process, PlannerEnded, otherwise)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await elsewhere(partial(pause_s, 600))
+        assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
         await process.close()
 
     asyncio.run(story())

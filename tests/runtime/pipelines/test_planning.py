@@ -400,6 +400,66 @@ async def test_what_no_room_would_help_is_not_planned_again() -> None:
 
 
 @story
+async def test_a_policy_that_does_not_answer() -> None:
+    """Without an answer in time a pipeline keeps the plan that it has; one without a plan is served without, which an
+    event says; who would join is told to ask again. Once answers come there are plans.
+    """
+    bench = _bench()
+    async with bench.working():
+        old = bench.add("old")
+        await bench.join(old, 5)
+        feed = asyncio.create_task(bench.feed(old, 5, 60, 1, "c1"))
+        await bench.pause(2)
+        before, rounds = old.plan, bench.planning.figures.rounds
+        bench.answer_s = 1e6
+        new = bench.add("new")
+        joins = asyncio.create_task(bench.feed(new, 5, 60, 1))
+        await bench.pause(6)
+        assert old.plan is before
+        assert new.plan is not None
+        assert (new.plan.feasible, new.plan.reason) == (False, "no plan was found in 5 s")
+        told = {one.event: one.facts for one in bench.box.telemetry.recent()}
+        assert told["pipelines not planned in time"]["limit_ms"] == 5000.0
+        with pytest.raises(PipelineNotPossible, match="ask again"):
+            await bench.join(new, 1, "c2")
+        asked = bench.planning.figures.rounds - rounds
+        assert asked <= 3
+        bench.answer_s = 0.02
+        await bench.pause(25)
+        assert new.plan is not None
+        assert new.plan.feasible
+        assert new.plan.fps == pytest.approx(5, rel=0.1)
+        for task in (feed, joins):
+            task.cancel()
+        _replayed(bench)
+
+
+@story
+async def test_a_plan_that_no_longer_holds() -> None:
+    """The processor of a plan goes while no policy answers: the pipeline is served without a plan, and an event says
+    so; once answers come again there is one.
+    """
+    bench = _bench()
+    async with bench.working():
+        live = bench.add()
+        await bench.join(live, 5)
+        feed = asyncio.create_task(bench.feed(live, 5, 60, 1, "c1"))
+        await bench.pause(2)
+        bench.answer_s = 1e6
+        bench.box.catalogue.leave_out(frozenset({"cpu"}))
+        await bench.pause(6)
+        assert live.plan is not None
+        assert not live.plan.feasible
+        events = [one for one in bench.box.telemetry.recent() if one.event == "pipeline without a plan"]
+        assert [one.facts["reason"] for one in events] == ["no plan was found in 5 s"]
+        bench.answer_s = 0.02
+        bench.box.catalogue.leave_out(frozenset())
+        await bench.pause(6)
+        assert live.plan.feasible
+        feed.cancel()
+
+
+@story
 async def test_one_that_is_put_anew_is_planned() -> None:
     """Deleted and defined again as it was between two looks: it has a plan all the same."""
     bench = _bench()

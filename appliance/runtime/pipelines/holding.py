@@ -1,0 +1,51 @@
+"""Whether a plan can be kept as it is, where no new one is made: the box may have changed since."""
+
+from collections.abc import Sequence
+
+from appliance.domain.errors import ApplianceError
+from appliance.domain.pipeline import Ask
+from appliance.policies.allocation.base import Placed
+from appliance.policies.allocation.placement import available_of
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.pipelines.around import Live
+from appliance.runtime.pipelines.problem import Machine
+
+
+def holds(live: Live, placement: Sequence[Placed], machine: Machine, catalogue: Catalogue, room_bytes: int) -> bool:
+    """Whether a pipeline has a plan whose workers are there, and whose variants still serve on them and fit into
+    memory. `placement`: that of the plan.
+    """
+    return (
+        live.plan is not None
+        and live.plan.feasible
+        and _has_workers(placement, machine)
+        and _has_variants(live, machine, catalogue, room_bytes)
+    )
+
+
+def _has_workers(placement: Sequence[Placed], machine: Machine) -> bool:
+    pools = {worker.name: worker.pool for worker in machine.workers}
+    for place in placement:
+        if place.worker not in pools:
+            return False
+        available = available_of(pools[place.worker], machine.workers)
+        if available is not None and place.index >= available:
+            return False
+    return True
+
+
+def _has_variants(live: Live, machine: Machine, catalogue: Catalogue, room_bytes: int) -> bool:
+    sizes: dict[str, int] = {}
+    for row in live.plan.stages if live.plan is not None else ():
+        stage = live.pipeline.stage(row.stage)
+        if not isinstance(stage, Ask):
+            continue
+        try:
+            servables = catalogue.entry_for(live.pipeline.tenant, stage.application_id).servables
+        except ApplianceError:
+            return False
+        servable = servables.get(row.variant)
+        if servable is None or machine.of[row.worker].kind not in catalogue.able_kinds(servable):
+            return False
+        sizes[servable.build_id] = servable.resident_bytes
+    return sum(sizes.values()) <= room_bytes

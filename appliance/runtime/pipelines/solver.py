@@ -1,0 +1,52 @@
+"""The policy, asked for so long and no longer. Event-loop thread only."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from appliance.clock import NS_PER_S, Clock
+from appliance.runtime.pipelines.windows import REACH_NS
+from appliance.runtime.ports import Background
+
+T = TypeVar("T")
+LIMIT_NS = REACH_NS
+"""Of one answer. The default policy takes a fifth of a second for eight pipelines; an answer that took longer than this
+would be about frames that no window reaches any more, and who joins waits as long."""
+PAUSE_NS_MAX = 64 * NS_PER_S
+"""Between two problems whose answers did not come: the first pause is as long as the limit, each further one twice the
+last, so that a policy that hangs takes little of a core."""
+
+
+class SolverSlow(Exception):
+    """No answer came in time; or none did of late, and none is waited for again yet."""
+
+
+class Solver:
+    """Whoever solves problems of allocation."""
+
+    def __init__(self, clock: Clock, background: Background) -> None:
+        self._clock = clock
+        self._background = background
+        self._pause_ns = 0
+        self._until_ns = 0
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is asked now, for the last answer did not come."""
+        return self._clock.now_ns() < self._until_ns
+
+    async def ask(self, compute: Callable[[], T]) -> T:
+        """The value of `compute()`. Raises: SolverSlow, at once while it is paused."""
+        if self.is_paused:
+            raise SolverSlow
+        try:
+            async with asyncio.timeout(LIMIT_NS / NS_PER_S) as limit:
+                found = await self._background(compute)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._pause_ns = min(PAUSE_NS_MAX, max(LIMIT_NS, 2 * self._pause_ns))
+            self._until_ns = self._clock.now_ns() + self._pause_ns
+            raise SolverSlow from None
+        self._pause_ns = 0
+        return found

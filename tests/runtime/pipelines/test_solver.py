@@ -1,0 +1,67 @@
+"""The policy is asked for so long and no longer."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from appliance.clock import NS_PER_S, LoopClock
+from appliance.runtime.pipelines.solver import LIMIT_NS, PAUSE_NS_MAX, Solver, SolverSlow
+from tests.fakes.clock import story
+
+T = TypeVar("T")
+
+
+@story
+async def test_an_answer_that_does_not_come() -> None:
+    """Given up after the limit, and not asked for again for as long, then twice as long, and so on; an answer that
+    comes ends that.
+    """
+    clock = LoopClock()
+    asked = 0
+    takes_s = 1e6
+
+    async def background(compute: Callable[[], T]) -> T:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(takes_s)  # noqa: TID251 - virtual time
+        return compute()
+
+    solver = Solver(clock, background)
+    for pause_s in (5, 10, 20, 40, PAUSE_NS_MAX / NS_PER_S, PAUSE_NS_MAX / NS_PER_S):
+        begun_ns = clock.now_ns()
+        with pytest.raises(SolverSlow):
+            await solver.ask(lambda: 1)
+        assert clock.now_ns() - begun_ns == LIMIT_NS
+        before = asked
+        with pytest.raises(SolverSlow):
+            await solver.ask(lambda: 1)
+        assert asked == before
+        await asyncio.sleep(pause_s - 0.001)  # noqa: TID251 - virtual time
+        assert solver.is_paused
+        await asyncio.sleep(0.001)  # noqa: TID251 - virtual time
+        assert not solver.is_paused
+    takes_s = 1.0
+    assert await solver.ask(lambda: 1) == 1
+    takes_s = 1e6
+    with pytest.raises(SolverSlow):
+        await solver.ask(lambda: 1)
+    await asyncio.sleep(5)  # noqa: TID251 - virtual time
+    assert not solver.is_paused
+
+
+@story
+async def test_an_error_of_the_policy() -> None:
+    """Its own, whatever it is called, and no reason to pause."""
+
+    async def background(compute: Callable[[], T]) -> T:
+        return compute()
+
+    def fail() -> int:
+        raise TimeoutError
+
+    solver = Solver(LoopClock(), background)
+    with pytest.raises(TimeoutError):
+        await solver.ask(fail)
+    assert not solver.is_paused
