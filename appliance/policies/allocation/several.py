@@ -109,16 +109,17 @@ def existing_of(
     workers: Collection[WorkerType],
     loaded: Collection[str],
 ) -> tuple[Existing, ...]:
-    """What runs already, as one of several pipelines sees it: shares of the others under their own names, and `loaded`
-    where any of it runs. A worker that is not there any more is left out.
+    """What runs already, as one of several pipelines sees it: of each other one a share of a worker under its own name,
+    whatever its stages there, and `loaded` where any of it runs. A worker that is not there any more is left out.
     """
     parts: dict[tuple[str, int], list[Part]] = {}
     for one in busy:
         parts.setdefault((one.worker, one.index), []).extend(one.parts)
     for name, placed in placements.items():
         for place in placed:
-            own = parts.setdefault((place.worker, place.index), [])
-            own += (Part(name, part.share) for part in place.parts)
+            if place.parts:
+                own = parts.setdefault((place.worker, place.index), [])
+                own.append(Part(name, sum(part.share for part in place.parts)))
     known = {worker.name: available_of(worker.pool, workers) for worker in workers}
     return tuple(
         Existing(worker, index, tuple(own), tuple(loaded))

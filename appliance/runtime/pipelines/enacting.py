@@ -40,6 +40,17 @@ class Hands:
     """Content → the kind of processor that it is to serve on, in place of what was said before."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A plan that holds."""
+
+    pipeline: Pipeline
+    plan: PipelinePlan
+    machine: Machine
+    applications: Mapping[str, str]
+    """Stage that asks → id of its application."""
+
+
 @dataclass(slots=True)
 class _Use:
     """A variant of an application in the plans."""
@@ -54,7 +65,7 @@ class Enacting:
     def __init__(self, hands: Hands, turn_off_ns: int = 30 * NS_PER_S) -> None:
         self._hands = hands
         self._turn_off_ns = turn_off_ns
-        self._plans: dict[str, tuple[Pipeline, PipelinePlan, Machine]] = {}
+        self._plans: dict[str, _Held] = {}
         self._uses: dict[str, dict[str, _Use]] = {}
         """By application and variant."""
         self._told_ns: int | None = None
@@ -66,7 +77,8 @@ class Enacting:
         if plan is None:
             self._plans.pop(pipeline.id, None)
         else:
-            self._plans[pipeline.id] = pipeline, plan, machine
+            asks = {stage.name: stage.application_id for stage in pipeline.stages if isinstance(stage, Ask)}
+            self._plans[pipeline.id] = _Held(pipeline, plan, machine, asks)
 
     def forget(self, pipeline_id: str) -> None:
         """The pipeline has gone; `enact` follows."""
@@ -93,9 +105,9 @@ class Enacting:
     def _is_busy(self) -> bool:
         """Whether the plans take much of the processors."""
         taken = workers = 0.0
-        for _pipeline, plan, machine in self._plans.values():
-            taken += sum(row.instances for row in plan.stages if row.worker != HOST)
-            workers = sum(group.workers for group in machine.groups)
+        for held in self._plans.values():
+            taken += sum(row.instances for row in held.plan.stages if row.worker != HOST)
+            workers = sum(group.workers for group in held.machine.groups)
         return taken >= BUSY_SHARE * workers
 
     def _tell_waits(self) -> None:
@@ -108,18 +120,19 @@ class Enacting:
         rates: dict[str, dict[str, float]] = {}
         planned: dict[str, set[str]] = {}
         """Content → applications and tenants of the plans that have it."""
-        for pipeline, plan, machine in self._plans.values():
+        for held in self._plans.values():
+            pipeline = held.pipeline
             own_ns: dict[tuple[str, str], int] = {}
-            for row in plan.stages:
-                servable = self._servable(pipeline, row.stage, row.variant)
-                of = machine.of.get(row.worker)
+            for row in held.plan.stages:
+                servable = self._servable(held, row.stage, row.variant)
+                of = held.machine.of.get(row.worker)
                 if servable is None or of is None:
                     continue
                 content = servable.variant.content_sha256
                 own = rates.setdefault(content, {})
                 own[of.kind] = own.get(of.kind, 0.0) + row.rate_rps
                 users = planned.setdefault(content, set())
-                users |= {self._application(pipeline, row.stage), f"{pipeline.tenant}/"}
+                users |= {held.applications[row.stage], f"{pipeline.tenant}/"}
                 place = row.stage, servable.build_id
                 if row.batch > 1:
                     wait_ns = int(row.wait_ms * NS_PER_MS)
@@ -159,10 +172,10 @@ class Enacting:
         for own in self._uses.values():
             for use in own.values():
                 use.is_used = False
-        for pipeline, plan, _machine in self._plans.values():
-            for row in plan.stages:
+        for held in self._plans.values():
+            for row in held.plan.stages:
                 if row.variant:
-                    own = self._uses.setdefault(self._application(pipeline, row.stage), {})
+                    own = self._uses.setdefault(held.applications[row.stage], {})
                     own[row.variant] = _Use(now_ns)
 
     def _tell_uses(self, now_ns: int) -> None:
@@ -182,17 +195,11 @@ class Enacting:
             if not own:
                 del self._uses[application_id]
 
-    def _servable(self, pipeline: Pipeline, stage: str, variant: str) -> Servable | None:
+    def _servable(self, held: _Held, stage: str, variant: str) -> Servable | None:
         if not variant:
             return None
         try:
-            entry = self._hands.catalogue.entry_for(pipeline.tenant, self._application(pipeline, stage))
+            entry = self._hands.catalogue.entry_for(held.pipeline.tenant, held.applications[stage])
         except ApplianceError:  # it has gone meanwhile
             return None
         return entry.servables.get(variant)
-
-    @staticmethod
-    def _application(pipeline: Pipeline, stage: str) -> str:
-        found = pipeline.stage(stage)
-        assert isinstance(found, Ask), "CPU stages have no variants"
-        return found.application_id

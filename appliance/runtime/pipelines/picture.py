@@ -59,17 +59,30 @@ class Pictures:
         self._single = SingleLoad()
         self._windows: dict[str, FrameWindows] = {}
 
-    def take(self) -> Picture:
-        """The pipelines, and the box around them, as they are now."""
+    async def take(self) -> Picture:
+        """As they are now. Between two pipelines others have their turn, so the last ones are seen a little later than
+        the first; one that goes meanwhile is not in it.
+        """
         around = self._around
         now_ns = around.clock.now_ns()
         machine = around.machine()
-        lives = {live.pipeline.id: live for live in self._pipelines.values()}
-        tenants = sorted({live.pipeline.tenant for live in lives.values()})
-        memory = {tenant: around.memory_bytes(tenant) for tenant in tenants}
-        observed = {id: self._observed(live, now_ns) for id, live in lives.items()}
-        made = {id: self._asked(live, machine, observed[id], memory) for id, live in lives.items()}
-        seen = {id: self._seen(live, observed[id], made[id]) for id, live in lives.items()}
+        memory: dict[str, int] = {}
+        seen: dict[str, Seen] = {}
+        made: dict[str, Asked] = {}
+        for id in list(self._pipelines):
+            live = self._pipelines.get(id)
+            if live is None:
+                continue
+            tenant = live.pipeline.tenant
+            if tenant not in memory:
+                memory[tenant] = around.memory_bytes(tenant)
+            observed = self._observed(live, around.clock.now_ns())
+            made[id] = self._asked(live, machine, observed, memory)
+            seen[id] = self._seen(live, observed, made[id])
+            await around.others_first()
+        gone = seen.keys() - self._pipelines.keys()
+        for id in gone:
+            del seen[id], made[id]
         self._single.observe(now_ns, around.busy_s())
         return Picture(machine, memory, seen, made, self._busy(machine))
 

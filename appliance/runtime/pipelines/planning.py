@@ -25,7 +25,7 @@ from appliance.runtime.pipelines.picture import Picture, Pictures, Seen, has_mov
 from appliance.runtime.pipelines.plans import is_alike, no_plan, outcome_of, plan_of
 from appliance.runtime.pipelines.problem import Asked, Machine
 from appliance.runtime.pipelines.refusal import Beside, lacks, own_words
-from appliance.runtime.pipelines.solver import LIMIT_NS, Solver, SolverSlow
+from appliance.runtime.pipelines.solver import Solver, SolverSlow
 from appliance.runtime.pipelines.turns import Turns
 
 PERIOD_NS = 500 * NS_PER_MS
@@ -40,7 +40,7 @@ FREED_MIN = 0.01
 """Workers. Less is no room for anybody."""
 SLOW_NS = NS_PER_S
 """A plan that took longer is told of: meanwhile pipelines were served by the old one."""
-SLOW = f"no plan was found in {LIMIT_NS / NS_PER_S:g} s"
+SLOW = "no plan was found in time"
 log = get_log("pipelines")
 
 
@@ -141,7 +141,7 @@ class Planning:
                 self.left(live, client, "nothing was heard of it")
             live.look()
         async with self._turn:
-            picture = self._pictures.take()
+            picture = await self._pictures.take()
             self._forget_gone()
             dirty = self._dirty(picture) | (self._again & picture.seen.keys())
             self._around.enacting.refresh(now_ns)
@@ -154,7 +154,7 @@ class Planning:
                 return await self._plan(picture, dirty)
             except SolverSlow:
                 self.figures.given_up += 1
-                self._around.events.emit("pipelines not planned in time", limit_ms=LIMIT_NS / NS_PER_MS)
+                self._around.events.emit("pipelines not planned in time", pipelines=len(picture.asked))
                 self._keep_what_holds(picture, dirty)
                 return False
 
@@ -175,8 +175,10 @@ class Planning:
         id = live.pipeline.id
         async with self._joins.turn(live.pipeline.tenant), self._turn:
             for _ in range(TRIES_MAX):
+                picture = await self._pictures.take()
                 live = self._still_there(id)
-                picture = self._pictures.take()
+                if id not in picture.seen:  # it was put anew meanwhile
+                    continue
                 more = replace(picture.seen[id], fps=picture.seen[id].fps + client.fps)
                 asked_of = replace(picture, seen={**picture.seen, id: more})
                 try:
@@ -184,6 +186,7 @@ class Planning:
                 except SolverSlow:
                     reason = f"{SLOW}; ask again"
                     raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason) from None
+                plans = await self._plans_of(asked_of, several)
                 live = self._still_there(id)
                 if self._box_is(picture) and self._is_as_seen(live, picture):
                     break
@@ -197,7 +200,7 @@ class Planning:
             live.clients.require_room(live.pipeline)  # others may have joined meanwhile
             live.clients.join(client, self._around.clock.now_ns())
             joined = replace(more, clients=tuple(live.clients))
-            self._apply(replace(asked_of, seen={**asked_of.seen, id: joined}), several)
+            self._apply(replace(asked_of, seen={**asked_of.seen, id: joined}), several, plans)
             self._record(live, served, "admitted")
             self._tell(live, "pipeline client joined", client)
 
@@ -272,6 +275,7 @@ class Planning:
         start_ns = self._around.clock.now_ns()
         several = await self._solve(picture, dirty, may_degrade=True)
         took_ns = self._around.clock.now_ns() - start_ns
+        plans = await self._plans_of(picture, several)
         self.figures.last_ms = took_ns / NS_PER_MS
         if took_ns > SLOW_NS:
             self._around.events.emit("pipelines planned slowly", took_ms=round(took_ns / NS_PER_MS, 1))
@@ -283,11 +287,12 @@ class Planning:
         if 0 < self._thrown_away <= STALE_MAX:
             return False
         self._thrown_away = 0
-        self._apply(picture, several)
+        self._apply(picture, several, plans)
         for id, served in several.served.items():
             live = self._pipelines.get(id)
             if live is not None and self._has_stages_of(live, picture):
                 self._record(live, served, outcome_of(served))
+                await self._around.others_first()
         return True
 
     async def _solve(self, picture: Picture, dirty: set[str], *, may_degrade: bool) -> Several:
@@ -308,7 +313,8 @@ class Planning:
         self.figures.rounds += 1
 
         several = await self._solver.ask(
-            partial(plan_several, demands, around.policy, kept, picture.busy, may_degrade=may_degrade)
+            partial(plan_several, demands, around.policy, kept, picture.busy, may_degrade=may_degrade),
+            len(demands),
         )
         self.figures.plans += several.solved
         return several
@@ -349,7 +355,17 @@ class Planning:
 
     # -- what follows --------------------------------------------------------------------------------------------------
 
-    def _apply(self, picture: Picture, several: Several) -> None:
+    async def _plans_of(self, picture: Picture, several: Several) -> dict[str, PipelinePlan]:
+        """The answers as plans, by pipeline; others have their turn between two of them."""
+        found: dict[str, PipelinePlan] = {}
+        for id, served in several.served.items():
+            live = self._pipelines.get(id)
+            if live is not None:
+                found[id] = plan_of(live, picture.asked[id], served, picture, self._number(live))
+                await self._around.others_first()
+        return found
+
+    def _apply(self, picture: Picture, several: Several, plans: Mapping[str, PipelinePlan]) -> None:
         """The plans hold from now on. Of a pipeline that was changed meanwhile its place is kept, for the others were
         planned beside it, and it is planned next.
         """
@@ -366,8 +382,8 @@ class Planning:
                 if served is not None:
                     self._planned[id] = _Planned(picture.seen[id], served.plan.placement)
                 continue
-            if served is not None:
-                plan = plan_of(live, made, served, picture, self._number(live))
+            plan = plans.get(id)
+            if served is not None and plan is not None:
                 is_short = served.is_possible and (plan.degraded or not plan.feasible)
                 self._planned[id] = _Planned(picture.seen[id], served.plan.placement, is_short)
                 self._put(live, plan)

@@ -1,6 +1,7 @@
 """The policy, asked for so long and no longer. Event-loop thread only."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,10 +11,12 @@ from appliance.runtime.ports import Background
 
 T = TypeVar("T")
 LIMIT_NS = REACH_NS
-"""Of one answer. The default policy takes a fifth of a second for eight pipelines; an answer that took longer than this
-would be about frames that no window reaches any more, and who joins waits as long."""
+"""Of an answer about `COUNT` pipelines or fewer, and as much again for each further `COUNT`. The default policy takes a
+fifth of a second for eight of three stages; an answer that took longer than this would be about frames that no window
+reaches any more, and who joins waits as long."""
+COUNT = 8
 PAUSE_NS_MAX = 64 * NS_PER_S
-"""Between two problems whose answers did not come: the first pause is as long as the limit, each further one twice the
+"""Between two problems whose answers did not come: the first pause is `LIMIT_NS`, each further one twice the
 last, so that a policy that hangs takes little of a core."""
 
 
@@ -35,12 +38,12 @@ class Solver:
         """Whether nothing is asked now, for the last answer did not come."""
         return self._clock.now_ns() < self._until_ns
 
-    async def ask(self, compute: Callable[[], T]) -> T:
-        """The value of `compute()`. Raises: SolverSlow, at once while it is paused."""
+    async def ask(self, compute: Callable[[], T], pipelines: int = 1) -> T:
+        """The value of `compute()`, about so many pipelines. Raises: SolverSlow, at once while it is paused."""
         if self.is_paused:
             raise SolverSlow
         try:
-            async with asyncio.timeout(LIMIT_NS / NS_PER_S) as limit:
+            async with asyncio.timeout(LIMIT_NS / NS_PER_S * max(1, math.ceil(pipelines / COUNT))) as limit:
                 found = await self._background(compute)
         except TimeoutError:
             if not limit.expired():

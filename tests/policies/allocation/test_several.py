@@ -20,7 +20,7 @@ from appliance.policies.allocation.base import (
     WorkerType,
 )
 from appliance.policies.allocation.frontier import Frontier
-from appliance.policies.allocation.several import Demand, Several, plan_several
+from appliance.policies.allocation.several import Demand, Several, existing_of, plan_several
 from appliance.runtime.decisions.pipelines import pipeline_answer_json, pipeline_problem_json
 from tests.checkers.pipeline import broken
 
@@ -169,3 +169,15 @@ def test_processors_that_are_alike_are_used_together(fps: float) -> None:
     assert found.plan.cost == pytest.approx(0.052 * fps, rel=1e-3)
     answer = pipeline_answer_json(found.plan, found.problem.cost_by)
     assert not broken(pipeline_problem_json(found.problem), answer)
+
+
+def test_a_pipeline_is_seen_as_one() -> None:
+    """Of another pipeline a worker's share is told, and not each of its stages: with many of them nothing else would be
+    told any more.
+    """
+    workers = (WorkerType("cpu", 1.0, 2),)
+    placed = {"other": (Placed("cpu", 0, (Part("find", 0.25), Part("read", 0.5)), is_new=False),)}
+    busy = (Existing("cpu", 0, (Part("requests", 0.125),)),)
+    assert existing_of(placed, busy, workers, ("m",)) == (
+        Existing("cpu", 0, (Part("requests", 0.125), Part("other", 0.75)), ("m",)),
+    )

@@ -49,6 +49,10 @@ async def test_an_answer_that_does_not_come() -> None:
         await solver.ask(lambda: 1)
     await asyncio.sleep(5)  # noqa: TID251 - virtual time
     assert not solver.is_paused
+    takes_s = 12.0
+    assert await solver.ask(lambda: 1, 24) == 1
+    takes_s = 1.0
+    assert await solver.ask(lambda: 1, 0) == 1
 
 
 @story
