@@ -74,6 +74,8 @@ class MemoryManager:
 
         self.on_short: Callable[[int], None] = lambda missing_bytes: None
         """Asked before a load for which that much is not free: whoever holds what others need more lets it go."""
+        self.on_resized: Callable[[], None] = lambda: None
+        """Called when the budget is another one."""
 
     # -- the inference path --------------------------------------------------------------------------------------------
 
@@ -239,6 +241,7 @@ class MemoryManager:
         self._loads.shrink()
         self._unloads.trim()
         self._changes.announce()
+        self.on_resized()
 
     def replace(self, replacement: Replacement, ordered_bytes: int = 0) -> bool:
         """Bring another build in the place of a resident one, beside it first if there is room.

@@ -77,7 +77,9 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         busy_s=busy_of(ports.engine, ports.groups, machine),
         enacting=Enacting(hands, int(config.turn_off_s * NS_PER_S)),
     )
-    return Planning(around, pipelines)
+    planning = Planning(around, pipelines)
+    ports.engine.on_processors = memory.on_resized = planning.wake
+    return planning
 
 
 def groups_of(

@@ -8,7 +8,7 @@ answer.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -128,6 +128,8 @@ class Engine:
         workers = sum(group.workers for group in groups)
         self.single = Spending()
         """Processor time of requests that have no meter of their own."""
+        self.on_processors: Callable[[], None] = lambda: None
+        """Called when processors have come or gone."""
         self._batching = shared = Batching(clock, queue, batching, memory.runs, workers)
         self.workers = [
             Worker(clock, group, queue, memory.unpin, shared, self.single, index)
@@ -315,6 +317,7 @@ class Engine:
         """Processors have come or gone: who waits may have another one now."""
         if self._scheduler is not None:
             self._scheduler.assign()
+        self.on_processors()
 
     @asynccontextmanager
     async def paused(self, processor: str) -> AsyncIterator[None]:

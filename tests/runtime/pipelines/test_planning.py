@@ -324,6 +324,36 @@ async def test_memory_that_shrinks() -> None:
         assert {row.variant for row in live.plan.stages} == {"coarse"} if live.plan else False
 
 
+@pytest.mark.parametrize("changed", ["processors", "budget"])
+def test_a_box_that_changes_is_planned_at_once(changed: str) -> None:
+    """A processor goes and comes, or the memory is less: there are other plans before the next look."""
+
+    async def told() -> None:
+        bench = _bench()
+        box = bench.box
+        async with bench.working():
+            live = bench.add(stages=[Ask(name="find", application_id="t/find", accuracy_min=70.0)])
+            await bench.join(live, 2)
+            await bench.pause(1.26)  # a quarter of a second after a look
+            rounds = bench.planning.figures.rounds
+            if changed == "budget":
+                box.memory.resize(30)
+            else:
+                box.catalogue.leave_out(frozenset({"cpu"}))
+                box.core.engine.look_again()
+            await bench.pause(0.05)
+            assert bench.planning.figures.rounds == rounds + 1
+            assert live.plan is not None
+            assert live.plan.feasible is (changed == "budget")
+            if changed == "processors":
+                box.catalogue.leave_out(frozenset())
+                box.core.engine.look_again()
+                await bench.pause(0.05)
+                assert live.plan.feasible
+
+    run_virtual(told)
+
+
 @story
 async def test_a_picture_that_changes_meanwhile() -> None:
     """A client leaves while the policy is asked: the answer is followed by one about how it is now."""
