@@ -31,6 +31,10 @@ class Connection(asyncio.Protocol):
     def __init__(self, done: Callable[["Connection", int], None]) -> None:
         self._done = done
         self._buffer = b""
+        self.body = b""
+        """Of the latest answer."""
+        self.unasked = 0
+        """Answers that nobody waited for."""
         self.arrived = 0.0
         self.is_waiting = False
         self.is_open = True
@@ -53,8 +57,12 @@ class Connection(asyncio.Protocol):
             if len(self._buffer) < head + 4 + length:
                 return
             status = int(lower[9:12])
+            self.body = self._buffer[head + 4 : head + 4 + length]
             self._buffer = self._buffer[head + 4 + length :]
             self.is_open = self.is_open and b"connection: close" not in lower
+            if not self.is_waiting:
+                self.unasked += 1
+                continue
             self.is_waiting = False
             self._done(self, status)
 

@@ -52,16 +52,19 @@ class LiveBox:
 
 
 @contextmanager
-def box(state: Path | None = None, log: Path | None = None, /, **environment: str) -> Iterator[LiveBox]:
+def box(
+    state: Path | None = None, log: Path | None = None, module: str = "appliance", /, **environment: str
+) -> Iterator[LiveBox]:
     """Start a box on a free port and wait until it serves; stops it with SIGTERM.
 
-    `log`: a file for its log, instead of standard error.
+    `log`: a file for its log, instead of standard error. `module`: what is run in place of the program, with its
+    arguments.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, open(log or os.devnull, "ab") as written:
         home = state or Path(folder) / "state"
         start = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", "appliance", "serve", "--state", str(home), "--port", "0"],
+            [sys.executable, "-m", module, "serve", "--state", str(home), "--port", "0"],
             env={**os.environ, "MALLOC_ARENA_MAX": "2", "APPLIANCE_LOG__LEVEL": "warning", **environment},
             stdout=subprocess.DEVNULL,
             stderr=written if log else None,
