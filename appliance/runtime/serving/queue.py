@@ -286,7 +286,11 @@ class Queue:
         job = self._next()
         if job is None:
             return None
-        self._charge(job, self._tenants[job.request.tenant])
+        if self._waits_for_planned(job):  # and none of those may run: whoever is before it in line keeps that
+            self._note_begin(job)
+            self._overtake(job)
+        else:
+            self._charge(job, self._tenants[job.request.tenant])
         self._remove(job)
         return job
 
@@ -303,8 +307,10 @@ class Queue:
         most so many, then the others of it, then those of the next tenant. Late and abandoned ones leave.
 
         Applications of a tenant that have had more than `LONG_NS` of processor time beyond the others come after,
-        whatever their priorities: who may call one of them does not keep the others from being served.
+        whatever their priorities: who may call one of them does not keep the others from being served. Last come those
+        that are beyond what a plan counts on, where others wait with what is within.
         """
+        behind: list[list[Job]] = []
         waiting = [tenant for tenant in self._tenants.values() if tenant.entry is not None]
         for tenant in sorted(waiting, key=_order):
             found: list[tuple[float, Job]] = []
@@ -312,15 +318,16 @@ class Queue:
             each = max(2, most // max(1, len(applications)))
             for application in sorted(applications, key=_order)[:most]:
                 start = tenant.line.start_of(application)
-                for job in list(islice(application.in_order(), each)):  # some of them leave
-                    if self._is_ready(job, tenant):
-                        found.append((start, job))
+                ready = [job for job in list(islice(application.in_order(), each)) if self._is_ready(job, tenant)]
+                found += [(start, job) for job in ready if not self._waits_for_planned(job)]
+                behind.append([job for job in ready if self._waits_for_planned(job)])
             least = min((start for start, _ in found), default=0.0)
             turns: dict[tuple[bool, int], list[Job]] = {}
             for start, job in found:
                 turns.setdefault((start - least > LONG_NS, -job.request.priority), []).append(job)
             for _turn, jobs in sorted(turns.items()):
                 yield jobs
+        yield from filter(None, behind)
 
     def may_begin(self, job: Job) -> bool:
         """Whether a job that waits may begin where a worker is idle; a late or abandoned one leaves."""
@@ -516,11 +523,14 @@ class Queue:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _next(self) -> Job | None:
-        """The head of the first tenant in line that may run now. Those passed over keep their places."""
+        """The head of the first tenant in line that may run now. Those passed over keep their places. Who is beyond a
+        plan has its turn also where those that are within may not run now: they wait for company.
+        """
         held: list[tuple[FairLine[Any], Flow, Any]] = []
         passed: list[tuple[_Tenant, Any]] = []
         """Of whom only an application was passed over."""
         found: Job | None = None
+        behind: Job | None = None
         while found is None and (tenant := self._line.first()) is not None:
             job = tenant.head(self._awaits if self.waits else None)
             if job is None:
@@ -534,6 +544,7 @@ class Queue:
             elif self._is_held(job, tenant):
                 self._set_aside(self._line, tenant, held)
             elif self._waits_for_planned(job):
+                behind = behind or job
                 self._set_aside(tenant.line, tenant.of(job.request.application_id), held)
                 assert tenant.entry is not None
                 passed.append((tenant, tenant.entry[1]))
@@ -546,7 +557,7 @@ class Queue:
         for tenant, tie in passed:  # it left the line if nothing else of it was there to wait
             if tenant.entry is None and tenant.line.waiting:
                 self._line.put(tenant, tie)
-        return found
+        return found or behind
 
     @staticmethod
     def _set_aside(line: FairLine[Any], flow: Flow, held: list[tuple[FairLine[Any], Flow, Any]]) -> None:
@@ -557,7 +568,8 @@ class Queue:
 
     def _waits_for_planned(self, job: Job) -> bool:
         """Whether it is beyond what the plan of its pipeline counts on, and another tenant waits with what is within:
-        a crowded scene of one keeps nobody else's frames from being in time.
+        a crowded scene of one keeps nobody else's frames from being in time. What may not run now keeps no worker idle
+        for all that.
         """
         return bool(job.request.beyond_plan) and any(tenant != job.request.tenant for tenant in self._planned)
 
@@ -573,7 +585,7 @@ class Queue:
         elif self.is_late(job):
             self._drop(job)
         else:
-            return not (self._is_held(job, tenant) or self._awaits(job) or self._waits_for_planned(job))
+            return not (self._is_held(job, tenant) or self._awaits(job))
         return False
 
     def _awaits(self, job: Job) -> bool:

@@ -3,8 +3,10 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from appliance.runtime.serving.waits import PlannedWait
-from tests.fakes.clock import ms, settle, story
+from tests.fakes.clock import ms, run_virtual, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 
@@ -119,3 +121,30 @@ async def test_several_groups_of_processors() -> None:
         assert await _ended(bench, 2, 4, start_ns) == [16.0, 16.0]
         start_ns = bench.clock.now_ns()
         assert await _ended(bench, 1, 0, start_ns) == [40.0]
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_who_waits_for_company_keeps_nobody_from_an_idle_worker(processors: int) -> None:
+    """Not even those that no plan counts on: they go behind another tenant's planned ones, which may not run yet."""
+
+    async def tell() -> None:
+        bench = EngineBench(twins=[(1, 1.0, 1.0)] * (processors - 1))
+        bench.add({"v": BATCHED})
+        bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
+        async with bench.working():
+            await bench.infer()
+            await bench.infer(application="u/third", tenant="u")
+            bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 100_000_000)})
+            start_ns = bench.clock.now_ns()
+            held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns, beyond_plan=False))
+            await settle()
+            others = {"application": "u/third", "tenant": "u", "beyond_plan": True, "within_ms": 50}
+            assert await _ended(bench, 3, 10, start_ns, **others) == [5.0, 15.0, 25.0]
+            both = asyncio.gather(
+                _ended(bench, 1, 0, start_ns, beyond_plan=False), _ended(bench, 1, 0, start_ns, **others)
+            )
+            assert await held == [37.0]
+            assert await both == [[37.0], [42.0 if processors == 1 else 30.0]]
+        bench.assert_quiet()
+
+    run_virtual(tell)
