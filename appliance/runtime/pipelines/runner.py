@@ -14,7 +14,14 @@ import orjson
 
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.catalogue import Application, TaskSpec
-from appliance.domain.errors import ApplianceError, BadMedia, Busy, ModelUnavailable
+from appliance.domain.errors import (
+    ApplianceError,
+    BadMedia,
+    Busy,
+    ModelUnavailable,
+    UnknownVariant,
+    VariantQuarantined,
+)
 from appliance.domain.pipeline import Ask, Region, Stage
 from appliance.domain.pipeline_graph import TAKES, Data
 from appliance.runtime.catalogue import Catalogue
@@ -83,14 +90,11 @@ class BoxStages:
         self._held = held
 
     async def read(self, media: Media, asks: Sequence[Ask], call: ItemCall, *, is_cut: bool) -> Any:
-        pictures = [ask for ask in asks if self._takes_picture(ask, call.tenant)]
-        if not is_cut and (len(asks) < 2 or len(pictures) < len(asks)):
-            return media
-        targets = (
-            None
-            if is_cut
-            else [self._predictor.target(self._application(ask, call.tenant), ask.variant) for ask in asks]
-        )
+        targets = None
+        if not is_cut:
+            targets = self._targets(asks, call.tenant)
+            if targets is None:
+                return media
         about = asks[0].application_id if asks else ""
         pixels = await self._run(call, lambda: _read(media, targets), about)
         held_bytes = pixels.array.nbytes
@@ -183,19 +187,28 @@ class BoxStages:
     def _application(self, stage: Ask, tenant: str) -> Application:
         return self._catalogue.entry_for(tenant, stage.application_id).application
 
-    def _takes_picture(self, stage: Ask, tenant: str) -> bool:
-        """One that has gone takes none: its item will say so, and all others go on."""
+    def _targets(self, asks: Sequence[Ask], tenant: str) -> list[tuple[TaskSpec, Callable[[], Target]]] | None:
+        """What networks make of a picture that is decoded once for all of them. None: there are no two of them, or one
+        takes none, or cannot be asked: its item will say so, and all others go on.
+        """
+        if len(asks) < 2:
+            return None
         try:
-            return TAKES[self._catalogue.entry_for(tenant, stage.application_id).model.task.kind] is Data.PICTURE
-        except ModelUnavailable:
-            return False
+            applications = [self._application(ask, tenant) for ask in asks]
+            found = [self._predictor.target(one, ask.variant) for one, ask in zip(applications, asks, strict=True)]
+        except (ModelUnavailable, UnknownVariant, VariantQuarantined):
+            return None
+        return found if all(TAKES[spec.kind] is Data.PICTURE for spec, _ in found) else None
 
     def _variant(self, application: Application, stage: Ask, named: str | None) -> str | None:
-        """The one that the stage wants, or the plan; else the most wanted one that is as accurate as the stage asks."""
-        found = stage.variant or named
+        """The one that the stage wants, or the plan, unless that has gone since; else the most wanted one that is as
+        accurate as the stage asks.
+        """
+        entry = self._catalogue.entry(application.id)
+        found = stage.variant or (named if named in entry.servables else None)
         if found is not None or stage.accuracy_min is None:
             return found
-        order = self._catalogue.entry(application.id).order
+        order = entry.order
         fitting = [one.name for one in order if one.accuracy >= stage.accuracy_min]
         return None if not order or not fitting or fitting[0] == order[0].name else fitting[0]
 

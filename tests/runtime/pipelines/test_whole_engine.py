@@ -12,8 +12,9 @@ import pytest
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import ImageSpec, Late, Quota, StateSpec, TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, Busy, DeadlineExceeded, QuotaExceeded, UnknownPipeline
-from appliance.domain.pipeline import Ask, Crop, Pipeline, Region, Stage
+from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelinePlan, Region, Stage, StagePlan
 from appliance.domain.request import Tensors
+from appliance.domain.states import VariantState
 from appliance.runtime.pipelines.accounts import HOST
 from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.pipelines import Pipelines
@@ -23,7 +24,7 @@ from appliance.runtime.pipelines.windows import DECODE, FrameWindows
 from appliance.runtime.serving.portions import Portions
 from appliance.runtime.serving.predict import Call, Predictor
 from appliance.tasks.base import Media
-from tests.fakes.clock import story
+from tests.fakes.clock import run_virtual, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.hand_clock import HandClock
 from tests.fakes.media import FakeMedia
@@ -235,6 +236,49 @@ async def test_the_picture_counts_while_somebody_needs_it() -> None:
             await small.ask()
         await first
     small.assert_quiet()
+
+
+def _quarantine(desk: Desk) -> None:
+    """Of `what` nothing is served any more."""
+    model = desk.bench.catalogue.model_of(desk.what)
+    variants = tuple(replace(one, state=VariantState.QUARANTINED) for one in model.variants)
+    desk.bench.catalogue.put_model(replace(model, variants=variants))
+
+
+@pytest.mark.parametrize("variant", [None, "gone"])
+def test_a_fork_of_which_one_network_is_not_served_goes_on_with_the_other(variant: str | None) -> None:
+    """It is quarantined, or the only variant that may answer has gone: its item has none, and the other one's has."""
+
+    async def story() -> None:
+        desk = Desk()
+        desk.put((Ask(name="what", application_id="t/what", variant=variant), SIGNS[0]))
+        async with desk.bench.working():
+            if variant is None:
+                _quarantine(desk)
+            answer = json.loads(await desk.ask())
+        assert [(one["stage"], one.get("none")) for one in answer["items"]] == [("what", "error"), ("find", None)]
+        desk.assert_quiet()
+
+    run_virtual(story)
+
+
+@story
+async def test_a_planned_variant_that_has_gone_is_stood_in_for() -> None:
+    """Until the next plan the box chooses; a variant that the stage names is not stood in for."""
+    desk = Desk()
+    async with desk.bench.working():
+        await desk.ask()
+        row = StagePlan("what", "cpu", "gone", 1, 1, 10.0, 1.0, 10.0, 0.0)
+        desk.pipelines.get("t/signs").new_plan(PipelinePlan(1, True, 1.0, 100.0, (row,), "", 10.0, 10.0))
+        assert _variants(json.loads(await desk.ask())) == ["v"] * LINES
+        desk.put((*SIGNS[:2], Ask(name="what", application_id="t/what", after=("lines",), variant="gone")))
+        assert _variants(json.loads(await desk.ask())) == [None] * LINES
+    desk.assert_quiet()
+
+
+def _variants(answer: Any) -> list[str | None]:
+    """That answered about the lines."""
+    return [line["items"][0].get("variant") for line in answer["items"][0]["items"]]
 
 
 class _Ticking(HandClock):
