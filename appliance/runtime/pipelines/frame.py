@@ -154,13 +154,15 @@ class FrameRun:
         tasks = [task for task in self._tasks if not task.done()]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
-        for _ in range(self._slots):
-            self._runner.give_slot(self.call.tenant)
-        self._slots = 0
-        for item in self._outcomes.all():
-            self._release(item)
+        try:
+            if tasks:
+                await asyncio.gather(*tasks, return_exceptions=True)
+        finally:  # also where it is cancelled again meanwhile
+            for _ in range(self._slots):
+                self._runner.give_slot(self.call.tenant)
+            self._slots = 0
+            for item in self._outcomes.all():
+                self._release(item)
 
     # -- what runs -----------------------------------------------------------------------------------------------------
 
@@ -458,9 +460,15 @@ class FrameRun:
         self._pump()
 
     def _give_up(self) -> None:
-        """Nothing should be under way any more; what is does not keep the frame from its answer."""
-        for item in self._outcomes.all():
-            for name in item.since_ns.keys() - item.ends.keys():
+        """Nothing should be under way any more; what is does not keep the frame from its answer. Nor does what could
+        begin now: a join of those that have answers, or the best of all.
+        """
+        while left := [
+            (name, item) for item in self._outcomes.all() for name in item.since_ns if name not in item.ends
+        ]:
+            for name, item in left:
                 self._settle(self.live.stages[name], item, Outcome(none=NoAnswer.DROPPED))
+            if self._over.done():  # a stage that must not fail
+                return
         if not self._over.done():
             self._over.set_result(None)

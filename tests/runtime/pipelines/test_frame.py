@@ -16,7 +16,7 @@ from appliance.runtime.pipelines.document import document
 from appliance.runtime.pipelines.figures import RanAs, StageMeter
 from appliance.runtime.pipelines.frame import IN_FLIGHT_MAX, TOGETHER_MAX, FrameCall, FrameRun
 from appliance.runtime.pipelines.live import LivePipeline
-from appliance.runtime.pipelines.ports import StageAnswer
+from appliance.runtime.pipelines.ports import ItemCall, StageAnswer
 from appliance.tasks.base import Media
 from tests.fakes.clock import settle, story
 from tests.fakes.stages import FakeStages, Path
@@ -452,3 +452,58 @@ async def test_runs_are_told_apart_by_variant_kind_and_batch() -> None:
         RanAs("fine", "cuda", 4): (1, 2 * NS_PER_MS),
     }
     assert desk.live.totals().ran_as["what", RanAs("fine", "cuda", 4)] == (1, 2 * NS_PER_MS)
+
+
+class Slow(FakeStages):
+    """A network that does not answer about what is labelled `a` or `b`, whatever the deadline, and takes a while to be
+    broken off.
+    """
+
+    async def ask(self, stage: Ask, prepared: Path | str, call: ItemCall) -> StageAnswer:
+        try:
+            if prepared in {("a",), ("b",)}:
+                await self.clock.sleep_until_ns(1 << 40)
+            return await super().ask(stage, prepared, call)
+        except asyncio.CancelledError:
+            await self.clock.sleep_until_ns(self.clock.now_ns() + 5 * NS_PER_MS)
+            raise
+
+
+def slowly(*stages: Stage) -> Desk:
+    desk = Desk(*stages)
+    desk.stages = desk.live._runner = Slow(desk.clock, says)
+    return desk
+
+
+@story
+async def test_what_begins_when_a_frame_is_given_up_has_no_answer_either() -> None:
+    """A join of the items that have answers, and the best of those of which all is known then: each is told."""
+    best = ask("best", "read", "crop", at_most=1, when=When("what", score_min=0.1))
+    desk = slowly(FIND, CROP, ask("what", "what", "crop"), Join(name="all", after=("what",)), best)
+    items, took_ms = await desk.ask()
+    assert took_ms == 115, "10 ms after its deadline, and 5 ms until all is broken off"
+    (find,) = items
+    crops, (joined,) = find["items"][:3], find["items"][3:]
+    assert [[one.get("none") for one in crop["items"]] for crop in crops] == [
+        ["dropped", "dropped"],
+        ["dropped", "dropped"],
+        [None, "dropped"],
+    ]
+    assert (joined["stage"], joined["none"]) == ("all", "dropped")
+    desk.assert_quiet()
+
+
+@story
+async def test_a_frame_that_is_cancelled_again_while_it_ends_gives_all_back() -> None:
+    """The places of its items among the tenant's requests, and its pictures."""
+    desk = slowly(FIND, CROP, ask("what", "what", "crop"))
+    frame = asyncio.create_task(desk.ask())
+    await desk.clock.sleep_until_ns(desk.clock.now_ns() + 50 * NS_PER_MS)
+    assert desk.stages.taken == 1
+    frame.cancel()
+    await settle()
+    frame.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await frame
+    await desk.clock.sleep_until_ns(desk.clock.now_ns() + 50 * NS_PER_MS)
+    desk.assert_quiet()
