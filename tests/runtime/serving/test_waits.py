@@ -144,7 +144,7 @@ def test_who_waits_for_company_keeps_nobody_from_an_idle_worker(processors: int)
                 _ended(bench, 1, 0, start_ns, beyond_plan=False), _ended(bench, 1, 0, start_ns, **others)
             )
             assert await held == [37.0]
-            assert await both == [[37.0], [42.0 if processors == 1 else 30.0]]
+            assert list(await both) == [[37.0], [42.0 if processors == 1 else 30.0]]
         bench.assert_quiet()
 
     run_virtual(tell)
