@@ -12,7 +12,7 @@ from appliance.domain.catalogue import Latency, Profile, Variant
 from appliance.domain.names import JOINED, part_build_id, parts_build_id
 from appliance.domain.parts import Cut, PartProfile
 from appliance.policies.dispatch.partition import Operator, Partition, partition
-from appliance.policies.dispatch.search import ANYWHERE, search
+from appliance.policies.dispatch.search import search
 from appliance.policies.selection.kinds import quickest_kinds
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.profiles.store import MEASURED, BuildTimes, Where
@@ -184,7 +184,7 @@ def _sequence(
     if len(takes_ms) == 1:
         return sum(takes_ms["00"].values()) - PASS_MS, (0,)
     made = partition_of(cut, takes_ms, range(len(cut.parts)))
-    ways = search(made, tuple(sorted(takes_ms)), TRANSFER_MS).ways(0, ANYWHERE)
+    ways = search(made, tuple(sorted(takes_ms)), TRANSFER_MS).left(0, None).ways
     best = min(ways, key=lambda way: way.took_ms)
     return best.took_ms - PASS_MS, [processor for processor, _ in best.begins_ms]
 

@@ -2,7 +2,7 @@
 
 from appliance.policies.dispatch.answer import decided
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPlan, Job
-from appliance.policies.dispatch.outlook import Group, Outlook, Waiting, due_first
+from appliance.policies.dispatch.outlook import Group, Outlook, due_of
 from appliance.policies.dispatch.turns import in_turn, nobody
 
 _TIE_MS = 1e-6
@@ -10,25 +10,18 @@ _TIE_MS = 1e-6
 
 
 class LeastSlack:
-    """Slack = arrival + SLO − now − expected latency. Ties: the earlier arrival, then the name.
-
-    It keeps the groups of the jobs that waited at the last decision. They follow from the jobs alone, so the same
-    question has the same answer whatever was asked before.
-    """
+    """Slack = arrival + SLO − now − expected latency. Ties: the earlier arrival, then the name."""
 
     requeues_at_head = True
 
-    def __init__(self) -> None:
-        self._waiting = Waiting()
-
     def plan(self, problem: DispatchInput) -> DispatchPlan:
-        outlook = Outlook(problem, self._waiting)
+        outlook = Outlook(problem)
         turn = in_turn(problem, outlook)
         # Of jobs that have come equally far, the one that is due first has the least slack. How long all of them take
         # on idle processors bounds it from above; from below, the longest that anybody waits for one.
         due = []
         for group, jobs in turn.candidates.items():
-            job = group.due if len(jobs) == len(group.jobs) else min(jobs, key=due_first)
+            job = group.due if len(jobs) == len(group.jobs) else due_of(jobs)
             due.append((job.deadline_ms - group.took_ms, group, job))
         if not due:
             return nobody(problem, turn)

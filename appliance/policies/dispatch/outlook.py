@@ -1,20 +1,17 @@
 """What the jobs that wait can expect of the processors as they are (Band §4.3.1, Fig. 12), worked out as far as asked.
 
 Jobs of one network that have come equally far expect the same, so they are one group. The bounds of a group are cheap;
-the exact time, which has to be worked out anew at each decision (BA-13), is asked for few. Most jobs wait on from one
-decision to the next, so whoever decides often keeps the groups (`Waiting`).
+the exact time, which has to be worked out anew at each decision (BA-13), is asked for few.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, Job, Processor
 from appliance.policies.dispatch.partition import Partition, Subgraph
-from appliance.policies.dispatch.search import Idle, Run, Search, Way, place_of, search
+from appliance.policies.dispatch.search import Idle, Run, Way, search
 
 ROUNDING_MS = 1e-9
-_ANEW = 4
-"""Where more than one in so many has gone, all groups are made anew: that is quicker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,46 +25,24 @@ class Expected:
 
 
 class Group:
-    """Jobs of one network that have come equally far, and what they can expect at one decision, that of `outlook`."""
+    """Jobs of one network that have come equally far, and what they can expect."""
 
-    __slots__ = (
-        "_bounds",
-        "_done",
-        "_exact",
-        "_place",
-        "_search",
-        "_surely_ms",
-        "can_run",
-        "due",
-        "jobs",
-        "outlook",
-        "took_ms",
-    )
+    __slots__ = ("_bounds", "_exact", "_left", "_search", "_surely_ms", "can_run", "due", "jobs", "outlook", "took_ms")
 
-    def __init__(self, job: Job, found: Search, place: int) -> None:
-        self.jobs: list[Job] = [job]
-        self.due = job
+    def __init__(self, jobs: list[Job], outlook: "Outlook") -> None:
+        self.jobs, self.outlook = jobs, outlook
+        first = jobs[0]
+        self.due = first if len(jobs) == 1 else due_of(jobs)
         """The one that is due first; of equal ones the earlier arrival, then the name."""
-        self.outlook: Outlook
-        self._search, self._done, self._place = found, job.done, place
-        self.can_run = bool(found.ways(job.done, place))
+        self._search = search(first.partition, outlook.names, outlook.transfer_ms)
+        self._left = self._search.left(first.done, first.at)
+        self.can_run = bool(self._left.begins)
         """Whether something is left to do, and the processors can do it."""
-        self.took_ms = found.took_ms(job.done, place)
+        self.took_ms = self._left.took_ms
         """How long a job takes on idle processors."""
         self._bounds: tuple[float, Idle] | None = None
         self._surely_ms: float | None = None
         self._exact: Way | None = None
-
-    def look(self, outlook: "Outlook") -> None:
-        """Processors are as they are at another decision."""
-        self.outlook, self._bounds, self._surely_ms, self._exact = outlook, None, None, None
-
-    def drop(self, job: Job) -> bool:
-        """One waits no longer; whether others do."""
-        self.jobs = [one for one in self.jobs if one is not job]
-        if self.jobs and self.due is job:
-            self.due = min(self.jobs, key=due_first)
-        return bool(self.jobs)
 
     @property
     def surely_ms(self) -> float:
@@ -80,8 +55,7 @@ class Group:
     def _bound(self) -> tuple[float, Idle]:
         """A job is not done before the first; the second is a good way to do it."""
         if self._bounds is None:
-            outlook = self.outlook
-            self._bounds = self._search.bounds(self._done, self._place, outlook.now_ms, outlook.free_ms)
+            self._bounds = self._left.bounds(self.outlook.now_ms, self.outlook.free_ms)
         return self._bounds
 
     @property
@@ -96,13 +70,14 @@ class Group:
 
     def ways(self) -> tuple[Idle, ...]:
         """The best way that begins on each processor, were all idle."""
-        return self._search.ways(self._done, self._place)
+        return self._left.ways
 
     def after(self, subgraph: Subgraph, processor: str) -> Expected:
         """When a job is done if it goes on with that run."""
-        index, outlook = self.outlook.index[processor], self.outlook
-        run = Run(subgraph, index, subgraph.latency_ms[processor], self._done | subgraph.units)
-        way = self._search.after(run, self._place, outlook.now_ms, outlook.free_ms)
+        outlook = self.outlook
+        index = outlook.names.index(processor)
+        run = Run(subgraph, index, subgraph.latency_ms[processor], self._left.done | subgraph.units)
+        way = self._search.after(run, self._left.place, outlook.now_ms, outlook.free_ms)
         return Expected(way.finish_ms, subgraph, processor, way.start_ms)
 
     def late_before_ms(self) -> float:
@@ -120,93 +95,44 @@ class Group:
     def _way(self) -> Way:
         if self._exact is None:
             outlook = self.outlook
-            known = self._bound()
-            self._exact = self._search.quickest(self._done, self._place, outlook.now_ms, outlook.free_ms, known)
+            self._exact = self._search.quickest(self._left, outlook.now_ms, outlook.free_ms, self._bound())
         return self._exact
 
 
-class Waiting:
-    """The jobs that waited at the last decision, by group."""
-
-    __slots__ = ("_depends_on", "_groups", "_index", "_jobs", "_odd", "_usual")
-
-    def __init__(self) -> None:
-        self._depends_on: tuple[tuple[str, ...], float] = (), 0.0
-        """Processors and the time to transfer results between them: what searches depend on."""
-        self._index: Mapping[str, int] = {}
-        self._jobs: dict[int, Job] = {}
-        """By identity, which says most cheaply which of them are still there; it holds them, so that they keep it."""
-        self._groups: dict[tuple[Partition, int, str | None], Group] = {}
-        self._usual, self._odd = 0, 0
-        """A priority, and how many jobs have another one."""
-
-    def at(self, problem: DispatchInput, outlook: "Outlook") -> Collection[Group]:
-        """The groups at a decision."""
-        depends_on = outlook.names, problem.transfer_ms
-        jobs = dict(zip(map(id, problem.jobs), problem.jobs, strict=True))
-        gone = self._jobs.keys() - jobs.keys()
-        if depends_on != self._depends_on or _ANEW * len(gone) > len(jobs):
-            self._depends_on, self._index, self._groups = depends_on, outlook.index, {}
-            self._usual, self._odd = problem.jobs[0].priority if problem.jobs else 0, 0
-            self._add(problem.jobs)
-        else:
-            for number in gone:
-                self._drop(self._jobs[number])
-            self._add([jobs[number] for number in jobs.keys() - self._jobs.keys()])
-        self._jobs = jobs
-        for group in self._groups.values():
-            group.look(outlook)
-        return self._groups.values()
-
-    @property
-    def has_priorities(self) -> bool:
-        """Whether they may differ."""
-        return self._odd > 0
-
-    def _add(self, jobs: Iterable[Job]) -> None:
-        groups = self._groups
-        for job in jobs:  # where all forty are new they are most of what a decision takes
-            if job.priority != self._usual:
-                self._odd += 1
-            key = job.partition, job.done, job.at
-            try:
-                group = groups[key]
-            except KeyError:
-                groups[key] = Group(job, search(job.partition, *self._depends_on), place_of(job.at, self._index))
-                continue
-            group.jobs.append(job)
-            due = group.due
-            if job.deadline_ms <= due.deadline_ms and due_first(job) < due_first(due):
-                group.due = job
-
-    def _drop(self, job: Job) -> None:
-        if job.priority != self._usual:
-            self._odd -= 1
-        key = job.partition, job.done, job.at
-        if not self._groups[key].drop(job):
-            del self._groups[key]
-
-
 class Outlook:
-    """The jobs of one decision, by group. `waiting`: what is known of the last one's."""
+    """The jobs of one decision, by group."""
 
-    def __init__(self, problem: DispatchInput, waiting: Waiting | None = None) -> None:
+    __slots__ = ("delay_ms", "free_ms", "groups", "has_priorities", "names", "now_ms", "transfer_ms")
+
+    def __init__(self, problem: DispatchInput) -> None:
         processors = sorted(problem.processors, key=_name)
-        self.now_ms, self.transfer_ms = problem.now_ms, problem.transfer_ms
+        self.now_ms = now_ms = problem.now_ms
+        self.transfer_ms = problem.transfer_ms
         self.names = tuple([processor.name for processor in processors])
-        self.index: Mapping[str, int] = {name: index for index, name in enumerate(self.names)}
-        self.free_ms = tuple([max(processor.busy_until_ms, problem.now_ms) for processor in processors])
-        self.delay_ms = max(self.free_ms, default=self.now_ms) - self.now_ms
+        self.free_ms = tuple([max(processor.busy_until_ms, now_ms) for processor in processors])
+        self.delay_ms = max(self.free_ms, default=now_ms) - now_ms
         """No job waits longer for processors."""
-        if waiting is None:
-            waiting = Waiting()
-        self.groups = waiting.at(problem, self)
-        self.has_priorities = waiting.has_priorities
+        alike: dict[tuple[Partition, int, str | None], list[Job]] = {}
+        for job in problem.jobs:  # of forty jobs this is most of what a decision takes
+            key = job.partition, job.done, job.at
+            jobs = alike.get(key)
+            if jobs is None:
+                alike[key] = [job]
+            else:
+                jobs.append(job)
+        self.groups = [Group(jobs, self) for jobs in alike.values()]
+        self.has_priorities = len({job.priority for job in problem.jobs}) > 1
 
 
-def due_first(job: Job) -> tuple[float, float, str]:
-    """The order in which jobs are due; of equal ones the earlier arrival, then the name."""
-    return job.deadline_ms, job.arrival_ms, job.name
+def due_of(jobs: Sequence[Job]) -> Job:
+    """The one that is due first; of equal ones the earlier arrival, then the name."""
+    due = jobs[0]
+    for job in jobs:  # most of the time the first comparison says all
+        if job.deadline_ms < due.deadline_ms or (
+            job.deadline_ms == due.deadline_ms and (job.arrival_ms, job.name) < (due.arrival_ms, due.name)
+        ):
+            due = job
+    return due
 
 
 def _name(processor: Processor) -> str:

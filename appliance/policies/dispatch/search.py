@@ -8,7 +8,7 @@ What a job takes on idle processors depends on its network alone, and is worked 
 It is what a search on busy ones cannot beat, so ways that could not even then be quicker than a known one are left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -71,6 +71,36 @@ class Idle:
 _IMPOSSIBLE = Idle(FOREVER, None, 0.0, ())
 
 
+class Left:
+    """What is left of jobs that have come equally far: the same at each decision."""
+
+    __slots__ = ("begins", "best", "done", "place", "took_ms", "ways")
+
+    def __init__(self, done: int, place: int, ways: tuple[Idle, ...], best: Idle) -> None:
+        self.done, self.place, self.best = done, place, best
+        """`best` of the ways on idle processors: impossible where they cannot do it."""
+        self.ways = ways
+        """The best one that begins on each processor; none where nothing is left, or they cannot do it."""
+        self.took_ms = best.took_ms
+        """What the best way takes on idle processors; infinite where they cannot do it."""
+        self.begins = tuple([(way.first.processor, way.start_ms, way.took_ms, way) for way in ways if way.first])
+        """The ways, taken apart: what they begin on and when, and how long they take."""
+
+    def bounds(self, now_ms: float, free_ms: Sequence[float]) -> tuple[float, Idle]:
+        """A job is not done before the first; the second is a good way to do it.
+
+        Whatever begins on a processor begins when that is free, and then takes no less than on idle ones. Infinite
+        where the rest is not possible, or nothing is left to do.
+        """
+        earliest_ms, best = FOREVER, self.best
+        for processor, start_ms, took_ms, way in self.begins:
+            begin_ms = free_ms[processor] - start_ms
+            end_ms = took_ms + (begin_ms if begin_ms > now_ms else now_ms)
+            if end_ms < earliest_ms:
+                earliest_ms, best = end_ms, way
+        return earliest_ms, best
+
+
 class Search:
     """Over one network, for some processors and a time to transfer results between them."""
 
@@ -83,51 +113,42 @@ class Search:
         self._steps: dict[int, list[tuple[float, float, float, int, int, Run]]] = {}
         """... and, taken apart: it takes, and with what is left, and that; its processor; what is done after it."""
         self._order = partition.order
-        self._places = (ANYWHERE, ELSEWHERE, *range(len(processors)))
-        self._idle: dict[tuple[int, int], Idle] = {}
-        """By what is done and where its results are: what is best on idle processors."""
-        self._begins: dict[tuple[int, int], tuple[Idle, ...]] = {}
-        """The same among the ways that begin on each processor."""
+        self._left: dict[tuple[int, int], Left] = {}
+        """By what is done and where its results are."""
+        self._at: dict[tuple[int, str | None], Left] = {}
+        """The same by the name of the processor."""
         nothing_left = Idle(0.0, None, 0.0, ())
-        for place in self._places:
-            self._begins[self._whole, place], self._idle[self._whole, place] = (), nothing_left
+        places = ANYWHERE, ELSEWHERE, *range(len(processors))
+        for place in places:
+            self._left[self._whole, place] = Left(self._whole, place, (), nothing_left)
         first, *later = self._order
         for done in reversed(later[:-1]):
             self._take_apart(done)
-            for place in self._places:
+            for place in places:
                 self._find(done, place)
         if first != self._whole:
             self._take_apart(first)
             self._find(first, ANYWHERE)  # where a job begins; other places when they are asked for
 
-    def bounds(self, done: int, place: int, now_ms: float, free_ms: Sequence[float]) -> tuple[float, Idle]:
-        """A job is not done before the first; the second is a good way to do it.
+    def left(self, done: int, at: str | None) -> Left:
+        """`at`: the processor that holds the results; one that is lost is elsewhere, None is anywhere."""
+        found = self._at.get((done, at))
+        if found is None:
+            place = ANYWHERE if at is None else self._index.get(at, ELSEWHERE)
+            found = self._at[done, at] = self._left.get((done, place)) or self._find(done, place)
+        return found
 
-        Whatever begins on a processor begins when that is free, and then takes no less than on idle ones. Infinite
-        where the rest is not possible, or nothing is left to do.
+    def quickest(self, left: Left, now_ms: float, free_ms: Sequence[float], bounds: tuple[float, Idle]) -> Way:
+        """The quickest of all ways; of equal ones that with the larger first runs. It must be possible.
+        `bounds`: those of what is left.
         """
-        earliest_ms, best = FOREVER, self._best(done, place)
-        for way in self._begins[done, place]:
-            assert way.first is not None
-            begin_ms = free_ms[way.first.processor] - way.start_ms
-            end_ms = way.took_ms + (begin_ms if begin_ms > now_ms else now_ms)
-            if end_ms < earliest_ms:
-                earliest_ms, best = end_ms, way
-        return earliest_ms, best
-
-    def quickest(
-        self, done: int, place: int, now_ms: float, free_ms: Sequence[float], bounds: tuple[float, Idle] | None = None
-    ) -> Way:
-        """The quickest of all ways; of equal ones that with the larger first runs. The rest must be possible.
-        `bounds`: its own, where they are known.
-        """
-        earliest_ms, good = bounds or self.bounds(done, place, now_ms, free_ms)
+        earliest_ms, good = bounds
         best = good.way(now_ms, free_ms)
         if best.finish_ms <= earliest_ms:
             return best
         limit_ms, transfer_ms, whole = best.finish_ms, self._transfer_ms, self._whole
         # By what is done: the earliest end on each processor, and how the way there began.
-        reached: dict[int, dict[int, tuple[float, float, Run | None]]] = {done: {place: (now_ms, 0.0, None)}}
+        reached: dict[int, dict[int, tuple[float, float, Run | None]]] = {left.done: {left.place: (now_ms, 0.0, None)}}
         for state in self._order:
             ends = reached.get(state)
             if not ends or state == whole:
@@ -166,30 +187,16 @@ class Search:
         end_ms = start_ms + run.took_ms
         if run.after == self._whole:
             return Way(end_ms, start_ms, run)
-        if self._idle[run.after, run.processor].took_ms == FOREVER:
+        left = self._left[run.after, run.processor]
+        if left.took_ms == FOREVER:
             return Way(FOREVER, start_ms, run)
-        return Way(self.quickest(run.after, run.processor, end_ms, free_ms).finish_ms, start_ms, run)
+        return Way(self.quickest(left, end_ms, free_ms, left.bounds(end_ms, free_ms)).finish_ms, start_ms, run)
 
-    def took_ms(self, done: int, place: int) -> float:
-        """What the best way takes on idle processors; infinite where they cannot do it."""
-        return self._best(done, place).took_ms
-
-    def ways(self, done: int, place: int) -> tuple[Idle, ...]:
-        """The best way on idle processors that begins on each of them."""
-        self._best(done, place)
-        return self._begins[done, place]
-
-    def _best(self, done: int, place: int) -> Idle:
-        """The best way on idle processors."""
-        known = self._idle.get((done, place))
-        return self._find(done, place) if known is None else known
-
-    def _find(self, done: int, place: int) -> Idle:
+    def _find(self, done: int, place: int) -> Left:
         """Work it out; what can follow is known."""
-        self._begins[done, place] = begins = self._idle_ways(done, place)
-        best = min(begins, key=_took, default=_IMPOSSIBLE)
-        self._idle[done, place] = best
-        return best
+        ways = self._idle_ways(done, place)
+        found = self._left[done, place] = Left(done, place, ways, min(ways, key=_took, default=_IMPOSSIBLE))
+        return found
 
     def _take_apart(self, done: int) -> None:
         runs = self._runs[done] = self._runs_after(done)
@@ -200,7 +207,7 @@ class Search:
     def _runs_after(self, done: int) -> tuple[Run, ...]:
         """What can run then; what can follow is known."""
         runs = [
-            Run(subgraph, self._index[name], took_ms, after, self._idle[after, self._index[name]].took_ms)
+            Run(subgraph, self._index[name], took_ms, after, self._left[after, self._index[name]].took_ms)
             for after, subgraph in self._next[done]
             for name, took_ms in subgraph.latency_ms.items()
             if name in self._index
@@ -218,7 +225,7 @@ class Search:
 
     def _idle_way(self, took_ms: float, start_ms: float, run: Run) -> Idle:
         end_ms = start_ms + run.took_ms
-        later = {p: end_ms + begin_ms for p, begin_ms in self._idle[run.after, run.processor].begins_ms}
+        later = {p: end_ms + begin_ms for p, begin_ms in self._left[run.after, run.processor].best.begins_ms}
         return Idle(took_ms, run, start_ms, tuple((later | {run.processor: start_ms}).items()))
 
 
@@ -231,11 +238,6 @@ def search(partition: Partition, processors: tuple[str, ...], transfer_ms: float
             known.clear()
         known[key] = Search(partition, processors, transfer_ms)
     return known[key]
-
-
-def place_of(at: str | None, processors: Mapping[str, int]) -> int:
-    """A lost processor's results are elsewhere."""
-    return ANYWHERE if at is None else processors.get(at, ELSEWHERE)
 
 
 def _least(run: Run) -> float:

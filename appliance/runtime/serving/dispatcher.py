@@ -18,7 +18,7 @@ from appliance.domain.parts import Cut
 from appliance.domain.request import Request
 from appliance.policies.dispatch.base import FOREVER
 from appliance.policies.dispatch.partition import Partition
-from appliance.policies.dispatch.search import place_of, search
+from appliance.policies.dispatch.search import search
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.loader import LoadedParts
 from appliance.runtime.memory.manager import MemoryManager
@@ -273,11 +273,10 @@ class PartsDispatcher:
     def _soonest_ns(self, partition: Partition, at: str | None) -> dict[int, int]:
         """Group of processors → what is left takes so long if it goes on there, were all idle."""
         names = tuple(sorted(one.name for one in self.shared.groups))
-        place = place_of(at, {name: index for index, name in enumerate(names)})
         groups = {one.name: index for index, one in enumerate(self.shared.groups)}
         return {
             groups[names[way.first.processor]]: int(way.took_ms * NS_PER_MS)
-            for way in search(partition, names, TRANSFER_MS).ways(0, place)
+            for way in search(partition, names, TRANSFER_MS).left(0, at).ways
             if way.first is not None and way.took_ms < FOREVER
         }
 

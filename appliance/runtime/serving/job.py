@@ -9,6 +9,7 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
+from appliance.policies.dispatch.base import Job as DispatchJob
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.servable import Servable
@@ -77,6 +78,12 @@ class Job:
     """Of a network in parts, what is left: its worker begins with some of that and has its slot taken until they have
     run. None: it runs whole.
     """
+    stated: DispatchJob | None = None
+    """As the policy of dispatch saw it last ..."""
+    stated_for: tuple[int, tuple[int, ...], Mapping[int, int] | None] | None = None
+    """... and what that depends on: when its times begin, the groups that it may be weighed for, and
+    `expected_by_group`. None: on what changes while it waits.
+    """
     stepped_to: Mapping[str, tuple[int, ...]] | None = None
     """See `stepped`; None: nobody has asked yet."""
 
@@ -118,6 +125,13 @@ class Job:
     def is_able(self, group: int) -> bool:
         """Whether one of several groups of processors runs it."""
         return group in (self.expected_by_group or self.servable.places)
+
+    def takes_ns(self, group: int) -> int:
+        """What its run is expected to take on one of several groups of processors that run it; of a network in parts
+        all that is left, if it goes on there; where nobody knows, it is taken for a long one.
+        """
+        known = self.expected_by_group
+        return known[group] if known else self.likely_ns
 
     def build_on(self, group: int) -> LoadedBuild:
         """What it runs as on one of several groups of processors."""

@@ -10,15 +10,16 @@ one group there is no scheduler: turns and deadlines say all.
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import repeat
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.policies.dispatch.base import FOREVER, DispatchInput, DispatchPlan, DispatchPolicy, Processor
+from appliance.policies.dispatch.base import DispatchInput, DispatchPlan, DispatchPolicy, Processor
 from appliance.policies.dispatch.base import Job as DispatchJob
-from appliance.policies.dispatch.partition import Partition, uncut
 from appliance.runtime.ports import DecisionSink, RunGroup
 from appliance.runtime.served_parts import TRANSFER_MS
+from appliance.runtime.serving.dispatch_jobs import DispatchJobs, rounded_ms
 from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
@@ -29,7 +30,6 @@ LOOKED_AT = 32
 loop, before every run."""
 SAMPLED_NS = NS_PER_S
 """One decision in so long is recorded."""
-_PARTITIONS_MAX = 256
 _AGAIN_NS_MIN = NS_PER_MS
 _QUIET_S = 10.0
 """A run that goes on for longer is not waited for: what is measured beside it is taken as it is."""
@@ -57,8 +57,7 @@ class Scheduler:
         self._name = name
         self._decisions = decisions
         self._reservations = reservations
-        self._partitions: dict[tuple[tuple[str, float], ...], Partition] = {}
-        """By what a run takes on each group: nothing else of a network is asked."""
+        self._dispatch_jobs = DispatchJobs(groups)
         self._handing_out = HandingOut()
         self._again: asyncio.TimerHandle | None = None
         self._pauses = asyncio.Lock()
@@ -146,14 +145,12 @@ class Scheduler:
         self, able: Sequence[Job], free: Mapping[int, list[int]], idle: Collection[int], now_ns: int
     ) -> tuple[Job, int] | None:
         """Of some jobs one that begins now, by the policy; those before it take their places in `free`."""
-        # By their places here, which tell a tenant nothing of others' requests, and order those that are alike.
-        jobs = {f"{at:02}": job for at, job in enumerate(able, 1)}
-        open_to = self._open_to(jobs, free)
-        asked = {name: self._asked(name, jobs[name], at, now_ns) for name, at in open_to.items() if at}
+        is_sampled = self._recorded_ns is None or now_ns - self._recorded_ns >= SAMPLED_NS
+        now_ms, jobs, asked = self._stated(able, free, now_ns, is_sampled)
         while asked:
             problem = DispatchInput(
-                0.0,
-                tuple(Processor(self._groups[at].name, _ms(own[0])) for at, own in free.items()),
+                now_ms,
+                tuple([Processor(self._groups[at].name, now_ms + rounded_ms(own[0])) for at, own in free.items()]),
                 tuple(asked.values()),
                 TRANSFER_MS if any(jobs[name].rest is not None for name in asked) else 0.0,
             )
@@ -164,7 +161,8 @@ class Scheduler:
             start_ns, took_ns = free[group][0], _holds_ns(job, group, plan.decision.ops)
             if not start_ns and group in idle:
                 if _is_in_time(job, group, 0, now_ns) and not self._is_held(job, group, took_ns, free):
-                    self._record(problem, plan, jobs, now_ns)
+                    if is_sampled:
+                        self._record(problem, plan, job, now_ns)
                     _decide(job, plan.decision.ops)
                     job.runs_on(group)
                     return job, group
@@ -173,21 +171,41 @@ class Scheduler:
             del asked[plan.decision.job]
         return None
 
-    def _open_to(self, jobs: Mapping[str, Job], free: Mapping[int, list[int]]) -> Mapping[str, Collection[int]]:
+    def _stated(
+        self, able: Sequence[Job], free: Mapping[int, list[int]], now_ns: int, is_sampled: bool
+    ) -> tuple[float, dict[str, Job], dict[str, DispatchJob]]:
+        """The time, the jobs, and those to weigh as the policy sees them, by name. Of a decision that is recorded,
+        times are from now on, and names are places here: they tell a tenant nothing of others' requests, and order
+        those that are alike.
+        """
+        jobs: dict[str, Job] = {}
+        asked: dict[str, DispatchJob] = {}
+        now_ms = 0.0 if is_sampled else self._dispatch_jobs.now_ms(now_ns)
+        for place, (job, open_to) in enumerate(zip(able, self._open_to(able, free), strict=True), 1):
+            if not open_to:
+                continue
+            if is_sampled:
+                stated = self._dispatch_jobs.anew(f"{place:02}", job, open_to, now_ns)
+            else:
+                stated = self._dispatch_jobs.of(job, open_to)
+            jobs[stated.name], asked[stated.name] = job, stated
+        return now_ms, jobs, asked
+
+    def _open_to(self, jobs: Sequence[Job], free: Mapping[int, list[int]]) -> Iterable[tuple[int, ...]]:
         """The groups that each of a tenant's jobs may be weighed for: of those with an idle worker the ones where it
         ends before a start that is reserved. Of one in parts it is not known yet what will run next.
         """
         if not self._reservations:
-            return dict.fromkeys(jobs, free)
-        tenant = next(iter(jobs.values())).request.tenant
+            return repeat(tuple(free), len(jobs))
+        tenant = jobs[0].request.tenant
         gaps_ns = {at: self._reservations.gap_ns(tenant, at, free) for at, own in free.items() if not own[0]}
 
         def is_open(job: Job, at: int) -> bool:
             if job.rest is not None or at not in gaps_ns:
                 return True
-            return job.is_able(at) and not self._reservations.is_held(job, _takes_ns(job, at), gaps_ns[at])
+            return job.is_able(at) and not self._reservations.is_held(job, job.takes_ns(at), gaps_ns[at])
 
-        return {name: [at for at in free if is_open(job, at)] for name, job in jobs.items()}
+        return [tuple([at for at in free if is_open(job, at)]) for job in jobs]
 
     def _is_held(self, job: Job, group: int, takes_ns: int, free: Mapping[int, list[int]]) -> bool:
         """Whether an idle worker of a group is kept for a start that is reserved."""
@@ -195,28 +213,6 @@ class Scheduler:
             job.gap_ns = None
             return False
         return self._reservations.is_held(job, takes_ns, self._reservations.gap_ns(job.request.tenant, group, free))
-
-    def _asked(self, name: str, job: Job, free: Collection[int], now_ns: int) -> DispatchJob:
-        """As the policy sees it."""
-        request, rest = job.request, job.rest
-        partition, at = (self._whole(job, free), None) if rest is None else (rest.partition, rest.at)
-        assert partition is not None, "there are several groups"
-        drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
-        deadline_ms = FOREVER if drop_ns is None else _ms(drop_ns - now_ns)
-        arrival_ms = _ms(request.arrival_ns - now_ns)
-        return DispatchJob(name, partition, arrival_ms, deadline_ms, at=at, priority=request.priority)
-
-    def _whole(self, job: Job, free: Collection[int]) -> Partition:
-        """A network that runs in one piece."""
-        takes_ms = tuple(
-            (self._groups[at].name, float(f"{_takes_ns(job, at) / NS_PER_MS:.3g}")) for at in free if job.is_able(at)
-        )
-        partition = self._partitions.get(takes_ms)
-        if partition is None:
-            if len(self._partitions) >= _PARTITIONS_MAX:
-                self._partitions.clear()
-            partition = self._partitions[takes_ms] = uncut("run", dict(takes_ms))
-        return partition
 
     def _free_ns(self, idle: Mapping[int, int], now_ns: int) -> dict[int, list[int]]:
         """By group that takes runs: when each of its workers is expected to be free, from now, as a heap.
@@ -240,13 +236,10 @@ class Scheduler:
         delay_ns = max(_AGAIN_NS_MIN, min(busy))
         self._again = asyncio.get_running_loop().call_later(delay_ns / NS_PER_S, self.assign)
 
-    def _record(self, problem: DispatchInput, plan: DispatchPlan, jobs: Mapping[str, Job], now_ns: int) -> None:
+    def _record(self, problem: DispatchInput, plan: DispatchPlan, job: Job, now_ns: int) -> None:
         """One in a while: a box decides hundreds of times a second."""
-        if self._recorded_ns is not None and now_ns - self._recorded_ns < SAMPLED_NS:
-            return
         self._recorded_ns = now_ns
-        assert plan.decision is not None
-        chosen = jobs[plan.decision.job].request
+        chosen = job.request
         self._decisions.record(
             "dispatch",
             {
@@ -259,24 +252,17 @@ class Scheduler:
         )
 
 
-def _ms(ns: int) -> float:
-    """To about a microsecond, as a fraction that floats hold: so that sums and differences are exact when a decision is
-    written down and asked for again.
-    """
-    return round(ns * 1024 / NS_PER_MS) / 1024
-
-
 def _is_in_time(job: Job, group: int, start_ns: int, now_ns: int) -> bool:
     """Whether a run that begins there so long from now ends before the job is given up."""
     if not job.is_able(group):
         return False
     drop_ns = job.request.drop_ns
-    return drop_ns is None or now_ns + start_ns + _takes_ns(job, group) <= drop_ns
+    return drop_ns is None or now_ns + start_ns + job.takes_ns(group) <= drop_ns
 
 
 def _wait_in(free: Mapping[int, list[int]], job: Job, now_ns: int) -> None:
     """Take the place in which a job that waits is done first, if that is in time."""
-    ends = {at: own[0] + _takes_ns(job, at) for at, own in free.items() if _is_in_time(job, at, own[0], now_ns)}
+    ends = {at: own[0] + job.takes_ns(at) for at, own in free.items() if _is_in_time(job, at, own[0], now_ns)}
     if ends:
         group = min(ends, key=ends.__getitem__)
         heapq.heapreplace(free[group], ends[group])
@@ -291,13 +277,5 @@ def _decide(job: Job, ops: Sequence[str]) -> None:
 def _holds_ns(job: Job, group: int, ops: Sequence[str]) -> int:
     """For how long what was decided on would hold a worker."""
     if job.rest is None:
-        return _takes_ns(job, group)
+        return job.takes_ns(group)
     return sum(job.rest.takes_ns[group][int(op)] for op in ops)
-
-
-def _takes_ns(job: Job, group: int) -> int:
-    """What its run is expected to take there, of one in parts all that is left if it goes on there; where nobody knows,
-    it is taken for a long one.
-    """
-    known = job.expected_by_group
-    return known[group] if known else job.likely_ns

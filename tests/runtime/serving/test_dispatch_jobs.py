@@ -1,0 +1,81 @@
+"""Waiting jobs as a policy sees them: stated once, and anew when something of them has changed."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from appliance.policies.dispatch.base import DispatchInput, DispatchPlan
+from appliance.policies.dispatch.base import Job as DispatchJob
+from tests.fakes.clock import settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+
+def asked(bench: EngineBench) -> list[DispatchInput]:
+    """What the policy is asked from now on."""
+    scheduler = bench.engine._scheduler
+    assert scheduler is not None
+    problems: list[DispatchInput] = []
+    plan = scheduler._policy.plan
+
+    def noted(problem: DispatchInput) -> DispatchPlan:
+        problems.append(problem)
+        return plan(problem)
+
+    scheduler._policy.plan = noted  # type: ignore[method-assign]
+    return problems
+
+
+def bench_of() -> EngineBench:
+    bench = EngineBench(twins=[(1, 3.0, 1 / 3)])
+    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    return bench
+
+
+@story
+async def test_who_waits_on_is_not_stated_again() -> None:
+    """Between decisions that are recorded, which are one a second, a job is the same object."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        problems = asked(bench)
+        await asyncio.gather(*(bench.infer() for _ in range(12)))
+    stated: dict[str, DispatchJob] = {}
+    for problem in problems:
+        assert 0 <= problem.now_ms < 60_000
+        for job in problem.jobs:
+            if len(job.name) > 2:  # those of decisions that are recorded have their places for names
+                assert stated.setdefault(job.name, job) is job
+    assert 0 < len(stated) <= 12
+    assert sum(len(problem.jobs) for problem in problems) > 3 * len(stated)
+
+
+@story
+async def test_it_is_stated_anew_when_the_scale_is_over() -> None:
+    """Who waits for longer than a scale lasts has times on the next one; its deadline comes as much nearer as time has
+    passed.
+    """
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        scheduler = bench.engine._scheduler
+        assert scheduler is not None
+        bench.processor.slowness = bench.twins[0].slowness = 100_000.0
+        waiting = [asyncio.create_task(bench.infer(within_ms=3_000_000)) for _ in range(3)]
+        await settle()
+        *_, job = [one for jobs in scheduler._queue.turns(32) for one in jobs]
+        dispatch_jobs, left_ms = scheduler._dispatch_jobs, []
+        for _ in range(4):
+            now_ns = bench.clock.now_ns()
+            now_ms = dispatch_jobs.now_ms(now_ns)
+            stated = dispatch_jobs.of(job, (0, 1))
+            assert dispatch_jobs.of(job, (0, 1)) is stated
+            left_ms.append(stated.deadline_ms - now_ms)
+            assert left_ms[-1] == pytest.approx(dispatch_jobs.anew("01", job, (0, 1), now_ns).deadline_ms)
+            await bench.pause(45_000)
+        assert [before - after for before, after in pairwise(left_ms)] == [45_000] * 3
+        assert dispatch_jobs.of(job, (1,)) is not stated
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
