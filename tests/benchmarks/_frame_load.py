@@ -70,8 +70,9 @@ class Order:
 class Tally:
     """Of one pipeline. `seconds`: of each second of the run, frames that were due, and those in time.
 
-    `in_time`: as the box says, and not later than the SLO from when it was due. `lost`: without an answer. `twice`:
-    answers beyond one a frame. `wrong`: the answer of another frame.
+    `in_time`: as the box says, no item of it failed, and not later than the SLO from when it was due;
+    `said_in_time`: the same as the box sees it. `lost`: without an answer. `twice`: answers beyond one a frame.
+    `wrong`: the answer of another frame.
     """
 
     sent: int = 0
@@ -79,7 +80,7 @@ class Tally:
     in_time: int = 0
     said_in_time: int = 0
     dropped: int = 0
-    failed_items: int = 0
+    with_errors: int = 0
     items: int = 0
     lost: int = 0
     twice: int = 0
@@ -289,13 +290,14 @@ class Generator:
             return
         if b'"request_id":"%b"' % frame.id not in body:
             tally.wrong += 1
-        is_said = b'"in_time":true' in body
+        has_failed = b'"none":"error"' in body
+        is_said = b'"in_time":true' in body and not has_failed
         is_in_time = is_said and took_ms <= frame.line.slo_ms
         tally.said_in_time += is_said
         tally.in_time += is_in_time
         frame.second[1] += is_in_time
         tally.dropped += b'"none":"dropped"' in body
-        tally.failed_items += b'"none":"error"' in body
+        tally.with_errors += has_failed
         tally.items += len(ITEM.findall(body))
         at = body.rfind(b'"cost":{"seconds":')
         box_s = float(body[at + 18 : body.find(b",", at)]) if at >= 0 else 0.0

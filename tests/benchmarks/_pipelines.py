@@ -108,7 +108,8 @@ def pictures(live: subjects.LiveBox, zoo: Zoo, folder: Path) -> Pictures:
     kept = folder / "pictures.json"
     if kept.exists():
         found: Pictures = json.loads(kept.read_text())
-        return found
+        if all(Path(path).exists() for counts in found.values() for paths in counts.values() for path in paths):
+            return found
     models = {model.name: model for model in zoo.models}
     grey = np.full((480, 640, 3), 120, np.uint8)
     with live.http() as http:
@@ -335,12 +336,12 @@ def metrics(live: subjects.LiveBox, name: str) -> dict[str, float]:
 
 
 def computed_s(live: subjects.LiveBox) -> float:
-    """Processor time of the box and of the children that it has now."""
+    """Processor time of the box and of its children, those that have ended included."""
     total_s = 0.0
     for process in (root := psutil.Process(live.process.pid), *root.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
-            total_s += times.user + times.system
+            total_s += times.user + times.system + times.children_user + times.children_system
     return total_s
 
 

@@ -289,8 +289,7 @@ class Bench:
     def _kill(self) -> None:
         options = self._options
         kills = 0
-        environment = {"APPLIANCE_GUARD__ISOLATION": "process", "APPLIANCE_PROCESSORS": pipelines.CPU}
-        with self._box(**environment) as box:
+        with self._box(APPLIANCE_GUARD__ISOLATION="process") as box:
             pipelines.define(box, options.slo_factor)
             wanted = pipelines.lines(self._subjects, LIGHT * self._capacity, options.clients)
             pipelines.run(box, wanted, options.round / 4, seed=100)
@@ -303,7 +302,7 @@ class Bench:
         print(f"   frames of the box's metrics: {count}")
         wrong = one.total("lost") + one.total("twice") + one.total("wrong")
         self._row(f"{kills} processes killed: frames without, with two, with a wrong answer", f"{wrong:.0f}", "0")
-        self._row("… frames with an item that failed, or a problem", f"{one.total('failed_items'):.0f}")
+        self._row("… frames with an item that failed", f"{one.total('with_errors'):.0f}")
 
 
 def fair_shares(done: float, asked: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
