@@ -16,10 +16,13 @@ import pytest
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 from appliance.discovery import announcement
 from appliance.discovery.announcement import Announcement
+from appliance.discovery.finding import FOUND_MAX
 from appliance.discovery.service import Service, reachable, read
 
+GROWTH_MAX_KB = 40_000
 CLOCK = SystemClock()
 ANNOUNCING = Path(__file__).parent / "announcing.py"
+FLOODING = Path(__file__).parent / "flooding.py"
 SPACES = [f"appliance-{os.getpid()}-{side}" for side in "ab"]
 
 
@@ -130,6 +133,12 @@ def until(holds: Callable[[dict[str, dict[str, Any]]], bool], space: str) -> dic
     return seen
 
 
+def resident_kb(pid: int) -> int:
+    """Of the process that `ip netns exec` has become."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
 def test_two_boxes_of_one_name(networks: list[str]) -> None:
     """Both are found, each under its own address; a new address is told, and who stops is gone."""
     a, b = networks
@@ -152,3 +161,22 @@ def test_two_boxes_of_one_name(networks: list[str]) -> None:
             first.stdin.flush()
             assert "gone\n" in iter(first.stdout.readline, "")  # after lines of its log
             assert set(found(b)) == {"box-2"}
+
+
+def test_a_stranger_who_floods_the_network(networks: list[str]) -> None:
+    """With what is malformed, and with boxes that there are not: who looks ends in time with a bounded list, the box
+    goes on, holds no more memory than before, and is found when it is over.
+    """
+    a, b = networks
+    with announced(a, "box") as box:
+        until(lambda seen: set(seen) == {"box"}, b)
+        before_kb = resident_kb(box.pid)
+        order = inside(b, str(FLOODING), "10.97.0.2", "10")
+        with subprocess.Popen(order, stdout=subprocess.PIPE, text=True) as stranger:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == "begun\n"
+            assert len(found(b)) <= FOUND_MAX
+            assert int(stranger.stdout.readline()) > 100
+        assert box.poll() is None
+        assert resident_kb(box.pid) - before_kb < GROWTH_MAX_KB
+        until(lambda seen: "box" in seen, b)
