@@ -83,12 +83,9 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
-@pytest.fixture
-def networks() -> Iterator[list[str]]:
+@contextmanager
+def networks_joined() -> Iterator[list[str]]:
     """Two namespaces with a cable between them."""
-    if (lacking := _missing()) is not None:
-        pytest.skip(lacking)
-    pytest.importorskip("zeroconf", reason="the extra `discovery` is not installed")
     with ExitStack() as stack:
         for space in SPACES:
             ip("netns", "add", space)
@@ -99,6 +96,15 @@ def networks() -> Iterator[list[str]]:
             ip("-n", space, "link", "set", "lo", "up")
             ip("-n", space, "link", "set", "eth0", "up")
         yield SPACES
+
+
+@pytest.fixture
+def networks() -> Iterator[list[str]]:
+    if (lacking := _missing()) is not None:
+        pytest.skip(lacking)
+    pytest.importorskip("zeroconf", reason="the extra `discovery` is not installed")
+    with networks_joined() as spaces:
+        yield spaces
 
 
 def inside(space: str, *words: str) -> list[str]:
