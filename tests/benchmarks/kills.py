@@ -1,7 +1,9 @@
-"""kill -9 at random instants amid uploads, imports, deletions and restores: what was acknowledged and is lost (0).
+"""kill -9 at random instants amid uploads, imports, deletions, restores, backups, housekeeping and the history: what
+was acknowledged and is lost (0).
 
 `--instants N` (300): every third one kills a restore, every fifth a box whose models run in guards, or a guard, the
-others a box at work; `--seed N` gives others.
+others a box at work; beside each twenty, ten of its chores, and twelve of restores that are staged and applied.
+`--seed N` gives others. Upgrades and rollbacks: `tests/service`.
 """
 
 import argparse
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from appliance import log
 from tests.attacks.killed_box import guarded_box, killed
+from tests.modelstore.test_chores_killed import killed_often, killed_restores
 from tests.modelstore.test_crashes import archived, check_restored, killed_again_and_again, killed_restore
 
 LIVES = 20
@@ -26,7 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     log.configure("error", "console")
     chance = random.Random(options.seed)
-    done = 0
+    done = more = 0
     while done < options.instants:
         with tempfile.TemporaryDirectory() as folder:
             count = min(LIVES, options.instants - done)
@@ -38,7 +41,12 @@ def main() -> None:
             seeds = (chance.randrange(2**31) for _ in range(count - restores - guarded))
             killed_again_and_again(Path(folder), seeds, chance)
             done += count
-        print(f"{done} of {options.instants} instants, nothing lost", flush=True)
+            chores = Path(folder) / "chores"
+            chores.mkdir()
+            killed_often(chores, chance, count // 2)
+            killed_restores(chores, chance, count // 5)
+            more += count // 2 + 3 * (count // 5)
+        print(f"{done} of {options.instants} instants, nothing lost; beside them {more}", flush=True)
 
 
 def _restores(folder: Path, chance: random.Random, count: int) -> None:
