@@ -269,6 +269,8 @@ class ResidencyLoop:
                 self._changes.pop(expectation.name, None)
                 self._thrashes.pop(expectation.name, None)
                 self._thrashing.discard(expectation.name)
+        for application_id in [one for one in self._wishes if self._groups.of_application(one) is None]:
+            del self._wishes[application_id]
 
     async def _until_next_edge(self) -> None:
         edge_ns = min([ns for ns in (self._edge_ns, *self._pauses.values()) if ns is not None], default=None)

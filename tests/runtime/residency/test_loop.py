@@ -222,3 +222,19 @@ async def test_wishes_of_several_planners() -> None:
     assert states._wishes[name] == (two,)
     bench.core.residency.wish("t/app", (), "pipelines")
     assert states._wishes[name] == ()
+
+
+@story
+async def test_wishes_leave_with_their_application() -> None:
+    """Whether or not the planner takes them back: names come and go, and a new one of the name has other wishes."""
+    bench = EngineBench(budget=100)
+    application = bench.add({"v": Cost(resident_bytes=40)})
+    residency = bench.core.residency
+    async with bench.working(residency=True):
+        residency.wish("t/app", (Wish("v", 10**12, 2),), "pipelines")
+        await bench.pause(10)
+        assert set(residency._wishes) == {"t/app"}
+        bench.catalogue.remove_application(application.id)
+        await bench.infer(application=bench.add({"w": Cost(resident_bytes=40)}, name="other").id)
+        await bench.pause(10)
+        assert residency._wishes == {}
