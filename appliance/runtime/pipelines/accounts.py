@@ -8,13 +8,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from appliance.clock import NS_PER_S
+from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.pipeline import CostBy
 
 HOST = "host"
 """Kind of what runs CPU stages: the media threads."""
 RECENT_NS = 10 * NS_PER_S
-"""What a pipeline costs now is told over so long."""
+"""What a pipeline costs now is told over so long ..."""
+STEP_NS = 100 * NS_PER_MS
+"""... in steps of so long at least: whoever asks often makes it no dearer to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class Account:
         self._price: float | None = 0.0
         self._frames = 0
         self._steps: deque[tuple[int, int, dict[str, float], int]] = deque()
-        """(begin, end, seconds by kind, frames) between two looks."""
+        """(begin, end, seconds by kind, frames) between two looks, or more of them."""
         self._seen_ns: int | None = None
 
     def look(self, now_ns: int, spent_ns: Mapping[str, int], frames: int) -> None:
@@ -117,7 +119,12 @@ class Account:
                 self._joules = _sum(self._joules, self._tariff.joules(kind, seconds))
                 self._price = _sum(self._price, self._tariff.price(kind, seconds))
         answered, self._frames = frames - self._frames, frames
-        self._steps.append((now_ns if since_ns is None else since_ns, now_ns, step, answered))
+        begin_ns = now_ns if since_ns is None else since_ns
+        if self._steps and self._steps[-1][1] - self._steps[-1][0] < STEP_NS:
+            begin_ns, _end_ns, before, earlier = self._steps.pop()
+            step = {kind: before.get(kind, 0.0) + step.get(kind, 0.0) for kind in {**before, **step}}
+            answered += earlier
+        self._steps.append((begin_ns, now_ns, step, answered))
         while now_ns - self._steps[0][1] > RECENT_NS:
             self._steps.popleft()
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from appliance.clock import NS_PER_S
+from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.pipeline import CostBy
-from appliance.runtime.pipelines.accounts import RECENT_NS, Account, Tariff, Watts
+from appliance.runtime.pipelines.accounts import RECENT_NS, STEP_NS, Account, Tariff, Watts
 
 
 def _tariff(**watts: Watts | None) -> Tariff:
@@ -65,3 +65,17 @@ def test_nothing_answered() -> None:
     account = Account(_tariff(**BOTH))
     assert account.per_frame is None
     assert account.per_second.seconds == 0.0
+
+
+def test_looking_often_keeps_no_more() -> None:
+    """Ten seconds at a hundred looks each: the figures are those of a look now and then."""
+    often, seldom = Account(_tariff(**BOTH)), Account(_tariff(**BOTH))
+    for at in range(1, 1001):
+        for account in (often, seldom)[: 2 if at % 50 == 0 else 1]:
+            account.look(at * 10 * NS_PER_MS, {"cpu": at * NS_PER_MS, "host": at * NS_PER_MS // 2}, at)
+    assert len(often._steps) <= RECENT_NS // STEP_NS + 2
+    assert often.per_frame is not None
+    assert often.per_frame.seconds == pytest.approx(0.0015)
+    assert often.per_frame.joules == pytest.approx(0.0125)
+    assert often.per_second.seconds == pytest.approx(0.15, rel=0.02)
+    assert often.total.seconds == pytest.approx(seldom.total.seconds)
