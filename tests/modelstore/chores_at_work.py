@@ -58,8 +58,8 @@ async def _keep_house(box: Parts, note: Note) -> None:
         for name in CHORES:
             await house.run(name)
             (status,) = (one for one in house.statuses() if one.name == name)
-            assert status.run is not None
-            assert status.run.error == "", status
+            assert status.last is not None
+            assert status.last.error == "", status
             note("chore", name.replace(" ", "-"))
 
 
