@@ -54,7 +54,9 @@ class Around:
     machine: Callable[[], Machine]
     """The processors that are in service now."""
     memory_bytes: Callable[[str], int]
-    """What the builds of a tenant's pipelines may take together."""
+    """What the builds of a tenant's pipelines may take together ..."""
+    budget_bytes: Callable[[], int]
+    """... and those of all."""
     is_resident: Callable[[str], bool]
     """Whether a build is in memory."""
     busy_s: Callable[[], Mapping[int, float]]

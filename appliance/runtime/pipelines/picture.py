@@ -1,7 +1,7 @@
 """What the pipelines and the box around them are, as a round of planning finds them. Event-loop thread only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
@@ -9,9 +9,9 @@ from appliance.policies.allocation.base import Existing, Part
 from appliance.runtime.catalogue import Entry
 from appliance.runtime.pipelines.around import Around, Live
 from appliance.runtime.pipelines.load import SingleLoad
-from appliance.runtime.pipelines.problem import Asked, Machine, Offer, Subject, asked, offers_of
+from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
+from appliance.runtime.pipelines.problem import Asked, Machine, Subject, asked
 from appliance.runtime.pipelines.windows import CHANGE, FrameWindows, Observed
-from appliance.runtime.servable import Servable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,14 @@ class Seen:
     items: Mapping[str, float]
     ballooning: Mapping[str, float]
     least_change: float
+    offered: Mapping[str, tuple[str, ...]]
+    """Stage that asks → the variants that it may be served with."""
 
     def has_changed(self, then: "Seen") -> bool:
         """Whether what is seen now calls for another plan than that made by what was seen `then`."""
         if (self.pipeline, self.version, self.clients) != (then.pipeline, then.version, then.clients):
+            return True
+        if self.offered != then.offered:
             return True
         least = max(CHANGE, self.least_change)
         pairs = [(self.fps, then.fps)]
@@ -49,6 +53,28 @@ class Picture:
     busy: tuple[Existing, ...]
 
 
+@dataclass(slots=True)
+class _Looked:
+    """A pipeline as it was found, before problems are made of it."""
+
+    live: Live
+    pipeline: Pipeline
+    version: int
+    clients: tuple[PipelineClient, ...]
+    clients_fps: float
+    observed: Observed
+    is_used: bool = False
+    """Somebody has joined, or frames come."""
+    entries: dict[str, Entry] = field(default_factory=dict)
+    offers: dict[str, Offers] = field(default_factory=dict)
+    missing: str = ""
+
+    def application_of(self, stage: str) -> str:
+        found = self.pipeline.stage(stage)
+        assert isinstance(found, Ask), "nothing else is offered variants"
+        return found.application_id
+
+
 class Pictures:
     """Makes them; what was seen of each pipeline before is kept here."""
 
@@ -59,16 +85,15 @@ class Pictures:
         self._single = SingleLoad()
         self._windows: dict[str, FrameWindows] = {}
 
-    async def take(self) -> Picture:
-        """As they are now. Between two pipelines others have their turn, so the last ones are seen a little later than
-        the first; one that goes meanwhile is not in it.
+    async def take(self, joining: str = "") -> Picture:
+        """As they are now; one that a client is `joining` is in use already. Between two pipelines others have their
+        turn, so the last ones are seen a little later than the first; one that goes meanwhile is not in it.
         """
         around = self._around
         now_ns = around.clock.now_ns()
         machine = around.machine()
         memory: dict[str, int] = {}
-        seen: dict[str, Seen] = {}
-        made: dict[str, Asked] = {}
+        found: dict[str, _Looked] = {}
         for id in list(self._pipelines):
             live = self._pipelines.get(id)
             if live is None:
@@ -76,12 +101,17 @@ class Pictures:
             tenant = live.pipeline.tenant
             if tenant not in memory:
                 memory[tenant] = around.memory_bytes(tenant)
-            observed = self._observed(live, around.clock.now_ns())
-            made[id] = self._asked(live, machine, observed, memory)
-            seen[id] = self._seen(live, observed, made[id])
+            found[id] = self._looked(live)
+            found[id].is_used |= id == joining
             await around.others_first()
-        gone = seen.keys() - self._pipelines.keys()
-        for id in gone:
+        self._fit(found, memory)
+        seen: dict[str, Seen] = {}
+        made: dict[str, Asked] = {}
+        for id, looked in found.items():
+            made[id] = self._asked(looked, machine)
+            seen[id] = self._seen(looked, made[id])
+            await around.others_first()
+        for id in found.keys() - self._pipelines.keys():
             del seen[id], made[id]
         self._single.observe(now_ns, around.busy_s())
         return Picture(machine, memory, seen, made, self._busy(machine))
@@ -97,40 +127,67 @@ class Pictures:
             windows = self._windows[live.pipeline.id] = FrameWindows(now_ns, live.totals(), live.graph)
         return windows.look(now_ns, live.totals())
 
-    def _asked(self, live: Live, machine: Machine, observed: Observed, memory: Mapping[str, int]) -> Asked:
-        entries: dict[str, Entry] = {}
-        offers: dict[str, tuple[Sequence[Offer], Sequence[Offer]]] = {}
+    def _looked(self, live: Live) -> "_Looked":
+        observed = self._observed(live, self._around.clock.now_ns())
+        looked = _Looked(
+            live, live.pipeline, self._around.catalogue.version, tuple(live.clients), live.clients.fps, observed
+        )
+        looked.is_used = bool(looked.clients) or observed.fps > 0.0
         for stage in live.pipeline.stages:
             if not isinstance(stage, Ask):
                 continue
             try:
-                entry = entries[stage.application_id] = self._entry(live.pipeline, stage)
+                entry = self._around.catalogue.entry_for(live.pipeline.tenant, stage.application_id)
             except ApplianceError as error:
-                return Asked((), (), {}, 0.0, f"{stage.name}: {error}")
-            offers[stage.name] = offers_of(stage, entry, self._kinds_of)
-        subject = Subject(live.pipeline, live.graph, entries, observed)
-        return asked(subject, machine, offers, self._around.tariff, memory[live.pipeline.tenant])
+                looked.missing = f"{stage.name}: {error}"
+                break
+            looked.entries[stage.application_id] = entry
+            looked.offers[stage.name] = offers_of(stage, entry, self._around.catalogue.able_kinds)
+        return looked
 
-    def _entry(self, pipeline: Pipeline, stage: Ask) -> Entry:
-        """Raises: ModelUnavailable."""
-        return self._around.catalogue.entry_for(pipeline.tenant, stage.application_id)
+    def _fit(self, found: Mapping[str, "_Looked"], memory: Mapping[str, int]) -> None:
+        """What is offered fits into memory: what those in use are offered together, that of each other one by itself,
+        for nobody knows yet beside what it would be.
+        """
+        offers: dict[Place, Offers] = {}
+        applications: dict[Place, str] = {}
+        used: dict[str, list[Place]] = {}
+        rooms: list[Room] = []
+        for id, looked in found.items():
+            own = [(id, stage) for stage in looked.offers]
+            offers.update(((id, stage), one) for stage, one in looked.offers.items())
+            applications.update(((id, stage), looked.application_of(stage)) for stage in looked.offers)
+            tenant = looked.pipeline.tenant
+            if looked.is_used:
+                used.setdefault(tenant, []).extend(own)
+            else:
+                rooms.append(Room(own, memory[tenant]))
+        rooms += [Room(places, memory[tenant]) for tenant, places in used.items()]
+        rooms.append(Room([place for places in used.values() for place in places], self._around.budget_bytes()))
+        for (id, stage), one in fitting(offers, applications, rooms).items():
+            found[id].offers[stage] = one
 
-    def _kinds_of(self, servable: Servable) -> Sequence[str]:
-        return self._around.catalogue.able_kinds(servable)
+    def _asked(self, looked: "_Looked", machine: Machine) -> Asked:
+        if looked.missing:
+            return Asked((), (), {}, 0.0, looked.missing)
+        subject = Subject(looked.pipeline, looked.live.graph, looked.entries, looked.observed)
+        return asked(subject, machine, looked.offers, self._around.tariff)
 
-    def _seen(self, live: Live, observed: Observed, made: Asked) -> Seen:
+    @staticmethod
+    def _seen(looked: "_Looked", made: Asked) -> Seen:
+        observed = looked.observed
         alone_fps = max(0.0, observed.fps - observed.joined_fps)
         modules = made.levels[0].modules if made.levels else ()
-        asks = {stage.name for stage in live.pipeline.stages if isinstance(stage, Ask)}
-        ballooning = {module.name: module.ballooning for module in modules if module.name in asks}
+        ballooning = {module.name: module.ballooning for module in modules if module.name in looked.offers}
         return Seen(
-            live.pipeline,
-            self._around.catalogue.version,
-            tuple(live.clients),
-            live.clients.fps + alone_fps,
+            looked.pipeline,
+            looked.version,
+            looked.clients,
+            looked.clients_fps + alone_fps,
             dict(made.items),
             ballooning,
             observed.least_change,
+            {stage: tuple(one.name for one in own.all) for stage, own in looked.offers.items()},
         )
 
     def _busy(self, machine: Machine) -> tuple[Existing, ...]:

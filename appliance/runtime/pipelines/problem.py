@@ -5,7 +5,7 @@ Only what was measured is offered (SC-05): a batch and a number of streams that 
 cannot say is taken off the SLO: decoding, and the wait of a frame's items for one another, which come at once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.domain.catalogue import Latency
@@ -25,8 +25,8 @@ from appliance.policies.allocation.base import (
 from appliance.policies.selection.kinds import NOTICEABLE
 from appliance.runtime.catalogue import Entry
 from appliance.runtime.pipelines.accounts import HOST, Tariff
+from appliance.runtime.pipelines.offers import Offer, Offers
 from appliance.runtime.pipelines.windows import DECODE, Observed
-from appliance.runtime.servable import Servable
 
 ITEMS_EXPECTED = 4.0
 """Of a crop, before the first frame."""
@@ -95,23 +95,6 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A variant that a stage may be served with, and the kinds of processors that run it, measured."""
-
-    servable: Servable
-    profiles: tuple[Measured, ...]
-
-    @property
-    def name(self) -> str:
-        return self.servable.name
-
-    @property
-    def quickest_ms(self) -> float:
-        """An item alone, on the kind where that is quickest."""
-        return min(profile.latencies[0].p50_ms for profile in self.profiles)
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """A pipeline's problems with what is needed to read their answers."""
 
@@ -135,56 +118,6 @@ class Subject:
     entries: Mapping[str, Entry]
     """By application id."""
     observed: Observed
-
-
-def offers_of(
-    stage: Ask, entry: Entry, kinds_of: Callable[[Servable], Sequence[str]]
-) -> tuple[list[Offer], list[Offer]]:
-    """The variants that a stage asks for, and the cheaper ones that may stand in for them, from the nearest on.
-
-    A stage that names a floor is served by whatever reaches it, and by nothing below. One that does not is served by
-    what its application chooses, or by what is as accurate; and where not all fits, by what its application allows.
-    """
-    known = [_offer(servable, kinds_of(servable)) for servable in entry.order]
-    able = [one for one in known if one.profiles]
-    if stage.variant is not None:
-        return [one for one in able if one.name == stage.variant], []
-    if stage.accuracy_min is not None:
-        floor = max(stage.accuracy_min, entry.application.accuracy_min)
-        return [one for one in able if one.servable.accuracy >= floor], []
-    if not able:
-        return [], []
-    first = able[0]
-    wanted = [one for one in able if one.servable.accuracy >= first.servable.accuracy]
-    least_ms = min(one.quickest_ms for one in wanted)
-    floor = entry.application.accuracy_min
-    cheaper = [
-        one for one in able if one not in wanted and one.servable.accuracy >= floor and one.quickest_ms < least_ms
-    ]
-    return wanted, sorted(cheaper, key=lambda one: (-one.servable.accuracy, one.name))
-
-
-def _offer(servable: Servable, kinds: Sequence[str]) -> Offer:
-    profiles = tuple(one for one in servable.variant.profiles if one.kind in kinds and one.latencies)
-    return Offer(servable, profiles)
-
-
-def fitting(offers: Mapping[str, Sequence[Offer]], room_bytes: int) -> dict[str, list[Offer]]:
-    """Of what stages are offered what fits into memory together, whichever is chosen: the largest leave first, none
-    that is the only one.
-    """
-    kept = {stage: list(own) for stage, own in offers.items()}
-
-    def largest(stage: str) -> int:
-        return max((one.servable.resident_bytes for one in kept[stage]), default=0)
-
-    while sum(largest(stage) for stage in kept) > room_bytes:
-        able = [stage for stage in kept if len(kept[stage]) > 1]
-        if not able:
-            break
-        stage = max(able, key=lambda one: (largest(one), one))
-        kept[stage].remove(max(kept[stage], key=lambda one: (one.servable.resident_bytes, one.name)))
-    return kept
 
 
 def items_of(pipeline: Pipeline, graph: Graph, seen: Mapping[str, float]) -> dict[str, float]:
@@ -215,24 +148,23 @@ def items_of(pipeline: Pipeline, graph: Graph, seen: Mapping[str, float]) -> dic
 def asked(
     subject: Subject,
     machine: Machine,
-    offers: Mapping[str, tuple[Sequence[Offer], Sequence[Offer]]],
+    offers: Mapping[str, Offers],
     tariff: Tariff,
-    room_bytes: int,
 ) -> Asked:
-    """The problems of a pipeline. `offers` as of `offers_of`, by stage; `room_bytes`: for the builds of its stages."""
+    """The problems of a pipeline. `offers`: by stage, such as fit into memory together."""
     pipeline, graph, observed = subject.pipeline, subject.graph, subject.observed
     items = items_of(pipeline, graph, observed.items)
     asks = [stage for stage in pipeline.stages if isinstance(stage, Ask)]
-    bare = [stage.name for stage in asks if not offers[stage.name][0]]
+    bare = [stage.name for stage in asks if not offers[stage.name].wanted]
     if bare:
         return Asked((), (), items, 0.0, f"nothing is measured yet that could serve {', '.join(bare)}")
-    deepest = min(LEVELS_MAX, max((len(offers[stage.name][1]) for stage in asks), default=0))
+    deepest = min(LEVELS_MAX, max((len(offers[stage.name].cheaper) for stage in asks), default=0))
     levels: list[AllocationInput] = []
     variants: list[Mapping[tuple[str, str, int, int], str]] = []
     reserved_ms = 0.0
     for level in range(deepest + 1):
-        offered = {stage.name: [*offers[stage.name][0], *offers[stage.name][1][:level]] for stage in asks}
-        made = _Level(subject, machine, fitting(offered, room_bytes), tariff, items)
+        offered = {stage.name: offers[stage.name].upto(level) for stage in asks}
+        made = _Level(subject, machine, offered, tariff, items)
         levels.append(made.problem())
         variants.append(made.variants)
         reserved_ms = reserved_ms or made.reserved_ms

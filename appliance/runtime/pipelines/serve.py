@@ -73,6 +73,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         tariff=config.tariff,
         machine=machine,
         memory_bytes=memory_bytes,
+        budget_bytes=lambda: memory.budget_bytes,
         is_resident=memory.is_resident,
         busy_s=busy_of(ports.engine, ports.groups, machine),
         enacting=Enacting(hands, int(config.turn_off_s * NS_PER_S)),

@@ -324,6 +324,30 @@ async def test_memory_that_shrinks() -> None:
         assert {row.variant for row in live.plan.stages} == {"coarse"} if live.plan else False
 
 
+@story
+async def test_what_several_are_offered_fits_together() -> None:
+    """Each of two pipelines would fit into memory with its most accurate variant, but not both: once both are in use,
+    one is planned with a smaller one, and no longer when the other one's client has left.
+    """
+    bench = _bench(budget=70)
+    bench.box.add({"fine": Cost(run_ms=20, resident_bytes=38), "coarse": Cost(run_ms=10, resident_bytes=20)}, name="x")
+    async with bench.working():
+        one = bench.add("one", stages=[Ask(name="find", application_id="t/find")])
+        two = bench.add("two", stages=[Ask(name="x", application_id="t/x")])
+        await bench.join(one, 2, "c1")
+        assert one.plan is not None
+        assert [row.variant for row in one.plan.stages] == ["fine"]
+        await bench.join(two, 2, "c2")
+        assert two.plan is not None
+        assert [[row.variant for row in live.plan.stages] for live in (one, two)] == [["coarse"], ["fine"]]
+        assert not one.plan.degraded
+        two.clients.leave("c2")
+        bench.planning.wake()
+        await bench.pause(0.1)
+        assert [row.variant for row in one.plan.stages] == ["fine"]
+        _replayed(bench)
+
+
 @pytest.mark.parametrize("changed", ["processors", "budget"])
 def test_a_box_that_changes_is_planned_at_once(changed: str) -> None:
     """A processor goes and comes, or the memory is less: there are other plans before the next look."""

@@ -11,7 +11,8 @@ from appliance.domain.pipeline_graph import Graph
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import UNPRICED
 from appliance.runtime.pipelines.figures import RanAs
-from appliance.runtime.pipelines.problem import Group, Machine, Subject, _item_ms, asked, offers_of, rows_of
+from appliance.runtime.pipelines.offers import offers_of
+from appliance.runtime.pipelines.problem import Group, Machine, Subject, _item_ms, asked, rows_of
 from appliance.runtime.pipelines.serve import groups_of
 from appliance.runtime.pipelines.windows import Observed
 from appliance.runtime.ports import RunGroup
@@ -85,7 +86,7 @@ def test_ballooning_is_that_of_the_kind_that_serves(seen_ms: float | None, expec
     graph = Graph.of((stage,), {"t/read": TaskKind.TEXT_RECOGNITION})
     machine = Machine.made([Group("cpu", ("cpu", "openvino"), 2, has_host=True)], UNPRICED, 2)
     offers = {"read": offers_of(stage, entry, lambda one: ("cpu", "openvino"))}
-    made = asked(Subject(pipeline, graph, {"t/read": entry}, observed), machine, offers, UNPRICED, 1000)
+    made = asked(Subject(pipeline, graph, {"t/read": entry}, observed), machine, offers, UNPRICED)
     (module,) = made.levels[0].modules
     assert module.ballooning == pytest.approx(expected)
     assert {one.worker: one.latency_ms for one in module.profiles} == pytest.approx({"cpu": 20.0, "openvino": 5.5})

@@ -1,0 +1,168 @@
+"""Which variants stages are offered, and which of them fit into memory together (X-04).
+
+Whatever pipelines are planned with, all that is chosen has to be in memory at the same time. So of all that stages in
+use are offered the largest leave until whatever is chosen fits, none that is the only one of its stage.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from appliance.domain.catalogue import Profile as Measured
+from appliance.domain.pipeline import Ask
+from appliance.runtime.catalogue import Entry
+from appliance.runtime.servable import Servable
+
+Place = tuple[str, str]
+"""Id of a pipeline, and a stage of it that asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A variant that a stage may be served with, and the kinds of processors that run it, measured."""
+
+    servable: Servable
+    profiles: tuple[Measured, ...]
+
+    @property
+    def name(self) -> str:
+        return self.servable.name
+
+    @property
+    def quickest_ms(self) -> float:
+        """An item alone, on the kind where that is quickest."""
+        return min(profile.latencies[0].p50_ms for profile in self.profiles)
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Of one stage: `wanted`, what it asks for; `cheaper`, what may stand in for that, from the nearest on."""
+
+    wanted: tuple[Offer, ...] = ()
+    cheaper: tuple[Offer, ...] = ()
+
+    def upto(self, level: int) -> tuple[Offer, ...]:
+        """With so many of the cheaper ones."""
+        return (*self.wanted, *self.cheaper[:level])
+
+    @property
+    def all(self) -> tuple[Offer, ...]:
+        return (*self.wanted, *self.cheaper)
+
+    def without(self, build_id: str) -> "Offers":
+        """All others. Where nothing that is wanted is left, the nearest cheaper one is."""
+        wanted = tuple(one for one in self.wanted if one.servable.build_id != build_id)
+        cheaper = tuple(one for one in self.cheaper if one.servable.build_id != build_id)
+        return Offers(wanted, cheaper) if wanted else Offers(cheaper[:1], cheaper[1:])
+
+
+def offers_of(stage: Ask, entry: Entry, kinds_of: Callable[[Servable], Sequence[str]]) -> Offers:
+    """The variants that a stage asks for, and the cheaper ones that may stand in for them, from the nearest on.
+
+    A stage that names a floor is served by whatever reaches it, and by nothing below. One that does not is served by
+    what its application chooses, or by what is as accurate; and where not all fits, by what its application allows.
+    """
+    known = [_offer(servable, kinds_of(servable)) for servable in entry.order]
+    able = [one for one in known if one.profiles]
+    if stage.variant is not None:
+        return Offers(tuple(one for one in able if one.name == stage.variant))
+    if stage.accuracy_min is not None:
+        floor = max(stage.accuracy_min, entry.application.accuracy_min)
+        return Offers(tuple(one for one in able if one.servable.accuracy >= floor))
+    if not able:
+        return Offers()
+    first = able[0]
+    wanted = [one for one in able if one.servable.accuracy >= first.servable.accuracy]
+    least_ms = min(one.quickest_ms for one in wanted)
+    floor = entry.application.accuracy_min
+    cheaper = [
+        one for one in able if one not in wanted and one.servable.accuracy >= floor and one.quickest_ms < least_ms
+    ]
+    return Offers(tuple(wanted), tuple(sorted(cheaper, key=lambda one: (-one.servable.accuracy, one.name))))
+
+
+def _offer(servable: Servable, kinds: Sequence[str]) -> Offer:
+    profiles = tuple(one for one in servable.variant.profiles if one.kind in kinds and one.latencies)
+    return Offer(servable, profiles)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes for all that is chosen at some places."""
+
+    places: Collection[Place]
+    bytes: int
+
+
+def fitting(
+    offers: Mapping[Place, Offers], applications: Mapping[Place, str], rooms: Iterable[Room]
+) -> dict[Place, Offers]:
+    """Of what places are offered what fits into each room together, whichever is chosen. `applications`: whose variants
+    they choose from, which are in memory once, whoever has chosen them.
+    """
+    kept = dict(offers)
+    for room in rooms:
+        kept.update(_Fitting({place: kept[place] for place in room.places}, applications, room.bytes).found())
+    return kept
+
+
+@dataclass(slots=True)
+class _Fitting:
+    """Of one room."""
+
+    offers: dict[Place, Offers]
+    applications: Mapping[Place, str]
+    room_bytes: int
+    _users: dict[str, list[Place]] = field(default_factory=dict)
+
+    def found(self) -> dict[Place, Offers]:
+        for place in self.offers:
+            self._users.setdefault(self.applications[place], []).append(place)
+        if self._total(self.offers) <= self.room_bytes:
+            return self.offers
+        return self._with_one_choice() or self._without_the_largest()
+
+    def _with_one_choice(self) -> dict[Place, Offers] | None:
+        """Where several places share an application, each may choose another variant of it: without the cheaper ones
+        they do not. None: that is not enough.
+        """
+        kept = dict(self.offers)
+        total = self._total(kept)
+        for users in self._users.values():
+            if len(users) < 2:
+                continue
+            before = self._bytes(users, kept)
+            less = {place: Offers(kept[place].wanted) for place in users}
+            after = self._bytes(users, less)
+            if after < before:
+                kept.update(less)
+                total += after - before
+            if total <= self.room_bytes:
+                return kept
+        return None
+
+    def _without_the_largest(self) -> dict[Place, Offers]:
+        kept = dict(self.offers)
+        total = self._total(kept)
+        sizes = {
+            (offer.servable.resident_bytes, application, offer.servable.build_id)
+            for application, users in self._users.items()
+            for place in users
+            for offer in kept[place].all
+        }
+        for _bytes, application, build_id in sorted(sizes, reverse=True):
+            if total <= self.room_bytes:
+                break
+            users = self._users[application]
+            before = self._bytes(users, kept)
+            kept.update((place, less) for place in users if (less := kept[place].without(build_id)).wanted)
+            total += self._bytes(users, kept) - before
+        return kept
+
+    def _total(self, kept: Mapping[Place, Offers]) -> int:
+        return sum(self._bytes(users, kept) for users in self._users.values())
+
+    @staticmethod
+    def _bytes(users: Sequence[Place], kept: Mapping[Place, Offers]) -> int:
+        """The most that so many places take which choose from an application's variants, each one of them."""
+        builds = {offer.servable.build_id: offer.servable.resident_bytes for one in users for offer in kept[one].all}
+        return sum(sorted(builds.values(), reverse=True)[: len(users)])

@@ -1,0 +1,80 @@
+"""Which variants stages are offered: such as fit into memory together, whichever is chosen."""
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.pipeline import Ask
+from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+SIZES = {"a": (40, 30, 10), "b": (35, 20, 15), "c": (25, 5, 1)}
+"""Application → bytes of its variants, from the most accurate on, which is the slowest."""
+
+
+def _box() -> EngineBench:
+    box = EngineBench(1000)
+    for name, sizes in SIZES.items():
+        costs = {f"v{at}": Cost(run_ms=30 - 10 * at, resident_bytes=size) for at, size in enumerate(sizes)}
+        box.add(costs, name=name)
+    return box
+
+
+BOX = _box()
+
+
+def _offers(application: str) -> Offers:
+    stage = Ask(name="look", application_id=f"t/{application}")
+    return offers_of(stage, BOX.catalogue.entry(f"t/{application}"), lambda one: ("cpu",))
+
+
+def _names(found: dict[Place, Offers], *, wanted: bool = False) -> dict[str, str]:
+    return {id: "".join(one.name[1] for one in (own.wanted if wanted else own.all)) for (id, _), own in found.items()}
+
+
+def _fitted(applications: dict[str, str], room_bytes: int) -> dict[Place, Offers]:
+    """`applications`: pipeline → what its one stage asks."""
+    places = {(id, "look"): name for id, name in applications.items()}
+    return fitting({one: _offers(name) for one, name in places.items()}, places, [Room(tuple(places), room_bytes)])
+
+
+def test_the_largest_leave_first() -> None:
+    """Of all that several pipelines are offered; where what was wanted leaves, the nearest cheaper one is wanted."""
+    assert _names(_fitted({"p": "a", "q": "b"}, 75)) == {"p": "012", "q": "012"}
+    assert _names(_fitted({"p": "a", "q": "b"}, 74)) == {"p": "12", "q": "012"}
+    assert _names(_fitted({"p": "a", "q": "b"}, 74), wanted=True) == {"p": "1", "q": "0"}
+    assert _names(_fitted({"p": "a", "q": "b"}, 50)) == {"p": "12", "q": "12"}
+
+
+def test_who_share_an_application() -> None:
+    """It is in memory once where they choose alike: the cheaper ones leave, and what is wanted stays. Where that does
+    not fit either, a smaller one is wanted of all.
+    """
+    both = {"p": "a", "q": "a"}
+    assert _names(_fitted(both, 70)) == {"p": "012", "q": "012"}
+    assert _names(_fitted(both, 69)) == {"p": "0", "q": "0"}
+    assert _names(_fitted(both, 39)) == {"p": "2", "q": "2"}
+
+
+def test_the_only_one_stays() -> None:
+    """Whatever there is room for: nobody else can serve."""
+    assert _names(_fitted({"p": "a", "q": "c"}, 0)) == {"p": "2", "q": "2"}
+
+
+@given(
+    st.dictionaries(st.sampled_from("pqrs"), st.sampled_from("abc"), min_size=1, max_size=4),
+    st.integers(0, 200),
+)
+def test_whatever_is_chosen_fits(applications: dict[str, str], room_bytes: int) -> None:
+    """One variant of each stage, in memory once by application: no choice takes more than there is, unless nobody has a
+    choice any more.
+    """
+    found = _fitted(applications, room_bytes)
+    if all(len(own.all) == 1 for own in found.values()):
+        return
+    for chosen in product(*(own.all for own in found.values())):
+        builds = {one.servable.build_id: one.servable.resident_bytes for one in chosen}
+        assert sum(builds.values()) <= room_bytes
+    assert all(own.wanted for own in found.values())
