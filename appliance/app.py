@@ -62,6 +62,7 @@ from appliance.runtime.pipelines.elsewhere import Elsewhere
 from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.pipelines.serve import PlanningConfig, PlanningPorts, make_planning
+from appliance.runtime.pipelines.streaming import PipelineStreams
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.keeper import Keeper
@@ -244,9 +245,7 @@ class Appliance:
             clock, core, telemetry, decisions, statuses, sensors, settings.state_dir, **settings.history.model_dump()
         )
         await self._run_in_background(stack, core, keeper, beginning.residents)
-        predictor, sessions = self._begin_sessions(
-            stack, core, _predictor(clock, core, media, machine, folder), telemetry, decisions, beginning.sessions
-        )
+        predictor = _predictor(clock, core, media, machine, folder)
         pipelines = self._begin_pipelines(
             stack,
             core,
@@ -257,6 +256,8 @@ class Appliance:
             decisions,
             beginning.snapshot,
         )
+        streams = PipelineStreams(pipelines, core.catalogue)
+        sessions = self._begin_sessions(stack, core, predictor, streams, telemetry, decisions, beginning.sessions)
         box = ServingBox(
             clock=clock,
             logger=self.logger,
@@ -342,13 +343,13 @@ class Appliance:
         stack: AsyncExitStack,
         core: RuntimeParts,
         predictor: Predictor,
+        pipelines: PipelineStreams,
         telemetry: Telemetry,
         decisions: DecisionLog,
         stored: Iterable[Session],
-    ) -> tuple[Predictor, Sessions]:
-        """Who answers requests that bring media, and devices' sessions, whose frames it answers, too: with those that
-        the last stop has left, planned from now on.
-        """
+    ) -> Sessions:
+        """Devices' sessions, with those that the last stop has left, planned from now on; after the pipelines that they
+        may name."""
         policies, limits = self.settings.policies, self.settings.sessions
         deciding = Decisions(self.clock, policies.adaptation, policies.offload)
         stack.push_async_callback(deciding.close)
@@ -362,6 +363,7 @@ class Appliance:
             telemetry=telemetry,
             decisions=decisions,
             deciding=deciding,
+            pipelines=pipelines,
             new_id=partial(token_hex, 8),
         )
         idle_ns = int(limits.idle_s * NS_PER_S)
@@ -374,7 +376,7 @@ class Appliance:
             await asyncio.gather(task, return_exceptions=True)
 
         stack.push_async_callback(stop)
-        return predictor, sessions
+        return sessions
 
     def _stages(self, core: RuntimeParts, predictor: Predictor, media: MediaPool) -> BoxStages:
         """Where stages of pipelines run."""

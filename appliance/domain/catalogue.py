@@ -264,6 +264,19 @@ class Variant:
     """How its inputs may be made larger; None = they may not, as far as is known."""
 
     @property
+    def input_px(self) -> int | None:
+        """Longer side of the pictures that it takes; None where any will do."""
+        if self.height and self.width:
+            return max(self.height, self.width)
+        for tensor in self.inputs:
+            if len(tensor.shape) != 4:
+                continue
+            sides = tensor.shape[1:3] if tensor.shape[3] in (1, 3) else tensor.shape[2:4]
+            if all(side > 0 for side in sides):
+                return max(sides)
+        return None
+
+    @property
     def servable(self) -> bool:
         """Whether requests may run on it."""
         return self.state in (VariantState.READY, VariantState.EXCLUDED)

@@ -181,6 +181,8 @@ class PipelineClient:
     id: str
     pipeline_id: str
     fps: float
+    is_session: bool = False
+    """It is a device's session, which knows by itself when its device has gone; nobody else speaks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +231,8 @@ class PipelinePlan:
     """What `cost` is in: seconds where what the pipeline asks for is not known of all processors."""
     takes_ms: Mapping[str, float] = field(default_factory=dict)
     """Stage → milliseconds that an item is expected to take there."""
+
+    @property
+    def has_all(self) -> bool:
+        """Whether it was made for all frames that come."""
+        return self.fps >= self.wanted_fps * (1.0 - 1e-6)

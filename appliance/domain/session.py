@@ -91,6 +91,7 @@ class Session:
     tenant: str
     """Who is served, and whose share of the processor it takes."""
     application_id: str
+    """Empty of one whose frames go through a pipeline."""
     name: str
     fps: float
     """Frames that the device captures in a second."""
@@ -102,6 +103,18 @@ class Session:
     wait: bool = False
     """Whether it waits for room where it cannot be served."""
     is_paused: bool = False
+    pipeline_id: str = ""
+    """Empty of one whose frames go to an application."""
+
+    @property
+    def target_id(self) -> str:
+        """Of the application or the pipeline that its frames go to."""
+        return self.pipeline_id or self.application_id
+
+    @property
+    def target(self) -> str:
+        """The same, by its name."""
+        return self.target_id.partition("/")[2]
 
 
 class FrameEnd(StrEnum):

@@ -1,8 +1,9 @@
 """What the engine needs from others, declared by the side that calls.
 
 Implemented by `runtime.processors` (Processor, Runs, TextReader), `runtime.serving.media` (MediaRunner), `modelstore`
-(VariantSource), `runtime.decisions.log` and `runtime.telemetry`, and by whoever emulates them. The port `Measure` is
-the importer's and stands in `modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
+(VariantSource), `runtime.decisions.log` and `runtime.telemetry`, `runtime.pipelines.streaming` (StreamedPipelines, of
+sessions), and by whoever emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`;
+`EventSink` is everybody's, in `domain.events`.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
-from appliance.tasks.base import TokenOrder, TokenRows
+from appliance.domain.session import FrameEnd
+from appliance.tasks.base import Media, TokenOrder, TokenRows
 
 T = TypeVar("T")
 
@@ -239,4 +241,84 @@ class WindowSink(Protocol):
 
     def window_closed(self, application: str, *, answered: bool) -> None:
         """`answered`: a request came while it was open."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStanding:
+    """How a client of a pipeline is served now."""
+
+    is_served: bool
+    """The pipeline's plan counts on it, or there is none yet."""
+    reason: str = ""
+    """Why not, for a person."""
+    latency_ms: float | None = None
+    """What a frame takes in the box by the plan, at worst; None: nobody has planned it."""
+    first_ms: float = 0.0
+    """What the first network is expected to take: a frame that has less left need not come."""
+    size: int | None = None
+    """Longer side of the pictures that the first networks take, in pixels; None: any, or no pictures."""
+    is_cut: bool = False
+    """Items are cut from the picture as it came: a larger one shows them better."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineFrame:
+    """One frame of a client of a pipeline."""
+
+    tenant: str
+    client: str
+    number: int
+    request_id: str
+    arrival_ns: int
+    deadline_ns: int
+    """No later one than the pipeline's own holds."""
+    is_planned: bool
+    """Within the rate that the client joined with; others are run only where a processor is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineAnswer:
+    """What a pipeline says of a frame, as JSON, and how that counts. `DROPPED`: nothing of it was run."""
+
+    body: bytes
+    end: FrameEnd
+
+
+class StreamedPipelines(Protocol):
+    """Pipelines, as sessions join them. Clients bear the ids of their sessions. Event-loop thread only."""
+
+    def require(self, pipeline_id: str) -> None:
+        """Raises: UnknownPipeline."""
+        ...
+
+    async def join(self, pipeline_id: str, client: str, fps: float) -> None:
+        """Let a client in. Raises: UnknownPipeline, PipelineNotPossible, TooManySessions."""
+        ...
+
+    async def change(self, pipeline_id: str, client: str, fps: float) -> None:
+        """A client sends so many frames from now on; what it has stays its own where more are refused.
+
+        Raises: as `join`; UnknownClient.
+        """
+        ...
+
+    def keep(self, pipeline_id: str, client: str, fps: float) -> None:
+        """A client that was let in before the box was started again. Raises: UnknownPipeline."""
+        ...
+
+    def rate_of(self, pipeline_id: str, client: str) -> float | None:
+        """Frames a second that a client has joined with; None: it is not there, or the pipeline is not."""
+        ...
+
+    def leave(self, pipeline_id: str, client: str) -> None:
+        """A client has gone; of one that is not there, or no pipeline: nothing."""
+        ...
+
+    def standing(self, pipeline_id: str, client: str) -> PipelineStanding:
+        """Raises: UnknownPipeline."""
+        ...
+
+    async def predict(self, pipeline_id: str, media: Media, frame: PipelineFrame) -> PipelineAnswer:
+        """Raises: as `Pipelines.predict`."""
         ...

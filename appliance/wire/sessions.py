@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from appliance.domain.catalogue import SLO_MS_MAX
 from appliance.domain.session import FPS_MAX, RATE_MIN, SLO_MS_MIN, Reference
@@ -52,7 +52,9 @@ class LinkOrder(Order):
 class SessionOrder(Order):
     """What a device asks for."""
 
-    application: Text = Field(max_length=63, examples=["gate"])
+    application: Text | None = Field(None, max_length=63, examples=["gate"])
+    pipeline: Text | None = Field(None, max_length=63, validate_default=True)
+    """In the place of an application: frames go through several networks. There is a promise of latency only."""
     name: Text = Field("", max_length=63, examples=["glasses-1"])
     """For people; need not be unique."""
     fps: Real = Field(ge=RATE_MIN, le=FPS_MAX, examples=[30.0])
@@ -63,6 +65,24 @@ class SessionOrder(Order):
     """Wait for room where the promise cannot be kept now, in place of 409."""
     promise: PromiseOrder
     link: LinkOrder | None = None
+
+    @field_validator("pipeline")
+    @classmethod
+    def _is_one_of_two(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if "application" in info.data and (value is None) == (info.data["application"] is None):
+            raise ValueError("either an application or a pipeline has to be named")
+        return value
+
+    @field_validator("promise")
+    @classmethod
+    def _is_kept_by_pipelines(cls, value: PromiseOrder, info: ValidationInfo) -> PromiseOrder:
+        if info.data.get("pipeline") is None:
+            return value
+        if isinstance(value, AccuracyPromiseShape):
+            raise ValueError("of a pipeline there is a promise of latency only")
+        if value.accuracy_min is not None:
+            raise ValueError("accuracy_min: the stages of a pipeline have their own")
+        return value
 
 
 class SessionChange(Order):
@@ -83,7 +103,7 @@ class SessionPlanShape(Shape):
     number: int = Field(examples=[3])
     """Rises with each plan of the session."""
     variant: str = Field(examples=["int8-320"])
-    """That answers."""
+    """That answers; empty where stages of a pipeline do, each with its own."""
     size: int | None = Field(examples=[320])
     """Pixels of the longer side to send; null: as the device likes."""
     quality: int = Field(examples=[75])
@@ -117,7 +137,10 @@ class SessionShape(Shape):
     """A session as it stands. captured = sent + skipped; sent = answered + late + dropped + lost + those under way."""
 
     id: str = Field(examples=["5f0c2a9be1d04377"])
-    application: str = Field(examples=["gate"])
+    application: str | None = Field(examples=["gate"])
+    """Null where it names a pipeline."""
+    pipeline: str | None
+    """Null where it names an application."""
     name: str = Field(examples=["glasses-1"])
     fps: float = Field(examples=[30.0])
     weight: float

@@ -175,7 +175,7 @@ class PlanMessage(Message):
     number: int = Field(examples=[3])
     """Rises with each plan of the session."""
     variant: str = Field(examples=["int8-320"])
-    """Which variant is to answer."""
+    """Which variant is to answer; empty where stages of a pipeline do."""
     size: int | None = Field(None, examples=[320])
     """Pixels of the longer side to send; smaller where the link carries no more. Null: as the device likes."""
     quality: int = Field(examples=[75])

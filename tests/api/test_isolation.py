@@ -13,6 +13,7 @@ pytestmark = pytest.mark.anyio
 
 THINGS = ("digits", "nothing-like-it")
 """A name that harbour has, and one that nobody has."""
+PROMISE = {"kind": "latency", "slo_ms": 500, "rate_rps": 1}
 CALLS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("GET", "/v1/models/{}", None),
     ("DELETE", "/v1/models/{}", None),
@@ -27,6 +28,8 @@ CALLS: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/v1/applications/{}/predict", {"inputs": {}}),
     ("POST", "/v1/applications/{}/predict?variant=fp32&sequence_id=7", {"inputs": {}}),
     ("POST", "/v1/pipelines", {"name": "mine", "latency_slo_ms": 500, "stages": [{"name": "a", "application": "{}"}]}),
+    ("POST", "/v1/sessions", {"application": "{}", "fps": 5, "promise": PROMISE}),
+    ("POST", "/v1/sessions", {"pipeline": "{}", "fps": 5, "promise": PROMISE}),
     ("GET", "/v2/models/{}", None),
     ("GET", "/v2/models/{}/ready", None),
     ("GET", "/v2/models/{}/stats", None),

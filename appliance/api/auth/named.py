@@ -6,8 +6,11 @@ it is refused (403).
 
 from appliance.api.auth.keyring import Principal
 from appliance.domain.catalogue import Application, Model
-from appliance.domain.errors import Forbidden, UnknownApplication
+from appliance.domain.errors import Forbidden, UnknownApplication, UnknownPipeline
+from appliance.domain.names import pipeline_id
 from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.pipelines.live import LivePipeline
+from appliance.runtime.pipelines.pipelines import Pipelines
 
 
 def callable_application(catalogue: Catalogue, principal: Principal, name: str) -> Application:
@@ -37,3 +40,13 @@ def own_model(catalogue: Catalogue, principal: Principal, name: str) -> Model:
     if model.tenant != principal.tenant:
         raise Forbidden(action="change a model that another tenant shares")
     return model
+
+
+def callable_pipeline(pipelines: Pipelines, principal: Principal, name: str) -> LivePipeline:
+    """The pipeline that a name means to the caller; one that the key may not call does not exist for it.
+
+    Raises: UnknownPipeline.
+    """
+    if not principal.may_call_pipeline(name):
+        raise UnknownPipeline(name=name)
+    return pipelines.get(pipeline_id(principal.tenant, name))

@@ -14,6 +14,7 @@ from appliance.api.streams.offset import TIME_MS_MAX
 from appliance.api.streams.sessions import session_of
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import BadInput, FrameDropped
+from appliance.domain.pipeline import Pipeline
 from appliance.domain.session import FrameHead
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
@@ -26,12 +27,14 @@ _FRAME = re.compile(rb"[0-9]{1,16}")
 
 
 def session_in(
-    box: ServingBox, principal: Principal, headers: Mapping[bytes, bytes], application: Application
+    box: ServingBox, principal: Principal, headers: Mapping[bytes, bytes], target: Application | Pipeline
 ) -> LiveSession:
-    """The session that a request to this application belongs to. Raises: UnknownSession, BadInput."""
+    """The session that a request to this application, or pipeline, belongs to. Raises: UnknownSession, BadInput."""
     live = session_of(box, principal, headers[SESSION].decode("latin-1"))
-    if live.session.application_id != application.id:
-        raise BadInput(reason=f"X-Session: this session is not of the application {application.name!r}")
+    is_pipeline = isinstance(target, Pipeline)
+    if target.id != (live.session.pipeline_id if is_pipeline else live.session.application_id):
+        what = "pipeline" if is_pipeline else "application"
+        raise BadInput(reason=f"X-Session: this session is not of the {what} {target.name!r}")
     return live
 
 
@@ -77,4 +80,6 @@ def plan_header(box: ServingBox, live: LiveSession) -> dict[str, str]:
     following, wait_ms = live.next_due(box.clock.now_ns())
     numbers = {"size": plan.size, "quality": plan.quality, "next": following, "wait_ms": math.ceil(wait_ms)}
     members = [f"{name}={value}" for name, value in numbers.items() if value is not None]
-    return {SESSION_PLAN: ", ".join([*members, f'variant="{plan.variant}"'])}
+    if plan.variant:
+        members.append(f'variant="{plan.variant}"')
+    return {SESSION_PLAN: ", ".join(members)}

@@ -45,6 +45,12 @@ SESSION_HEADER: dict[str, Any] = {
     "schema": {"type": "string"},
     "description": "The session that this is a frame of.",
 }
+CAPTURE_AGE_HEADER: dict[str, Any] = {
+    "name": "X-Capture-Age-Ms",
+    "in": "header",
+    "schema": {"type": "number"},
+    "description": "How long ago the frame was captured; left out: now.",
+}
 FRAME_HEADERS: list[dict[str, Any]] = [
     {
         "name": "X-Frame",
@@ -52,12 +58,7 @@ FRAME_HEADERS: list[dict[str, Any]] = [
         "schema": {"type": "integer", "minimum": 0},
         "description": "Number of the frame; rises with the frames of the session.",
     },
-    {
-        "name": "X-Capture-Age-Ms",
-        "in": "header",
-        "schema": {"type": "number"},
-        "description": "How long ago the frame was captured; left out: now.",
-    },
+    CAPTURE_AGE_HEADER,
 ]
 PLAN: dict[str, Any] = {
     "Session-Plan": {
@@ -104,7 +105,8 @@ async def post_frame(
     """For devices without a WebSocket: the picture is the body, the headers say which frame it is.
 
     The same frame sent again gets the same answer. The deadline is the session's, from the capture on; a frame that
-    cannot be in time is answered 504 without being read.
+    cannot be in time is answered 504 without being read. Of a session that names a pipeline the answer is that of the
+    pipeline's `predict`.
     """
     return await answer_frame(box, session_of(box, principal, session), request)
 

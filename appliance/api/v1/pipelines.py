@@ -10,11 +10,14 @@ from fastapi import APIRouter, Header, Path, Request
 from starlette.responses import Response
 
 from appliance.api.auth.keyring import Principal
+from appliance.api.auth.named import callable_pipeline
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.limits import HELD_BODY, HeldBody
 from appliance.api.http.routes import StrictRoute
+from appliance.api.streams.plain import session_in
 from appliance.api.v1.deps import Caller, Cursor, EveryTenant, Limit, Member, Summary, TheBox
+from appliance.api.v1.frames import CAPTURE_AGE_HEADER, SESSION_HEADER, answer_frame
 from appliance.api.v1.media import BODIES, media_of
 from appliance.api.v1.pages import page_of_all
 from appliance.api.v1.pipeline_shapes import row_of, shape_of, status_of
@@ -27,8 +30,11 @@ from appliance.domain.errors import (
     BadMedia,
     BadName,
     Busy,
+    CreditExceeded,
     DeadlineExceeded,
     Forbidden,
+    FrameDropped,
+    FrameMismatch,
     ModelUnavailable,
     PipelineCycle,
     PipelineNotPossible,
@@ -46,6 +52,7 @@ from appliance.domain.errors import (
     UnknownApplication,
     UnknownClient,
     UnknownPipeline,
+    UnknownSession,
     UnknownStage,
     UnknownVariant,
 )
@@ -177,7 +184,7 @@ async def show_pipeline(pipeline: PipelineName, box: TheBox, principal: Caller) 
     """Its definition, the plan with its reason, its clients, what became of its frames, and what they cost. Device keys
     see no clients: who knows an id can speak for it.
     """
-    shown = status_of(box, _callable(box, principal, pipeline))
+    shown = status_of(box, callable_pipeline(box.pipelines, principal, pipeline))
     return shown.model_copy(update={"clients": []}) if principal.role is Role.DEVICE else shown
 
 
@@ -189,7 +196,7 @@ async def change_pipeline(
     it asked goes on to ask that one, though a nearer one has that name by now. Frames under way end as they began.
     Other stages, and another SLO, are refused as where a pipeline is defined.
     """
-    id = _callable(box, principal, pipeline).pipeline.id
+    id = callable_pipeline(box.pipelines, principal, pipeline).pipeline.id
     while True:  # until nobody else has changed it meanwhile: what is written is checked as a whole
         old = await box.store.pipelines.get(id)
         new = _changed(old, change, box, principal)
@@ -215,7 +222,7 @@ def _changed(old: Pipeline, change: PipelineChange, box: RunningBox, principal: 
 @router.delete("/{pipeline}", summary="Delete a pipeline", responses=problems(Forbidden, UnknownPipeline))
 async def delete_pipeline(pipeline: PipelineName, box: TheBox, principal: Member) -> Deleted:
     """The name stops answering, its clients are gone; the applications stay."""
-    await box.store.pipelines.delete(_callable(box, principal, pipeline).pipeline.id)
+    await box.store.pipelines.delete(callable_pipeline(box.pipelines, principal, pipeline).pipeline.id)
     return Deleted(deleted=pipeline)
 
 
@@ -232,7 +239,7 @@ async def join_pipeline(pipeline: PipelineName, order: ClientOrder, box: TheBox,
     than 0.3 frames a second by the time of three frames. Frames of nobody who joined are served, too: they count as
     measured.
     """
-    live = _callable(box, principal, pipeline)
+    live = callable_pipeline(box.pipelines, principal, pipeline)
     client = await box.pipelines.join(live.pipeline.id, order.fps, principal.tenant)
     return ClientShape(id=client.id, fps=client.fps)
 
@@ -242,7 +249,7 @@ async def join_pipeline(pipeline: PipelineName, order: ClientOrder, box: TheBox,
 )
 async def leave_pipeline(pipeline: PipelineName, client: ClientId, box: TheBox, principal: Caller) -> Deleted:
     """No more frames will come of this client."""
-    box.pipelines.leave(_callable(box, principal, pipeline).pipeline.id, client)
+    box.pipelines.leave(callable_pipeline(box.pipelines, principal, pipeline).pipeline.id, client)
     return Deleted(deleted=client)
 
 
@@ -256,6 +263,10 @@ async def leave_pipeline(pipeline: PipelineName, client: ClientId, box: TheBox, 
         **problems(
             UnknownPipeline,
             UnknownClient,
+            UnknownSession,
+            FrameMismatch,
+            FrameDropped,
+            CreditExceeded,
             BadInput,
             BadMedia,
             TooLarge,
@@ -269,7 +280,10 @@ async def leave_pipeline(pipeline: PipelineName, client: ClientId, box: TheBox, 
             RunFailed,
         ),
     },
-    openapi_extra={"requestBody": {"required": True, "content": BODIES}},
+    openapi_extra={
+        "requestBody": {"required": True, "content": BODIES},
+        "parameters": [SESSION_HEADER, CAPTURE_AGE_HEADER],
+    },
 )
 async def predict_pipeline(
     pipeline: PipelineName,
@@ -290,10 +304,17 @@ async def predict_pipeline(
 
     With `wait=false` the answer comes as soon as the frame is let in and its body read: 202 with an id, under which
     `GET /v1/requests/{id}` tells the rest.
+
+    With `X-Session` it is a frame of a session that names the pipeline, as of `POST /v1/sessions/{session}/frames`.
     """
     arrival_ns = box.clock.now_ns()
-    live = _callable(box, principal, pipeline)
-    if x_client is not None and x_client not in live.clients:
+    live = callable_pipeline(box.pipelines, principal, pipeline)
+    if "x-session" in request.headers:
+        if not wait or x_client is not None:
+            raise BadInput(reason="X-Session: a frame is answered at once, and is of no other client")
+        session = session_in(box, principal, dict(request.scope["headers"]), live.pipeline)
+        return await answer_frame(box, session, request)
+    if x_client is not None and not live.clients.takes(x_client):
         raise UnknownClient(name=x_client)
     call = FrameCall(
         principal.tenant,
@@ -326,13 +347,3 @@ async def _answer(
 ) -> bytes:
     """Of a frame that is answered later."""
     return await pipelines.predict(pipeline, media, replace(call, watch=watch))
-
-
-def _callable(box: RunningBox, principal: Principal, name: str) -> LivePipeline:
-    """The pipeline that a name means to the caller; one that the key may not call does not exist for it.
-
-    Raises: UnknownPipeline.
-    """
-    if not principal.may_call_pipeline(name):
-        raise UnknownPipeline(name=name)
-    return box.pipelines.get(pipeline_id(principal.tenant, name))

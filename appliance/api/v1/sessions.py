@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from appliance.api.auth.named import callable_application
+from appliance.api.auth.named import callable_application, callable_pipeline
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
@@ -19,6 +19,7 @@ from appliance.domain.errors import (
     PromiseNotPossible,
     TooManySessions,
     UnknownApplication,
+    UnknownPipeline,
     UnknownSession,
 )
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
@@ -44,22 +45,27 @@ SessionId = Annotated[str, Path(max_length=64, description="Its `id`.", examples
     "",
     status_code=201,
     summary="Join: ask for a promise",
-    responses=problems(UnknownApplication, ModelUnavailable, PromiseNotPossible, TooManySessions),
+    responses=problems(UnknownApplication, UnknownPipeline, ModelUnavailable, PromiseNotPossible, TooManySessions),
 )
 async def join_session(order: SessionOrder, box: TheBox, principal: Caller) -> SessionShape:
     """A session is one device's stay. It is promised a latency (each frame is answered within `slo_ms` of its capture)
-    or an accuracy (what the device shows loses at most `drop_max`), and told what to send, and when.
+    or an accuracy (what the device shows loses at most `drop_max`), and told what to send, and when. Its frames go to
+    an `application`, or through a `pipeline`, of which there is a promise of latency only.
 
     A promise that cannot be kept is refused with the `cause` that binds (link, processor, memory, share) and `offers`:
     promises that can be kept, each ready to be sent as `promise`. With `wait=true` the session waits for room instead.
     """
-    application = callable_application(box.catalogue, principal, order.application)
+    application = pipeline = ""
+    if order.application is not None:
+        application = callable_application(box.catalogue, principal, order.application).id
+    elif order.pipeline is not None:
+        pipeline = callable_pipeline(box.pipelines, principal, order.pipeline).pipeline.id
     link = order.link
     live = await box.sessions.join(
         JoinOrder(
             tenant=principal.tenant,
             key_id=principal.key_id,
-            application=application,
+            application_id=application,
             fps=order.fps,
             promise=promise_of(order.promise),
             name=order.name,
@@ -67,6 +73,7 @@ async def join_session(order: SessionOrder, box: TheBox, principal: Caller) -> S
             wait=order.wait,
             rtt_ms=None if link is None else link.rtt_ms,
             uplink_bps=None if link is None or link.uplink_mbps is None else link.uplink_mbps * 1e6,
+            pipeline_id=pipeline,
         )
     )
     return shape_of(box, live)
@@ -134,7 +141,8 @@ def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
     count, mean_ms, p99_ms = box.sessions.planning.decisions_of(live)
     return SessionShape(
         id=session.id,
-        application=live.application.name,
+        application=None if session.pipeline_id else session.target,
+        pipeline=session.target if session.pipeline_id else None,
         name=session.name,
         fps=session.fps,
         weight=session.weight,

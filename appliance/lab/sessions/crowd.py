@@ -171,6 +171,7 @@ def _registry(scenario: Scenario, box: LabBox) -> Sessions:
         telemetry=box.telemetry,
         decisions=journal,
         deciding=InPlace(adaptation, offload, box.stopwatch),
+        pipelines=None,  # type: ignore[arg-type]  # its devices name applications
         new_id=lambda: f"s{next(numbers):05}",
     )
     return make_sessions(ports, LIMITS)
@@ -194,7 +195,7 @@ def _device(scenario: Scenario, box: LabBox, side: BoxSide, entry: SessionShape,
     order = JoinOrder(
         tenant=shape.tenant,
         key_id=name,
-        application=application,
+        application_id=application.id,
         fps=entry.captures_fps,
         promise=_promise(entry, slo_ms),
         name=name,

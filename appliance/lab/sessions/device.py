@@ -485,7 +485,7 @@ class Device:
     def _request(self, call: FrameCall, batch: int) -> Request:
         order = self._stay.order
         return Request(
-            order.application.id,
+            order.application_id,
             order.tenant,
             self._box.tensors,
             call.arrival_ns,

@@ -163,6 +163,7 @@ def _sessions(database: sqlite3.Connection) -> list[Session]:
             weight=row["weight"],
             wait=bool(row["wait"]),
             is_paused=bool(row["is_paused"]),
+            pipeline_id=row["pipeline_id"],
         )
         for row in database.execute("SELECT * FROM session ORDER BY id")
     ]

@@ -447,6 +447,8 @@ class SessionRow(Row, table=True):
     weight: float = 1.0
     wait: bool = False
     is_paused: bool = False
+    pipeline_id: str = ""
+    """Empty of one of an application, whose id is empty of one of a pipeline."""
 
     def to_session(self) -> Session:
         promise = self.latency or self.accuracy
@@ -463,11 +465,13 @@ class SessionRow(Row, table=True):
             weight=self.weight,
             wait=self.wait,
             is_paused=self.is_paused,
+            pipeline_id=self.pipeline_id,
         )
 
     def take(self, session: Session) -> None:
         """Everything but its id."""
         self.tenant, self.application_id, self.name = session.tenant, session.application_id, session.name
+        self.pipeline_id = session.pipeline_id
         self.fps, self.key_id, self.began_at = session.fps, session.key_id, session.began_at
         self.weight, self.wait, self.is_paused = session.weight, session.wait, session.is_paused
         promise = session.promise

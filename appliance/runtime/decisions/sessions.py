@@ -45,20 +45,22 @@ def offload(
 
 def frame_drop(session: Session, error: FrameDropped) -> dict[str, object]:
     """A frame that was not read, of kind `drop`."""
+    application = session.application_id or None
     problem = {
         "kind": "drop",
         "plan": None,
         "why": _DROP,
-        "request": session.application_id,
+        "request": session.target_id,
         "tenant": session.tenant,
         "session": session.id,
+        **({"pipeline": session.pipeline_id} if session.pipeline_id else {}),
         **error.facts(),
     }
     return {
         "asker": session.tenant,
-        "key": (session.application_id, session.tenant, error.cause),
-        "application": session.application_id,
-        "concerned": ((session.application_id, session.tenant),),
+        "key": (session.target_id, session.tenant, error.cause),
+        "application": application,
+        "concerned": ((session.target_id, session.tenant),),
         "problem": problem,
         "answer": {"outcome": "dropped", "actions": [], "reason": str(error)},
     }

@@ -1,7 +1,7 @@
 """Clients of a pipeline: each said how many frames it sends, and leaves when it says so or is silent (SC-03)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import TooManySessions
@@ -22,7 +22,7 @@ class _Joined:
 
     def is_silent(self, now_ns: int) -> bool:
         silence_ns = max(SILENT_NS, SILENT_FRAMES * NS_PER_S / self.client.fps)
-        return not self.under_way and now_ns - self.seen_ns >= silence_ns
+        return not self.client.is_session and not self.under_way and now_ns - self.seen_ns >= silence_ns
 
 
 class Clients:
@@ -45,6 +45,16 @@ class Clients:
         """Of all of them, as they said."""
         return sum(one.client.fps for one in self._joined.values())
 
+    def get(self, id: str) -> PipelineClient | None:
+        """None: nobody of this id is here."""
+        found = self._joined.get(id)
+        return None if found is None else found.client
+
+    def takes(self, id: str) -> bool:
+        """Whether frames may name it: a session's come through the session."""
+        found = self._joined.get(id)
+        return found is not None and not found.client.is_session
+
     def require_room(self, pipeline: Pipeline) -> None:
         """Raises: TooManySessions where no more may join."""
         if len(self._joined) >= CLIENTS_MAX:
@@ -54,6 +64,12 @@ class Clients:
     def join(self, client: PipelineClient, now_ns: int) -> None:
         """It was let in."""
         self._joined[client.id] = _Joined(client, now_ns)
+
+    def change(self, id: str, fps: float) -> None:
+        """It sends so many frames from now on; of nobody who is here: nothing."""
+        found = self._joined.get(id)
+        if found is not None:
+            found.client = replace(found.client, fps=fps)
 
     def leave(self, id: str) -> PipelineClient | None:
         """It has gone; None: nobody of this id is here."""

@@ -56,6 +56,8 @@ class FrameCall:
     """As the client counts its frames."""
     is_admitted: bool = False
     """It was let in before its body was read."""
+    is_planned: bool = True
+    """Within the rate that its client joined with; the plan counts on no others."""
     watch: Callable[[Request], None] | None = None
     """Is shown the first request that goes to the engine."""
 
@@ -72,13 +74,15 @@ class FrameRun:
         self.deadline_ns = call.arrival_ns + int((call.timeout_ms or slo_ms) * NS_PER_MS)
         self.spending = Spending(live.spending)
         """Processor time of its items so far."""
-        self._is_served = live.is_served(call.client)
-        """The plan counts on its client."""
+        self._is_served = call.is_planned and live.is_served(call.client)
+        """The plan counts on it."""
         self.root = Item(ROOT)
         self.has_dropped = False
         """Some item could no longer be in time."""
         self.has_failed = False
         """A stage failed that must not."""
+        self.is_turned_away = False
+        """The plan does not count on it, and nothing of it was run."""
         self.began_ns: dict[str, int] = {}
         """Stage → when its first item could begin ..."""
         self.ended_ns: dict[str, int] = {}
@@ -141,6 +145,7 @@ class FrameRun:
         """Not all frames fit, and the plan does not count on this one: what it would take is another one's, which could
         be answered whole.
         """
+        self.is_turned_away = True
         self.live.frames.turned_away += 1
         for name in self.live.first:
             self.root.begun.add(name)

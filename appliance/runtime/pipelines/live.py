@@ -232,7 +232,7 @@ class LivePipeline:
         each. Where not all fit, the oldest clients are served, and of all others as many frames as there is room for.
         """
         plan = self.plan
-        if plan is None or not plan.feasible or plan.fps >= plan.wanted_fps * (1.0 - 1e-6):
+        if plan is None or not plan.feasible or plan.has_all:
             return True
         served = self.clients.served(plan.fps)
         if client in served:

@@ -72,6 +72,19 @@ class PipelineStatus:
     cost: PipelineCost
 
 
+@dataclass(frozen=True, slots=True)
+class FrameAnswer:
+    """The answer of a frame, and how it counts."""
+
+    body: bytes
+    """JSON."""
+    is_in_time: bool
+    has_failed: bool
+    """A stage failed that must not."""
+    is_turned_away: bool
+    """Nothing of it was run: the plan did not count on it."""
+
+
 class Pipelines:
     """The registry of a box."""
 
@@ -164,7 +177,11 @@ class Pipelines:
             yield
 
     async def predict(self, pipeline: Pipeline, media: Media, call: FrameCall) -> bytes:
-        """The frame's answer as JSON bytes.
+        """The frame's answer as JSON bytes. Raises: as `answer`."""
+        return (await self.answer(pipeline, media, call)).body
+
+    async def answer(self, pipeline: Pipeline, media: Media, call: FrameCall) -> FrameAnswer:
+        """The frame's answer, with how it counts.
 
         Raises: UnknownPipeline, BadMedia, BadTensor, Busy, DeadlineExceeded where not even its input could be read in
         time; unless it `is_admitted`, what `admitted` raises.
@@ -185,7 +202,7 @@ class Pipelines:
                     return self._entry(live, stage).application
         return self._entry(live, live.first_ask).application
 
-    async def _run(self, live: LivePipeline, media: Media, call: FrameCall) -> bytes:
+    async def _run(self, live: LivePipeline, media: Media, call: FrameCall) -> FrameAnswer:
         frames, slo_ns = live.frames, int(live.pipeline.latency_slo_ms * 1e6)
         now_ns = self._clock.now_ns()
         is_joined = live.clients.begins(call.client, now_ns)
@@ -207,29 +224,54 @@ class Pipelines:
             )
         found = self.tariff.of({kind: ns / NS_PER_S for kind, ns in frame.spending.by_kind.items()})
         cost = {"seconds": round(found.seconds, 9), "joules": _rounded(found.joules), "price": _rounded(found.price)}
-        return document(frame, cost=cost, is_in_time=is_in_time)
+        body = document(frame, cost=cost, is_in_time=is_in_time)
+        return FrameAnswer(body, is_in_time, frame.has_failed, frame.is_turned_away)
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    async def join(self, pipeline_id: str, fps: float, tenant: str) -> PipelineClient:
-        """One more client. Raises: UnknownPipeline, PipelineNotPossible, TooManySessions."""
+    async def join(self, pipeline_id: str, fps: float, tenant: str, session: str | None = None) -> PipelineClient:
+        """One more client; `session`: the id of that of a device. Raises: UnknownPipeline, PipelineNotPossible,
+        TooManySessions.
+        """
         live = self.get(pipeline_id)
         live.clients.require_room(live.pipeline)
-        client = PipelineClient(self._new_id(), pipeline_id, fps)
+        client = PipelineClient(session or self._new_id(), pipeline_id, fps, is_session=session is not None)
         if self._planning is None:
             live.clients.join(client, self._clock.now_ns())
         else:
             await self._planning.admit(live, client)
         return client
 
-    def leave(self, pipeline_id: str, client_id: str) -> None:
-        """Raises: UnknownPipeline, UnknownClient."""
+    def keep(self, pipeline_id: str, fps: float, session: str) -> None:
+        """A session that was let in before the box was started again is planned with. Raises: UnknownPipeline."""
+        self.get(pipeline_id).clients.join(PipelineClient(session, pipeline_id, fps, True), self._clock.now_ns())
+        self._look_again()
+
+    async def change(self, pipeline_id: str, client_id: str, fps: float) -> None:
+        """Another rate. More frames are let in as those of one more client would be, which then has gone.
+
+        Raises: as `join`; UnknownClient.
+        """
         live = self.get(pipeline_id)
-        client = live.clients.leave(client_id)
-        if client is None:
+        before = live.clients.get(client_id)
+        if before is None:
             raise UnknownClient(name=client_id)
+        if fps > before.fps:
+            more = await self.join(pipeline_id, fps - before.fps, live.pipeline.tenant, self._new_id())
+            live = self.get(pipeline_id)
+            live.clients.leave(more.id)
+        live.clients.change(client_id, fps)
+        self._look_again()
+
+    def leave(self, pipeline_id: str, client_id: str, *, as_session: bool = False) -> None:
+        """Only who speaks for a session ends its part. Raises: UnknownPipeline, UnknownClient."""
+        live = self.get(pipeline_id)
+        found = live.clients.get(client_id)
+        if found is None or found.is_session is not as_session:
+            raise UnknownClient(name=client_id)
+        live.clients.leave(client_id)
         if self._planning is not None:
-            self._planning.left(live, client, "it said so")
+            self._planning.left(live, found, "it said so")
 
     # -- how they do ---------------------------------------------------------------------------------------------------
 

@@ -8,14 +8,16 @@ from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.ports import DecisionSink
+from appliance.runtime.ports import DecisionSink, StreamedPipelines
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.predict import Predictor
+from appliance.runtime.sessions.application_service import ApplicationService
 from appliance.runtime.sessions.around import Around
 from appliance.runtime.sessions.deciding import Deciding
 from appliance.runtime.sessions.ledger import ACTIVE_NS, ProcessorLedger
+from appliance.runtime.sessions.pipeline_service import PipelineService
 from appliance.runtime.sessions.planning import Planning
 from appliance.runtime.sessions.sessions import Limits, Sessions
 from appliance.runtime.telemetry import Telemetry
@@ -37,6 +39,7 @@ class SessionPorts:
     telemetry: Telemetry
     decisions: DecisionSink
     deciding: Deciding
+    pipelines: StreamedPipelines
     new_id: Callable[[], str]
 
 
@@ -57,11 +60,11 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
         with suppress(ApplianceError):
             memory.unpin(await memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns))
 
-    def planning_of(sessions: Sessions) -> Planning:
+    def planning_of(applications: ApplicationService) -> Planning:
         def weights() -> dict[str, float]:
             since_ns = clock.now_ns() - ACTIVE_NS
             busy = {tenant for (_, _, tenant), one in ports.telemetry.statistics.items() if one.last_ns > since_ns}
-            return sessions.active_weights() | {tenant: catalogue.processor_weight(tenant) for tenant in busy}
+            return applications.active_weights() | {tenant: catalogue.processor_weight(tenant) for tenant in busy}
 
         around = Around(
             clock=clock,
@@ -73,19 +76,31 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             bring=bring,
             wish=ports.residency.wish,
             weights=weights,
-            decode_ms=sessions.decode_ms,
+            decode_ms=applications.decode_ms,
             reservations=ports.engine.reservations,
             busy_for_ns=ports.engine.busy_for_ns,
         )
-        return Planning(around, ports.deciding, ledger, sessions.live)
+        return Planning(around, ports.deciding, ledger, applications.live)
 
-    return Sessions(
+    applications = ApplicationService(
         clock=clock,
         catalogue=catalogue,
         engine=ports.engine,
         predictor=ports.predictor,
         planning_of=planning_of,
-        ledger=ledger,
+        pools_max=limits.pools_max,
+    )
+    pipelines = PipelineService(
+        clock=clock,
+        pipelines=ports.pipelines,
+        free_workers=ports.engine.free_workers,
+        figures=applications.planning.figures,
+    )
+    return Sessions(
+        clock=clock,
+        applications=applications,
+        pipelines=pipelines,
+        observe=lambda now_ns: ledger.observe(now_ns, *ports.engine.ran_unplanned()),
         events=ports.telemetry,
         decisions=ports.decisions,
         new_id=ports.new_id,

@@ -111,6 +111,7 @@ class Frame:
         "_digest",
         "_keeper",
         "_task",
+        "at_best",
         "captured_ns",
         "deadline_ns",
         "first",
@@ -141,6 +142,8 @@ class Frame:
         """When its run began; 0: it has not."""
         self.variant = ""
         """That it runs on."""
+        self.at_best = FrameEnd.ANSWERED
+        """How it ends with an answer that is there in time: of a pipeline a part of it may be missing."""
         self.result: FrameResult | None = None
 
     @property
@@ -218,7 +221,7 @@ class Frame:
             call = self._keeper.call_of(self)
             body = await work(call)
             now_ns = self._keeper.now_ns()
-            end = FrameEnd.ANSWERED if now_ns <= self.deadline_ns else FrameEnd.LATE
+            end = self.at_best if now_ns <= self.deadline_ns else FrameEnd.LATE
             result = FrameResult(self.number, end, now_ns, body, self.variant)
         except ApplianceError as error:
             end, cause = end_of(error)

@@ -12,7 +12,6 @@ from functools import partial
 from statistics import median
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.catalogue import Application
 from appliance.domain.errors import CreditExceeded, FrameDropped, FrameMismatch, UnknownSession
 from appliance.domain.session import (
     AccuracyPromise,
@@ -104,7 +103,6 @@ class LiveSession:
         self,
         clock: Clock,
         session: Session,
-        application: Application,
         *,
         credit: int,
         predict: Predict,
@@ -121,7 +119,7 @@ class LiveSession:
         self._predict, self._turn, self._has_room = predict, turn, has_room
         self._on_received, self._on_ran, self._on_ended = on_received, on_ran, on_ended
         self._credit = credit
-        self.session, self.application, self.state = session, application, state
+        self.session, self.state = session, state
         self.reason = ""
         """Why it is in its state, for a person."""
         self.plan: SessionPlan | None = None

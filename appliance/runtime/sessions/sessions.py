@@ -13,23 +13,19 @@ from typing import Protocol
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.accuracy import share
-from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     ApplianceError,
     FrameDropped,
     PromiseNotPossible,
     TooManySessions,
     Unavailable,
-    UnknownApplication,
     UnknownSession,
 )
 from appliance.domain.events import EventSink
-from appliance.domain.request import Request
 from appliance.domain.session import (
     AccuracyPromise,
     Cause,
     DeviceReport,
-    DropCause,
     FrameHead,
     LatencyPromise,
     Promise,
@@ -37,22 +33,17 @@ from appliance.domain.session import (
 )
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
-from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.sessions import frame_drop
 from appliance.runtime.ports import DecisionSink
-from appliance.runtime.serving.engine import Engine
-from appliance.runtime.serving.predict import Call, Predictor
+from appliance.runtime.sessions.application_service import ApplicationService
 from appliance.runtime.sessions.context import AT_ONCE
 from appliance.runtime.sessions.frame import Frame, FrameResult
-from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.live import LiveSession, Notices
-from appliance.runtime.sessions.offers import offers
-from appliance.runtime.sessions.planning import Planning
-from appliance.runtime.sessions.pools import holds, key_of
+from appliance.runtime.sessions.pipeline_service import PipelineService
+from appliance.runtime.sessions.service import Service
 from appliance.runtime.sessions.turns import others_first
 from appliance.runtime.sessions.verdict import Verdict
-from appliance.tasks.base import Media
 
 SERVE_NS = 500 * NS_PER_MS
 """Between two plans of the sessions with promises of latency (JF-17)."""
@@ -78,11 +69,12 @@ log = get_log("sessions")
 
 @dataclass(frozen=True, slots=True)
 class JoinOrder:
-    """What a device asks for. The application was resolved, and may be called by the key."""
+    """What a device asks for. The application, or the pipeline, was resolved, and may be called by the key."""
 
     tenant: str
     key_id: str
-    application: Application
+    application_id: str
+    """Empty: its frames go through a pipeline."""
     fps: float
     promise: Promise
     name: str = ""
@@ -91,6 +83,7 @@ class JoinOrder:
     rtt_ms: float | None = None
     uplink_bps: float | None = None
     """As the device knows its link; a prior, which frames correct."""
+    pipeline_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +120,19 @@ class Sessions:
         self,
         *,
         clock: Clock,
-        catalogue: Catalogue,
-        engine: Engine,
-        predictor: Predictor,
-        planning_of: Callable[["Sessions"], Planning],
-        ledger: ProcessorLedger,
+        applications: ApplicationService,
+        pipelines: PipelineService,
+        observe: Callable[[int], None],
         events: EventSink,
         decisions: DecisionSink,
         new_id: Callable[[], str],
         limits: Limits,
     ) -> None:
-        """`planning_of` is asked once, when the registry can be read."""
+        """`observe`: is told the time, twice a second, and looks at what runs nobody has planned."""
         self._clock = clock
-        self._catalogue = catalogue
-        self._engine = engine
-        self._predictor = predictor
-        self._ledger = ledger
+        self.applications, self.pipelines = applications, pipelines
+        self.planning = applications.planning
+        self._observe = observe
         self._events = events
         self._decisions = decisions
         self._new_id = new_id
@@ -153,13 +143,8 @@ class Sessions:
         self.live: dict[str, LiveSession] = {}
         """Those that have not ended, by id."""
         self._ended: dict[str, LiveSession] = {}
-        self._decode_ms: dict[str, float] = {}
         self.totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         """Tenant → frames of all its sessions by how they ended."""
-        self.planning = planning_of(self)
-        self._changed = asyncio.Event()
-        self._placed = asyncio.Event()
-        """The first frame has come of a session that could not be planned frame by frame before."""
         self._some = asyncio.Event()
         """There is a session."""
 
@@ -171,11 +156,10 @@ class Sessions:
         Raises: PromiseNotPossible with the cause and offers, TooManySessions, ModelUnavailable, StorageFull.
         """
         self._check_room(order.tenant)
-        self._catalogue.entry(order.application.id)
         session = Session(
             id=self._new_id(),
             tenant=order.tenant,
-            application_id=order.application.id,
+            application_id=order.application_id,
             name=order.name,
             fps=order.fps,
             promise=order.promise,
@@ -183,12 +167,15 @@ class Sessions:
             began_at=self._clock.wall_now(),
             weight=order.weight,
             wait=order.wait,
+            pipeline_id=order.pipeline_id,
         )
-        live = self._live(session, order.application, LinkEstimate(order.uplink_bps, order.rtt_ms or 0.0))
-        self._check_pools(live, order.promise)
+        service = self._service_of(session)
+        service.require(session)
+        live = self._live(session, LinkEstimate(order.uplink_bps, order.rtt_ms or 0.0))
+        service.check(live)
         self._put(live)
         try:
-            found = await self.planning.join(live)
+            found = await service.join(live)
             if not found.fits:
                 if not order.wait:
                     raise await self._not_possible(live, found)
@@ -199,7 +186,8 @@ class Sessions:
             if live.state is not SessionState.ENDED:  # its device may have left meanwhile
                 live.become(SessionState.ENDED, "it could not begin")
             raise
-        facts = {"session": live.id, "application": session.application_id, "state": live.state.value}
+        of = {"pipeline": session.target} if session.pipeline_id else {"application": session.application_id}
+        facts = {"session": live.id, "state": live.state.value, **of}
         self._events.emit("session began", tenant=session.tenant, name=session.name, **facts)
         return live
 
@@ -243,7 +231,7 @@ class Sessions:
             elif not is_paused:
                 live.become(SessionState.WAITING)
                 await self._try(live)
-        self._changed.set()
+        self._plan_soon()
         await self._keep(live)
         return live
 
@@ -254,7 +242,7 @@ class Sessions:
         self._take(live)
         live.become(SessionState.ENDED, reason)
         self._ended[live.id] = live
-        self._changed.set()
+        self._plan_soon()
         self._events.emit("session ended", tenant=live.session.tenant, session=live.id, reason=reason)
         if self._store is not None:
             with suppress(Unavailable):  # a full disk; it ends again after a restart, for nobody will be heard of it
@@ -272,13 +260,14 @@ class Sessions:
             raise UnknownSession(name=live.id)
 
     async def _change_promise(self, live: LiveSession, promise: Promise) -> None:
-        async with self.planning.alone(live, promise.kind):  # nobody plans with it meanwhile
+        service, draft = self._service_of(live.session), self._draft(live, promise)
+        async with service.alone(live, promise.kind):  # nobody plans with it meanwhile
             self._check_alive(live)
-            self._check_pools(live, promise)
+            service.check(draft)
             if live.state is SessionState.SUSPENDED:
                 self._promised(live, promise)
                 return
-            found = await self.planning.changed(live, self._draft(live, promise))
+            found = await service.changed(live, self._draft(live, promise))
             self._check_alive(live)
             is_taken = found.fits or live.session.wait
             if is_taken:
@@ -289,17 +278,18 @@ class Sessions:
 
     def _promised(self, live: LiveSession, promise: Promise, lane: int | None = None) -> None:
         """Another promise, on a worker where it is one of accuracy; it waits to be served by it."""
-        self.planning.give_back(live)
+        service = self._service_of(live.session)
+        service.give_back(live, promise)
         live.promised(replace(live.session, promise=promise))
         if live.state is SessionState.SERVED:
             live.become(SessionState.WAITING, "its promise has changed")
         live.lane = live.lane if lane is None else lane
-        self.planning.put(live)
+        service.put(live)
 
     async def _try(self, live: LiveSession) -> None:
         """Serve one that waits, if that is possible now."""
         if live.state is SessionState.WAITING:
-            found = await self.planning.join(live)
+            found = await self._service_of(live.session).join(live)
             if not found.fits:
                 live.reason = found.told
 
@@ -308,14 +298,11 @@ class Sessions:
     ) -> PromiseNotPossible:
         cause = found.cause or Cause.PROCESSOR
         asked = live.promise if promise is None else promise
-
-        async def fits(other: Promise) -> bool:
-            return (await self.planning.possible(self._draft(live, other))).fits
-
-        offered = await offers(asked, fits)
+        service = self._service_of(live.session)
+        offered = await service.offers(asked, found, lambda other: self._draft(live, other))
         self.planning.figures.refusals += 1
         return PromiseNotPossible(
-            name=live.application.name,
+            name=live.session.target,
             cause=cause.value,
             offers=tuple(document_of(one.promise) for one in offered),
             reason=found.reason,
@@ -323,7 +310,7 @@ class Sessions:
 
     def _draft(self, live: LiveSession, promise: Promise) -> LiveSession:
         """The session with another promise, for a question: it is in no register."""
-        draft = self._live(replace(live.session, promise=promise), live.application, live.link)
+        draft = self._live(replace(live.session, promise=promise), live.link)
         draft.is_as(live)
         return draft
 
@@ -392,15 +379,15 @@ class Sessions:
         self._some.set()
 
     def restore(self, sessions: Iterable[Session]) -> None:
-        """Take back what a restart has left: after the catalogue is filled, before anything is asked."""
+        """Take back what a restart has left: after catalogue and pipelines are filled, before anything is asked."""
         for session in sessions:
             try:
-                application = self._catalogue.entry(session.application_id).application
+                self._service_of(session).require(session)
             except ApplianceError:
-                log.warning("a session is not taken back: its application has gone", session=session.id)
+                log.warning("a session is not taken back: what its frames go to has gone", session=session.id)
                 self._not_restored.append(session.id)
                 continue
-            live = self._live(session, application, None, SessionState.SUSPENDED)
+            live = self._live(session, None, SessionState.SUSPENDED)
             live.reason = "paused" if session.is_paused else "the box was started again"
             live.holds_until_ns = self._clock.now_ns() + RESTORED_HOLD_NS
             self._put(live)
@@ -410,20 +397,7 @@ class Sessions:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._serve(), name="serve sessions")
             tasks.create_task(self._offload(), name="offload sessions")
-
-    def active_weights(self) -> dict[str, float]:
-        """Processor weights of the tenants that have sessions which wait, or which capacity is kept for."""
-        now_ns = self._clock.now_ns()
-        tenants = {
-            live.session.tenant
-            for live in self.live.values()
-            if live.state is SessionState.WAITING or holds(live, now_ns)
-        }
-        return {tenant: self._catalogue.processor_weight(tenant) for tenant in tenants}
-
-    def decode_ms(self, application_id: str) -> float:
-        """What decoding a frame takes, by those that came."""
-        return self._decode_ms.get(application_id, 0.0)
+            tasks.create_task(self._look_after_pipelines(), name="sessions of pipelines")
 
     # -- the loops -----------------------------------------------------------------------------------------------------
 
@@ -434,7 +408,7 @@ class Sessions:
                 self._some.clear()
                 await self._some.wait()
             start_ns = self._clock.now_ns()
-            self._changed.clear()
+            self.applications.replan.clear()
             try:
                 await self._sweep()
                 await self._look_after(start_ns)
@@ -447,7 +421,7 @@ class Sessions:
             left_s = (start_ns + SERVE_NS - self._clock.now_ns()) / NS_PER_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, left_s)):
-                    await self._changed.wait()
+                    await self.applications.replan.wait()
 
     async def _sweep(self) -> None:
         """Rows of sessions that were not taken back go, once the store is there."""
@@ -462,7 +436,7 @@ class Sessions:
                 self._some.clear()
                 await self._some.wait()
             start_ns = self._clock.now_ns()
-            self._placed.clear()
+            self.applications.placed.clear()
             try:
                 await self.planning.offload_all()
             except Exception:
@@ -471,19 +445,34 @@ class Sessions:
             left_s = (start_ns + OFFLOAD_NS - self._clock.now_ns()) / NS_PER_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, left_s)):
-                    await self._placed.wait()
+                    await self.applications.placed.wait()
+
+    async def _look_after_pipelines(self) -> None:
+        while True:
+            if not self.live:
+                self._some.clear()
+                await self._some.wait()
+            self.pipelines.replan.clear()
+            try:
+                await self.pipelines.look_after()
+            except Exception:
+                log.exception("sessions of pipelines were not looked after")
+            await self._clock.sleep_until_ns(self._clock.now_ns() + SERVE_APART_NS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SERVE_NS / NS_PER_S):
+                    await self.pipelines.replan.wait()
 
     async def _look_after(self, now_ns: int) -> None:
         """What time alone brings about."""
-        self._ledger.observe(now_ns, *self._engine.ran_unplanned())
+        self._observe(now_ns)
         for at, live in enumerate(list(self.live.values()), 1):
             if at % AT_ONCE == 0:
                 await others_first()
             if live.state is SessionState.ENDED:
                 continue
             live.roll(now_ns)
-            if not self._follows(live):
-                await self.end(live, "its application is gone, or is shared no more")
+            if gone := self._service_of(live.session).gone(live):
+                await self.end(live, gone)
                 continue
             silent_ns = now_ns - live.last_heard_ns
             if live.state is SessionState.SERVED and live.streams == 0 and silent_ns > SILENT_NS:
@@ -497,47 +486,34 @@ class Sessions:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _live(
-        self,
-        session: Session,
-        application: Application,
-        link: LinkEstimate | None,
-        state: SessionState = SessionState.WAITING,
+        self, session: Session, link: LinkEstimate | None, state: SessionState = SessionState.WAITING
     ) -> LiveSession:
+        service = self._service_of(session)
         return LiveSession(
             self._clock,
             session,
-            application,
             credit=self._limits.credit,
-            predict=self._predict,
-            turn=self._turn,
-            on_ran=self._ran,
-            has_room=self._has_room,
-            on_received=self._received,
+            predict=service.predict,
+            turn=service.turn,
+            on_ran=service.ran,
+            has_room=service.has_room,
+            on_received=service.received,
             on_ended=self._frame_ended,
             link=link,
             state=state,
         )
 
-    def _follows(self, live: LiveSession) -> bool:
-        """Take over the application as it is now; whether its tenant may still call it."""
-        session = live.session
-        try:
-            live.application = application = self._catalogue.entry(session.application_id).application
-        except UnknownApplication:
-            return False
-        except ApplianceError:  # out of service for a while
-            return True
-        is_own = application.tenant == session.tenant or application.shared
-        return is_own and self._catalogue.has_tenant(session.tenant)
+    def _service_of(self, session: Session) -> Service:
+        return self.pipelines if session.pipeline_id else self.applications
 
     def _put(self, live: LiveSession) -> None:
         self.live[live.id] = live
-        self.planning.put(live)
+        self._service_of(live.session).put(live)
         self._some.set()
 
     def _take(self, live: LiveSession) -> None:
         if self.live.pop(live.id, None) is not None:
-            self.planning.take(live)
+            self._service_of(live.session).take(live)
 
     def _check_room(self, tenant: str) -> None:
         """Raises: TooManySessions."""
@@ -545,12 +521,9 @@ class Sessions:
         if own >= self._limits.per_tenant_max or len(self.live) >= self._limits.all_max:
             raise TooManySessions(tenant=tenant, sessions_max=min(own, self._limits.per_tenant_max))
 
-    def _check_pools(self, live: LiveSession, promise: Promise) -> None:
-        """Raises: TooManySessions, for a promise that would be planned by itself where many are."""
-        tenant, draft = live.session.tenant, self._draft(live, promise)
-        there = self.planning.pools_of(tenant)
-        if len(there) >= self._limits.pools_max and key_of(draft) not in there:
-            raise TooManySessions(tenant=tenant, sessions_max=self._limits.pools_max, of="kinds of sessions")
+    def _plan_soon(self) -> None:
+        self.applications.replan.set()
+        self.pipelines.replan.set()
 
     def _check_alive(self, live: LiveSession) -> None:
         if live.state is SessionState.ENDED:
@@ -563,85 +536,19 @@ class Sessions:
             return
         is_kept = now_ns < live.holds_until_ns
         live.become(SessionState.SERVED if is_kept else SessionState.WAITING)
-        self._changed.set()
+        self._plan_soon()
 
     def _suspend(self, live: LiveSession) -> None:
         live.holds_until_ns = self._clock.now_ns() + HOLD_NS
         live.become(SessionState.SUSPENDED, "its link is gone")
-        self._changed.set()
-
-    def _received(self, live: LiveSession) -> None:
-        if self.planning.has_changed(live):
-            self._changed.set()
-        if self.planning.is_unplaced(live):
-            self._placed.set()
+        self._plan_soon()
 
     def _frame_ended(self, live: LiveSession, frame: Frame, result: FrameResult) -> None:
         totals = self.totals[live.session.tenant]
         totals[result.end.value if result.cause is None else f"{result.end.value}-{result.cause.value}"] += 1
         if isinstance(result.error, FrameDropped):  # here; the engine records its own
             self._decisions.record("drop", frame_drop(live.session, result.error))
-        if (gates := self.planning.gates_of(live)) is not None:
-            gates.ended((live.id, frame.number))
-        self.planning.queues.ended((live.id, frame.number))
-        if result.cause is DropCause.MEMORY and result.variant:
-            self.planning.refused(live.session.application_id, result.variant)
-            self._changed.set()
-
-    async def _predict(self, live: LiveSession, frame: Frame, media: Media, request_id: str) -> bytes:
-        """Through the engine's ordinary admission."""
-        application, tenant = live.application, live.session.tenant
-        asked = live.call_of(frame)
-        call = Call(
-            tenant,
-            request_id,
-            asked.arrival_ns,
-            asked.variant,
-            asked.timeout_ms,
-            asked.priority,
-            is_frame=True,
-            is_planned=asked.is_planned,
-            gate=asked.turn,
-            ran=asked.ran,
-        )
-        with self._engine.admitted(application, tenant):
-            return await self._predictor.predict(application, media, call, self._watch(application.id))
-
-    async def _turn(self, live: LiveSession, frame: Frame) -> int:
-        """As of a `FrameCall`."""
-        if not frame.is_planned:
-            if not self._has_room(live):
-                raise FrameDropped(frame=frame.number, cause=DropCause.OVER_RATE.value)
-            return 0
-        member = live.id, frame.number
-        gates = self.planning.gates_of(live)
-        if gates is None:
-            if not self.planning.is_in_memory(live, frame.variant):  # it waits for that, and nobody waits for it
-                return 0
-            return await self.planning.queues.wait(member, frame.deadline_ns)
-        return await gates.wait(member)
-
-    def _ran(self, live: LiveSession, frame: Frame) -> None:
-        """As of a `FrameCall`."""
-        self.planning.queues.ended((live.id, frame.number))
-
-    def _has_room(self, live: LiveSession) -> bool:
-        """Whether a worker is free for a run that nobody planned, and is not for a batch that begins before its end."""
-        free = self._engine.free_workers()
-        if not free:  # as where frames come in plenty: all gates need not be looked at for each
-            return False
-        until_ns = self._clock.now_ns() + int(live.expected_run_ms * NS_PER_MS)
-        return free > self.planning.beginning(until_ns)
-
-    def _watch(self, application_id: str) -> Callable[[Request], None]:
-        """Learns what decoding takes."""
-
-        def seen(request: Request) -> None:
-            ms = (self._clock.now_ns() - request.arrival_ns) / NS_PER_MS
-            before = self._decode_ms.get(application_id, ms)
-            self._decode_ms[application_id] = before + 0.05 * (ms - before)
-
-        return seen
+        self._service_of(live.session).ended(live, frame, result)
 
 
 def document_of(promise: Promise) -> dict[str, object]:

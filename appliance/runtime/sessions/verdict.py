@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from appliance.domain.session import Cause
+from appliance.domain.session import Cause, Offer
 from appliance.policies.adaptation.base import AdaptationPlan
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.runtime.sessions.live import LiveSession
@@ -27,6 +27,8 @@ class Verdict:
     """Of a promise of accuracy: the plan that serves it beside all others, and what it is made of."""
     mapped: AdaptationPlan | None = None
     """The same of a promise of latency."""
+    offers: tuple[Offer, ...] = ()
+    """Of a pipeline that has refused it: what could be promised. The planners of applications are asked for theirs."""
 
     @property
     def told(self) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.catalogue import Variant
 from appliance.domain.session import Cause
 from appliance.policies.sending.pictures import SIZE_EXPONENT, quality_share
 from appliance.runtime.catalogue import Entry
@@ -121,19 +120,6 @@ def zoo_of(
     return rungs, is_short
 
 
-def input_size(variant: Variant) -> int | None:
-    """Longer side of the pictures that it takes, in pixels; None where any will do."""
-    if variant.height and variant.width:
-        return max(variant.height, variant.width)
-    for tensor in variant.inputs:
-        if len(tensor.shape) != 4:
-            continue
-        sides = tensor.shape[1:3] if tensor.shape[3] in (1, 3) else tensor.shape[2:4]
-        if all(side > 0 for side in sides):
-            return max(sides)
-    return None
-
-
 def _rung(servable: Servable, workers: int, now_ns: int) -> Rung:
     assert servable.profile is not None
     rows = {row.batch: row for row in servable.profile.alone if row.batch <= max(1, servable.together_max)}
@@ -145,4 +131,4 @@ def _rung(servable: Servable, workers: int, now_ns: int) -> Rung:
         ms = max(ms, RUN_MS_MIN)
         usual[batch] = ms
         worst[batch] = ms * max(1.0, row.p99_ms / row.p50_ms if row.p50_ms > 0 else 1.0)
-    return Rung(servable, input_size(servable.variant), usual, worst)
+    return Rung(servable, servable.variant.input_px, usual, worst)

@@ -2,15 +2,20 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from appliance.demo.zoo import page
+from appliance.domain.session import FrameEnd
 from appliance.domain.states import JobState
 from tests.api.stand import Stand, copied, job_end, request_end, running
+from tests.api.streams.device import opened
+from tests.e2e.server import running_server
 
 pytestmark = pytest.mark.anyio
 
@@ -229,3 +234,144 @@ async def test_a_change_holds_from_the_next_frame_on(stand: Stand, pages: page.P
     assert (await harbour.delete("/v1/pipelines/plates")).status_code == 200
     assert (await last).status_code in (200, 404)
     assert (await harbour.post(PREDICT, content=content)).status_code == 404
+
+
+SESSION: dict[str, Any] = {
+    "pipeline": "plates",
+    "name": "cam",
+    "fps": 10,
+    "promise": {"kind": "latency", "slo_ms": 30_000, "rate_rps": 5},
+}
+
+
+def numbered(frame: int) -> dict[str, str]:
+    return {"X-Frame": str(frame), "X-Capture-Age-Ms": "5"}
+
+
+async def device_key(stand: Stand) -> str:
+    """A key that may call the pipeline, and no application."""
+    order = {"role": "device", "pipelines": ["plates"]}
+    return str((await stand.client("harbour").post("/v1/tenants/harbour/keys", json=order)).json()["key"])
+
+
+async def test_a_session_of_a_pipeline(stand: Stand, pages: page.Pages) -> None:
+    """A device joins, posts frames, and gets what `predict` answers, with what to send next; each counts once, in the
+    session and in the pipeline, whose client it is until it leaves."""
+    keys = {"cam": await device_key(stand)}
+    device, harbour = Stand(stand.appliance, stand.state_dir, keys).client("cam"), stand.client("harbour")
+    joined = await device.post("/v1/sessions", json=SESSION)
+    assert joined.status_code == 201, joined.text
+    session = joined.json()
+    assert (session["pipeline"], session["application"], session["state"]) == ("plates", None, "served")
+    assert (session["plan"]["variant"], session["plan"]["interval"]) == ("", 2)
+    assert 96 <= session["plan"]["size"] <= 1920
+    shown = (await harbour.get("/v1/pipelines/plates")).json()
+    assert shown["clients"] == [{"id": session["id"], "fps": 5.0}]
+    content, numerals, _ = samples(pages)[0]
+    path = f"/v1/sessions/{session['id']}"
+    for frame in (0, 2):
+        answer = await device.post(f"{path}/frames", content=content, headers=numbered(frame))
+        assert answer.status_code == 200, answer.text
+        assert len(labels(answer.json())) == len(numerals)
+        assert f"next={frame + 2}" in answer.headers["session-plan"]
+        assert "variant" not in answer.headers["session-plan"]
+    again = await device.post(f"{path}/frames", content=content, headers=numbered(2))
+    assert again.json() == answer.json()
+    named = numbered(4) | {"X-Session": session["id"]}
+    answer = await device.post(PREDICT, content=content, headers=named)
+    assert labels(answer.json()) == labels(again.json())
+    broken = await device.post(f"{path}/frames", content=b"no picture", headers=numbered(6))
+    assert (broken.status_code, broken.json()["type"]) == (422, "/problems/bad-media")
+    spoken = await device.post(PREDICT, content=content, headers={"X-Client": session["id"]})
+    assert (spoken.status_code, spoken.json()["type"]) == (404, "/problems/unknown-client")
+    elsewhere = await harbour.post("/v1/applications/digits/predict", content=content, headers=numbered(8) | named)
+    assert elsewhere.status_code == 422
+    counted = (await device.get(path)).json()
+    assert (counted["sent"], counted["answered"], counted["drops"]) == (4, 3, {"bad-media": 1})
+    assert (await device.get(f"{path}/plan")).status_code == 200
+    changed = {"promise": {"kind": "latency", "slo_ms": 20_000, "rate_rps": 2}}
+    assert (await device.patch(path, json=changed)).json()["promise"]["rate_rps"] == 2
+    assert (await harbour.get("/v1/pipelines/plates")).json()["clients"] == [{"id": session["id"], "fps": 2.0}]
+    assert (await device.delete(path)).status_code == 200
+    assert (await harbour.get("/v1/pipelines/plates")).json()["clients"] == []
+
+
+@pytest.mark.parametrize(
+    ("order", "key"),
+    [
+        (SESSION | {"application": "digits"}, "pipeline"),
+        ({name: value for name, value in SESSION.items() if name != "pipeline"}, "pipeline"),
+        (SESSION | {"promise": {"kind": "accuracy", "drop_max": 0.1}}, "promise"),
+        (SESSION | {"promise": SESSION["promise"] | {"accuracy_min": 0.5}}, "accuracy_min"),
+    ],
+)
+async def test_sessions_that_no_pipeline_can_have(stand: Stand, order: dict[str, Any], key: str) -> None:
+    """422, naming the key."""
+    answer = await stand.client("harbour").post("/v1/sessions", json=order)
+    assert (answer.status_code, key in answer.text) == (422, True), answer.text
+
+
+async def test_whose_pipeline_a_session_names(stand: Stand) -> None:
+    """Another tenant's, and one that the key does not name, does not exist; what the box cannot keep is refused with an
+    offer that is good; a promise of accuracy is none that it could be changed to."""
+    for who in ("museum", "device"):
+        answer = await stand.client(who).post("/v1/sessions", json=SESSION)
+        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-pipeline")
+    harbour = stand.client("harbour")
+    hasty = SESSION | {"promise": {"kind": "latency", "slo_ms": 1, "rate_rps": 5}}
+    refused = await harbour.post("/v1/sessions", json=hasty)
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/promise-not-possible")
+    assert refused.json()["cause"] in ("processor", "link")
+    (offer,) = refused.json()["offers"]
+    assert (await harbour.get("/v1/pipelines/plates")).json()["clients"] == []
+    joined = await harbour.post("/v1/sessions", json=SESSION | {"promise": offer})
+    assert joined.status_code == 201, joined.text
+    path = f"/v1/sessions/{joined.json()['id']}"
+    accurate = await harbour.patch(path, json={"promise": {"kind": "accuracy", "drop_max": 0.1}})
+    assert (accurate.status_code, "latency only" in accurate.json()["detail"]) == (422, True)
+    gone = await harbour.delete(f"/v1/pipelines/plates/clients/{joined.json()['id']}")
+    assert gone.status_code == 404
+    assert (await harbour.delete("/v1/pipelines/plates")).status_code == 200
+    answer = await harbour.post(f"{path}/frames", content=b"x", headers=numbered(0))
+    assert answer.status_code in (404, 409)
+
+
+async def test_a_restart_takes_sessions_of_pipelines_back(stand: Stand, pages: page.Pages, tmp_path: Path) -> None:
+    """As clients of their pipelines, without asking; served with their first frame."""
+    session = (await stand.client("harbour").post("/v1/sessions", json=SESSION)).json()["id"]
+    await stand.close()
+    shutil.copytree(stand.state_dir, tmp_path / "again", ignore=shutil.ignore_patterns("*.lock", "lock"))
+    async with running(tmp_path / "again") as appliance:
+        again = Stand(appliance, tmp_path / "again", stand.keys)
+        harbour = again.client("harbour")
+        assert [one["id"] for one in (await harbour.get("/v1/pipelines/plates")).json()["clients"]] == [session]
+        assert (await harbour.get(f"/v1/sessions/{session}")).json()["state"] == "suspended"
+        content, numerals, _ = samples(pages)[0]
+        answer = await harbour.post(f"/v1/sessions/{session}/frames", content=content, headers=numbered(7))
+        assert len(labels(answer.json())) == len(numerals), answer.text
+        assert (await harbour.get(f"/v1/sessions/{session}")).json()["state"] == "served"
+        await again.close()
+
+
+async def test_a_stream_through_a_pipeline(
+    with_plates: Path, furnished: tuple[Path, dict[str, str]], pages: page.Pages, tmp_path: Path
+) -> None:
+    """On a real port: the plan, an acknowledgement and a result for each frame, which is what `predict` answers."""
+    key = furnished[1]["harbour"]
+    with running_server(copied(with_plates, tmp_path / "state")) as server:
+        headers = {"Authorization": f"Bearer {key}"}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60) as client:
+            joined = await client.post("/v1/sessions", json=SESSION)
+            assert joined.status_code == 201, joined.text
+            async with opened(server.url, key, joined.json()["id"]) as device:
+                plan = await device.until("plan")
+                assert (plan.variant, plan.interval, plan.credit) == ("", 2, 2)
+                await device.agree()
+                for number, (content, _, _) in enumerate(samples(pages)[:4]):
+                    result = await device.answered(2 * number, content)
+                    assert result.outcome is FrameEnd.ANSWERED
+                    expected = (await client.post(PREDICT, content=content)).json()
+                    assert result.answer["pipeline"] == "plates"
+                    assert labels(result.answer) == labels(expected)
+                shown = (await client.get(f"/v1/sessions/{joined.json()['id']}")).json()
+    assert (shown["pipeline"], shown["sent"], shown["answered"]) == ("plates", 4, 4)

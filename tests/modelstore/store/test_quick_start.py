@@ -86,6 +86,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
     await box.store.sessions.put(replace(latency, id="s2", promise=latency.promise))
     await box.store.sessions.put(replace(latency, id="s2", promise=promise))
     await box.store.sessions.put(replace(latency, id="s3"))
+    await box.store.sessions.put(replace(latency, id="s4", application_id="", pipeline_id="harbour/p"))
     await box.store.sessions.remove("s3")
     await box.store.residents.save(["b", "a"])
     build = build_id(variant.content_sha256, "cpu", "harbour")

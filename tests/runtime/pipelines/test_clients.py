@@ -61,3 +61,17 @@ def test_the_newest_go_first() -> None:
     assert clients.served(29) == {"c0", "c1"}
     assert clients.served(15) == {"c0", "c1"}
     assert clients.served(4) == set()
+
+
+def test_a_session_knows_by_itself_when_its_device_has_gone() -> None:
+    """However silent it is; frames of others cannot name it, and its rate may change in its place."""
+    clients = _joined(5)
+    clients.join(PipelineClient("s1", "t/p", 10, is_session=True), 0)
+    clients.join(PipelineClient("c2", "t/p", 1), 600 * NS_PER_S)
+    assert [one.id for one in clients.silent(600 * NS_PER_S)] == ["c0"]
+    assert (clients.takes("c2"), clients.takes("s1"), clients.takes("c0")) == (True, False, False)
+    clients.change("s1", 4.0)
+    clients.change("nobody", 4.0)
+    assert [(one.id, one.fps, one.is_session) for one in clients] == [("s1", 4.0, True), ("c2", 1, False)]
+    assert clients.get("s1") is not None
+    assert clients.get("nobody") is None

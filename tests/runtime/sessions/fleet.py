@@ -11,8 +11,10 @@ from pathlib import Path
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import CreditExceeded, FrameDropped
+from appliance.domain.pipeline import Pipeline
 from appliance.domain.session import DeviceReport, FrameHead, NoticeKind, Promise
 from appliance.domain.states import SessionState
+from appliance.runtime.ports import StreamedPipelines
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
@@ -57,8 +59,17 @@ class Device:
 class Fleet:
     """A bench with sessions. To be made inside a running loop."""
 
-    def __init__(self, workers: int = 1, budget: int = 1000, decode_ms: float = 1.0) -> None:
-        self.bench = bench = EngineBench(budget, workers=workers, queue_len=500, queue_total=1000)
+    def __init__(
+        self,
+        workers: int = 1,
+        budget: int = 1000,
+        decode_ms: float = 1.0,
+        *,
+        bench: EngineBench | None = None,
+        pipelines: StreamedPipelines | None = None,
+    ) -> None:
+        """`pipelines`: that sessions may name, on the same `bench`."""
+        self.bench = bench = bench or EngineBench(budget, workers=workers, queue_len=500, queue_total=1000)
         self.clock = bench.clock
         numbers = count(1)
         predictor = Predictor(
@@ -80,6 +91,7 @@ class Fleet:
             telemetry=bench.telemetry,
             decisions=bench.decisions,
             deciding=Decisions(bench.clock, "exchange", "earliest-due"),
+            pipelines=pipelines,  # type: ignore[arg-type]  # most sessions name none
             new_id=lambda: f"s{next(numbers):04}",
         )
         self.sessions = make_sessions(ports, Limits())
@@ -89,15 +101,20 @@ class Fleet:
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
         """With workers, residency and planners at work; devices leave at the end."""
-        async with self.bench.working(residency=True):
-            loops = asyncio.create_task(self.sessions.run())
-            try:
-                yield
-            finally:
-                for task in [loops, *self._tasks]:
-                    task.cancel()
-                ends = await asyncio.gather(loops, *self._tasks, return_exceptions=True)
-                assert all(end is None or isinstance(end, asyncio.CancelledError) for end in ends), ends
+        async with self.bench.working(residency=True), self.planned():
+            yield
+
+    @asynccontextmanager
+    async def planned(self) -> AsyncIterator[None]:
+        """As `working`, on a bench that is at work."""
+        loops = asyncio.create_task(self.sessions.run())
+        try:
+            yield
+        finally:
+            for task in [loops, *self._tasks]:
+                task.cancel()
+            ends = await asyncio.gather(loops, *self._tasks, return_exceptions=True)
+            assert all(end is None or isinstance(end, asyncio.CancelledError) for end in ends), ends
 
     def add(
         self, sizes: Mapping[int, Cost], *, name: str = "gate", tenant: str = "t", accuracies: tuple[float, ...] = ()
@@ -130,13 +147,30 @@ class Fleet:
         order = JoinOrder(
             tenant or application.tenant,
             "key",
-            application,
+            application.id,
             fps,
             promise,
             weight=weight,
             wait=wait,
             rtt_ms=rtt_ms,
             uplink_bps=None if mbps is None else mbps * 1e6,
+        )
+        return await self.sessions.join(order)
+
+    async def join_pipeline(
+        self, pipeline: Pipeline, promise: Promise, *, fps: float = 15.0, mbps: float = 20.0, wait: bool = False
+    ) -> LiveSession:
+        """A session whose frames go through a pipeline. Raises: PromiseNotPossible."""
+        order = JoinOrder(
+            pipeline.tenant,
+            "key",
+            "",
+            fps,
+            promise,
+            wait=wait,
+            rtt_ms=10.0,
+            uplink_bps=mbps * 1e6,
+            pipeline_id=pipeline.id,
         )
         return await self.sessions.join(order)
 

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.catalogue import Application
 from appliance.domain.errors import (
     ApplianceError,
     BadMedia,
@@ -32,7 +31,6 @@ from tests.fakes.hand_clock import HandClock
 
 BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 SESSION = Session("s", "harbour", "harbour/gate", "cam", 30.0, LatencyPromise(100.0, 15.0), "key", BEGAN)
-APPLICATION = Application("harbour/gate", "harbour", "gate", "harbour/gate")
 
 
 async def never(live: LiveSession, frame: Frame, media: Media, request_id: str) -> bytes:
@@ -53,7 +51,6 @@ class Stage:
         self.live = LiveSession(
             self.clock,
             SESSION,
-            APPLICATION,
             credit=2,
             predict=never,
             turn=at_once,

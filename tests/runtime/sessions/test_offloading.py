@@ -18,7 +18,7 @@ from tests.fakes.engine import EngineBench
 from tests.fakes.hand_clock import HandClock
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet
-from tests.runtime.sessions.test_live import APPLICATION, BEGAN, at_once, never
+from tests.runtime.sessions.test_live import BEGAN, at_once, never
 
 FPS = 50.0
 EPOCH_NS = 999 * NS_PER_S
@@ -31,7 +31,6 @@ def session_of(phase_ms: float, reference: Reference) -> LiveSession:
     live = LiveSession(
         clock,
         session,
-        APPLICATION,
         credit=2,
         predict=never,
         turn=at_once,

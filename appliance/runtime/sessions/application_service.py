@@ -1,0 +1,184 @@
+"""Sessions whose frames go to an application: planned by the planners of sessions, run as its requests."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.errors import ApplianceError, FrameDropped, TooManySessions, UnknownApplication
+from appliance.domain.request import Request
+from appliance.domain.session import DropCause, Offer, Promise, PromiseKind, Session
+from appliance.domain.states import SessionState
+from appliance.runtime.catalogue import Catalogue
+from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.predict import Call, Predictor
+from appliance.runtime.sessions.frame import Frame, FrameResult
+from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.offers import offers
+from appliance.runtime.sessions.planning import Planning
+from appliance.runtime.sessions.pools import holds, key_of
+from appliance.runtime.sessions.verdict import Verdict
+from appliance.tasks.base import Media
+
+
+class ApplicationService:
+    """Implements `Service`. Event-loop thread only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        catalogue: Catalogue,
+        engine: Engine,
+        predictor: Predictor,
+        planning_of: Callable[["ApplicationService"], Planning],
+        pools_max: int,
+    ) -> None:
+        """`planning_of` is asked once, when the sessions can be read. `pools_max`: as of `Limits`."""
+        self._clock = clock
+        self._catalogue = catalogue
+        self._engine = engine
+        self._predictor = predictor
+        self._pools_max = pools_max
+        self.live: dict[str, LiveSession] = {}
+        """Those that have not ended, by id."""
+        self._decode_ms: dict[str, float] = {}
+        self.replan = asyncio.Event()
+        """A link has changed, or memory: plans are due."""
+        self.placed = asyncio.Event()
+        """The first frame has come of a session that could not be planned frame by frame before."""
+        self.planning = planning_of(self)
+
+    def active_weights(self) -> dict[str, float]:
+        """Processor weights of the tenants that have sessions which wait, or which capacity is kept for."""
+        now_ns = self._clock.now_ns()
+        tenants = {
+            live.session.tenant
+            for live in self.live.values()
+            if live.state is SessionState.WAITING or holds(live, now_ns)
+        }
+        return {tenant: self._catalogue.processor_weight(tenant) for tenant in tenants}
+
+    def decode_ms(self, application_id: str) -> float:
+        """What decoding a frame takes, by those that came."""
+        return self._decode_ms.get(application_id, 0.0)
+
+    # -- port Service: which there are ---------------------------------------------------------------------------------
+
+    def require(self, session: Session) -> None:
+        self._catalogue.entry(session.application_id)
+
+    def gone(self, live: LiveSession) -> str:
+        session, gone = live.session, "its application is gone, or is shared no more"
+        try:
+            application = self._catalogue.entry(session.application_id).application
+        except UnknownApplication:
+            return gone
+        except ApplianceError:  # out of service for a while
+            return ""
+        is_own = application.tenant == session.tenant or application.shared
+        return "" if is_own and self._catalogue.has_tenant(session.tenant) else gone
+
+    def check(self, draft: LiveSession) -> None:
+        tenant = draft.session.tenant
+        there = self.planning.pools_of(tenant)
+        if len(there) >= self._pools_max and key_of(draft) not in there:
+            raise TooManySessions(tenant=tenant, sessions_max=self._pools_max, of="kinds of sessions")
+
+    def put(self, live: LiveSession) -> None:
+        self.live[live.id] = live
+        self.planning.put(live)
+
+    def take(self, live: LiveSession) -> None:
+        self.live.pop(live.id, None)
+        self.planning.take(live)
+
+    # -- promises ------------------------------------------------------------------------------------------------------
+
+    async def join(self, live: LiveSession) -> Verdict:
+        return await self.planning.join(live)
+
+    def alone(self, live: LiveSession, *others: PromiseKind) -> AbstractAsyncContextManager[None]:
+        return self.planning.alone(live, *others)
+
+    async def changed(self, live: LiveSession, draft: LiveSession) -> Verdict:
+        return await self.planning.changed(live, draft)
+
+    def give_back(self, live: LiveSession, promise: Promise) -> None:
+        self.planning.give_back(live)
+
+    async def offers(self, asked: Promise, found: Verdict, draft: Callable[[Promise], LiveSession]) -> list[Offer]:
+        async def fits(other: Promise) -> bool:
+            return (await self.planning.possible(draft(other))).fits
+
+        return await offers(asked, fits)
+
+    # -- frames --------------------------------------------------------------------------------------------------------
+
+    async def predict(self, live: LiveSession, frame: Frame, media: Media, request_id: str) -> bytes:
+        """Through the engine's ordinary admission."""
+        application = self._catalogue.entry(live.session.application_id).application
+        tenant = live.session.tenant
+        asked = live.call_of(frame)
+        call = Call(
+            tenant,
+            request_id,
+            asked.arrival_ns,
+            asked.variant,
+            asked.timeout_ms,
+            asked.priority,
+            is_frame=True,
+            is_planned=asked.is_planned,
+            gate=asked.turn,
+            ran=asked.ran,
+        )
+        with self._engine.admitted(application, tenant):
+            return await self._predictor.predict(application, media, call, self._watch(application.id))
+
+    async def turn(self, live: LiveSession, frame: Frame) -> int:
+        if not frame.is_planned:
+            if not self.has_room(live):
+                raise FrameDropped(frame=frame.number, cause=DropCause.OVER_RATE.value)
+            return 0
+        member = live.id, frame.number
+        gates = self.planning.gates_of(live)
+        if gates is None:
+            if not self.planning.is_in_memory(live, frame.variant):  # it waits for that, and nobody waits for it
+                return 0
+            return await self.planning.queues.wait(member, frame.deadline_ns)
+        return await gates.wait(member)
+
+    def ran(self, live: LiveSession, frame: Frame) -> None:
+        self.planning.queues.ended((live.id, frame.number))
+
+    def has_room(self, live: LiveSession) -> bool:
+        """Whether a worker is free for a run that nobody planned, and is not for a batch that begins before its end."""
+        free = self._engine.free_workers()
+        if not free:  # as where frames come in plenty: all gates need not be looked at for each
+            return False
+        until_ns = self._clock.now_ns() + int(live.expected_run_ms * NS_PER_MS)
+        return free > self.planning.beginning(until_ns)
+
+    def received(self, live: LiveSession) -> None:
+        if self.planning.has_changed(live):
+            self.replan.set()
+        if self.planning.is_unplaced(live):
+            self.placed.set()
+
+    def ended(self, live: LiveSession, frame: Frame, result: FrameResult) -> None:
+        if (gates := self.planning.gates_of(live)) is not None:
+            gates.ended((live.id, frame.number))
+        self.planning.queues.ended((live.id, frame.number))
+        if result.cause is DropCause.MEMORY and result.variant:
+            self.planning.refused(live.session.application_id, result.variant)
+            self.replan.set()
+
+    def _watch(self, application_id: str) -> Callable[[Request], None]:
+        """Learns what decoding takes."""
+
+        def seen(request: Request) -> None:
+            ms = (self._clock.now_ns() - request.arrival_ns) / NS_PER_MS
+            before = self._decode_ms.get(application_id, ms)
+            self._decode_ms[application_id] = before + 0.05 * (ms - before)
+
+        return seen

@@ -1,0 +1,281 @@
+"""Sessions that name a pipeline: devices on emulated links, the engine and both planners, in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.errors import BadInput, PromiseNotPossible, UnknownClient, UnknownPipeline
+from appliance.domain.session import AccuracyPromise, Cause, DropCause, FrameEnd, FrameHead, LatencyPromise, NoticeKind
+from appliance.domain.states import SessionState
+from appliance.runtime.pipelines.live import LivePipeline
+from appliance.runtime.pipelines.streaming import PipelineStreams
+from appliance.runtime.sessions.frame import FrameResult
+from appliance.runtime.sessions.live import LiveSession
+from appliance.tasks.base import Media
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.pipelines.whole import WholeBox
+from tests.runtime.sessions.fleet import Fleet, steady
+from tests.runtime.sessions.test_planning import promise_of
+
+FIND = {"fine": Cost(run_ms=20), "coarse": Cost(run_ms=10)}
+READ = {"fine": Cost(run_ms=8), "coarse": Cost(run_ms=4)}
+PROMISE = LatencyPromise(400.0, 15.0)
+
+
+class Both:
+    """A box with a pipeline, and devices."""
+
+    def __init__(self, objects: int = 2, slo_ms: float = 300.0, workers: int = 2) -> None:
+        self.whole = WholeBox(FIND, READ, workers=workers)
+        self.whole.objects = objects
+        self.signs: LivePipeline = self.whole.add(slo_ms=slo_ms)
+        streams = PipelineStreams(self.whole.pipelines, self.whole.box.core.catalogue)
+        self.fleet = Fleet(bench=self.whole.box, pipelines=streams)
+
+    @property
+    def clients(self) -> dict[str, float]:
+        """Of the pipeline, with their frames a second."""
+        return {one.id: one.fps for one in self.whole.pipelines.get("t/signs").clients}
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        async with self.whole.working(), self.fleet.planned():
+            yield
+
+    async def join(self, promise: LatencyPromise = PROMISE, **more: float) -> LiveSession:
+        return await self.fleet.join_pipeline(self.signs.pipeline, promise, **more)  # type: ignore[arg-type]
+
+    async def frame(self, live: LiveSession, number: int, age_ms: float = 5.0) -> FrameResult:
+        """One frame, captured so long ago, from its head to its end."""
+        now_ns = self.fleet.clock.now_ns()
+        head = FrameHead(number, now_ns, now_ns - int(age_ms * NS_PER_MS), None, 10)
+        frame = self.fleet.sessions.frame_begins(live, head)
+        frame.received(b"0123456789")
+        return await frame.answer(Media(b"0123456789"), f"r{number}")
+
+
+@story
+async def test_devices_stream_through_a_pipeline() -> None:
+    """Three cameras are clients with what they send; every window is kept, every frame is counted once, on both sides;
+    when they leave nothing is planned for them."""
+    both = Both()
+    async with both.working():
+        for _ in range(3):
+            live = await both.join(LatencyPromise(400.0, 7.5))
+            both.fleet.stream(live, steady(20))
+        await both.fleet.pass_s(31)
+        lives = [device.live for device in both.fleet.devices]
+        assert both.clients == {live.id: 7.5 for live in lives}
+        for live in lives:
+            counts = live.counts
+            assert counts.sent > 200
+            assert counts.answered >= 0.99 * (counts.sent - counts.under_way), counts
+            assert live.windows == live.kept == 3
+            assert live.plan is not None
+            assert (live.plan.variant, live.plan.interval) == ("", 2)
+            assert 96 < (live.plan.size or 0) <= 1920
+        frames = both.signs.frames
+        assert frames.joined == frames.sent
+        assert frames.in_time == sum(live.counts.answered for live in lives)
+        for live in lives:
+            await both.fleet.sessions.end(live)
+        assert both.clients == {}
+
+
+@story
+async def test_what_does_not_fit_is_offered_otherwise() -> None:
+    """Cameras join until one is refused, with the rate that the pipeline's admission says would be possible: that
+    offer is good; so is the SLO that is offered to a device behind a slow link."""
+    both = Both(workers=1, objects=4)
+    async with both.working():
+        with pytest.raises(PromiseNotPossible) as slow:
+            await both.join(LatencyPromise(150.0, 2.0), mbps=0.5)
+        assert slow.value.cause == Cause.LINK
+        (offer,) = slow.value.offers
+        live = await both.join(promise_of(dict(offer)), mbps=0.5)  # type: ignore[arg-type]
+        assert live.state is SessionState.SERVED
+        await both.fleet.sessions.end(live)
+
+        refused: PromiseNotPossible | None = None
+        for _ in range(20):
+            try:
+                both.fleet.stream(await both.join(), steady(20))
+            except PromiseNotPossible as error:
+                refused = error
+                break
+            await both.fleet.pass_s(1)
+        assert refused is not None
+        assert refused.cause == Cause.PROCESSOR
+        assert "processor cpu" in refused.reason
+        (offer,) = refused.offers
+        assert 0.0 < promise_of(dict(offer)).rate_rps < 15.0  # type: ignore[union-attr]
+        assert (await both.join(promise_of(dict(offer)))).state is SessionState.SERVED  # type: ignore[arg-type]
+        await both.fleet.pass_s(12)
+        assert all(device.live.windows == device.live.kept for device in both.fleet.devices)
+
+
+@story
+async def test_who_waits_comes_in_when_there_is_room() -> None:
+    """With `wait` it is no client until somebody leaves, and its device is told."""
+    both = Both(workers=1, objects=4)
+    async with both.working():
+        first = []
+        with suppress(PromiseNotPossible):
+            while True:
+                first.append(await both.join())
+        waits = await both.fleet.join_pipeline(both.signs.pipeline, PROMISE, wait=True)
+        device = both.fleet.stream(waits, steady(20))
+        await both.fleet.pass_s(3)
+        assert waits.state is SessionState.WAITING
+        assert "processor" in waits.reason
+        assert waits.id not in both.clients
+        await both.fleet.sessions.end(first[0])
+        await both.fleet.pass_s(3)
+        assert waits.state is SessionState.SERVED
+        assert device.told[NoticeKind.SERVED] == 1
+        assert waits.id in both.clients
+
+
+@story
+async def test_a_lost_link_keeps_its_place_for_a_while() -> None:
+    """For two seconds it stays a client; after them it is none, and is let in again when its device comes back."""
+    both = Both()
+    async with both.working():
+        live = await both.join()
+        device = both.fleet.stream(live, steady(20))
+        await both.fleet.pass_s(2)
+        both.fleet.disconnect(device)
+        await both.fleet.pass_s(1.5)
+        assert live.state is SessionState.SUSPENDED
+        assert live.id in both.clients
+        back = both.fleet.stream(live, steady(20), from_frame=100)
+        await both.fleet.pass_s(0.5)
+        assert live.state is SessionState.SERVED
+        both.fleet.disconnect(back)
+        await both.fleet.pass_s(4)
+        assert live.id not in both.clients
+        both.fleet.stream(live, steady(20), from_frame=300)
+        await both.fleet.pass_s(2)
+        assert live.state is SessionState.SERVED
+        assert live.id in both.clients
+
+
+@story
+async def test_a_restart_keeps_its_place() -> None:
+    """What was stored is planned with again at once, without asking, and served with its first frame."""
+    both = Both()
+    async with both.working():
+        live = await both.join()
+        stored = live.session
+        again = Both()
+        again.fleet.sessions.restore([stored])
+        assert again.clients == {stored.id: 15.0}
+        both.whole.pipelines.remove("t/signs")
+        both.fleet.sessions.restore([])
+    async with again.working():
+        await again.fleet.pass_s(1)
+        back = again.fleet.sessions.live[stored.id]
+        assert (await again.frame(back, 3)).end is FrameEnd.ANSWERED
+        assert back.state is SessionState.SERVED
+
+
+@story
+async def test_another_promise_of_the_same_session() -> None:
+    """More frames are let in as one more client's would be; where they are not, what it had stays."""
+    both = Both(workers=1, objects=4)
+    async with both.working():
+        live = await both.join(LatencyPromise(400.0, 5.0))
+        await both.fleet.sessions.change(live, promise=LatencyPromise(400.0, 10.0))
+        assert both.clients == {live.id: 10.0}
+        assert live.state is SessionState.SERVED
+        others = []
+        with suppress(PromiseNotPossible):
+            while True:
+                others.append(await both.join(LatencyPromise(400.0, 5.0)))
+        with pytest.raises(PromiseNotPossible):
+            await both.fleet.sessions.change(live, promise=LatencyPromise(400.0, 15.0))
+        with pytest.raises(PromiseNotPossible) as late:
+            await both.fleet.sessions.change(live, promise=LatencyPromise(20.0, 10.0))
+        assert late.value.cause == Cause.PROCESSOR
+        with pytest.raises(BadInput, match="kind"):
+            await both.fleet.sessions.change(live, promise=AccuracyPromise(0.1))
+        assert (both.clients[live.id], live.promise) == (10.0, LatencyPromise(400.0, 10.0))
+        assert live.state is SessionState.SERVED
+        await both.fleet.sessions.change(live, promise=LatencyPromise(500.0, 5.0))
+        assert both.clients[live.id] == 5.0
+        await both.fleet.sessions.change(live, is_paused=True)
+        await both.fleet.pass_s(1)
+        assert live.id not in both.clients
+        await both.fleet.sessions.change(live, is_paused=False)
+        assert both.clients[live.id] == 5.0
+
+
+@story
+async def test_one_that_does_not_fit_any_more_is_removed() -> None:
+    """Frames show more and more: the newest goes, is told why, and the others are in time."""
+    both = Both(workers=1, objects=0)
+    async with both.working():
+        devices = []
+        for _ in range(3):
+            devices.append(both.fleet.stream(await both.join(LatencyPromise(400.0, 7.5)), steady(20)))
+            await both.fleet.pass_s(3)
+        assert all(device.live.state is SessionState.SERVED for device in devices)
+        both.whole.objects = 16
+        await both.fleet.pass_s(15)
+        removed = [device for device in devices if device.told[NoticeKind.REMOVED]]
+        assert removed
+        assert devices[0] not in removed
+        assert "processor" in removed[-1].live.reason
+        assert devices[0].live.counts.answered > 100
+
+
+@story
+async def test_how_frames_count() -> None:
+    """Late is one of which a part is missing, or that is answered after its deadline; one beyond the rate runs where a
+    processor is free; a hopeless one is not read; a repeat gets the same answer."""
+    both = Both(workers=1)
+    async with both.working():
+        live = await both.join(LatencyPromise(200.0, 2.0))
+        whole = await both.frame(live, 0)
+        assert whole.end is FrameEnd.ANSWERED
+        assert b'"in_time":true' in (whole.body or b"")
+        assert (await both.frame(live, 0)).body == whole.body
+        both.whole.objects = 30
+        part = await both.frame(live, 1)
+        assert part.end is FrameEnd.LATE
+        assert b'"dropped"' in (part.body or b"")
+        await both.fleet.pass_s(3)
+        both.whole.objects = 2
+        results = await asyncio.gather(*(both.frame(live, number) for number in (4, 5)))
+        assert [result.end for result in results] == [FrameEnd.ANSWERED] * 2
+        await both.fleet.pass_s(2)
+        late = both.fleet.sessions
+        now_ns = both.fleet.clock.now_ns()
+        with pytest.raises(Exception, match="hopeless"):
+            late.frame_begins(live, FrameHead(8, now_ns, now_ns - 190 * NS_PER_MS, None, 10))
+        assert live.counts.drops == {DropCause.HOPELESS: 1}
+        assert live.counts.sent == 5
+
+
+@story
+async def test_nobody_else_speaks_for_a_session() -> None:
+    """Neither as its client nor by its end; and with its pipeline a session is over."""
+    both = Both()
+    async with both.working():
+        live = await both.join()
+        assert not both.signs.clients.takes(live.id)
+        with pytest.raises(UnknownClient):
+            both.whole.pipelines.leave("t/signs", live.id)
+        with both.fleet.sessions.attached(live):
+            await both.fleet.pass_s(15)  # silent for longer than a client may be
+            assert live.id in both.clients
+        both.whole.pipelines.remove("t/signs")
+        await both.fleet.pass_s(1)
+        assert live.state is SessionState.ENDED
+        assert "pipeline" in live.reason
+        with pytest.raises(UnknownPipeline):
+            await both.join()
