@@ -30,7 +30,9 @@ class Asked:
     """What the command line said."""
 
     source: str
-    application: str
+    application: str | None
+    pipeline: str | None
+    """One of the two."""
     slo_ms: float | None
     drop: float | None
     rate: float | None
@@ -104,7 +106,15 @@ def streamed(box: Box, asked: Asked, *, stderr: bool = False) -> list[Stay]:
             fps = asked.fps or source.fps
             name = f"stream-{number + 1}"
             promise = asked.promise(fps)
-            device = Device(box, asked.application, fps=fps, promise=promise, name=name, wait=asked.wait)
+            device = Device(
+                box,
+                asked.application,
+                pipeline=asked.pipeline,
+                fps=fps,
+                promise=promise,
+                name=name,
+                wait=asked.wait,
+            )
             device.join()
             stays.append(Stay(name, device, promise))
             cameras.append(_Camera(source, device, fps, clock))

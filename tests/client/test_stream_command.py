@@ -98,3 +98,13 @@ def test_a_file_begins_again(box: SessionBox, tmp_path: Path, capsys: pytest.Cap
     options = ["-a", "street", "--slo-ms", "3000", "--duration-s", "2.5", "--json"]
     assert _run(str(path), *options, "--url", box.url) == 0
     assert json.loads(capsys.readouterr().out)["sessions"][0]["captured"] > 10
+
+
+def test_a_pipeline_is_streamed_to(box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its name in the place of an application's; both, or neither, is a usage error."""
+    options = ["--slo-ms", "3000", "--duration-s", "0.5", "--fps", "10", "--url", box.url, "--key", "k", "--json"]
+    assert _run(photo, "--pipeline", "signs", *options) == 0
+    assert box.orders[0]["pipeline"] == "signs"
+    assert "application" not in box.orders[0]
+    assert _run(photo, "--pipeline", "signs", "-a", "street", *options) == 2
+    assert _run(photo, *options) == 2

@@ -1,6 +1,6 @@
 """What of a result can be followed from frame to frame, and how far two results of one frame agree."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ LISTS = ("objects", "regions")
 
 
 def found_in(answer: Mapping[str, Any]) -> Found | None:
-    """The objects of an answer; None where its task finds none, so that the answer is held as it is."""
-    for name in LISTS:
-        if isinstance(listed := answer.get(name), list):
-            return _found(listed)
+    """The objects of an answer, of a pipeline's those of the first stage that finds some; None where nothing of it
+    finds any, so that the answer is held as it is."""
+    for one in (answer, *_stages_in(answer)):
+        for name in LISTS:
+            if isinstance(listed := one.get(name), list):
+                return _found(listed)
     return None
 
 
@@ -32,6 +34,17 @@ def drop_between(shown: Mapping[str, Any], fresh: Mapping[str, Any]) -> float | 
 def drop_of(boxes: np.ndarray, tracked: Found, fresh: Found) -> float:
     """How much worse tracked boxes are than the fresh ones, 0 to 1."""
     return 1.0 - agreement(boxes, fresh.boxes, tracked.same_label(fresh))
+
+
+def _stages_in(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What the stages of a pipeline that look at the whole picture say of it; of an application's answer nothing. What
+    stages behind a crop find lies within what was cut out."""
+    nodes = answer.get("items")
+    for node in nodes if isinstance(nodes, list) else ():
+        if isinstance(node, dict) and "box" not in node and "quad" not in node:
+            if isinstance(node.get("answer"), dict):
+                yield node["answer"]
+            yield from _stages_in(node)
 
 
 def _found(listed: list[Any]) -> Found:

@@ -6,6 +6,8 @@
 
 `see` never waits for the network: a thread of its own holds the sockets (`line.py`), decides what to send
 (`policies/sending/`) and brings results; `see` moves the objects of the newest result on to the frame at hand.
+With `pipeline="signs"` in the place of an application frames go through several networks; the objects are then those of
+the first stage that finds some, and `answer` has the whole tree.
 """
 
 import threading
@@ -88,13 +90,14 @@ class _Kept:
 
 
 class Device:
-    """One camera, one application, one session. `see` from one thread at a time."""
+    """One camera, one application or pipeline, one session. `see` from one thread at a time."""
 
     def __init__(
         self,
         box: Box,
-        application: str,
+        application: str | None = None,
         *,
+        pipeline: str | None = None,
         fps: float,
         promise: Promise,
         name: str | None = None,
@@ -103,13 +106,17 @@ class Device:
         clock: Clock | None = None,
         encode: Encode = encoded,
     ) -> None:
-        """`wait`: where the promise is not possible now, wait until it is, in place of an error. `encode`: for devices
-        that make JPEGs of frames in hardware.
+        """`pipeline`: in the place of an application; of it there is a promise of latency only. `wait`: where the
+        promise is not possible now, wait until it is, in place of an error. `encode`: for devices that make JPEGs of
+        frames in hardware.
         """
+        if (application is None) == (pipeline is None):
+            raise TypeError("a device names an application or a pipeline")
+        target = {"pipeline": pipeline} if application is None else {"application": application}
         self._box = box
         self._fps = fps
         self._promise = promise
-        self._order = {"application": application, "fps": fps, "promise": promise.order(), "weight": weight}
+        self._order: dict[str, Any] = {**target, "fps": fps, "promise": promise.order(), "weight": weight}
         self._order |= {"wait": wait} | ({} if name is None else {"name": name})
         self._clock = clock or SystemClock()
         self._encode = encode

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from appliance.client.device import Accuracy, Box, Device, Latency, Shown
+from appliance.client.device.answers import found_in
 from appliance.client.device.encoding import encoded
 from appliance.client.device.sources import Pan
 from appliance.clock import SystemClock, pause_s
@@ -226,6 +227,39 @@ def test_tasks_without_boxes_are_held_with_their_age() -> None:
             assert device.drop is not None
             assert device.drop.rate == 0.0
         assert box.orders[0]["promise"] == {"kind": "accuracy", "drop_max": 0.02, "reference": "fresh"}
+
+
+def test_a_pipeline_in_the_place_of_an_application() -> None:
+    """Asked for by its name; what its first stage has found in the picture is tracked, what it has found in a cutout is
+    not, and the answer is the whole tree."""
+
+    def tree(frame: int, body: bytes) -> dict[str, Any]:
+        inner = {"objects": [{"label": "dog", "score": 0.9, "box": [0.0, 0.0, 9.0, 9.0]}]}
+        cut = {"stage": "cut", "box": BOX, "items": [{"stage": "look", "answer": inner, "items": []}]}
+        node = {"stage": "find", "variant": "a", "answer": _objects(frame, body), "items": [cut]}
+        kind = {"stage": "kind", "variant": "b", "answer": {"labels": []}, "items": []}
+        return {"pipeline": "signs", "items": [kind, node], "in_time": True}
+
+    with session_box(tree) as box:
+        promise = Latency(slo_ms=2000.0, rate_rps=FPS)
+        with Device(Box(box.url, "secret"), pipeline="signs", fps=FPS, promise=promise) as device:
+            shown = _seen_until(device, lambda shown: len(shown.objects) > 0)
+            assert [one.label for one in shown.objects] == ["cat"]
+            assert shown.answer is not None
+            assert shown.answer["pipeline"] == "signs"
+        assert box.orders[0]["pipeline"] == "signs"
+        assert "application" not in box.orders[0]
+    both: dict[str, Any] = {"pipeline": "signs", "fps": FPS, "promise": promise}
+    for application, asked in (("street", both), (None, both | {"pipeline": None})):
+        with pytest.raises(TypeError):
+            Device(Box("http://127.0.0.1:1", "secret"), application, **asked)
+
+
+def test_what_only_cutouts_show_is_held() -> None:
+    """No place in the picture is known of it: the answer, and how old it is."""
+    inner = {"stage": "look", "answer": {"objects": [{"box": [0.0, 0.0, 9.0, 9.0]}]}, "items": []}
+    assert found_in({"pipeline": "signs", "items": [{"stage": "cut", "box": BOX, "items": [inner]}]}) is None
+    assert found_in({"pipeline": "signs", "items": [{"stage": "find", "none": "dropped", "items": []}]}) is None
 
 
 def test_results_that_are_pictures(box: SessionBox) -> None:
