@@ -35,6 +35,8 @@ BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
 ITEMS_MAX = 8
 _TEXTS = ("GATE 7", "EXIT", "PLATFORM 2", "TICKETS", "NO ENTRY", "TAXI", "WAY OUT", "LIFT B")
 _PATIENCE_MS = 120_000
+_ROOT = Path(__file__).parents[2]
+"""From where the process that plans can import what it is asked to do."""
 _CUTS_MAX = 12
 """Faces and things that pictures are made of."""
 
@@ -70,7 +72,7 @@ def box(
     """One that knows the planners to compare with, too (`APPLIANCE_POLICIES__ALLOCATION`). `lateness`: where its event
     loop tells how late it is.
     """
-    more = {} if lateness is None else {LATENESS: str(lateness)}
+    more = {"PYTHONPATH": str(_ROOT)} | ({} if lateness is None else {LATENESS: str(lateness)})
     with subjects.box(state, log, "tests.benchmarks._watched_box", **_zoo.IMPORTS, **more, **environment) as live:
         yield live
 

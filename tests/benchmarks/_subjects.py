@@ -24,6 +24,9 @@ import onnxruntime as ort
 
 from appliance.runtime.processors.cpu.heap import trim
 
+READY_S = 180
+"""Many times what a start takes: others may keep the machine busy."""
+
 
 @dataclass(frozen=True)
 class LiveBox:
@@ -82,7 +85,7 @@ def box(
 
 def _await_ready(process: subprocess.Popen[bytes], home: Path) -> str:
     address = home / "address"
-    limit = time.perf_counter() + 60
+    limit = time.perf_counter() + READY_S
     while time.perf_counter() < limit:
         if process.poll() is not None:
             raise RuntimeError(f"the box ended with {process.returncode}")
@@ -93,7 +96,7 @@ def _await_ready(process: subprocess.Popen[bytes], home: Path) -> str:
             except httpx.TransportError:
                 pass
         time.sleep(0.01)
-    raise RuntimeError("the box did not get ready within 60 s")
+    raise RuntimeError(f"the box did not get ready within {READY_S} s")
 
 
 def upload(live: LiveBox, name: str, model: Path, *, task: str = "tensor", **metadata: Any) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli.main import main
-from appliance.lab.baselines import ALLOCATION
 from appliance.policies import allocation
 from appliance.server import Server
+from tests.benchmarks._pipeline_planners import PLANNERS
 
 LATENESS = "BENCH_LATENESS"
 TICK_S = 0.005
@@ -52,6 +52,6 @@ def lateness_ms(path: Path, begin_s: float, end_s: float) -> list[float]:
 if __name__ == "__main__":
     import appliance.server
 
-    allocation.ALLOCATION_POLICIES.update(ALLOCATION)  # type: ignore[attr-defined]
+    allocation.ALLOCATION_POLICIES.update(PLANNERS)  # type: ignore[attr-defined]
     appliance.server.Server = WatchedServer  # type: ignore[misc]
     main()

@@ -208,7 +208,7 @@ class Bench:
         base = {
             "APPLIANCE_PROCESSORS": pipelines.CPU,
             "APPLIANCE_POLICIES__BATCHING": "none",
-            "APPLIANCE_POLICIES__ALLOCATION": "concurrency-1",
+            "APPLIANCE_POLICIES__ALLOCATION": "single",
         }
         ways: dict[str, dict[str, str]] = {"ours": {}, "batch 1, concurrency 1, ORT only": base}
         ways |= {planner: {"APPLIANCE_POLICIES__ALLOCATION": planner} for planner in self._options.planners}
