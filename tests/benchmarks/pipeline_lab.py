@@ -110,6 +110,8 @@ def _compared(
     lines = [f"load {load:g}: {fps:.1f} frames/s{'':22}finished   lab    box   points     cost: lab ms  box ms  ratio"]
     for name, frames in real.items():
         rows: list[Any] = [_of(one, name) for one in drawn]
+        if not frames:
+            continue
         lab_share = sum(row["finish_rate"] for row in rows) / DRAWS
         lab_s = sum(row["cost_per_frame"] for row in rows) / DRAWS
         lines.append(_told(name, len(frames), (lab_share, lab_s), _mean(frames)))
