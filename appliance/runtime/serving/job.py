@@ -74,6 +74,8 @@ class Job:
     """... and how long its run may take before the next of them; None: as long as it likes."""
     company_by_ns: int | None = None
     """Until when it waits for others to share its run, where a plan has reserved that; None: nobody has asked yet."""
+    behind_ns: int | None = None
+    """Since when it waits behind what others' plans count on, itself beyond one; None: it does not."""
     rest: Rest | None = None
     """Of a network in parts, what is left: its worker begins with some of that and has its slot taken until they have
     run. None: it runs whole.

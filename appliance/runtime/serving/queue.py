@@ -184,6 +184,7 @@ class Queue:
             self._check_wait(request, job.waiting_ns, job.weights, application.ahead_of(place))
         job.to(RequestState.QUEUED)
         job.place = place
+        self._waits_for_planned(job)  # since now, whenever a worker is free
         self._places.add(request.tenant)
         self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
         heapq.heappush(application.jobs, place)
@@ -571,7 +572,11 @@ class Queue:
         a crowded scene of one keeps nobody else's frames from being in time. What may not run now keeps no worker idle
         for all that.
         """
-        return bool(job.request.beyond_plan) and any(tenant != job.request.tenant for tenant in self._planned)
+        if not job.request.beyond_plan or all(tenant == job.request.tenant for tenant in self._planned):
+            return False
+        if job.behind_ns is None:
+            job.behind_ns = self._clock.now_ns()
+        return True
 
     def _drop(self, job: Job) -> None:
         """A waiting job would be late if it began now; a staged one may have begun in time."""

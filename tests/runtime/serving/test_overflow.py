@@ -3,9 +3,12 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from appliance.domain.catalogue import Latency, Quota
-from appliance.domain.states import ResidencyState
+from appliance.domain.states import ProcessorState, ResidencyState
 from appliance.runtime.serving.overflow import IDLE_NS
 from appliance.runtime.serving.waits import PlannedWait
 from tests.fakes.clock import ms, story
@@ -18,19 +21,26 @@ CPU_MS, NPU_MS, LOAD_MS = 12, 5, 4
 def bench_of(quota: Quota | None = None, **facts: float) -> EngineBench:
     """One network that serves on an NPU with a device of its own; the CPU takes more than twice as long."""
     bench = EngineBench(other_kind="npu", apart=True, **facts)  # type: ignore[arg-type]
-    bench.add({"v": Cost(run_ms=CPU_MS, load_ms=LOAD_MS, resident_bytes=10, peak_bytes=12)}, quota=quota)
-    model = bench.catalogue.entry("t/app").model
+    add(bench, quota=quota)
+    return bench
+
+
+def add(bench: EngineBench, name: str = "app", tenant: str = "t", cpu_ms: float = CPU_MS, **facts: Any) -> None:
+    """A network that serves on the NPU."""
+    cost = Cost(run_ms=cpu_ms, load_ms=LOAD_MS, resident_bytes=10, peak_bytes=12)
+    bench.add({"v": cost}, name=name, tenant=tenant, **facts)
+    model = bench.catalogue.entry(f"{tenant}/{name}").model
     (variant,) = model.variants
     assert variant.profile is not None
     rows = (Latency(1, NPU_MS, NPU_MS),)
     there = replace(variant.profile, processor="npu", kind="npu", latencies=rows)
     bench.catalogue.put_model(replace(model, variants=(replace(variant, other_profiles=(there,)),)))
     bench.follow_kinds()
-    bench.member.serve()
-    own = bench.build("v")
+    if bench.member.state is not ProcessorState.SERVING:
+        bench.member.serve()
+    own = bench.catalogue.entry(f"{tenant}/{name}").servables["v"].build_id
     assert own.endswith("@npu")
     bench.other.costs[own] = Cost(run_ms=NPU_MS, load_ms=LOAD_MS, resident_bytes=10, peak_bytes=12)
-    return bench
 
 
 def cpu_build(bench: EngineBench) -> str:
@@ -102,6 +112,28 @@ async def test_a_wait_for_company_is_no_reason_for_another_kind() -> None:
             await bench.infer(is_item=True)
         assert bench.queue.waits.held == 20
         assert not bench.memory.is_resident(cpu_build(bench))
+
+
+@pytest.mark.parametrize("beyond_plan", [True, None])
+def test_to_wait_behind_what_is_planned_is_no_reason_for_another_kind(beyond_plan: bool | None) -> None:
+    """It would begin no sooner on any; who has no plan would."""
+
+    @story
+    async def body() -> None:
+        bench = bench_of()
+        add(bench, "planned", "u", cpu_ms=1000)
+        async with bench.working():
+            await bench.infer()
+            await bench.infer(application="u/planned", tenant="u")
+            for _ in range(10):
+                planned = [
+                    bench.infer(application="u/planned", tenant="u", beyond_plan=False, is_item=True) for _ in range(8)
+                ]
+                await asyncio.gather(*planned, *(bench.infer(beyond_plan=beyond_plan, is_item=True) for _ in range(4)))
+                await bench.pause(20)
+            assert bench.memory.is_resident(cpu_build(bench)) is not bool(beyond_plan)
+
+    body()
 
 
 @story
