@@ -36,15 +36,21 @@ READS = (
     "/opt/nvidia",
 )
 """What its libraries read besides."""
+_LIBRARIES = ("usr/lib/*-linux-gnu", "usr/local/cuda/lib64")
+"""Where a system has libraries that no Python package counts the versions of; the names of their files do."""
+_COMPILERS = ("libnvinfer.so.*.*", "libcudnn.so.*.*")
 _TEGRA = ("etc/nv_tegra_release", "sys/firmware/devicetree/base/compatible")
 
 
 def card(root: Path = Path("/")) -> str:
-    """Driver and model, as far as they are told; what was compiled for one card and driver is for no other."""
+    """Driver, model and the system's compilers, as far as they are told; what was compiled with one for one card and
+    driver is for no other: TensorRT would compile it anew while it is loaded.
+    """
     texts = [_text(root / "proc/driver/nvidia/version").partition("\n")[0]]
     for file in sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
         texts += [line for line in _text(file).splitlines() if line.startswith("Model")]
     texts += [_text(root / name) for name in _TEGRA]
+    texts += sorted({file.name for at in _LIBRARIES for name in _COMPILERS for file in root.glob(f"{at}/{name}")})
     return "|".join(" ".join(text.split()) for text in texts if text)
 
 

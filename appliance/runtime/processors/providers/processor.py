@@ -13,7 +13,11 @@ from appliance.runtime.processors.versions import version_of
 
 _WRITTEN = 1
 """Counts the ways in which forms were written, so that those of an earlier one are made anew."""
-_LIBRARIES = ("onnxruntime", "onnxruntime-gpu", "tensorrt", "tensorrt-cu13", "nvidia-cudnn-cu13")
+_LIBRARIES = (
+    *("onnxruntime", "onnxruntime-gpu"),
+    *("tensorrt", "tensorrt-cu12", "tensorrt-cu13"),
+    *("nvidia-cudnn-cu12", "nvidia-cudnn-cu13"),
+)
 
 
 def on_gpu(kind: str, sessions: Callable[[], Stoppable]) -> Callable[..., BlockingProcessor]:

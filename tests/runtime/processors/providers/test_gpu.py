@@ -21,6 +21,14 @@ def test_a_card(tmp_path: Path) -> None:
     assert memory.budget_bytes == 1 << 30
 
 
+def test_compilers_of_the_system_make_the_fingerprint(tmp_path: Path) -> None:
+    """No Python package says the version of those that come with the system; the names of their files do."""
+    write(tmp_path, "usr/lib/aarch64-linux-gnu/libnvinfer.so.10.3.0", "")
+    write(tmp_path, "usr/lib/aarch64-linux-gnu/libcudnn.so.9.3.0", "")
+    write(tmp_path, "usr/lib/aarch64-linux-gnu/libnvinfer.so.10", "")
+    assert card(tmp_path) == "libcudnn.so.9.3.0|libnvinfer.so.10.3.0"
+
+
 def test_a_jetson(tmp_path: Path) -> None:
     """It computes in the machine's memory."""
     name = "sys/firmware/devicetree/base/compatible"
