@@ -114,6 +114,28 @@ def _parts(cut: "CutShape") -> str:
     return f"{how} {screen.count(len(told), 'part')}: {', then '.join(told)}"
 
 
+def _avoids(model: str, variant: "VariantShape") -> str:
+    """Why it does not serve on some kinds of processors, and until when, in a line."""
+    kinds, instead = ", ".join(variant.avoids), variant.serves_on or "no kind"
+    until = f"the next start of the box or: appliance models release {model} {variant.name}"
+    return f"{variant.name}: its process has crashed on {kinds}; it serves on {instead} until {until}"
+
+
+def _explain_kinds(model: str, variant: "VariantShape") -> None:
+    """Which kinds of processors it serves on, was measured on, waits for and avoids, and how it is cut."""
+    for other in variant.profiles[1:]:
+        first, single = variant.profiles[0].latencies[0].p50_ms, other.latencies[0].p50_ms
+        times = f"{screen.milliseconds(single)} on {other.kind}, {screen.milliseconds(first)} on the first kind"
+        print(f"  {variant.name}: {times}; serves on {variant.serves_on}")
+    if variant.avoids:
+        print(f"  {_avoids(model, variant)}")
+    for one in variant.awaited:
+        told = "waits to be measured" if one.state == "waiting" else f"{one.state} now"
+        print(f"  {variant.name}: {told} for {one.kind}; until then it serves on {variant.serves_on}")
+    if variant.cut is not None:
+        print(f"  {variant.name}: {_parts(variant.cut)}")
+
+
 def _explain(model: "ModelShape") -> None:
     """Why a variant is excluded, failed or not excluded, and whether accuracy was measured on enough samples."""
     for variant in model.variants:
@@ -127,16 +149,7 @@ def _explain(model: "ModelShape") -> None:
             print(f"  {variant.name}: takes at most {shapes}")
         if variant.profile and variant.profile.hazards:
             print(f"  {variant.name}: runs in a guard: {'; '.join(variant.profile.hazards)}")
-    for variant in model.variants:
-        for other in variant.profiles[1:]:
-            first, single = variant.profiles[0].latencies[0].p50_ms, other.latencies[0].p50_ms
-            times = f"{screen.milliseconds(single)} on {other.kind}, {screen.milliseconds(first)} on the first kind"
-            print(f"  {variant.name}: {times}; serves on {variant.serves_on}")
-        for one in variant.awaited:
-            told = "waits to be measured" if one.state == "waiting" else f"{one.state} now"
-            print(f"  {variant.name}: {told} for {one.kind}; until then it serves on {variant.serves_on}")
-        if variant.cut is not None:
-            print(f"  {variant.name}: {_parts(variant.cut)}")
+        _explain_kinds(model.name, variant)
     measured = {a.data or f"{a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:
         print(f"  accuracy measured on: {'; '.join(sorted(measured))}")

@@ -284,6 +284,7 @@ export const t = {
     usedBy: 'Used by',
     nobody: 'no application',
     release: 'Let it serve again',
+    avoids: (kinds: string, on: string) => `Its process has crashed on ${kinds}; until the next start it serves on ${on || 'the first kind'} instead.`,
     deleteTitle: (name: string) => `Delete ${name}?`,
     deleteLoses: (variants: number, size: string) => `${variants} variants (${size}) and what was measured of them are lost.`,
     deleteUsers: (names: string) => `These applications go with it: ${names}. Their callers get 404 from then on.`,
