@@ -7,6 +7,7 @@ loop, so that others on the machine count for nothing.
 
 import argparse
 import asyncio
+import gc
 import tempfile
 import time
 from contextlib import AsyncExitStack
@@ -72,6 +73,7 @@ async def _measured(state: Path, count: int, options: argparse.Namespace) -> str
             live = await sessions.join(_order(application, number, options, waits=waits))
             streams.enter_context(sessions.attached(live))  # who has none and is silent is planned no more
         waiting = sum(live.state.value == "waiting" for live in sessions.live.values())
+        gc.freeze()  # as the server does when it is ready
         await asyncio.sleep(2)
         holds, before = Holds(), planning.figures.plans
         watching = asyncio.create_task(holds.watch())

@@ -15,7 +15,7 @@ from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.budgets import batch_for
 from appliance.policies.adaptation.ladder import Ladder, Rung
 from appliance.policies.adaptation.mapping import Mapped
-from appliance.policies.adaptation.options import Floats, Options, options_of
+from appliance.policies.adaptation.options import Floats, Options, distinct, options_of
 from appliance.policies.adaptation.pairs import EMPTY, LEAST_GAIN, Held, PairSearch
 from appliance.policies.adaptation.patterns import Patterns, coarse_rates, patterns_of
 from appliance.policies.adaptation.polish import polished
@@ -83,7 +83,7 @@ class PairwiseExchange:
         search = _Search(problem, options, patterns, self._work_max or _work_max(problem.workers))
         board = search.run()
         mapped = _mapped(options, board)
-        is_rounded = len(patterns.rates) < len(np.unique(options.rates))
+        is_rounded = len(patterns.rates) < len(distinct(options.rates))
         if is_rounded and problem.workers * len(problem.clients) <= TRUE_RATES_MAX:
             mapped = _with_true_rates(problem, options, mapped)
         return assemble(problem, mapped, f"exchange, {search.divisions} divisions between two workers tried")
@@ -274,7 +274,7 @@ class _Search:
         accuracy = self._options.accuracy
         choices: list[tuple[float, float, int, Held]] = []
         for k, held in enumerate(board.workers):
-            for level in np.unique(accuracy[accuracy > accuracy[held.option]])[:LEVELS_AHEAD] if held.clients else ():
+            for level in distinct(accuracy[accuracy > accuracy[held.option]])[:LEVELS_AHEAD] if held.clients else ():
                 if (held.clients, float(level)) in tried:
                     continue
                 raised = self._pairs.best_single(held.clients, accuracy == level)

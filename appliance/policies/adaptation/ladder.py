@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from appliance.policies.adaptation.options import Bools, Floats, Options
+from appliance.policies.adaptation.options import Bools, Floats, Options, distinct
 from appliance.policies.adaptation.patterns import Ints, Patterns
 
 RUNG_WORK = 2_500
@@ -51,7 +51,8 @@ class Ladder:
         self._rates = patterns.rates
         self._workers = workers
         self.work = 0
-        accuracies, level = np.unique(options.accuracy, return_inverse=True)
+        accuracies = distinct(options.accuracy)
+        level = np.searchsorted(accuracies, options.accuracy)
         self.levels = len(accuracies)
         self._accuracy = accuracies
         noise = np.zeros(len(patterns.option)) if noise is None else noise

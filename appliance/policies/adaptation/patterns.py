@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from appliance.policies.adaptation.options import Floats, Options
+from appliance.policies.adaptation.options import Floats, Options, distinct
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,9 +61,10 @@ def coarse_rates(options: Options, kinds: int) -> Floats:
 
     O(kinds · rates²).
     """
-    rates, counts = np.unique(options.rates, return_counts=True)
+    rates = distinct(options.rates)
     if len(rates) <= kinds:
         return rates
+    counts = np.bincount(np.searchsorted(rates, options.rates))
     total, weight = np.append(0.0, np.cumsum(rates * counts)), np.append(0, np.cumsum(counts))
     # waste[i, j]: what rounding rates i … j−1 up to rate j−1 adds
     waste = (weight[None, :] - weight[:, None]) * np.append(0.0, rates)[None, :] - (total[None, :] - total[:, None])

@@ -10,11 +10,12 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.errors import ModelUnavailable, UnknownClient, UnknownPipeline
 from appliance.domain.pipeline import Ask
 from appliance.domain.session import FrameEnd
-from appliance.runtime.catalogue import Catalogue, Servable
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.live import LivePipeline
 from appliance.runtime.pipelines.pipelines import FrameAnswer, Pipelines
 from appliance.runtime.ports import PipelineAnswer, PipelineFrame, PipelineStanding
+from appliance.runtime.servable import Servable
 from appliance.tasks.base import Media
 
 

@@ -8,15 +8,16 @@ from dataclasses import replace
 from appliance.clock import NS_PER_MS
 from appliance.domain.session import AccuracyPromise, Cause, PromiseKind
 from appliance.domain.states import SessionState
-from appliance.policies.offload.base import OffloadInput, OffloadPlan
+from appliance.policies.offload.base import Client, OffloadInput, OffloadPlan
 from appliance.policies.offload.drop import reference_stride
 from appliance.runtime.decisions.sessions import offload
 from appliance.runtime.sessions import offloading
-from appliance.runtime.sessions.context import PlanningContext
+from appliance.runtime.sessions.context import AT_ONCE, PlanningContext
 from appliance.runtime.sessions.ledger import Load
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
 from appliance.runtime.sessions.shares import order
+from appliance.runtime.sessions.turns import others_first
 from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
 from appliance.runtime.sessions.zoo import Zoo
 
@@ -52,7 +53,7 @@ class AccuracyPlans:
         for lane in self._lanes(live):
             key = key_of(live, lane)
             most = context.shares.for_admission(key)
-            problem = self._problem(key, context.pools.held(key, without=live), [live], zoo, spared)
+            problem = await self._problem(key, context.pools.held(key, without=live), [live], zoo, spared)
             if not problem.waiting:
                 return Verdict(False, _out_of_reach(live, zoo), "even alone it would see results too late")
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
@@ -87,7 +88,7 @@ class AccuracyPlans:
         if zoo is None:
             return
         most = context.shares.for_admission(key)
-        problem = self._problem(key, members, others[:1], zoo)
+        problem = await self._problem(key, members, others[:1], zoo)
         known = {client.name for client in problem.clients}
         for live in members:
             if live.id not in known:
@@ -98,7 +99,7 @@ class AccuracyPlans:
         elif others:
             others[0].tries += 1
             members = context.pools.held(key)
-            problem = self._problem(key, members, (), zoo)
+            problem = await self._problem(key, members, (), zoo)
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
         problem, plan = await self._forgiving(key, members, zoo, problem, plan)
         problem, plan = await self._sparing(key, members, zoo, problem, plan)
@@ -122,7 +123,7 @@ class AccuracyPlans:
         context, weight = self._context, others[0].session.weight
         heavier = sorted((live for live in others if live.session.weight > weight), key=order)
         for live in heavier[:HEAVIER_MAX]:
-            other = self._problem(key, members, [live], zoo)
+            other = await self._problem(key, members, [live], zoo)
             found = await context.pools.timed(key, context.deciding.offloads(other))
             if _lets_in(found):
                 return other, found
@@ -143,7 +144,7 @@ class AccuracyPlans:
         for count in range(1, len(going) + 1):
             gone = {live.id for live in going[:count]}
             staying = [live for live in members if live.id not in gone]
-            other = self._problem(key, staying, (), zoo)
+            other = await self._problem(key, staying, (), zoo)
             found = await context.pools.timed(key, context.deciding.offloads(other))
             if first.id not in found.removed:
                 return other, replace(found, removed=tuple(sorted({*found.removed, *gone})))
@@ -151,7 +152,7 @@ class AccuracyPlans:
 
     async def _is_able(self, key: PoolKey, live: LiveSession, zoo: Zoo) -> bool:
         """Whether it would stay served, had it the worker for itself."""
-        problem = self._problem(key, [live], (), zoo)
+        problem = await self._problem(key, [live], (), zoo)
         if not problem.clients:
             return False
         return not (await self._context.pools.timed(key, self._context.deciding.offloads(problem))).removed
@@ -169,7 +170,7 @@ class AccuracyPlans:
             if not more:
                 break
             forgiven |= more
-            problem = self._problem(key, members, (), zoo, forgiven=forgiven)
+            problem = await self._problem(key, members, (), zoo, forgiven=forgiven)
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
         for live in members:
             live.ageing.forgiven_turns = live.ageing.forgiven_turns + 1 if live.id in forgiven else 0
@@ -213,7 +214,7 @@ class AccuracyPlans:
 
     # -- what a decision is made of ------------------------------------------------------------------------------------
 
-    def _problem(
+    async def _problem(
         self,
         key: PoolKey,
         members: Sequence[LiveSession],
@@ -237,19 +238,15 @@ class AccuracyPlans:
         now_ns = around.clock.now_ns()
         lost_ms = {live.id: offloading.lost_ms(live, pool.scale.frame_ms) for live in (*members, *others)}
         previous, busy_ns = offloading.previous_of(pool.batches, pool.gates, pool.scale, shifts, now_ns, lost_ms)
-        return offloading.problem_of(
-            members,
-            others,
-            zoo.rungs,
-            pool.scale,
-            shifts,
-            now_ns,
-            share,
-            around.decode_ms(key.application_id),
-            max(busy_ns, self._busy_until_ns(key, now_ns)),
-            previous,
-            forgiven,
-        )
+        busy_ns = max(busy_ns, self._busy_until_ns(key, now_ns))
+        decode_ms, sessions = around.decode_ms(key.application_id), [*members, *others]
+        clients: dict[str, Client] = {}
+        for at in range(0, len(sessions), AT_ONCE):
+            if at:
+                await others_first()
+            some = sessions[at : at + AT_ONCE]
+            clients |= offloading.clients_of(some, zoo.rungs, pool.scale, shifts, share, decode_ms, forgiven)
+        return offloading.problem_of(members, others, clients, zoo.rungs, pool.scale, now_ns, share, busy_ns, previous)
 
     def _estimate_drop_rates(self, application_id: str, sessions: Sequence[LiveSession]) -> None:
         """Of devices that have not said yet how much they lose with each frame of age: as three of four others of the

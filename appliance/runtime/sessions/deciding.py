@@ -5,9 +5,10 @@ their own. In a thread a decision of 0.2 s makes the event loop 9 ms late.
 from collections import deque
 from collections.abc import Callable
 from statistics import median
+from time import thread_time_ns
 from typing import NamedTuple, Protocol, TypeVar
 
-from appliance.clock import NS_PER_MS, Clock, SystemClock
+from appliance.clock import NS_PER_MS, Clock
 from appliance.log import get as get_log
 from appliance.policies.adaptation import ADAPTATION_POLICIES
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
@@ -56,7 +57,9 @@ class Decisions:
         offload: str,
         *,
         in_place_ms_max: float = IN_PLACE_MS_MAX,
+        spent_ns: Callable[[], int] = thread_time_ns,
     ) -> None:
+        """`spent_ns`: by what it is judged how long a decision holds the event loop."""
         self.adaptation, self.offload = adaptation, offload
         self.count = 0
         self.elsewhere = 0
@@ -64,6 +67,7 @@ class Decisions:
         self.recent_ms: deque[float] = deque(maxlen=RECENT)
         self._clock = clock
         self._in_place_ms_max = in_place_ms_max
+        self._spent_ns = spent_ns
         self._processes: dict[str, PlannerProcess] = {}
         """By family: one does not wait for the other."""
         self._taken_ms: dict[_Size, deque[float]] = {}
@@ -99,7 +103,7 @@ class Decisions:
         if self._is_long(size) and self._is_there(family, size, plan, name, problem):
             made, took_ms = await self._elsewhere(family, plan, name, problem)
         else:
-            made, took_ms = timed(self._clock, plan, name, problem)
+            made, took_ms = timed(self._spent_ns, plan, name, problem)
         self._taken_ms.setdefault(size, deque(maxlen=_REMEMBERED)).append(took_ms)
         self.count += 1
         self.recent_ms.append((self._clock.now_ns() - start_ns) / NS_PER_MS)
@@ -125,7 +129,7 @@ class Decisions:
         process = self._processes.setdefault(family, PlannerProcess())
         if process.is_ready:
             return True
-        process.warm_up(timed, SystemClock(), plan, name, problem)
+        process.warm_up(timed, thread_time_ns, plan, name, problem)
         return median(self._taken_ms.get(size, (_VERY * self._in_place_ms_max,))) >= _VERY * self._in_place_ms_max
 
     async def _elsewhere(
@@ -134,10 +138,10 @@ class Decisions:
         process = self._processes[family]
         self.elsewhere += 1
         try:
-            made: tuple[PlanT, float] = await process.call(timed, SystemClock(), plan, name, problem)
+            made: tuple[PlanT, float] = await process.call(timed, thread_time_ns, plan, name, problem)
         except PlannerEnded:
             log.warning("a planner's process ended; it is begun anew")
-            made = timed(self._clock, plan, name, problem)
+            made = timed(self._spent_ns, plan, name, problem)
         return made
 
 
@@ -150,11 +154,14 @@ class _Size(NamedTuple):
     is_asked: bool
 
 
-def timed(clock: Clock, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT) -> tuple[PlanT, float]:
-    """The plan, and the milliseconds that it was computed for."""
-    start_ns = clock.now_ns()
+def timed(
+    spent_ns: Callable[[], int], plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
+) -> tuple[PlanT, float]:
+    """The plan, and the milliseconds of processor time that it took: what other work of the machine takes from it is
+    taken from the other process, too, and is no reason to go there."""
+    start_ns = spent_ns()
     made = plan(name, problem)
-    return made, (clock.now_ns() - start_ns) / NS_PER_MS
+    return made, (spent_ns() - start_ns) / NS_PER_MS
 
 
 def adaptation_plan(name: str, problem: AdaptationInput) -> AdaptationPlan:

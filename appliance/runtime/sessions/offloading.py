@@ -76,28 +76,22 @@ def shift_of(live: LiveSession, scale: Scale, before: Shift | None) -> Shift | N
     return Shift(number - frame, max(0.0, (place - frame) * scale.frame_ms))
 
 
-def problem_of(
-    served: Sequence[LiveSession],
-    waiting: Sequence[LiveSession],
+def clients_of(
+    sessions: Sequence[LiveSession],
     rungs: Sequence[Rung],
     scale: Scale,
     shifts: Mapping[str, Shift],
-    now_ns: int,
     share: float,
     decode_ms: float = 0.0,
-    busy_until_ns: int = 0,
-    previous: Sequence[Batch] = (),
     forgiven: Collection[str] = (),
-) -> OffloadInput:
-    """The problem of a pool. Sessions whose promise is out of reach on their link, whatever is sent, are left out.
+) -> dict[str, Client]:
+    """Sessions as the planner sees them, by id; without those whose promise is out of reach on their link, whatever is
+    sent.
 
-    A frame has arrived when it is decoded. `previous`: as `previous_of` gives it. `forgiven`: sessions, by id, whose
-    promises are taken to allow more.
+    A frame has arrived when it is decoded. `forgiven`: sessions, by id, whose promises are taken to allow more.
     """
-    tables = {rung.name: {batch: ms / share for batch, ms in rung.usual_ms.items()} for rung in rungs}
-    best = max(rungs, key=lambda rung: (rung.accuracy, rung.name))
-    kept = {live.id for live in (*served, *waiting)}
-    clients = {
+    tables, best = _tables(rungs, share), _best(rungs)
+    return {
         live.id: _client(
             live,
             rungs,
@@ -108,14 +102,29 @@ def problem_of(
             decode_ms,
             is_forgiven=live.id in forgiven,
         )
-        for live in (*served, *waiting)
+        for live in sessions
         if not is_out_of_reach(live, best, decode_ms)
     }
+
+
+def problem_of(
+    served: Sequence[LiveSession],
+    waiting: Sequence[LiveSession],
+    clients: Mapping[str, Client],
+    rungs: Sequence[Rung],
+    scale: Scale,
+    now_ns: int,
+    share: float,
+    busy_until_ns: int = 0,
+    previous: Sequence[Batch] = (),
+) -> OffloadInput:
+    """The problem of a pool. `clients`: as `clients_of` gives them; `previous`: as `previous_of` gives it."""
+    kept = {live.id for live in (*served, *waiting)}
     return OffloadInput(
         fps=scale.fps,
         now_ms=scale.ms(now_ns),
         horizon_ms=HORIZON_MS,
-        inference_ms=tables[best.name],
+        inference_ms=_tables(rungs, share)[_best(rungs).name],
         clients=tuple(clients[live.id] for live in served if live.id in clients),
         waiting=tuple(clients[live.id] for live in waiting if live.id in clients),
         busy_until_ms=max(0.0, scale.ms(busy_until_ns)),
@@ -126,6 +135,14 @@ def problem_of(
             if any(request[0] in kept for request in one.requests)
         ),
     )
+
+
+def _best(rungs: Sequence[Rung]) -> Rung:
+    return max(rungs, key=lambda rung: (rung.accuracy, rung.name))
+
+
+def _tables(rungs: Sequence[Rung], share: float) -> dict[str, dict[int, float]]:
+    return {rung.name: {batch: ms / share for batch, ms in rung.usual_ms.items()} for rung in rungs}
 
 
 def previous_of(

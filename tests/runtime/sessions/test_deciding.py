@@ -1,5 +1,8 @@
 """Where planners compute."""
 
+import subprocess
+import sys
+
 import pytest
 
 from appliance.clock import SystemClock
@@ -42,3 +45,31 @@ async def test_a_planner_that_dies_is_begun_anew() -> None:
         assert await deciding.adapt(PROBLEM) == here
     finally:
         await deciding.close()
+
+
+async def test_only_what_a_decision_computes_for_makes_it_long() -> None:
+    """On a machine that others keep busy it may take any time until it is there: the way to a process would, too."""
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, spent_ns=lambda: 0)
+    for _ in range(4):
+        await deciding.adapt(PROBLEM)
+    assert deciding.elsewhere == 0
+
+
+def test_the_first_plan_imports_nothing() -> None:
+    """It is made on the event loop, which an import would hold for tens of milliseconds."""
+    lines = (
+        "import sys",
+        "from appliance.policies.adaptation import ADAPTATION_POLICIES",
+        "from appliance.policies.offload import OFFLOAD_POLICIES",
+        "from tests.instances.adaptation import drawn, overloaded",
+        "from tests.instances.offload import random_scenes",
+        "problems = [drawn(0, 2, 4), overloaded(0, 3, 6)]",
+        "scene = random_scenes.drawn(1)",
+        "before = set(sys.modules)",
+        "for problem in problems:",
+        "    ADAPTATION_POLICIES['exchange']().plan(problem)",
+        "OFFLOAD_POLICIES['earliest-due']().plan(scene)",
+        "print(sorted(set(sys.modules) - before))",
+    )
+    found = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

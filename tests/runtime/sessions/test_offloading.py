@@ -11,7 +11,7 @@ from appliance.policies.offload.base import Batch, Client
 from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.offloading import Scale, Shift, gates_of, previous_of, problem_of, shift_of
+from appliance.runtime.sessions.offloading import Scale, Shift, clients_of, gates_of, previous_of, shift_of
 from appliance.runtime.sessions.zoo import Rung, zoo_of
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
@@ -58,7 +58,7 @@ def client_of(live: LiveSession, rungs: list[Rung], share: float = 1.0) -> Clien
     scale = Scale(EPOCH_NS, FPS)
     shift = shift_of(live, scale, None)
     assert shift is not None
-    return problem_of([live], [], rungs, scale, {"s": shift}, live.now_ns(), share).clients[0]
+    return clients_of([live], rungs, scale, {"s": shift}, share)["s"]
 
 
 @story

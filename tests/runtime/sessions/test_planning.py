@@ -21,7 +21,7 @@ from appliance.domain.session import (
 )
 from appliance.domain.states import SessionState
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
-from appliance.runtime.sessions import latency_plans
+from appliance.runtime.sessions import accuracy_plans, latency_plans
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.pools import key_of
 from tests.fakes.clock import story
@@ -528,6 +528,29 @@ async def test_planning_lets_others_go_first() -> None:
         await fleet.sessions.planning.adapt_all()
     counting.cancel()
     assert turns >= 4 + 40 // 4
+
+
+@story
+async def test_planning_of_frames_lets_others_go_first() -> None:
+    """A pool of promises of accuracy with many sessions is looked at in several turns, too."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({160: Cost(run_ms=1)})
+    for _ in range(12):
+        await fleet.join(gate, AccuracyPromise(0.4), fps=5.0, mbps=50)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)  # noqa: TID251 - turns are counted, no time passes
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accuracy_plans, "AT_ONCE", 2)
+        await fleet.sessions.planning.offload_all()
+    counting.cancel()
+    assert turns >= 12 // 2 - 1
 
 
 @story
