@@ -88,3 +88,52 @@ class MemoryHistoryShape(Shape):
     windows: list[WindowShape]
     is_whole: bool
     """False: there were more than the answer holds, and the oldest were left out."""
+
+
+class BuildColumnShape(Shape):
+    """What stays of one build have in common, as `StayShape` has it."""
+
+    applications: list[str] = Field(examples=[["harbour/door"]])
+    variant: str
+    build: str
+    state: str
+
+
+class StayColumnsShape(Shape):
+    """Stays, oldest first: the values at one place of all columns are one stay."""
+
+    build: list[int]
+    """Its place in `builds`."""
+    bytes: list[int]
+    since_ms: list[int]
+    """Milliseconds after `start`; less than 0: it was there before."""
+    until_ms: list[int | None]
+    came_by: list[int]
+    """Its place in `ways`."""
+    came: list[int | None]
+    left_by: list[int]
+    """Its place in `ways`."""
+    left: list[int | None]
+
+
+class WindowColumnsShape(Shape):
+    """Windows: the values at one place of all columns are one window."""
+
+    application: list[int]
+    """Its place in `applications`."""
+    since_ms: list[int]
+    until_ms: list[int]
+
+
+class MemoryColumnsShape(Shape):
+    """The same as `MemoryHistoryShape`, in a sixth of the bytes: what repeats is told once, times as milliseconds."""
+
+    start: datetime.datetime
+    end: datetime.datetime
+    builds: list[BuildColumnShape]
+    ways: list[str] = Field(examples=[["loaded", "evicted", ""]])
+    stays: StayColumnsShape
+    decisions: list[ReasonShape]
+    applications: list[str]
+    windows: WindowColumnsShape
+    is_whole: bool

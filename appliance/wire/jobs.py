@@ -26,6 +26,7 @@ class UploadShape(Shape):
     """A file on its way in. The next piece goes on at `offset`."""
 
     id: str = Field(examples=["01hf3k2m9x"])
+    tenant: str
     offset: int = Field(examples=[104857600])
     """Bytes that are safely on disk."""
     length: int | None

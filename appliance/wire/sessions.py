@@ -137,6 +137,7 @@ class SessionShape(Shape):
     """A session as it stands. captured = sent + skipped; sent = answered + late + dropped + lost + those under way."""
 
     id: str = Field(examples=["5f0c2a9be1d04377"])
+    tenant: str = Field(examples=["harbour"])
     application: str | None = Field(examples=["gate"])
     """Null where it names a pipeline."""
     pipeline: str | None

@@ -31,7 +31,7 @@ DAY = """() => new Promise(done => {
 
 FETCH = """async since => {
   const began = performance.now()
-  await (await fetch(`/v1/memory/history?from=${since}&reasons=false`)).json()
+  await (await fetch(`/v1/memory/history?from=${since}&reasons=false&columns=true`)).json()
   return performance.now() - began
 }"""
 
@@ -49,15 +49,16 @@ def main() -> None:
         headers = {"Authorization": f"Bearer {server.admin_key}"}
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - DAY_S))
         with sync_playwright() as driver:
-            path = next(filter(None, map(shutil.which, BROWSERS)))
-            browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            program = next(filter(None, map(shutil.which, BROWSERS)))
+            browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
             page = browser.new_page()
             page.goto(server.url)
             sign_in(page, server.admin_key)
             fetched, drawn, parsed = [], [], []
             for _ in range(options.times):
                 began = time.perf_counter()
-                answer = page.request.get(f"{server.url}/v1/memory/history?from={since}", headers=headers)
+                path = f"/v1/memory/history?from={since}&columns=true&reasons=false"
+                answer = page.request.get(server.url + path, headers=headers)
                 body = answer.body()
                 fetched.append(1000 * (time.perf_counter() - began))
                 page.goto(f"{server.url}/memory")
@@ -68,7 +69,7 @@ def main() -> None:
                 page.wait_for_timeout(500)
                 parsed.append(page.evaluate(FETCH, since))
             browser.close()
-    count = len(json.loads(body)["stays"])
+    count = len(json.loads(body)["stays"]["build"])
     print(f"{count} stays, {len(body) / 1e6:.1f} MB: fetched in {statistics.median(fetched):.0f} ms")
     print(f"fetched and parsed by the page, without reasons, in {statistics.median(parsed):.0f} ms")
     print(f"fetched and drawn in {statistics.median(drawn):.0f} ms, most {max(drawn):.0f} (asked: 500)")

@@ -39,17 +39,17 @@ export function count(value: number | null | undefined): string {
   return value == null ? t.unknown : value.toLocaleString('en-GB')
 }
 
-export function clock(at: string | Date): string {
+export function clock(at: string | number | Date): string {
   return new Date(at).toLocaleTimeString('en-GB')
 }
 
 /** To the minute, where the browser is. */
-export function day(at: string | Date): string {
+export function day(at: string | number | Date): string {
   return moment(at).slice(0, 16)
 }
 
 /** To the second, where the browser is. */
-export function moment(at: string | Date): string {
+export function moment(at: string | number | Date): string {
   const date = new Date(at)
   const two = (value: number) => String(value).padStart(2, '0')
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(date)}`

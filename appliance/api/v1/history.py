@@ -2,13 +2,10 @@
 
 import asyncio
 import datetime
-from collections.abc import Mapping, Sequence
-from functools import cache
 from math import isnan
 from typing import Annotated
 
 import numpy as np
-import orjson
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
@@ -16,13 +13,13 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Member, TheBox
+from appliance.api.v1.stays import Seen, as_columns, as_rows
 from appliance.domain.errors import BadPeriod, BadSeries, Forbidden
 from appliance.domain.names import application_id
-from appliance.history.history import Residency
 from appliance.history.packing import Samples
 from appliance.history.series import MEASURES, UP, Scope, is_of_tenant, split_name
 from appliance.wire.fields import Instant
-from appliance.wire.history import HistoryShape, MemoryHistoryShape, SeriesShape
+from appliance.wire.history import HistoryShape, MemoryColumnsShape, MemoryHistoryShape, SeriesShape
 
 router = APIRouter(tags=["system"])
 
@@ -47,6 +44,9 @@ ApplicationName = Annotated[
     str | None, Query(max_length=200, description="Only stays of this application's variants.", examples=["door"])
 ]
 Reasons = Annotated[bool, Query(description="Whether `decisions` has the reasons, which are most of a long answer.")]
+Columns = Annotated[
+    bool, Query(description="Stays and windows as columns (`MemoryColumnsShape`): a long answer is a sixth as long.")
+]
 
 
 @router.get("/v1/history", summary="What happened, as figures", responses=problems(Forbidden, BadSeries, BadPeriod))
@@ -95,7 +95,7 @@ async def history(
 @router.get(
     "/v1/memory/history",
     summary="Who was in memory, and why",
-    response_model=MemoryHistoryShape,
+    response_model=MemoryHistoryShape | MemoryColumnsShape,
     responses=problems(Forbidden, BadPeriod),
 )
 async def memory_history(
@@ -105,6 +105,7 @@ async def memory_history(
     to: To = None,
     application: ApplicationName = None,
     reasons: Reasons = True,
+    columns: Columns = False,
 ) -> Response:
     """Each stay of a build in memory: which variant, from when to when, and the decisions that ordered its coming and
     going; and the windows around predicted requests. The newest 20,000 of each are kept.
@@ -115,10 +116,9 @@ async def memory_history(
     if application is not None and "/" not in application:
         application = application_id(principal.tenant, application)
     found = await box.history.residency(since.timestamp(), until.timestamp(), reasons=reasons)
+    seen = Seen(principal, application, _own_names(box, principal))
     # In a thread, and as it is: ten thousand rows would hold the event loop.
-    body = await asyncio.to_thread(
-        _memory_json, found, since, until, principal, application, _own_names(box, principal)
-    )
+    body = await asyncio.to_thread(as_columns if columns else as_rows, found, since, until, seen)
     return Response(body, media_type="application/json")
 
 
@@ -169,81 +169,3 @@ def _own_names(box: RunningBox, principal: Principal) -> dict[tuple[str, str], s
         for servable in reversed(entry.servables.values())
         for build in servable.builds
     }
-
-
-def _memory_json(
-    found: Residency,
-    since: datetime.datetime,
-    until: datetime.datetime,
-    principal: Principal,
-    application: str | None,
-    own_names: Mapping[tuple[str, str], str],
-) -> bytes:
-    """As `MemoryHistoryShape` has it; some microseconds a row."""
-    own = "" if principal.is_admin else f"{principal.tenant}/"
-
-    @cache
-    def names_of(applications: str) -> list[str]:
-        names = [one for one in applications.split() if one.startswith(own)]
-        return names if application in (None, *names) else []
-
-    @cache
-    def variant_of(variant: str, applications: str, build: str) -> str:
-        """As stored, which is the first application's name for it, or, where that may be another tenant's, the own."""
-        names = names_of(applications)
-        if principal.is_admin or len(names) == len(applications.split()):
-            return variant
-        return next((own_names[one, build] for one in names if (one, build) in own_names), "")
-
-    @cache
-    def may_read(tenants: str) -> bool:
-        """Whether the words of a decision name no other tenant."""
-        return principal.is_admin or all(one == principal.tenant for one in tenants.split())
-
-    is_all = principal.is_admin and application is None
-    rows = [row for row in found.stays if is_all or names_of(row.applications)]
-    numbers = {row.came for row in rows} | {row.went for row in rows}
-    reasons = [one for number, one in found.reasons.items() if number in numbers]
-    windows = [one for one in found.windows if names_of(one.application)]
-    begun, ended = _moments([row.since for row in rows]), _moments([row.until for row in rows])
-    opened, closed = _moments([one.since for one in windows]), _moments([one.until for one in windows])
-    document = {
-        "start": since.isoformat(),
-        "end": until.isoformat(),
-        "stays": [
-            {
-                "applications": names_of(row.applications),
-                "variant": variant_of(row.variant, row.applications, row.build),
-                "build": row.build,
-                "state": row.state,
-                "bytes": row.bytes,
-                "since": begun[place],
-                "until": ended[place],
-                "came_by": row.came_by,
-                "came": row.came,
-                "left_by": row.left_by,
-                "left": row.went,
-            }
-            for place, row in enumerate(rows)
-        ],
-        "decisions": [
-            {"decision": one.decision, "reason": one.text if may_read(one.tenants) else ""} for one in reasons
-        ],
-        "windows": [
-            {"application": one.application, "since": opened[place], "until": closed[place]}
-            for place, one in enumerate(windows)
-        ],
-        "is_whole": found.is_whole,
-    }
-    return orjson.dumps(document)
-
-
-def _moments(times_s: Sequence[float | None]) -> list[str | None]:
-    """Seconds since 1970 as they are shown, to the millisecond."""
-    seconds = np.array([0.0 if one is None else one for one in times_s])
-    milliseconds = np.rint(1000 * seconds).astype(np.int64).astype("M8[ms]")
-    shown: list[str | None] = np.datetime_as_string(milliseconds, timezone="UTC").tolist()
-    for place, one in enumerate(times_s):
-        if one is None:
-            shown[place] = None
-    return shown

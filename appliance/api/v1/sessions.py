@@ -1,5 +1,6 @@
 """Sessions of devices: promises of latency or accuracy, and plans of what to send."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -10,10 +11,11 @@ from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
 from appliance.api.streams.sessions import own_key, session_of
 from appliance.api.streams.words import plan_fields
-from appliance.api.v1.deps import Caller, Cursor, Limit, TheBox
+from appliance.api.v1.deps import Caller, Cursor, EveryTenant, Limit, Summary, TheBox
 from appliance.api.v1.pages import page_of_all
 from appliance.domain.accuracy import points, share
 from appliance.domain.errors import (
+    Forbidden,
     IllegalState,
     ModelUnavailable,
     PromiseNotPossible,
@@ -79,11 +81,21 @@ async def join_session(order: SessionOrder, box: TheBox, principal: Caller) -> S
     return shape_of(box, live)
 
 
-@router.get("", summary="List sessions", responses=problems())
-async def list_sessions(box: TheBox, principal: Caller, cursor: Cursor = "", limit: Limit = 100) -> Page[SessionShape]:
-    """Those of the tenant; a device's key sees those that it began. One that has ended is shown for a minute."""
-    found = box.sessions.list(principal.tenant, own_key(principal))
-    return page_of_all(found, cursor, limit, lambda live: live.id, lambda live: shape_of(box, live))
+@router.get("", summary="List sessions", responses=problems(Forbidden))
+async def list_sessions(
+    box: TheBox,
+    principal: Caller,
+    every_tenant: EveryTenant,
+    summary: Summary = False,
+    cursor: Cursor = "",
+    limit: Limit = 100,
+) -> Page[SessionShape]:
+    """Those of the tenant; a device's key sees those that it began. One that has ended is shown for a minute.
+
+    With `summary=true` there are no plans.
+    """
+    found = box.sessions.list(None if every_tenant else principal.tenant, own_key(principal))
+    return page_of_all(found, cursor, limit, lambda live: live.id, partial(_summary_of if summary else shape_of, box))
 
 
 @router.get("/{session}", summary="Show a session", responses=problems(UnknownSession))
@@ -137,10 +149,17 @@ def promise_shape(promise: Promise) -> LatencyPromiseShape | AccuracyPromiseShap
 
 def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
     """A session as it stands."""
+    plan = None if live.plan is None else SessionPlanShape(**plan_fields(live.plan, live, box.clock.now_ns()))
+    return _summary_of(box, live).model_copy(update={"plan": plan})
+
+
+def _summary_of(box: RunningBox, live: LiveSession) -> SessionShape:
+    """Without its plan."""
     session, counts = live.session, live.counts
     count, mean_ms, p99_ms = box.sessions.planning.decisions_of(live)
     return SessionShape(
         id=session.id,
+        tenant=session.tenant,
         application=None if session.pipeline_id else session.target,
         pipeline=session.target if session.pipeline_id else None,
         name=session.name,
@@ -152,7 +171,7 @@ def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
         reason=live.reason,
         beyond_share=live.beyond_share,
         promise=promise_shape(live.promise),
-        plan=None if live.plan is None else SessionPlanShape(**plan_fields(live.plan, live, box.clock.now_ns())),
+        plan=None,
         captured=counts.captured,
         sent=counts.sent,
         unplanned=counts.unplanned,

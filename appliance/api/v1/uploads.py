@@ -8,7 +8,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
-from appliance.api.v1.deps import Cursor, Limit, Member, TheBox
+from appliance.api.v1.deps import Cursor, EveryTenant, Limit, Member, TheBox
 from appliance.api.v1.pages import page
 from appliance.domain.errors import (
     BadInput,
@@ -51,9 +51,11 @@ async def create_upload(order: UploadOrder, box: TheBox, principal: Member, resp
 
 
 @router.get("", summary="List uploads", responses=problems(Forbidden))
-async def list_uploads(box: TheBox, principal: Member, cursor: Cursor = "", limit: Limit = 100) -> Page[UploadShape]:
-    """The tenant's uploads that were not imported yet."""
-    uploads = await box.uploads.uploads(principal.tenant, cursor, limit + 1)
+async def list_uploads(
+    box: TheBox, principal: Member, every_tenant: EveryTenant, cursor: Cursor = "", limit: Limit = 100
+) -> Page[UploadShape]:
+    """The tenant's uploads that were not imported yet, or with `tenant=*` those of all tenants."""
+    uploads = await box.uploads.uploads(None if every_tenant else principal.tenant, cursor, limit + 1)
     return page(uploads, limit, lambda upload: upload.id, shape_of)
 
 
@@ -124,6 +126,7 @@ def shape_of(record: UploadRecord) -> UploadShape:
     """An upload as it stands."""
     return UploadShape(
         id=record.id,
+        tenant=record.tenant,
         offset=record.offset,
         length=record.length,
         complete=record.is_complete,

@@ -97,14 +97,11 @@ class Uploads:
         """Where an upload stands. Raises: UnknownUpload."""
         return await self._database.read(lambda session: self._record(self._row(session, id)))
 
-    async def uploads(self, tenant: str, after: str = "", limit: int = PAGE) -> list[UploadRecord]:
-        """A tenant's uploads by id, those after `after`."""
-        query = (
-            select(UploadRow)
-            .where(UploadRow.tenant == tenant, col(UploadRow.id) > after)
-            .order_by(col(UploadRow.id))
-            .limit(limit)
-        )
+    async def uploads(self, tenant: str | None, after: str = "", limit: int = PAGE) -> list[UploadRecord]:
+        """A tenant's uploads by id, those after `after`. None: of all tenants."""
+        query = select(UploadRow).where(col(UploadRow.id) > after).order_by(col(UploadRow.id)).limit(limit)
+        if tenant is not None:
+            query = query.where(UploadRow.tenant == tenant)
         return await self._database.read(lambda session: [self._record(row) for row in session.exec(query)])
 
     async def append(self, id: str, offset: int, stream: AsyncIterator[bytes]) -> UploadRecord:

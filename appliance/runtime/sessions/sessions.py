@@ -202,12 +202,12 @@ class Sessions:
             raise UnknownSession(name=id)
         return live
 
-    def list(self, tenant: str, key_id: str | None = None) -> Sequence[LiveSession]:
-        """By id; those that ended less than 60 s ago among them."""
+    def list(self, tenant: str | None, key_id: str | None = None) -> Sequence[LiveSession]:
+        """By id; those that ended less than 60 s ago among them. `tenant` None: of all tenants."""
         found = [
             live
             for live in (*self.live.values(), *self._ended.values())
-            if live.session.tenant == tenant and key_id in (None, live.session.key_id)
+            if tenant in (None, live.session.tenant) and key_id in (None, live.session.key_id)
         ]
         return sorted(found, key=lambda live: live.id)
 

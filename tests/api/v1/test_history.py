@@ -150,6 +150,51 @@ async def test_stays_with_their_decisions(stand: Stand) -> None:
     assert "default" not in str(seen)
 
 
+def as_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Stays as the rows have them; times as seconds since 1970."""
+    start_s = datetime.datetime.fromisoformat(columns["start"]).timestamp()
+    stays = columns["stays"]
+
+    def moment(after_ms: int | None) -> float | None:
+        return None if after_ms is None else start_s + after_ms / 1000
+
+    return [
+        columns["builds"][stays["build"][at]]
+        | {key: stays[key][at] for key in ("bytes", "came", "left")}
+        | {key: columns["ways"][stays[key][at]] for key in ("came_by", "left_by")}
+        | {key: moment(stays[f"{key}_ms"][at]) for key in ("since", "until")}
+        for at in range(len(stays["build"]))
+    ]
+
+
+def second(shown: str | None) -> Any:
+    """Of a row, to what a millisecond loses."""
+    return shown and pytest.approx(datetime.datetime.fromisoformat(shown).timestamp(), abs=0.002)
+
+
+async def test_columns_say_what_the_rows_say(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For an admin, for who has a part of it, and for who has none of it."""
+    box = stand.appliance.running()
+    given = {"acme/own": ["secret"], "harbour/digits": ["fp32"], "acme/other": ["int8"]}
+    residence = box.history.residence
+    monkeypatch.setattr(residence, "_variants_of", lambda application, _: given[application])
+    residence.happened("variant loaded", {"build": "a@cpu", "bytes": 3, "applications": ["acme/own", "harbour/digits"]})
+    residence.happened("variant loaded", {"build": "b@cpu", "bytes": 4, "applications": ["acme/other"]})
+    residence.happened("variant unloaded", {"build": "b@cpu"})
+    residence.window_opened("harbour/digits")
+    residence.window_closed("harbour/digits")
+    for who in ("admin", "harbour", "museum"):
+        rows = await ask(stand, who, "/v1/memory/history")
+        columns = await ask(stand, who, "/v1/memory/history", columns="true", **{"from": rows["start"]})
+        told = [one | {key: second(one[key]) for key in ("since", "until")} for one in rows["stays"]]
+        assert as_rows(columns) == told
+        assert columns["decisions"] == rows["decisions"]
+        names = [columns["applications"][one] for one in columns["windows"]["application"]]
+        assert names == [one["application"] for one in rows["windows"]]
+        assert ("acme" in str(columns)) is (who == "admin")
+    assert told == []
+
+
 async def test_a_shared_build_has_the_name_that_the_caller_gave_it(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

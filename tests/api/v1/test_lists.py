@@ -8,9 +8,18 @@ import pytest
 from tests.api.stand import Stand
 
 pytestmark = pytest.mark.anyio
-PIPELINE = {"name": "one", "latency_slo_ms": 500, "stages": [{"name": "what", "application": "digits"}]}
-LISTS = ("/v1/models?tenant=*", "/v1/applications?tenant=*", "/v1/pipelines?tenant=*", "/v1/jobs?tenant=*")
+PIPELINE: dict[str, Any] = {
+    "name": "one",
+    "latency_slo_ms": 500,
+    "stages": [{"name": "what", "application": "digits"}],
+}
+LISTS = tuple(f"/v1/{name}?tenant=*" for name in ("models", "applications", "pipelines", "jobs", "uploads", "sessions"))
+SESSION = {"fps": 5, "promise": {"kind": "latency", "slo_ms": 2000, "rate_rps": 1}}
 KEYS = "/v1/tenants/*/keys"
+
+
+MOVING = ("plan", "decisions")
+"""Of a session: what changes while nobody touches it."""
 
 
 async def rows(client: httpx.AsyncClient, path: str, limit: int = 100) -> list[dict[str, Any]]:
@@ -20,13 +29,13 @@ async def rows(client: httpx.AsyncClient, path: str, limit: int = 100) -> list[d
     while cursor is not None:
         answer = await client.get(path, params={**httpx.URL(path).params, "limit": limit, "cursor": cursor})
         assert answer.status_code == 200, answer.text
-        found += answer.json()["items"]
+        found += [{key: one[key] for key in one if key not in MOVING} for one in answer.json()["items"]]
         cursor = answer.json()["next_cursor"]
     return found
 
 
 async def furnish_two(stand: Stand) -> None:
-    """Two tenants with an application and a pipeline of the same name."""
+    """Two tenants with an application and a pipeline of the same name, an upload under way and a session."""
     shared = await stand.client("harbour").post(
         "/v1/applications", json={"name": "shown", "model": "digits", "shared": True}
     )
@@ -34,6 +43,10 @@ async def furnish_two(stand: Stand) -> None:
     stages = [{"name": "what", "application": "shown"}]
     for who, body in (("harbour", PIPELINE), ("museum", PIPELINE | {"stages": stages})):
         assert (await stand.client(who).post("/v1/pipelines", json=body)).status_code == 201
+        named = {"application": body["stages"][0]["application"]}
+        for path, order in (("uploads", {"length": 9}), ("sessions", SESSION | named)):
+            made = await stand.client(who).post(f"/v1/{path}", json=order)
+            assert made.status_code == 201, made.text
 
 
 async def test_an_admin_sees_the_rows_of_all_tenants(stand: Stand) -> None:
@@ -50,6 +63,9 @@ async def test_an_admin_sees_the_rows_of_all_tenants(stand: Stand) -> None:
     pipelines = await rows(stand.client(), "/v1/pipelines?tenant=*")
     assert [(one["tenant"], one["name"]) for one in pipelines] == [("harbour", "one"), ("museum", "one")]
     assert "harbour" in {one["tenant"] for one in await rows(stand.client(), "/v1/models?tenant=*")}
+    for name in ("uploads", "sessions"):
+        assert {one["tenant"] for one in await rows(stand.client(), f"/v1/{name}?tenant=*")} == {"harbour", "museum"}
+        assert {one["tenant"] for one in await rows(stand.client("museum"), f"/v1/{name}")} == {"museum"}
 
 
 async def test_keys_of_all_tenants(stand: Stand) -> None:
@@ -94,6 +110,13 @@ async def test_a_summary_is_without_what_is_large(stand: Stand) -> None:
         assert summary != await rows(harbour, f"/v1/{name}")
     for one in await rows(harbour, "/v1/models"):
         assert one["variants_count"] == len(one["variants"]) > 0
+
+
+async def test_a_summary_of_sessions_has_no_plans(stand: Stand) -> None:
+    await furnish_two(stand)
+    for query, has_plan in (("", True), ("?summary=true", False)):
+        (session,) = (await stand.client("harbour").get(f"/v1/sessions{query}")).json()["items"]
+        assert (session["plan"] is not None) is has_plan
 
 
 async def test_a_summary_of_all_tenants(stand: Stand) -> None:

@@ -43,14 +43,48 @@ export function total(shown: Past, name: string): number {
   return Math.round((shown.series[name]?.mean ?? []).reduce<number>((sum, one, index) => sum + (one ?? 0) * (up[index] ?? 0), 0) * shown.step)
 }
 
-export type Stay = Schemas['StayShape']
-export type Residency = Schemas['MemoryHistoryShape']
+/** Times are milliseconds since 1970. */
+export interface Stay extends Pick<Schemas['StayShape'], 'bytes' | 'came_by' | 'came' | 'left_by' | 'left'> {
+  /** What stays of one build have in common; the same object for all of them. */
+  of: Schemas['BuildColumnShape']
+  since: number
+  until: number | null
+}
+export interface Window { application: string; since: number; until: number }
+export interface Residency {
+  start: number
+  end: number
+  stays: Stay[]
+  windows: Window[]
+  decisions: Schemas['ReasonShape'][]
+  is_whole: boolean
+}
 
-export function residency(signal: AbortSignal): Promise<Residency> {
+export async function residency(signal: AbortSignal): Promise<Residency> {
   // of an hour with the reasons; of longer ones they are most of the answer, and a click tells each
   const query = period()
   query.set('reasons', String(span() === 'hour'))
-  return ask<Residency>(`/v1/memory/history?${query}`, { signal })
+  query.set('columns', 'true')
+  return unpacked(await ask<Schemas['MemoryColumnsShape']>(`/v1/memory/history?${query}`, { signal }))
+}
+
+function unpacked({ builds, ways, stays, applications, windows, ...rest }: Schemas['MemoryColumnsShape']): Residency {
+  const start = Date.parse(rest.start)
+  const at = (value: number | null | undefined): number | null => (value == null ? null : start + value)
+  const way = (place: number | undefined): string => ways[place ?? 0] ?? ''
+  return {
+    start,
+    end: Date.parse(rest.end),
+    stays: stays.build.flatMap((build, place) => {
+      const of = builds[build]
+      if (!of) return []
+      const since = at(stays.since_ms[place]) ?? start
+      return [{ of, bytes: stays.bytes[place] ?? 0, since, until: at(stays.until_ms[place]), came_by: way(stays.came_by[place]), came: stays.came[place] ?? null, left_by: way(stays.left_by[place]), left: stays.left[place] ?? null }]
+    }),
+    windows: windows.application.map((one, place) => ({ application: applications[one] ?? '', since: at(windows.since_ms[place]) ?? start, until: at(windows.until_ms[place]) ?? start })),
+    decisions: rest.decisions,
+    is_whole: rest.is_whole,
+  }
 }
 
 const LAYERS = 6
@@ -66,16 +100,18 @@ export interface Stack {
 }
 
 /** Bytes over time by name, from change to change; the smaller ones together. */
-export function stacked(found: Residency, nameOf: (stay: Stay) => string, others: string): Stack {
-  const from = Date.parse(found.start) / 1000
-  const to = Date.parse(found.end) / 1000
+export function stacked(found: Residency, nameOf: (stay: Stay['of']) => string, others: string): Stack {
+  const from = found.start / 1000
+  const to = found.end / 1000
   const weights = new Map<string, number>()
+  const known = new Map<Stay['of'], string>()
   let count = 0
   const rows = found.stays.map((stay) => {
-    const name = nameOf(stay)
-    const came = Date.parse(stay.since) / 1000
+    let name = known.get(stay.of)
+    if (name === undefined) known.set(stay.of, (name = nameOf(stay.of)))
+    const came = stay.since / 1000
     const since = Math.max(from, came)
-    const until = stay.until === null ? to : Math.min(to, Date.parse(stay.until) / 1000)
+    const until = stay.until === null ? to : Math.min(to, stay.until / 1000)
     count += Number(came >= from) + Number(stay.until !== null)
     weights.set(name, (weights.get(name) ?? 0) + stay.bytes * Math.max(0, until - since))
     return { name, since, until, bytes: stay.bytes }
