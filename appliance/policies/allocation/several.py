@@ -103,6 +103,11 @@ def _at_rate(module: Module, fps: float) -> Module:
     return replace(module, rate_rps=module.rate_rps * fps)
 
 
+def _only_on(module: Module, workers: Collection[str]) -> Module:
+    profiles = tuple(profile for profile in module.profiles if profile.worker in workers)
+    return replace(module, profiles=profiles) if profiles else module
+
+
 def existing_of(
     placements: Mapping[str, Sequence[Placed]],
     busy: Iterable[Existing],
@@ -136,7 +141,8 @@ class _Planner:
     policy: AllocationPolicy
     busy: Sequence[Existing]
     solved: int = 0
-    _alone: dict[tuple[str, int], AllocationPlan] = field(default_factory=dict)
+    _alone: dict[tuple[str, int, str], AllocationPlan] = field(default_factory=dict)
+    _shares: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.demands = sorted(self.demands, key=lambda one: (-one.weight, one.name))
@@ -236,31 +242,56 @@ class _Planner:
         return rates
 
     def _takes(self, demand: Demand, level: int) -> float:
-        """Part of the scarcest workers that a frame a second takes; 0 where nothing is scarce, or nobody knows."""
-        plan = self._by_itself(demand, level)
-        if not plan.feasible or demand.fps <= 0.0:
+        """Part of the machine that a frame a second takes; 0 where nothing is scarce, or nobody knows.
+
+        What the machine can do: frames are served by each pool by itself until that is full, the cheapest way by what
+        is left. Ways that mix pools otherwise may do a little more.
+        """
+        known = self._shares.get((demand.name, level))
+        if known is None:
+            known = self._shares[demand.name, level] = self._share(demand, level)
+        return known
+
+    def _share(self, demand: Demand, level: int) -> float:
+        if demand.fps <= 0.0:
             return 0.0
         workers = demand.levels[level].workers
-        taken: dict[str, float] = {}
-        pools = {worker.name: worker.pool for worker in workers}
-        for row in plan.allocations:
-            pool = pools[row.worker]
-            taken[pool] = taken.get(pool, 0.0) + row.instances
-        shares = [
-            instances / available if available else math.inf
-            for pool, instances in taken.items()
-            if (available := available_of(pool, workers)) is not None
-        ]
-        return max(shares, default=0.0) / demand.fps
+        limits = {pool: available_of(pool, workers) for pool in sorted({worker.pool for worker in workers})}
+        left = {pool: float(limit) for pool, limit in limits.items() if limit is not None}
+        cheapest = self._pools_taken(demand, level, left)
+        if not cheapest:
+            return 0.0
+        frames = 0.0
+        others = sorted(left.keys() - cheapest.keys())
+        for taken in (*(self._pools_taken(demand, level, left, pool) for pool in others), cheapest):
+            more = min((left[pool] / part for pool, part in taken.items()), default=0.0)
+            frames += more
+            for pool, part in taken.items():
+                left[pool] = max(0.0, left[pool] - more * part)
+        return 1.0 / frames if frames else math.inf
 
-    def _by_itself(self, demand: Demand, level: int) -> AllocationPlan:
-        """As if it had as many workers as it wants."""
-        known = self._alone.get((demand.name, level))
+    def _pools_taken(self, demand: Demand, level: int, pools: Collection[str], only: str = "") -> dict[str, float]:
+        """Workers of each of the pools for one frame a second; empty where nothing keeps the SLO, or none is taken."""
+        plan = self._by_itself(demand, level, only)
+        pool_of = {worker.name: worker.pool for worker in demand.levels[level].workers}
+        found: dict[str, float] = {}
+        for row in plan.allocations if plan.feasible else ():
+            pool = pool_of[row.worker]
+            if pool in pools and row.instances > 0.0:
+                found[pool] = found.get(pool, 0.0) + row.instances / demand.fps
+        return found
+
+    def _by_itself(self, demand: Demand, level: int, only: str = "") -> AllocationPlan:
+        """As if it had as many workers as it wants. `only`: of this pool, but for modules that it cannot run."""
+        known = self._alone.get((demand.name, level, only))
         if known is None:
             problem = demand.levels[level]
             endless = tuple(replace(one, available=0 if one.available == 0 else None) for one in problem.workers)
+            if only:
+                own = {one.name for one in problem.workers if one.pool == only}
+                problem = replace(problem, modules=tuple(_only_on(module, own) for module in problem.modules))
             problem = at_rate(replace(problem, workers=endless), demand.fps)
-            known = self._alone[demand.name, level] = self._ask(problem)
+            known = self._alone[demand.name, level, only] = self._ask(problem)
         return known
 
     def _plan(self, demand: Demand, level: int, fps: float, placements: Mapping[str, tuple[Placed, ...]]) -> Served:

@@ -171,6 +171,37 @@ def test_processors_that_are_alike_are_used_together(fps: float) -> None:
     assert not broken(pipeline_problem_json(found.problem), answer)
 
 
+def test_where_not_all_fits_every_type_is_used() -> None:
+    """Three that want four times what there is of the cheapest type, and twice what there is of both: rates are divided
+    as both types allow, and each plan keeps its SLO beside the others, by the independent checker.
+    """
+    workers = (
+        WorkerType("cpu", 1.0, 2, "cores"),
+        WorkerType("host", 1.0, 2, "cores"),
+        WorkerType("cuda", 3.0, 1),
+    )
+    modules = tuple(
+        Module(name, rate, (Profile("cpu", 1, 1, ms), Profile("cuda", 1, 1, 0.5 * ms)))
+        for name, rate, ms in (("find", 1.0, 20.0), ("read", 2.0, 8.0))
+    )
+    crop = Module("lines", 1.0, (Profile("host", 1, 1, 0.5),))
+    edges = (("find", "lines"), ("lines", "read"))
+    problem = AllocationInput(290.0, workers, (*modules, crop), edges, cost_by=CostBy.PRICE, batch_wait=BatchWait.REST)
+    alone = 2 * 1000.0 / 36.5
+    found = plan_several([Demand(name, 4 / 3 * alone, (problem,)) for name in "abc"], Frontier())
+    assert all(one.plan.feasible for one in found.served.values())
+    taken: dict[str, float] = {}
+    for one in found.served.values():
+        assert not broken(pipeline_problem_json(one.problem), pipeline_answer_json(one.plan, one.problem.cost_by))
+        for placed in one.plan.placement:
+            taken[placed.worker] = taken.get(placed.worker, 0.0) + sum(part.share for part in placed.parts)
+    assert taken["cuda"] >= 0.8
+    assert taken["cpu"] + taken["host"] >= 0.8 * 2
+    assert sum(one.fps for one in found.served.values()) >= 0.85 * 2 * alone
+    least, *_, most = sorted(one.fps for one in found.served.values())
+    assert least >= 0.7 * most
+
+
 def test_a_pipeline_is_seen_as_one() -> None:
     """Of another pipeline a worker's share is told, and not each of its stages: with many of them nothing else would be
     told any more.
