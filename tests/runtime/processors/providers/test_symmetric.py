@@ -49,7 +49,10 @@ def quantized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def computed(model: onnx.ModelProto, image: Any) -> Any:
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    """As the graph says: without instructions for it, the CPU's quick kernels saturate sums of signed bytes."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, {"image": image})[0]
 
 
@@ -68,7 +71,7 @@ def test_the_same_within_a_step(quantized: onnx.ModelProto) -> None:
         assert not numpy_helper.to_array(zero_point).any()
         assert node.input[0] not in constants or constants[node.input[0]].data_type == TensorProto.INT8
     for image in IMAGES[:3]:
-        assert difference(computed(quantized, image), computed(rewritten, image)) < 0.1
+        assert difference(computed(quantized, image), computed(rewritten, image)) < 0.05
 
 
 def test_symmetric_already(quantized: onnx.ModelProto) -> None:
