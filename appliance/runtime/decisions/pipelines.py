@@ -60,15 +60,7 @@ def pipeline_problem_json(problem: AllocationInput) -> dict[str, Any]:
         "workers": [_worker(worker) for worker in problem.workers],
         "modules": [_module(module) for module in problem.modules],
         "edges": [list(edge) for edge in problem.edges],
-        "existing": [
-            {
-                "worker": one.worker,
-                "index": one.index,
-                "parts": [{"module": OTHER, "share": part.share} for part in one.parts],
-                "loaded": list(one.loaded),
-            }
-            for one in problem.existing
-        ],
+        "existing": _existing(problem),
         "cost_by": problem.cost_by.value,
         "batch_wait": problem.batch_wait.value,
     }
@@ -105,6 +97,24 @@ def pipeline_answer_json(plan: AllocationPlan, cost_by: str) -> dict[str, Any]:
         "reason": plan.reason,
         **plan.facts,
     }
+
+
+def _existing(problem: AllocationInput) -> list[dict[str, Any]]:
+    """What others take. Single calls may have come to take more since the pipelines were planned: more than a worker is
+    all of it.
+    """
+    pools = {worker.name: worker.pool for worker in problem.workers}
+    left: dict[tuple[str, int], float] = {}
+    found = []
+    for one in problem.existing:
+        at = pools.get(one.worker, one.worker), one.index
+        parts = []
+        for part in one.parts:
+            share = min(part.share, left.setdefault(at, 1.0))
+            left[at] -= share
+            parts.append({"module": OTHER, "share": share})
+        found.append({"worker": one.worker, "index": one.index, "parts": parts, "loaded": list(one.loaded)})
+    return found
 
 
 def _worker(worker: WorkerType) -> dict[str, Any]:

@@ -39,6 +39,22 @@ def test_is_replayed() -> None:
     assert answer["feasible"]
 
 
+def test_is_replayed_where_others_take_more_than_there_is() -> None:
+    """Single calls take a tenth of a worker, of which a pipeline that was planned before has all but a twentieth."""
+    taken = (
+        Existing("cpu", 0, (Part("requests", 0.1), Part("harbour/secret", 0.5))),
+        Existing("host", 0, (Part("harbour/secret", 0.45),)),
+    )
+    problem = replace(PROBLEM, existing=taken)
+    plan = Frontier().plan(problem)
+    record = record_of(AT, "pipeline", pipelines.pipeline("t/signs", "t", [], problem, plan, "frontier", "planned"))
+    answer = plan_one(record.problem)
+    assert {key: record.answer[key] for key in ("feasible", "allocations", "placement", "reason")} == {
+        key: answer[key] for key in ("feasible", "allocations", "placement", "reason")
+    }
+    assert answer["feasible"]
+
+
 def test_others_have_no_names() -> None:
     """What other pipelines take is there, and not whose it is; a type without a group is written as before."""
     written = pipelines.pipeline_problem_json(PROBLEM)
