@@ -216,7 +216,7 @@ def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
     frames = pipeline.frames
     yield (
         f"  frames        {frames.answered} answered, {frames.in_time} in time, {frames.late} late, "
-        f"{frames.dropped} incomplete, "
+        f"{frames.dropped} incomplete, {frames.errors} with items that failed, "
         f"{frames.failed} failed, {frames.under_way} under way; {pipeline.rate_fps:.3g} a second"
     )
     clients = ", ".join(f"{one.id} ({one.fps:g} a second)" for one in pipeline.clients)

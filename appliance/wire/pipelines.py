@@ -256,6 +256,8 @@ class FrameCountsShape(Shape):
     late: int = 0
     dropped: int = 0
     """Of the answered: those with an item that could no longer be in time."""
+    errors: int = 0
+    """Of the answered: those with an item that failed; none of these is in time."""
     failed: int = 0
     """Never answered: the input could not be read, or a stage that must not fail did."""
     under_way: int = 0

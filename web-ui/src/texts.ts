@@ -411,6 +411,7 @@ export const t = {
     failed: 'failed',
     sinceStart: (n: string) => `${n} since the box started`,
     incomplete: (n: string) => `Answered without all that was asked, for it came too late: ${n}.`,
+    withErrors: (n: string) => `Answered with an item that failed: ${n}.`,
     underWay: (n: string) => `Under way now: ${n}.`,
     plan: 'Plan',
     noPlan: 'There is none: frames are served in order of their deadlines, and dropped early.',

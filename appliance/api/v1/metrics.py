@@ -179,10 +179,11 @@ def _pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:
             ("in_time", live.frames.in_time),
             ("late", live.frames.late),
             ("dropped", live.frames.dropped),
+            ("errors", live.frames.errors),
             ("failed", live.frames.failed),
         )
     )
-    text = "Frames of pipelines: in time, late, with items dropped (which may be late, too), or without an answer."
+    text = "Frames of pipelines: in time, late, with items dropped or failed (which may be late, too), or without an answer."
     yield from _counter("appliance_pipeline_frames", text, frames)
     items = (
         (_labels(stage=stage, **of), float(one.items_before + one.items))

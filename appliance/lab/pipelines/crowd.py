@@ -142,6 +142,7 @@ class PipelineCrowd:
             "finished_in_time": frames.in_time,
             "late": frames.late,
             "dropped": frames.dropped,
+            "errors": frames.errors,
             "failed": tally.sent - frames.answered,
             "finish_rate": ratio(frames.in_time, tally.sent),
             "latency_ms": {"p50": percentile(ordered, 50), "p99": percentile(ordered, 99)},

@@ -132,6 +132,8 @@ class FrameFigures:
     late: int = 0
     dropped: int = 0
     """Of the answered: some item of it could no longer be in time."""
+    errors: int = 0
+    """Of the answered: some item of it failed."""
     failed: int = 0
     """Its input could not be read, or a stage failed that must not."""
     under_way: int = 0
@@ -146,16 +148,19 @@ class FrameFigures:
         second.sent += 1
         return second
 
-    def ends(self, second: FrameSecond, *, is_answered: bool, is_late: bool, is_dropped: bool) -> bool:
-        """It is over; whether it was in time. Not `is_answered`: it has failed."""
+    def ends(
+        self, second: FrameSecond, *, is_answered: bool, is_late: bool, is_dropped: bool, has_errors: bool
+    ) -> bool:
+        """It is over; whether it was in time, with all its items. Not `is_answered`: it has failed."""
         self.under_way -= 1
         if not is_answered:
             self.failed += 1
             return False
         self.answered += 1
         self.dropped += is_dropped
+        self.errors += has_errors
         self.late += is_late
-        is_in_time = not is_late and not is_dropped
+        is_in_time = not (is_late or is_dropped or has_errors)
         self.in_time += is_in_time
         second.in_time += is_in_time
         return is_in_time

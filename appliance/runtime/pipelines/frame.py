@@ -79,6 +79,8 @@ class FrameRun:
         self.root = Item(ROOT)
         self.has_dropped = False
         """Some item could no longer be in time."""
+        self.has_errors = False
+        """Some item failed."""
         self.has_failed = False
         """A stage failed that must not."""
         self.is_turned_away = False
@@ -434,6 +436,7 @@ class FrameRun:
             self.ended_ns[name] = now_ns
         if not outcome.is_inherited and outcome.none in (NoAnswer.DROPPED, NoAnswer.ERROR):
             self.has_dropped |= outcome.none is NoAnswer.DROPPED
+            self.has_errors |= outcome.none is NoAnswer.ERROR
             if stage.on_error is OnError.FAIL:
                 self.has_failed = True
                 self._over.set_result(None)

@@ -221,6 +221,7 @@ class Pipelines:
                 is_answered=is_answered and not frame.has_failed,
                 is_late=self._clock.now_ns() - call.arrival_ns > slo_ns,
                 is_dropped=frame.has_dropped,
+                has_errors=frame.has_errors,
             )
         found = self.tariff.of({kind: ns / NS_PER_S for kind, ns in frame.spending.by_kind.items()})
         cost = {"seconds": round(found.seconds, 9), "joules": _rounded(found.joules), "price": _rounded(found.price)}

@@ -257,6 +257,8 @@ def test_a_fork_of_which_one_network_is_not_served_goes_on_with_the_other(varian
                 _quarantine(desk)
             answer = json.loads(await desk.ask())
         assert [(one["stage"], one.get("none")) for one in answer["items"]] == [("what", "error"), ("find", None)]
+        frames = desk.pipelines.status("t/signs").frames
+        assert (answer["in_time"], frames.in_time, frames.errors, frames.dropped, frames.late) == (False, 0, 1, 0, 0)
         desk.assert_quiet()
 
     run_virtual(story)
