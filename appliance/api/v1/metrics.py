@@ -183,7 +183,7 @@ def _pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:
             ("failed", live.frames.failed),
         )
     )
-    text = "Frames of pipelines: in time, late, with items dropped or failed (which may be late, too), or without an answer."
+    text = "Frames of pipelines: in time, late, with items dropped or failed (late ones, too), or unanswered."
     yield from _counter("appliance_pipeline_frames", text, frames)
     items = (
         (_labels(stage=stage, **of), float(one.items_before + one.items))

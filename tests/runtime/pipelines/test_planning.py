@@ -339,7 +339,7 @@ async def test_what_several_are_offered_fits_together() -> None:
         assert [row.variant for row in one.plan.stages] == ["fine"]
         await bench.join(two, 2, "c2")
         assert two.plan is not None
-        assert [[row.variant for row in live.plan.stages] for live in (one, two)] == [["coarse"], ["fine"]]
+        assert [[row.variant for row in plan.stages] for plan in (one.plan, two.plan)] == [["coarse"], ["fine"]]
         assert not one.plan.degraded
         two.clients.leave("c2")
         bench.planning.wake()

@@ -560,10 +560,10 @@ async def test_a_paused_session_weighs_nothing_and_ends_after_a_day() -> None:
     gate = fleet.add(ZOO, tenant="a")
     async with fleet.working():
         one, other = [await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=20) for _ in range(2)]
-        assert list(fleet.sessions.active_weights()) == ["a"]
+        assert list(fleet.sessions.applications.active_weights()) == ["a"]
         for live in (one, other):
             await fleet.sessions.change(live, is_paused=True)
-        assert fleet.sessions.active_weights() == {}
+        assert fleet.sessions.applications.active_weights() == {}
         one.last_heard_ns -= 23 * 3600 * NS_PER_S
         other.last_heard_ns -= 24 * 3600 * NS_PER_S
         await fleet.pass_s(1)
