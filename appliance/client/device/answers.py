@@ -12,13 +12,17 @@ LISTS = ("objects", "regions")
 """Fields of an answer that are lists of things with a place: those of detection, and those of text detection."""
 
 
-def found_in(answer: Mapping[str, Any]) -> Found | None:
+def found_in(answer: Mapping[str, Any], width: int | None = None) -> Found | None:
     """The objects of an answer, of a pipeline's those of the first stage that finds some; None where nothing of it
-    finds any, so that the answer is held as it is."""
+    finds any, so that the answer is held as it is. `width`: of the camera's pictures in pixels, in which boxes are
+    then, whatever size was sent; None: they are as they came.
+    """
     for one in (answer, *_stages_in(answer)):
         for name in LISTS:
             if isinstance(listed := one.get(name), list):
-                return _found(listed)
+                sent = one.get("width")
+                is_known = width is not None and isinstance(sent, int | float) and sent > 0
+                return _found(listed, width / sent if is_known else 1.0)
     return None
 
 
@@ -47,11 +51,11 @@ def _stages_in(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from _stages_in(node)
 
 
-def _found(listed: list[Any]) -> Found:
+def _found(listed: list[Any], factor: float) -> Found:
     things = [thing for thing in listed if isinstance(thing, dict) and _place(thing) is not None]
     if not things:
         return EMPTY
-    boxes = np.array([_place(thing) for thing in things], np.float64).reshape(-1, 4)
+    boxes = np.array([_place(thing) for thing in things], np.float64).reshape(-1, 4) * factor
     facts = tuple({key: value for key, value in thing.items() if key not in ("box", "label")} for thing in things)
     return Found(boxes, tuple(str(thing.get("label", "")) for thing in things), facts)
 

@@ -280,12 +280,13 @@ class Device:
             came = list(self._came)
             self._came.clear()
         newest = -1 if self._kept is None else self._kept.frame
+        width = None if self._size is None else self._size[0]
         results = []
         for one in sorted(came, key=lambda one: one.frame):
             if one.frame > newest:
                 newest = one.frame
                 variant = str(one.answer.get("variant", ""))
-                results.append(_Kept(one.frame, variant, one.answer, one.picture, found_in(one.answer)))
+                results.append(_Kept(one.frame, variant, one.answer, one.picture, found_in(one.answer, width)))
         return results
 
     def _track(self, number: int, frame: Frame, came: Sequence[_Kept]) -> None:

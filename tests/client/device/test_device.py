@@ -255,6 +255,25 @@ def test_a_pipeline_in_the_place_of_an_application() -> None:
             Device(Box("http://127.0.0.1:1", "secret"), application, **asked)
 
 
+def test_boxes_are_those_of_the_cameras_picture() -> None:
+    """Of a camera of 640 × 480, though the box saw 320 × 240 and answered in that."""
+
+    def halved(frame: int, body: bytes) -> dict[str, Any]:
+        picture = cv2.imdecode(np.frombuffer(body, np.uint8), 1)
+        found = _objects(frame, body)["objects"][0]
+        factor = picture.shape[1] / 640
+        at = [side * factor for side in found["box"]]
+        return {"objects": [found | {"box": at}], "width": picture.shape[1], "height": picture.shape[0]}
+
+    with session_box(halved) as box, _device(box) as device:
+        shown = _seen_until(device, lambda shown: len(shown.objects) > 0)
+        assert box.heads[0].size is not None
+        assert box.heads[0].size <= 320
+        (left, top, right, bottom) = shown.objects[0].box
+        assert right - left == pytest.approx(BOX[2] - BOX[0], rel=0.1)
+        assert bottom - top == pytest.approx(BOX[3] - BOX[1], rel=0.1)
+
+
 def test_what_only_cutouts_show_is_held() -> None:
     """No place in the picture is known of it: the answer, and how old it is."""
     inner = {"stage": "look", "answer": {"objects": [{"box": [0.0, 0.0, 9.0, 9.0]}]}, "items": []}
