@@ -21,8 +21,9 @@ def found_in(answer: Mapping[str, Any], width: int | None = None) -> Found | Non
         for name in LISTS:
             if isinstance(listed := one.get(name), list):
                 sent = one.get("width")
-                is_known = width is not None and isinstance(sent, int | float) and sent > 0
-                return _found(listed, width / sent if is_known else 1.0)
+                if width is None or not isinstance(sent, int | float) or sent <= 0:
+                    return _found(listed, 1.0)
+                return _found(listed, width / sent)
     return None
 
 

@@ -260,6 +260,7 @@ def test_boxes_are_those_of_the_cameras_picture() -> None:
 
     def halved(frame: int, body: bytes) -> dict[str, Any]:
         picture = cv2.imdecode(np.frombuffer(body, np.uint8), 1)
+        assert picture is not None
         found = _objects(frame, body)["objects"][0]
         factor = picture.shape[1] / 640
         at = [side * factor for side in found["box"]]
