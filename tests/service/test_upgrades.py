@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
+from tests.service.machine import ROOT as MACHINE
 from tests.service.machine import booted
 from tests.service.machine import missing as cannot_boot
 
@@ -23,7 +24,7 @@ STUB = Path(__file__).parent / "stub"
 PREFIX = "/opt/edge-appliance"
 STATE = "/var/lib/edge-appliance"
 CLOCK = SystemClock()
-PYTHON = Path(sys.base_prefix, "bin", "python3")
+PYTHON = Path(sys.base_prefix, "bin", "python3") if Path("/") == MACHINE else Path("/usr/bin/python3")
 """Which any user may run."""
 FORM = f"""import sqlite3
 rows = sqlite3.connect("{STATE}/appliance.db").execute("SELECT version_num FROM alembic_version")
@@ -83,6 +84,8 @@ class Place:
         box = (STUB / "box.py").read_text().replace('FORM, FAULT = 1, ""', f'FORM, FAULT = {form}, "{fault}" # {mark}')
         (path / "appliance/__main__.py").write_text(box)
         (migrations / "__init__.py").write_text(box)
+        for name in ("management", "server"):  # what a start loads
+            (path / "appliance" / f"{name}.py").touch()
         shutil.copytree(ROOT / "systemd", path / "systemd")
         (path / "locks").mkdir()
         (path / "locks/cpu.txt").touch()
@@ -109,7 +112,7 @@ class Place:
 
     def form(self) -> str:
         """Of the database."""
-        return self.run(sys.executable, "-c", FORM).stdout.strip()
+        return self.run(str(PYTHON), "-c", FORM).stdout.strip()
 
     def answers(self) -> bool:
         url = f"$(cat {STATE}/address)/v2/health/ready"
@@ -296,6 +299,8 @@ def kill_upgrades(place: Place) -> None:
     place.install(place.checkout(1))
     place.install(place.checkout(1, mark="counted"), BASH_ENV=str(count))
     commands = int(place.shell("cat /run/count"))
+    place.install(place.checkout(1), "--rollback", BASH_ENV=str(count))
+    back = int(place.shell("cat /run/count"))
     for share in SHARES:
         done = place.install(place.checkout(1, mark="again"))
         assert done.returncode == 0, done.stdout
@@ -307,7 +312,12 @@ def kill_upgrades(place: Place) -> None:
         done = place.install(place.checkout(2))
         assert done.returncode == 0, done.stdout
         assert (place.current()[:4], place.form(), place.answers()) == ("0.2-", "2", True)
-        done = place.install(place.checkout(2), "--rollback")
+        killed = place.install(place.checkout(2), "--rollback", BASH_ENV=str(kill), KILL_AT=str(int(back * share)))
+        assert killed.returncode == -signal.SIGKILL, killed.stdout
+        place.until_settled()
+        if place.current() != before:  # it was killed before it began
+            assert (place.current()[:4], place.form()) == ("0.2-", "2")
+            done = place.install(place.checkout(2), "--rollback")
         assert (place.current(), place.form()) == (before, "1"), done.stdout
 
 

@@ -1,7 +1,7 @@
 """A box of nothing but a database and two paths, for tests of the installer: `python -m appliance`.
 
 `FORM` is how its database looks; an older one is brought to it, a newer one ends the start. `FAULT`: `dies` at the
-start, `mute` answers 500, `ends` ends some time after it was ready.
+start, `mute` answers 500, `ends` ends soon after the installer has asked it, and soon after each further start.
 """
 
 import os
@@ -16,6 +16,7 @@ from pathlib import Path
 
 FORM, FAULT = 1, ""  # the test writes others here
 STATE = Path("/var/lib/edge-appliance")
+ASKED = STATE / "asked"
 
 
 class Paths(BaseHTTPRequestHandler):
@@ -24,6 +25,9 @@ class Paths(BaseHTTPRequestHandler):
             file.write(f"{self.headers.get('Authorization')}\n")
         self.send_response({"/v2/health/ready": 500 if FAULT == "mute" else 200}.get(self.path, 401))
         self.end_headers()
+        if FAULT == "ends" and self.path == "/v1/system":
+            ASKED.touch()
+            end_soon()
 
     def log_message(self, *words: object) -> None:
         """Nothing."""
@@ -53,6 +57,10 @@ def tell_systemd() -> None:
             time.sleep(1)  # noqa: TID251 - it is a program of its own
 
 
+def end_soon() -> None:
+    threading.Timer(1, lambda: os._exit(1)).start()
+
+
 def main() -> None:
     if sys.argv[1:2] != ["serve"]:
         raise SystemExit(2)
@@ -62,8 +70,8 @@ def main() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Paths)
     (STATE / "address").write_text(f"http://127.0.0.1:{server.server_port}\n")
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    if FAULT == "ends":
-        threading.Timer(1, lambda: os._exit(1)).start()
+    if FAULT == "ends" and ASKED.exists():
+        end_soon()
     threading.Thread(target=tell_systemd, daemon=True).start()
     print("READY", flush=True)
     server.serve_forever()
