@@ -1,5 +1,7 @@
-"""This machine once more, booted by systemd in a container: its own files below, and what is written on top is gone at
-the end.
+"""A machine booted by systemd in a container without a network.
+
+Its files are those of this machine, or of the Debian in the folder that APPLIANCE_TEST_ROOT names: with systemd, dbus,
+python3 and curl, as mmdebstrap makes one. What is written on top is gone at the end.
 """
 
 import os
@@ -13,20 +15,32 @@ from pathlib import Path
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 
 CLOCK = SystemClock()
+ROOT = Path(os.environ.get("APPLIANCE_TEST_ROOT", "/"))
 _NAME = "appliance-test"
 _LANDLOCK = "landlock_create_ruleset landlock_add_rule landlock_restrict_self"
-_BOOT_S = 60
+_BOOT_S = 180
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+"""Nothing of this machine's settings."""
 
 
 def missing() -> str | None:
     """Why no machine can be booted here; None: one can."""
     if os.geteuid() != 0:
         return "only root can boot a container"
-    return None if shutil.which("systemd-nspawn") else "there is no systemd-nspawn (Debian's package systemd-container)"
+    tools = {"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "pgrep": "procps"}
+    lacking = [name for name in tools if shutil.which(name) is None]
+    if lacking:
+        return f"there is no {lacking[0]} (Debian's package {tools[lacking[0]]})"
+    inside = ("usr/lib/systemd/systemd", "usr/bin/python3", "usr/bin/curl")
+    absent = [path for path in inside if not (ROOT / path).exists()]
+    if absent:
+        return f"there is no {absent[0]} in {ROOT}"
+    made = subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False)
+    return None if made.returncode == 0 else "namespaces are not permitted here"
 
 
 class Machine:
-    """A booted container. What it runs sees no /tmp and no /run of this machine, but all its other files."""
+    """A booted container. What it runs sees no /tmp and no /run of this machine, but its other files."""
 
     def __init__(self, leader: int) -> None:
         self.leader = leader
@@ -41,6 +55,7 @@ class Machine:
             text=True,
             timeout=timeout_s,
             check=False,
+            env=_ENVIRONMENT,
         )
         assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}"
         return done.stdout.strip()
@@ -56,11 +71,11 @@ class Machine:
 
 
 @contextmanager
-def booted(folder: Path, *, network: bool = True) -> Iterator[Machine]:
-    """`folder` is for mount points. Without a `network` it has a loopback of its own, and nothing else."""
+def booted(folder: Path) -> Iterator[Machine]:
+    """`folder`, which is not below /tmp, is for mount points; what else is in it is seen inside."""
     root = folder / "root"
     root.mkdir()
-    subprocess.run(["mount", "--bind", "/", str(root)], check=True)
+    subprocess.run(["mount", "--bind", str(ROOT), str(root)], check=True)
     order = [
         "systemd-nspawn",
         f"--directory={root}",
@@ -69,38 +84,48 @@ def booted(folder: Path, *, network: bool = True) -> Iterator[Machine]:
         "--register=no",
         "--keep-unit",
         "--link-journal=no",
+        "--private-network",
         f"--machine={_NAME}-{os.getpid()}",
         f"--system-call-filter={_LANDLOCK}",
-        *([] if network else ["--private-network"]),
+        *([] if Path("/") == ROOT else [f"--bind={folder}:{folder}:norbind"]),
     ]
     log = (folder / "console.log").open("w")
-    nspawn = subprocess.Popen(order, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    nspawn: subprocess.Popen[bytes] | None = None
     try:
+        nspawn = subprocess.Popen(order, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         machine = Machine(_leader_of(nspawn, folder / "console.log"))
         machine.until("systemctl is-system-running --wait | grep -E 'running|degraded'", _BOOT_S)
         yield machine
     finally:
-        nspawn.send_signal(signal.SIGTERM)
-        try:
-            nspawn.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            nspawn.kill()
-            nspawn.wait()
+        if nspawn is not None:
+            _end(nspawn)
         log.close()
         subprocess.run(["umount", "--lazy", str(root)], check=True)
         root.rmdir()
 
 
+def _end(nspawn: "subprocess.Popen[bytes]") -> None:
+    """By its own shutdown; a container that hangs, or never booted, is killed with all that runs in it."""
+    nspawn.send_signal(signal.SIGTERM)
+    try:
+        nspawn.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        for pid in _children(nspawn.pid):
+            os.kill(pid, signal.SIGKILL)  # the first process of a space takes all others along
+        nspawn.kill()
+        nspawn.wait()
+
+
+def _children(pid: int, *words: str) -> list[int]:
+    found = subprocess.run(["pgrep", "--parent", str(pid), *words], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]
+
+
 def _leader_of(nspawn: "subprocess.Popen[bytes]", console: Path) -> int:
     """The systemd inside."""
     end_ns = CLOCK.now_ns() + _BOOT_S * NS_PER_S
-    while CLOCK.now_ns() < end_ns:
-        found = subprocess.run(
-            ["pgrep", "--parent", str(nspawn.pid), "--exact", "systemd"], capture_output=True, text=True, check=False
-        )
-        if found.stdout:
-            return int(found.stdout.split()[0])
-        if nspawn.poll() is not None:
-            break
+    while CLOCK.now_ns() < end_ns and nspawn.poll() is None:
+        if found := _children(nspawn.pid, "--exact", "systemd"):
+            return found[0]
         pause_s(0.1)
     raise AssertionError(f"the container did not boot:\n{console.read_text()}")
