@@ -44,14 +44,19 @@ def filled(state: Path, folder: Path) -> None:
     asyncio.run(story())
 
 
-def killed_chores(state: Path, journal: Path, seconds: float) -> None:
-    """A life that ends so long after the folder was opened."""
-    known = journal.read_text().count("open\n") if journal.exists() else 0
+def notes(journal: Path, *, of_minutes: bool) -> int:
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    return sum(line.startswith("minute") is of_minutes for line in lines)
+
+
+def killed_chores(state: Path, journal: Path, count: int, seconds: float) -> None:
+    """A life that ends so long after so many backups and chores, and as many minutes of the history, were noted."""
+    wanted = {kind: notes(journal, of_minutes=kind) + count for kind in (False, True)}
     process = begun(state, journal)
     try:
-        while not journal.exists() or journal.read_text().count("open\n") == known:
+        while any(notes(journal, of_minutes=kind) <= least for kind, least in wanted.items()):
             assert process.poll() is None, process.communicate()[1].decode()
-            pause_s(0.01)
+            pause_s(0.002)
         pause_s(seconds)
         assert process.poll() is None, process.communicate()[1].decode()
     finally:
@@ -104,8 +109,9 @@ def killed_often(folder: Path, chance: random.Random, lives: int) -> None:
     state, journal = folder / "chores", folder / "chores.journal"
     filled(state, folder)
     for _ in range(lives):
-        killed_chores(state, journal, chance.uniform(0.0, 1.5))
+        killed_chores(state, journal, chance.randrange(20), chance.uniform(0.0, 0.1))
         check_chores(state, journal)
+    assert {line.split()[0] for line in journal.read_text().splitlines()} == {"open", "backup", "chore", "minute"}
 
 
 def killed_step(chance: random.Random, longest_s: float, *words: str | Path) -> bool:
