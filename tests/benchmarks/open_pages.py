@@ -61,9 +61,10 @@ def main() -> None:
             print(
                 f"five {opened:8.0f}/s ({opened_us:4.0f} µs CPU)   none {none:8.0f}/s ({none_us:4.0f} µs)", flush=True
             )
-        ratio = statistics.median(opened / none for (opened, _), (none, _) in rounds)
-        by_cpu = statistics.median(none_us / opened_us for (_, opened_us), (_, none_us) in rounds)
-        print(f"median ratio {ratio:.3f} (asked ≥ 0.95), by processor time {by_cpu:.3f}")
+        if rounds:
+            ratio = statistics.median(opened / none for (opened, _), (none, _) in rounds)
+            by_cpu = statistics.median(none_us / opened_us for (_, opened_us), (_, none_us) in rounds)
+            print(f"median ratio {ratio:.3f} (asked ≥ 0.95), by processor time {by_cpu:.3f}")
         grow(tabs, box, request, options.minutes)
         browser.close()
 
