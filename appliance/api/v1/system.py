@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +44,9 @@ from appliance.wire.shape import Shape
 
 ShapeT = TypeVar("ShapeT", bound=Shape)
 
+PSS_KEPT_NS = 10 * NS_PER_S
+"""How long the memory of the process is told as it was."""
+
 router = APIRouter(tags=["system"])
 _SERVING = ("memory", "pipelines", "queues", "residency", "selection")
 """Sections of the settings that decide how requests are served."""
@@ -67,7 +71,7 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         cores=len(os.sched_getaffinity(0)),
         memory_total_bytes=machine.total,
         memory_available_bytes=machine.available,
-        process_bytes=await asyncio.to_thread(_process_bytes),
+        process_bytes=await asyncio.to_thread(_process_bytes, box.clock.now_ns() // PSS_KEPT_NS),
         disk_free_bytes=shutil.disk_usage(box.state_dir).free,
         confinement=dict(box.confinement),
         policies=dict(box.settings.get("policies", {})),
@@ -229,7 +233,10 @@ def _fingerprint(certificate: Path | None) -> str | None:
     return None if certificate is None or not certificate.exists() else fingerprint_of(certificate)
 
 
-def _process_bytes() -> int:
-    """Pss where the kernel tells it, else resident bytes."""
+@lru_cache(maxsize=1)
+def _process_bytes(_period: int) -> int:
+    """Pss where the kernel tells it, else resident bytes; once in a period, for the kernel walks every page table and
+    faults wait meanwhile, and each open page of the box asks every few seconds.
+    """
     used = psutil.Process().memory_full_info()
     return int(getattr(used, "pss", used.rss))

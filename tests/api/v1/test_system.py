@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from appliance import __version__
+from appliance.api.v1 import system
 from appliance.confinement.available import available
 from appliance.runtime.telemetry import BUCKETS_S, PARTS
 from tests.api.stand import Stand, copied, running
@@ -174,3 +175,13 @@ async def test_metrics_may_be_opened(stand: Stand) -> None:
         assert answer.status_code == 200
         assert ("appliance_ready", ()) in samples(answer.text)
         await other.close()
+
+
+async def test_the_memory_of_the_process_is_looked_at_now_and_then(stand: Stand) -> None:
+    """However many pages ask for it."""
+    before = system._process_bytes.cache_info()
+    for _ in range(5):
+        assert (await stand.client().get("/v1/system")).json()["process_bytes"] > 0
+    after = system._process_bytes.cache_info()
+    assert (after.hits - before.hits) + (after.misses - before.misses) == 5
+    assert after.hits > before.hits
