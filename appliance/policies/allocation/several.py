@@ -16,6 +16,7 @@ from appliance.policies.allocation.base import (
     Module,
     Part,
     Placed,
+    Profile,
     WorkerType,
 )
 from appliance.policies.allocation.placement import available_of
@@ -99,6 +100,21 @@ def at_rate(problem: AllocationInput, fps: float, existing: Iterable[Existing] =
     return replace(problem, modules=modules, existing=tuple(existing))
 
 
+def _least(problem: AllocationInput) -> float:
+    """Workers that it takes at least, whatever the waits: by throughput alone."""
+    return sum(
+        module.rate_rps * min((_takes_s(profile, module.ballooning) for profile in module.profiles), default=0.0)
+        for module in problem.modules
+    )
+
+
+def _takes_s(profile: Profile, ballooning: float) -> float:
+    """Seconds of an instance that an item takes."""
+    if profile.throughput_rps is not None:
+        return ballooning / profile.throughput_rps
+    return ballooning * profile.latency_ms / (1000.0 * profile.batch * profile.concurrency)
+
+
 def _at_rate(module: Module, fps: float) -> Module:
     return replace(module, rate_rps=module.rate_rps * fps)
 
@@ -149,6 +165,8 @@ class _Planner:
 
     def in_turn(self, demands: Sequence[Demand], beside: Mapping[str, tuple[Placed, ...]]) -> dict[str, Served] | None:
         """Each at its first level that keeps the SLO, and its full rate; None where one does not fit."""
+        if self._are_too_many(demands, beside):
+            return None
         found: dict[str, Served] = {}
         placements = dict(beside)
         for demand in demands:
@@ -158,6 +176,25 @@ class _Planner:
             found[demand.name] = served
             placements[demand.name] = served.plan.placement
         return found
+
+    def _are_too_many(self, demands: Sequence[Demand], beside: Mapping[str, tuple[Placed, ...]]) -> bool:
+        """Whether they would take more than all workers, each stage where an item takes least: then no policy has a
+        plan, and none need be asked.
+        """
+        if not demands:
+            return False
+        workers = demands[0].levels[0].workers
+        if any(one.levels[0].workers != workers for one in demands):
+            return False
+        limits = [available_of(pool, workers) for pool in sorted({worker.pool for worker in workers})]
+        taken = sum(part.share for one in self.busy for part in one.parts)
+        taken += sum(part.share for placed in beside.values() for place in placed for part in place.parts)
+        if None in limits:
+            return False
+        most = sum(limit or 0 for limit in limits) * (1.0 + 1e-6)
+        if taken + sum(_least(one.levels[0]) * one.fps for one in demands) <= most:
+            return False
+        return taken + sum(_least(one.levels[self._first_possible(one)]) * one.fps for one in demands) > most
 
     def as_far_as_they_fit(self) -> dict[str, Served]:
         """Each at its first level that keeps the SLO, and its full rate, beside those that fit."""

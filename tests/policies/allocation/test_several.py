@@ -11,6 +11,7 @@ from appliance.domain.pipeline import CostBy
 from appliance.lab.plan import plan_one
 from appliance.policies.allocation.base import (
     AllocationInput,
+    AllocationPlan,
     BatchWait,
     Existing,
     Module,
@@ -212,3 +213,23 @@ def test_a_pipeline_is_seen_as_one() -> None:
     assert existing_of(placed, busy, workers, ("m",)) == (
         Existing("cpu", 0, (Part("requests", 0.125), Part("other", 0.75)), ("m",)),
     )
+
+
+def test_no_policy_is_asked_for_what_cannot_be() -> None:
+    """More than all workers by throughput alone: nobody is planned at its full rate first, and the plans are those that
+    the search for them ends with.
+    """
+    asked: list[float] = []
+
+    class Noted(Frontier):
+        def plan(self, problem: AllocationInput) -> AllocationPlan:
+            if any(one.available for one in problem.workers):  # not one without limits
+                asked.append(problem.modules[0].rate_rps)
+            return super().plan(problem)
+
+    found = plan_several([_demand(name, 200.0) for name in "abc"], Noted())
+    assert max(asked) < 200.0
+    assert all(one.plan.feasible for one in found.served.values())
+    asked.clear()
+    plan_several([_demand(name, 10.0) for name in "abc"], Noted())
+    assert asked == [10.0] * 3
