@@ -14,6 +14,7 @@ from prometheus_client.utils import floatToGoString
 from appliance.api.box import RunningBox
 from appliance.api.http.steps import Steps
 from appliance.clock import NS_PER_S
+from appliance.domain.pipeline import NoAnswer
 from appliance.domain.sensors import Quantity
 from appliance.domain.states import ProcessorState
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
@@ -185,12 +186,29 @@ def _pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:
     )
     text = "Frames of pipelines: in time, late, with items dropped or failed (late ones, too), or unanswered."
     yield from _counter("appliance_pipeline_frames", text, frames)
-    items = (
-        (_labels(stage=stage, **of), float(one.items_before + one.items))
-        for live, of in named
-        for stage, one in sorted(live.figures.items())
-    )
+    stages = [
+        (live, {"stage": stage, **of}, one.counts) for live, of in named for stage, one in sorted(live.figures.items())
+    ]
+    items = ((_labels(**of), one.items) for _live, of, one in stages)
     yield from _counter("appliance_pipeline_items", "Items that stages of pipelines began with.", items)
+    bare = (
+        (_labels(none=none, **of), getattr(one, none))
+        for _live, of, one in stages
+        for none in sorted(map(str, NoAnswer))
+    )
+    text = "Those of them that stages gave no answer about, by the reason."
+    yield from _counter("appliance_pipeline_items_without_answer", text, bare)
+    late = ((_labels(**of), one.late_frames) for _live, of, one in stages)
+    text = "Frames late or with items dropped, by the stage that was the first to drop one, or to end one too late."
+    yield from _counter("appliance_pipeline_late_frames", text, late)
+    known = {live.pipeline.id: box.pipelines.ballooning(live.pipeline.id) for live, _of in named}
+    ballooning = (
+        (_labels(**of), known[live.pipeline.id][of["stage"]])
+        for live, of, _one in stages
+        if of["stage"] in known[live.pipeline.id]
+    )
+    text = "What runs of stages take over what was measured, as their pipelines are planned with it."
+    yield from _gauge("appliance_pipeline_ballooning", text, ballooning)
     spent = (
         (_labels(kind=kind, **of), took_ns / NS_PER_S)
         for live, of in named
@@ -213,6 +231,11 @@ def _serve_loop(box: RunningBox) -> Iterator[str]:
     single = ((_labels(kind=kind), took_ns / NS_PER_S) for kind, took_ns in sorted(box.engine.single.by_kind.items()))
     text = "Processor time of requests that are no pipeline's, by kind of processor."
     yield from _counter("appliance_single_seconds", text, single)
+    spent = (
+        (_labels(kind=kind), took_ns / NS_PER_S) for kind, took_ns in sorted(box.pipelines.spending.by_kind.items())
+    )
+    text = "Processor time of all pipelines, of those that are no more, too; `host` is no processor's busy time."
+    yield from _counter("appliance_pipelines_seconds", text, spent)
     figures = box.pipelines.figures
     if figures is None:
         return
@@ -220,6 +243,8 @@ def _serve_loop(box: RunningBox) -> Iterator[str]:
     yield from _counter("appliance_pipeline_problems", "Problems that were solved for that.", _one(figures.plans))
     text = "Plans that were not applied, because what they were about had changed."
     yield from _counter("appliance_pipeline_plans_stale", text, _one(figures.stale))
+    text = "Times that no plan was found in time."
+    yield from _counter("appliance_pipeline_plans_given_up", text, _one(figures.given_up))
     text = "What the latest planning took."
     yield from _gauge("appliance_pipeline_planning_seconds", text, _one(figures.last_ms / 1e3))
 

@@ -29,14 +29,26 @@ class RanAs:
     """Rows of the run."""
 
 
+@dataclass(frozen=True, slots=True)
+class StageCounts:
+    """Of a stage's name since the start, whatever stages have had it: a counter never falls."""
+
+    items: int = 0
+    condition: int = 0
+    """Of the items: without an answer, as by `NoAnswer`."""
+    dropped: int = 0
+    error: int = 0
+    late_frames: int = 0
+
+
 @dataclass(slots=True)
 class StageFigures:
     """Of one stage, since the start, or since it is what it is."""
 
     frames_before: int = 0
     """Of its pipeline, until then."""
-    items_before: int = 0
-    """Of stages that had its name until then: a counter never falls."""
+    before: StageCounts = StageCounts()
+    """Of stages that had its name until then."""
     items: int = 0
     """That it could begin with."""
     answered: int = 0
@@ -45,6 +57,8 @@ class StageFigures:
     no_condition: int = 0
     outdone: int = 0
     """Of these: the condition held, but others were better."""
+    late_frames: int = 0
+    """Frames that were not in time, and of which this stage was the first to drop an item, or to end one too late."""
     compute_ns: int = 0
     """Of the runs of those that were answered."""
     ran: int = 0
@@ -82,6 +96,17 @@ class StageFigures:
         ran_as = RanAs(answer.variant, answer.kind, max(1, round(answer.compute_ns / spent_ns)))
         count, total_ns = self.ran_as.get(ran_as, (0, 0))
         self.ran_as[ran_as] = count + 1, total_ns + spent_ns
+
+    @property
+    def counts(self) -> StageCounts:
+        before = self.before
+        return StageCounts(
+            before.items + self.items,
+            before.condition + self.no_condition,
+            before.dropped + self.dropped,
+            before.error + self.errors,
+            before.late_frames + self.late_frames,
+        )
 
     @property
     def p50_ms(self) -> float | None:

@@ -72,6 +72,9 @@ class FrameRun:
         self._clock = clock
         slo_ms = live.pipeline.latency_slo_ms
         self.deadline_ns = call.arrival_ns + int((call.timeout_ms or slo_ms) * NS_PER_MS)
+        self._late_ns = call.arrival_ns + int(slo_ms * NS_PER_MS)
+        self._is_counted_late = False
+        """Some stage has made it late."""
         self.spending = Spending(live.spending)
         """Processor time of its items so far."""
         self._is_served = call.is_planned and live.is_served(call.client)
@@ -431,7 +434,11 @@ class FrameRun:
         now_ns = self._clock.now_ns()
         since_ns = item.since_ns.get(name, now_ns)
         if not outcome.is_inherited:
-            self.live.figures[name].ended(outcome, now_ns - since_ns)
+            figures = self.live.figures[name]
+            figures.ended(outcome, now_ns - since_ns)
+            if not self._is_counted_late and (outcome.none is NoAnswer.DROPPED or now_ns > self._late_ns):
+                self._is_counted_late = True
+                figures.late_frames += 1
         if name in item.since_ns:
             self.ended_ns[name] = now_ns
         if not outcome.is_inherited and outcome.none in (NoAnswer.DROPPED, NoAnswer.ERROR):

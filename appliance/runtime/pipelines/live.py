@@ -32,8 +32,9 @@ class LivePipeline:
         runner: StageRunner,
         clock: Clock,
         tariff: Tariff = UNPRICED,
+        all_spending: Spending | None = None,
     ) -> None:
-        """`kinds`: task of each application, by id. Raises: BadPipeline."""
+        """`kinds`: task of each application, by id. `all_spending`: of all pipelines together. Raises: BadPipeline."""
         self.pipeline = pipeline
         self.graph = Graph.of(pipeline.stages, kinds)
         self._runner = runner
@@ -44,7 +45,7 @@ class LivePipeline:
         self.account = Account(tariff)
         """What it has cost."""
         self.order = FrameOrder()
-        self.spending = Spending()
+        self.spending = Spending(all_spending)
         """Processor time of its frames."""
         self.frames = FrameFigures()
         self.figures = {name: StageFigures() for name in self.stages}
@@ -70,7 +71,7 @@ class LivePipeline:
             if self.stages.get(name) == before.stages[name]:
                 self.figures[name] = figures
             elif name in self.figures:
-                self.figures[name].items_before = figures.items_before + figures.items
+                self.figures[name].before = figures.counts
 
     # -- how its stages hang together ----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from appliance.runtime.pipelines.live import LivePipeline
 from appliance.runtime.pipelines.planning import Figures, Planning
 from appliance.runtime.pipelines.ports import StageRunner
 from appliance.runtime.serving.engine import Engine
+from appliance.runtime.serving.spending import Spending
 from appliance.tasks.base import Media
 
 
@@ -107,6 +108,8 @@ class Pipelines:
         self._new_id = new_id
         self.live: dict[str, LivePipeline] = {}
         """By id; to be read only."""
+        self.spending = Spending()
+        """Processor time of the frames of all, of those that are no more, too."""
 
     def plan_with(self, planning: Planning) -> None:
         """From now on clients are let in, and pipelines planned, by this."""
@@ -127,7 +130,7 @@ class Pipelines:
     def put(self, pipeline: Pipeline) -> LivePipeline:
         """A new one, or one that was changed: its frames under way go on as it was. One that is what it was stays."""
         kinds = runnable_kinds(self._catalogue, pipeline)
-        live = LivePipeline(pipeline, kinds, self._stages, self._clock, self.tariff)
+        live = LivePipeline(pipeline, kinds, self._stages, self._clock, self.tariff, self.spending)
         before = self.live.get(pipeline.id)
         if before is not None and (before.pipeline, before.graph) == (pipeline, live.graph):
             return before
@@ -280,7 +283,7 @@ class Pipelines:
         """Raises: UnknownPipeline."""
         live, now_ns = self.get(pipeline_id), self._clock.now_ns()
         frames = live.frames
-        ballooning = {} if self._planning is None else self._planning.ballooning(pipeline_id)
+        ballooning = self.ballooning(pipeline_id)
         seconds = frames.recent(now_ns)
         ended = frames.answered + frames.failed
         account = live.account
@@ -300,6 +303,10 @@ class Pipelines:
                 dict(live.spending.by_kind),
             ),
         )
+
+    def ballooning(self, pipeline_id: str) -> Mapping[str, float]:
+        """Stage that asks → what runs take over what was measured, as the last plan saw it; absent: nobody knows."""
+        return {} if self._planning is None else self._planning.ballooning(pipeline_id)
 
     def _look_again(self) -> None:
         if self._planning is not None:

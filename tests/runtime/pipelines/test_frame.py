@@ -234,6 +234,20 @@ async def test_a_stage_that_must_not_fail_ends_the_frame() -> None:
 
 
 @story
+async def test_where_frames_become_late() -> None:
+    """Counted once a frame, at the stage that is the first to end an item after the SLO, or to drop one."""
+    desk = Desk(FIND, CROP, ask("what", "what", "crop"), slo_ms=50.0, run_ms={"find": 30, "what": 30})
+    await desk.ask(timeout_ms=1_000)
+    counts = {name: one.counts.late_frames for name, one in desk.live.figures.items()}
+    assert counts == {"find": 0, "crop": 0, "what": 1}
+    await desk.ask(timeout_ms=40)
+    counts = {name: one.counts.late_frames for name, one in desk.live.figures.items()}
+    assert counts == {"find": 1, "crop": 0, "what": 1}
+    assert desk.live.figures["find"].counts.dropped == 1
+    desk.assert_quiet()
+
+
+@story
 async def test_what_cannot_be_in_time_is_dropped_before_it_begins() -> None:
     """An item has the frame's deadline less what the stages behind take: the first network may not use up the time of
     the second."""

@@ -80,7 +80,7 @@ async def test_a_stage_that_is_another_has_figures_of_its_own() -> None:
     assert found["gone"].variant is None
     live.frames.sent, live.figures["gone"].items = 15, 10
     assert pipelines.status("t/one").stages["gone"].items_per_frame == 2.0
-    assert [live.figures[name].items_before for name in ("first", "gone")] == [0, 40]
+    assert [live.figures[name].before.items for name in ("first", "gone")] == [0, 40]
 
 
 def test_a_change_that_changes_nothing_changes_nothing() -> None:
