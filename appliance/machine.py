@@ -160,7 +160,28 @@ class Machine:
         """What each kind of processor does now, the first one first."""
         sensed, guarded = sensors.now(), self.guard_bytes
         found = (_slowed(one, sensed) for one in self._group.statuses(*core.engine.ran()))
-        return tuple(replace(one, takes_guarded=one.description.kind in guarded) for one in found)
+        first, batches = self._group.describe().kind, core.engine.batches()
+        return tuple(
+            replace(
+                one,
+                takes_guarded=one.description.kind in guarded,
+                mean_batch=_mean_batch(one.description, batches, is_first_kind=one.description.kind == first),
+            )
+            for one in found
+        )
+
+
+def _mean_batch(
+    described: ProcessorDescription, batches: Mapping[tuple[str, str], tuple[int, int]], *, is_first_kind: bool
+) -> float | None:
+    """Of the first kind there may be several processors, each a group; another kind's runs may be of several groups."""
+    found = [
+        counts
+        for (group, kind), counts in batches.items()
+        if kind == described.kind and (group == described.name or not is_first_kind)
+    ]
+    runs = sum(count for count, _rows in found)
+    return sum(rows for _count, rows in found) / runs if runs else None
 
 
 def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member], list[Cluster]]:

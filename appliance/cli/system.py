@@ -51,7 +51,8 @@ def _in_words(one: "ProcessorShape") -> str:
     if one.reason:
         told += f": {one.reason}"
     if one.workers is not None and one.runs is not None:
-        told += f"   ({screen.count(one.workers, 'worker')}, {screen.count(one.runs, 'run')})"
+        batch = "" if one.mean_batch is None else f", mean batch {one.mean_batch:.1f}"
+        told += f"   ({screen.count(one.workers, 'worker')}, {screen.count(one.runs, 'run')}{batch})"
     return told
 
 

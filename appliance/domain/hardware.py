@@ -39,6 +39,8 @@ class ProcessorStatus:
     reason: str = ""
     runs: int = 0
     busy_ms: float = 0.0
+    mean_batch: float | None = None
+    """Rows of a run of a whole network, since the start of the box; None: there was none."""
     memory_used_bytes: int | None = None
     """What builds take of the device's own memory; None where it has none."""
     memory_budget_bytes: int | None = None

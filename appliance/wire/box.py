@@ -102,6 +102,8 @@ class ProcessorShape(Shape):
     """Since the start of the box."""
     busy_ms: float | None = None
     """What these runs have taken."""
+    mean_batch: float | None = None
+    """Rows of a run of a whole network, in the mean since the start of the box; empty: there was none."""
     memory_used_bytes: int | None = None
     """What builds take of the memory of a device that has its own (`memory_domain` is not `host`)."""
     memory_budget_bytes: int | None = None

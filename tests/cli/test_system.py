@@ -12,6 +12,10 @@ from appliance.wire.box import ProcessorShape, SensorsShape
         ({"state": "serving"}, "npu, serving"),
         ({"state": "serving", "reason": "", "workers": 2, "runs": 1}, "npu, serving   (2 workers, 1 run)"),
         (
+            {"state": "serving", "reason": "", "workers": 1, "runs": 4, "mean_batch": 2.5},
+            "npu, serving   (1 worker, 4 runs, mean batch 2.5)",
+        ),
+        (
             {"state": "lost", "reason": "a run has not ended within 40 s", "workers": 1, "runs": 7},
             "npu, lost: a run has not ended within 40 s   (1 worker, 7 runs)",
         ),

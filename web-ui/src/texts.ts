@@ -666,6 +666,7 @@ export const t = {
     load: 'Busy now',
     runs: 'Runs',
     mean: 'Mean run',
+    batch: 'Mean batch',
     workers: 'Workers',
     threads: 'Threads a run',
     cores: 'Cores',

@@ -8,6 +8,7 @@ answer.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -152,6 +153,8 @@ class Engine:
         self._alone_ns_max = alone_ns_max
         self._sole = SoleCaller()
         self._inline_runs = 0
+        self._inline_rows: Counter[str] = Counter()
+        self._inline_whole: Counter[str] = Counter()
         self._unplanned = Unplanned()
         """Of those on the event loop."""
         self._inline_ns = 0
@@ -277,6 +280,17 @@ class Engine:
         runs = self._inline_runs + sum(worker.runs for worker in self.workers)
         busy_ns = self._inline_ns + sum(worker.busy_ns for worker in self.workers)
         return runs, busy_ns / NS_PER_MS
+
+    def batches(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Group and kind of processors → runs of whole networks there that have ended well, and their rows."""
+        runs: Counter[tuple[str, str]] = Counter()
+        rows: Counter[tuple[str, str]] = Counter()
+        first = self.workers[0].group
+        for group, of in ((first, self._inline_whole), *((one.group, one.whole) for one in self.workers)):
+            runs.update({(group, kind): count for kind, count in of.items()})
+        for group, of in ((first, self._inline_rows), *((one.group, one.rows) for one in self.workers)):
+            rows.update({(group, kind): count for kind, count in of.items()})
+        return {key: (count, rows[key]) for key, count in runs.items()}
 
     def free_workers(self) -> int:
         """Workers that a request would get at once."""
@@ -461,9 +475,12 @@ class Engine:
         _, start_ns, end_ns, items = run
         took_ns = end_ns - start_ns
         self._charge(entry.application, request.tenant, took_ns, end_ns)
+        kind = kind_of(build.build_id)
         self._inline_runs += 1
+        self._inline_whole[kind] += 1
+        self._inline_rows[kind] += items
         self._inline_ns += took_ns
-        (request.meter or self.single).ran(kind_of(build.build_id), took_ns)
+        (request.meter or self.single).ran(kind, took_ns)
         if not request.is_planned:
             self._unplanned.ran(took_ns)
         build.overruns = build.overruns + 1 if took_ns > overrun_ns else 0

@@ -4,6 +4,7 @@ Never more than one run at a time.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -64,8 +65,16 @@ class Worker:
         self._is_stopped = False
         self.busy_ns = 0
         self.runs = 0
-        self.rows = 0
+        self.whole: Counter[str] = Counter()
+        """Kind of processor → runs of whole networks that have ended well ..."""
+        self.rows: Counter[str] = Counter()
+        """... and the rows of these."""
         self.unplanned = Unplanned()
+
+    @property
+    def group(self) -> str:
+        """Name of the group of processors that it hands runs to."""
+        return self._group.name
 
     async def work(self) -> None:
         """Serve the queue until cancelled."""
@@ -131,7 +140,7 @@ class Worker:
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()
         self.runs += run.result() if batch.jobs[0].rest is not None and error is None else 1
-        self.rows += items
+        self._count(batch.jobs[0], items if error is None else 0)
         if isinstance(error, ProcessorLost) and (batch.jobs[0].build.handle is None or not self._group.is_serving()):
             error = RunAgain()  # the build went with the processor, or others run it: each job is placed anew
         if batch.shapes is not None and _is_about_inputs(error):
@@ -159,6 +168,13 @@ class Worker:
             self._go_on(*following)
         elif not self._is_stopped:
             self._queue.offer(self._begin, self._index)
+
+    def _count(self, job: Job, items: int) -> None:
+        """A run has ended well that began with a job; 0 items: it has not."""
+        if items and job.rest is None:
+            kind = kind_of(job.build.build_id)
+            self.whole[kind] += 1
+            self.rows[kind] += items
 
     def _go_on(self, job: Job, run: asyncio.Future[Any]) -> None:
         """With a job that the processor has begun by itself."""

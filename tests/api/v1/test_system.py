@@ -73,6 +73,7 @@ async def test_processors(stand: Stand) -> None:
     assert shown["fingerprint"]
     assert shown["runs"] >= 1
     assert shown["busy_ms"] > 0
+    assert shown["mean_batch"] >= 1
     (own,) = (await stand.client("harbour").get("/v1/processors")).json()
     assert {name: value for name, value in own.items() if value is not None} == {
         "name": shown["name"],

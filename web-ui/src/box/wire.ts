@@ -829,6 +829,7 @@ export interface components {
             cores?: number[] | null;
             fingerprint?: string | null;
             kind: string;
+            mean_batch?: number | null;
             memory_budget_bytes?: number | null;
             memory_domain?: string | null;
             memory_used_bytes?: number | null;
