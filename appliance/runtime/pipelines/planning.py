@@ -7,6 +7,7 @@ applied to the pipelines that still are what it was asked about, as long as the 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -298,12 +299,13 @@ class Planning:
     async def _solve(self, picture: Picture, dirty: set[str], *, may_degrade: bool) -> Several:
         """The plans of those that are dirty, beside the others'; of all where they do not fit."""
         around = self._around
+        weights = self._weights(picture)
         demands = [
             Demand(
                 id,
                 picture.seen[id].fps,
                 made.levels,
-                picture.seen[id].pipeline.weight,
+                weights[id],
                 self._loaded(picture.seen[id].pipeline, made),
             )
             for id, made in sorted(picture.asked.items())
@@ -318,6 +320,17 @@ class Planning:
         )
         self.figures.plans += several.solved
         return several
+
+    def _weights(self, picture: Picture) -> dict[str, float]:
+        """Of each pipeline that is planned: its part of what its tenant weighs on processors. Tenants choose the
+        weights of their pipelines, and how many they have.
+        """
+        pipelines = {id: picture.seen[id].pipeline for id, made in picture.asked.items() if made.levels}
+        together: Counter[str] = Counter()
+        for one in pipelines.values():
+            together[one.tenant] += one.weight
+        weight_of = self._around.catalogue.processor_weight
+        return {id: weight_of(one.tenant) * one.weight / together[one.tenant] for id, one in pipelines.items()}
 
     def _loaded(self, pipeline: Pipeline, made: Asked) -> tuple[str, ...]:
         """Stages whose builds are in memory (SC-22)."""

@@ -100,6 +100,29 @@ async def test_two_pipelines_by_weight() -> None:
 
 
 @story
+async def test_a_weight_counts_among_the_pipelines_of_one_tenant() -> None:
+    """Another tenant's flood of frames leaves those in time that were let in, whatever its owner says it weighs, and
+    however many pipelines it is sent to.
+    """
+    whole = WholeBox({"fine": FIND["fine"]}, {"fine": READ["fine"]})
+    for name, cost in (("find", FIND["fine"]), ("read", READ["fine"])):
+        whole.box.add(
+            {"fine": cost}, name=name, tenant="u", task=whole.box.core.catalogue.entry(f"t/{name}").model.task
+        )
+    whole.objects = 2
+    own = whole.add()
+    floods = [whole.add(f"flood{at}", weight=1e6, tenant="u") for at in range(3)]
+    async with whole.working():
+        client = await whole.pipelines.join(own.pipeline.id, 20.0, "t")
+        camera = whole.film(own, 20.0, client.id)
+        await whole.pause(2)
+        for flood in floods:
+            whole.film(flood, 30.0)
+        await whole.pause(10)
+    assert share([sent for sent in camera.sent if sent.at_ms > 5000]) >= 0.95
+
+
+@story
 async def test_without_a_plan() -> None:
     """A box without a serve loop answers all the same, by dispatch and early drop."""
     whole = WholeBox(FIND, READ)

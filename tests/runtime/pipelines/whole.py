@@ -120,14 +120,16 @@ class WholeBox:
         self._cameras: list[asyncio.Task[None]] = []
         self._frames: set[asyncio.Task[None]] = set()
 
-    def add(self, name: str = "signs", *, slo_ms: float = 300.0, weight: float = 1.0) -> LivePipeline:
-        """Find, crop, read."""
+    def add(
+        self, name: str = "signs", *, slo_ms: float = 300.0, weight: float = 1.0, tenant: str = "t"
+    ) -> LivePipeline:
+        """Find, crop, read; by the networks of its tenant."""
         stages: Sequence[Stage] = (
-            Ask(name="find", application_id="t/find"),
+            Ask(name="find", application_id=f"{tenant}/find"),
             Crop(name="crop", after=("find",), of="objects"),
-            Ask(name="read", after=("crop",), application_id="t/read"),
+            Ask(name="read", after=("crop",), application_id=f"{tenant}/read"),
         )
-        return self.pipelines.put(Pipeline(f"t/{name}", "t", name, slo_ms, tuple(stages), weight=weight))
+        return self.pipelines.put(Pipeline(f"{tenant}/{name}", tenant, name, slo_ms, tuple(stages), weight=weight))
 
     @asynccontextmanager
     async def working(self, *, is_planned: bool = True) -> AsyncIterator[None]:
@@ -169,7 +171,9 @@ class WholeBox:
         now_ns = self.box.clock.now_ns()
         sent = Sent(now_ns / NS_PER_MS)
         camera.sent.append(sent)
-        call = FrameCall("t", f"{camera.live.pipeline.name}-{len(camera.sent)}", now_ns, client=camera.client)
+        call = FrameCall(
+            camera.live.pipeline.tenant, f"{camera.live.pipeline.name}-{len(camera.sent)}", now_ns, client=camera.client
+        )
         answer = orjson.loads(await self.pipelines.predict(camera.live.pipeline, Media(b""), call))
         assert sent.in_time is None, "a frame is answered once"
         sent.in_time, sent.seconds = answer["in_time"], answer["cost"]["seconds"]
