@@ -63,6 +63,8 @@ class SessionShape(Shape):
     fits: Literal["deadline", "rate"] = "deadline"
     """What a device makes its pictures small enough for: to be answered in time, as the SDK does; or only so that its
     link keeps up with their rate, as the baselines of Jellyfish do."""
+    sends_px: Annotated[int, Field(ge=16, le=8192)] | None = None
+    """Longer side of all its pictures, whatever plans and the link say; None: as they say."""
     weight: Positive = 1
     result_bytes: NotNegative = 2000
     network: NetworkShape = Field(NetworkShape(uplink_mbps=100.0))

@@ -6,7 +6,7 @@ Those of residency a box may choose, and those of offload are a floor of its def
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from appliance.lab.baselines import edf, open_door
+from appliance.lab.baselines import edf, open_door, unaligned
 from appliance.lab.baselines.brute_force import BruteForce
 from appliance.lab.baselines.exact import Exact
 from appliance.lab.baselines.greedy import Greedy
@@ -33,6 +33,9 @@ ADAPTATION: Mapping[str, Callable[[], AdaptationPolicy]] = {
     "edf-smallest": edf.smallest,
     "edf-middle": edf.middle,
     "edf-largest": edf.largest,
+    "half-budget": unaligned.half_budget,
+    "three-quarters-budget": unaligned.three_quarters_budget,
+    "one-picture": unaligned.one_picture,
     "open-smallest": open_door.smallest,
     "open-middle": open_door.middle,
     "open-largest": open_door.largest,

@@ -205,7 +205,14 @@ def _device(scenario: Scenario, box: LabBox, side: BoxSide, entry: SessionShape,
         uplink_bps=network.uplink.rate_bps(arrives_ns - START_NS),
     )
     stay = Stay(
-        name, order, arrives_ns, min(end_ns, stays_ns), slo_ms, entry.fits == "deadline", int(entry.result_bytes)
+        name,
+        order,
+        arrives_ns,
+        min(end_ns, stays_ns),
+        slo_ms,
+        entry.fits == "deadline",
+        int(entry.result_bytes),
+        entry.sends_px,
     )
     if entry.accuracy_slo is None:
         tally: LatencyTally | AccuracyTally = LatencyTally()

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import CreditExceeded, FrameDropped, TooManySessions
@@ -70,6 +70,8 @@ class Stay:
     fits_deadline: bool
     """Whether pictures are made so small that they are in time; else only so that the link keeps up with them."""
     result_bytes: int
+    sends_px: int | None = None
+    """Longer side of all its pictures; None: as plans and the link say."""
 
 
 class Device:
@@ -198,14 +200,21 @@ class Device:
     def _pump(self) -> None:
         """Send what there is to send."""
         while (send := self.sender.next(self._now_ms())) is not None:
+            if self._stay.sends_px is not None:
+                self._sent(replace(send, size_px=self._stay.sends_px, quality=Orders().quality))
+                continue
             size = self._camera.bytes_of(send.size_px, send.quality)
             again = self.sender.smaller(size, self._now_ms())
             if again is not None:
                 send = again
                 size = self._camera.bytes_of(send.size_px, send.quality)
                 self.sender.smaller(size, self._now_ms())
-            self.sender.sent(size, self._now_ms())
-            self._send(send, size)
+            self._sent(send)
+
+    def _sent(self, send: Send) -> None:
+        size = self._camera.bytes_of(send.size_px, send.quality)
+        self.sender.sent(size, self._now_ms())
+        self._send(send, size)
 
     def _send(self, send: Send, size: int) -> None:
         self._captured[send.frame] = round(send.captured_ms * NS_PER_MS)

@@ -11,6 +11,7 @@ from appliance.lab.papers.jellyfish import experiments as jellyfish
 from appliance.lab.papers.jellyfish.stated import statements as stated_by_jellyfish
 from appliance.lab.papers.jellyfish.zoo import run_ms
 from appliance.lab.scenario import parse_scenario
+from appliance.lab.simulation import simulate
 
 
 def test_run_times_are_those_that_the_paper_states() -> None:
@@ -48,6 +49,19 @@ def test_a_short_run_of_each_gives_its_numbers() -> None:
     assert found["interval"] == pytest.approx(5.0, abs=0.5)
 
 
+def test_devices_that_send_one_size_do_so_on_any_link() -> None:
+    """On a narrow link they are late where whoever plans does not know of it; ours are not."""
+    clients = jellyfish.setting(100, 15, 1)
+    assert jellyfish.ABLATIONS["pictures of one size"].endswith(f", {jellyfish.MIDDLE_PX}")
+    document = jellyfish.document(clients, "synthetic", f"half-budget, rate, {jellyfish.MIDDLE_PX}", 2, 6.0)
+    document["sessions"][0]["network"] = {"uplink_mbps": 4, "rtt_ms": 2, "downlink_mbps": 1000}
+    found = simulate(parse_scenario(document)).outcome.document()["sessions"]
+    assert isinstance(found, dict)
+    assert found["sent"] > 0
+    assert not found["in_time"]
+    assert jellyfish.run(clients, "synthetic", jellyfish.OURS, 2, 6.0)["missed"] < 0.1
+
+
 def test_claims_say_what_is_asked_and_whether_it_comes_out() -> None:
     claims = Claims([{"a": 1.0, "b": 4.0}, {"a": 3.0, "b": 4.0}])
     claims.say("1", "a", "–", "a", least=2.0)
@@ -79,6 +93,7 @@ def _numbers(paper: str, job: Job) -> dict[str, float]:
     at = {
         "grid": lambda: f"synthetic/{first}/{second}/{rest[0]}/{jellyfish.OURS}",
         "compare": lambda: f"{first}/{second}/15/4/{rest[0]}",
+        "ablation": lambda: f"{first}/{second}/15/4/{rest[0]}",
         "mixed": lambda: f"lte/mixed/{first}/{' '.join((second, *rest))}",
     }[kind]()
     return defaultdict(float, {f"{at}/{key}": 1.0 for key in ("missed", "accuracy", "busy", "p50", "p99")})

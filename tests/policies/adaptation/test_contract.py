@@ -10,7 +10,9 @@ from appliance.lab.baselines import ADAPTATION
 from appliance.lab.plan import plan_one
 from tests.checkers.adaptation import faults
 
-KEEPING = [name for name in ADAPTATION if not name.startswith("open-")]
+UNALIGNED = ("half-budget", "three-quarters-budget", "one-picture")
+"""Ablations: they plan with other pictures, or links, than there are."""
+KEEPING = [name for name in ADAPTATION if not name.startswith("open-") and name not in UNALIGNED]
 """Those that serve nobody whom they cannot serve in time; the others have an open door."""
 
 latencies = st.dictionaries(
@@ -88,7 +90,7 @@ def test_nobody_to_serve(policy: str) -> None:
     assert "no network meets the SLO of 1" in unmapped["reason"]
 
 
-@pytest.mark.parametrize("policy", ADAPTATION)
+@pytest.mark.parametrize("policy", [name for name in ADAPTATION if name not in UNALIGNED])
 def test_two_workers_may_carry_the_same_network(policy: str) -> None:
     """Four clients, of whom two fill a worker: the only network runs twice, and every client is on one worker."""
     zoo = [{"name": "m", "accuracy": 0.5, "input_bytes": 9000, "latency_ms": {"1": 25}}]

@@ -20,6 +20,15 @@ OPEN = ("open-smallest", "open-middle", "open-largest")
 AS_THERE = tuple(f"{policy}, rate" for policy in OPEN)
 """The same with devices that fit pictures to the rate of their link only, as in the paper: many come too late."""
 BASELINES = (*EDF, *OPEN, *AS_THERE)
+MIDDLE_PX = 352
+ABLATIONS = {
+    "pictures of one size": f"one-picture, rate, {MIDDLE_PX}",
+    "by the link only, 50 % for the computation": "half-budget, rate",
+    "by the link only, 75 % for the computation": "three-quarters-budget, rate",
+    "by the deadline, 50 % for the computation": "half-budget",
+    "by the deadline, 75 % for the computation": "three-quarters-budget",
+}
+"""Of data adaptation, and the compute budget (§VI-D)."""
 GPUS = 2
 DURATION_S = 60.0
 """The synthetic trace takes 140 s; each client begins at a point of its own."""
@@ -66,8 +75,10 @@ def run(clients: Sequence[tuple[int, int]], trace: str, policy: str, seed: int, 
 def document(
     clients: Sequence[tuple[int, int]], trace: str, policy: str, seed: int, duration_s: float
 ) -> dict[str, Any]:
-    """The scenario. `policy`: its name, and after a comma what pictures are fitted to, where that is no deadline."""
-    policy, _, fits = policy.partition(", ")
+    """The scenario. `policy`: its name, and after commas what pictures are fitted to, where that is no deadline, and
+    their size, where that is always the same."""
+    policy, fits, sends_px = (*policy.split(", "), "", "")[:3]
+    device = {"fits": fits or "deadline", **({"sends_px": int(sends_px)} if sends_px else {})}
     network = {"like": TRACES[trace], "begins_anywhere": True, "rtt_ms": RTT_MS, "downlink_mbps": 1000.0}
     return {
         "seed": seed,
@@ -83,7 +94,7 @@ def document(
                 "rate_rps": rate,
                 "latency_slo_ms": slo_ms,
                 "arrive_s": index / ARRIVALS_RPS,
-                "fits": fits or "deadline",
+                **device,
                 "network": network,
             }
             for index, (slo_ms, rate) in enumerate(clients)
@@ -121,6 +132,9 @@ def _experiments() -> dict[str, Callable[[int], Numbers]]:
             policies = BASELINES if trace == "synthetic" else (OURS, *BASELINES)
             for policy in policies:
                 found[f"compare {trace} {slo_ms} {policy}"] = _alike(slo_ms, 15, 4, trace, policy)
+    for slo_ms in SLOS_MS:
+        for policy in ABLATIONS.values():
+            found[f"ablation synthetic {slo_ms} {policy}"] = _alike(slo_ms, 15, 4, "synthetic", policy)
     for clients in MIXED:
         for policy in (OURS, "open-middle", "open-middle, rate"):
             found[f"mixed {clients} {policy}"] = _mixed(clients, policy)

@@ -4,7 +4,17 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from appliance.lab.papers.claims import UNSAID, Claim, Claims, Numbers
-from appliance.lab.papers.jellyfish.experiments import AS_THERE, BASELINES, CLIENTS, EDF, OPEN, OURS, RATES, SLOS_MS
+from appliance.lab.papers.jellyfish.experiments import (
+    ABLATIONS,
+    AS_THERE,
+    BASELINES,
+    CLIENTS,
+    EDF,
+    OPEN,
+    OURS,
+    RATES,
+    SLOS_MS,
+)
 
 MISSES = {(100, 15, 8): "1.153", (75, 25, 8): "15.427"}
 MEDIANS = {100: "53.77", 150: "84.62"}
@@ -50,7 +60,18 @@ def statements(repetitions: Sequence[Numbers]) -> list[Claim]:
         claims.say("VI-C", f"{what}, middle network, devices as in the paper: %", middle, there)
         own = _percent(f"lte/mixed/{clients}/open-middle")
         claims.say("VI-C", f"{what}, middle network, our devices: %", UNSAID, own)
+    for slo_ms in SLOS_MS:
+        at = f"synthetic/{slo_ms}/15/4"
+        for name, policy in ABLATIONS.items():
+            what = f"synthetic, {slo_ms} ms, 4 x 15 fps, {name}"
+            claims.say("VI-D", f"{what}: not in time, %", UNSAID, _percent(f"{at}/{policy}"))
+            claims.say("VI-D", f"{what}: accuracy in time / ours", "< 1", _against(at, policy))
     return claims.found
+
+
+def _against(at: str, policy: str) -> Callable[[Numbers], float]:
+    """An ablation over ours."""
+    return lambda numbers: numbers[f"{at}/{policy}/accuracy"] / numbers[f"{at}/{OURS}/accuracy"]
 
 
 def _percent(at: str) -> Callable[[Numbers], float]:
