@@ -21,6 +21,17 @@ def test_jitter_around_a_level_shows_no_trend() -> None:
     assert predicted_uplink_ms(arrivals, 5.0, 60.0, 120.0) == pytest.approx(20.0, abs=2.0)
 
 
+def test_three_of_four_come_no_later_than_expected() -> None:
+    """A batch waits for the last of its frames: what is expected of each is no median."""
+    random = Random(5)
+    delays = [20.0 + random.gauss(0.0, 3.5) for _ in range(400)]
+    later = 0
+    for at in range(16, 400):
+        arrivals = [(f, f * FRAME_MS + delays[f]) for f in range(at - 16, at)]
+        later += delays[at] > predicted_uplink_ms(arrivals, 5.0, 60.0, float(at))
+    assert 0.15 < later / 384 < 0.35
+
+
 def test_a_steady_trend_is_followed() -> None:
     """0.1 ms more a frame for 60 frames: 30 frames on it is 3 ms more."""
     arrivals = [(f, f * FRAME_MS + 10.0 + 0.1 * f) for f in range(0, 66, 6)]
