@@ -1,6 +1,7 @@
 """The experiments of Jellyfish and ARISE: short runs of them, and what is made of their numbers."""
 
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 
@@ -30,6 +31,18 @@ def test_policies_have_the_same_links_and_promises() -> None:
     assert ours["sessions"] == fixed["sessions"]
     assert [{**one, "fits": "deadline"} for one in there["sessions"]] == fixed["sessions"]
     assert parse_scenario(there).policies == {"adaptation": "open-middle"}
+
+
+def test_cameras_do_not_capture_at_the_same_instants() -> None:
+    """Each client comes 1 to 10 s after the one before, by the seed, and no whole number of frames after it."""
+    clients = jellyfish.setting(100, 15, 8)
+    first, again, other = (
+        [one["arrive_s"] for one in jellyfish.document(clients, "lte", policy, seed, 60.0)["sessions"]]
+        for policy, seed in ((jellyfish.OURS, 1), ("open-middle", 1), (jellyfish.OURS, 2))
+    )
+    assert first == again != other
+    assert all(1.0 <= later - one <= 10.0 for one, later in pairwise(first))
+    assert len({round(15 * at % 1.0, 6) for at in first}) == len(first)
 
 
 def test_a_crowd_is_as_large_with_every_policy() -> None:

@@ -5,6 +5,7 @@ the same links, the same clients and the same patience (a frame is given up when
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import Any
 
 from appliance.lab.papers.claims import Job, Numbers
@@ -32,8 +33,9 @@ ABLATIONS = {
 GPUS = 2
 DURATION_S = 60.0
 """The synthetic trace takes 140 s; each client begins at a point of its own."""
-ARRIVALS_RPS = 0.2
-"""Clients come 1 to 10 s after one another (§VI-B)."""
+APART_S = (1.0, 9.0)
+"""Clients come 1 to 10 s after one another (§VI-B): 5 on average. Were it exactly 5, which is a whole number of frames,
+all cameras would capture at the same instants."""
 RTT_MS = 2.0
 """Two machines in one room; only the rate was shaped."""
 SLOS_MS, RATES, CLIENTS = (75, 100, 150), (15, 25), (1, 2, 4, 8)
@@ -78,6 +80,9 @@ def document(
     """The scenario. `policy`: its name, and after commas what pictures are fitted to, where that is no deadline, and
     their size, where that is always the same."""
     policy, fits, sends_px = (*policy.split(", "), "", "")[:3]
+    random, arrive_s = Random(f"{seed}/arrivals"), [0.0]
+    for _ in clients[1:]:
+        arrive_s.append(arrive_s[-1] + random.uniform(*APART_S))
     device = {"fits": fits or "deadline", **({"sends_px": int(sends_px)} if sends_px else {})}
     network = {"like": TRACES[trace], "begins_anywhere": True, "rtt_ms": RTT_MS, "downlink_mbps": 1000.0}
     return {
@@ -93,7 +98,7 @@ def document(
                 "application": "traffic",
                 "rate_rps": rate,
                 "latency_slo_ms": slo_ms,
-                "arrive_s": index / ARRIVALS_RPS,
+                "arrive_s": arrive_s[index],
                 **device,
                 "network": network,
             }
