@@ -16,7 +16,8 @@ def violations(page: Any) -> list[str]:
     found: list[str] = []
     for theme in THEMES:
         page.emulate_media(color_scheme=theme)
-        page.wait_for_timeout(150)  # colours of buttons change slowly
+        # Colours of buttons change slowly, the slower the busier the machine.
+        page.evaluate("Promise.allSettled(document.getAnimations().map(one => one.finished))")
         result = page.evaluate("tags => axe.run(document, { runOnly: tags })", TAGS)
         found += [f"{theme}: {one['id']}: {one['nodes'][0]['html'][:200]}" for one in result["violations"]]
     return found

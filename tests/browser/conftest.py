@@ -28,6 +28,8 @@ WIDTHS = {"wide": (1280, "light"), "phone": (360, "dark")}
 MODEL = "digits"
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
 """A label, which is text whatever it looks like."""
+TURNED = "\u202eyek nimda"
+"""A label with a character that turns what stands after it round."""
 
 
 @dataclass

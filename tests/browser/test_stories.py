@@ -1,6 +1,7 @@
 """What the owner of a box, a tenant's developer and somebody with a phone do in the browser, on a real box."""
 
 import json
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from appliance.wire.access import KeyOrder
 from tests.browser.axe import violations
-from tests.browser.conftest import HOSTILE, MODEL, SHOTS, WIDTHS, Box, archive, sign_in
+from tests.browser.conftest import HOSTILE, MODEL, SHOTS, TURNED, WIDTHS, Box, archive, sign_in
 from tests.e2e.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.e2e]
@@ -204,21 +205,35 @@ def _always_there(path: Path, *, centre: tuple[int, int], size: tuple[int, int])
     return path
 
 
-def test_names_are_text(tab: Tab, box: Box) -> None:
-    """Labels of a model, and of a key, that look like a page's own code."""
+def test_names_are_text(tab: Tab, box: Box, tmp_path: Path) -> None:
+    """Labels of a model, and of a key, that look like a page's own code, turn words round or break no line; and the
+    name of a file that a terminal would run.
+    """
     with box.server.client() as admin:
         metadata = json.loads(box.digits.metadata.read_text())
         metadata |= {"labels": [HOSTILE] * 10, "precisions": []}
         job = admin.upload_model(box.digits.model, "hostile", "image-classification", metadata=metadata)
         for _ in admin.follow_job(job.id):
             pass
-        admin.create_key("default", KeyOrder(label=HOSTILE))
-    with tab("/applications/hostile") as page:
-        page.get_by_label("Picture, sound, text or tensors").set_input_files(box.picture)
+        for label in (HOSTILE, TURNED, "w" * 200):
+            admin.create_key("default", KeyOrder(label=label))
+    picture = tmp_path / "it's $(touch taken).png"
+    picture.write_bytes(box.picture.read_bytes())
+    with tab("/applications/hostile", shape="phone") as page:
+        page.get_by_label("Picture, sound, text or tensors").set_input_files(picture)
         page.get_by_role("cell", name=HOSTILE).first.wait_for()
+        page.get_by_text("The same from a terminal").click()
+        said = page.locator("pre").filter(has_text="curl").inner_text()
+        assert shlex.split(said)[-1] == f"@{picture.name}"
         page.goto(f"{box.server.url}/tenants/default")
         page.get_by_role("cell", name=HOSTILE, exact=True).wait_for()
-        assert page.locator("img").count() == 0
+        assert page.locator("main img").count() == 0
+        assert "\u202e" not in page.locator("main").inner_text()
+        page.get_by_role("button", name="Revoke \ufffdyek nimda").click()
+        page.get_by_role("dialog").wait_for()
+        assert "\u202e" not in page.get_by_role("dialog").inner_text()
+        page.keyboard.press("Escape")
+        assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS["phone"][0]
         assert "taken" not in page.title()
 
 
@@ -259,6 +274,33 @@ def test_what_is_lost_is_named(tab: Tab, box: Box) -> None:
         dialog.wait_for(state="detached")
         with box.server.client() as admin:
             assert admin.model(MODEL).name == MODEL
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_guaranteeing_memory(tab: Tab, box: Box, shape: str) -> None:
+    """To one tenant, and a limit of it, in three clicks from the first page; too much says what to do."""
+    with tab(shape=shape) as page:
+        page.get_by_role("heading", name="Memory").get_by_role("link").click()
+        page.get_by_role("heading", name="harbour").get_by_role("link").click()
+        page.get_by_role("heading", name="harbour", level=1).wait_for()
+        page.get_by_role("button", name="Change the quota").click()
+        page.get_by_label("Memory guaranteed, MB").fill("99999999")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("alert").wait_for()
+        page.get_by_label("Memory guaranteed, MB").fill("64")
+        page.get_by_label("Memory at most, MB").fill("128")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("Saved.").wait_for()
+        with box.server.client() as admin:
+            quota = admin.tenant("harbour").quota
+            assert (quota.memory_guarantee_bytes, quota.memory_ceiling_bytes) == (64e6, 128e6)
+        page.get_by_role("button", name="Change the quota").click()
+        page.get_by_label("Memory guaranteed, MB").fill("")
+        page.get_by_label("Memory at most, MB").fill("")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_text("Saved.").wait_for()
+        guaranteed = page.locator("dl div", has_text="Memory guaranteed, MB")
+        guaranteed.get_by_text("nothing", exact=True).wait_for()
 
 
 def test_promises_are_changed(tab: Tab) -> None:
@@ -333,6 +375,7 @@ def test_who_was_in_memory(tab: Tab, box: Box, tmp_path: Path) -> None:
         assert [step.state for step in admin.follow_job(job.id)][-1] == "done"
     with tab("/memory") as page:
         page.get_by_role("img", name="Over time").locator("canvas").wait_for()
+        page.get_by_role("row", name=name).get_by_text("it is loaded when it is asked").wait_for()
         page.get_by_role("combobox", name="Application").first.select_option(name)
         page.get_by_role("button", name="Load", exact=True).click()
         page.get_by_text(f"{name} is in memory.").wait_for()
@@ -438,6 +481,7 @@ def test_what_if(tab: Tab, box: Box) -> None:
         row.wait_for(timeout=60_000)
         today, edited = (row.get_by_role("cell").nth(at).inner_text().replace(",", "") for at in (1, 2))
         assert int(edited) > 2000 > int(today)
+        page.get_by_role("status").filter(has_text="It fits: no more requests are refused").wait_for()
         assert "simulation=" in page.url
 
 

@@ -55,6 +55,11 @@ export function moment(at: string | number | Date): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(date)}`
 }
 
+/** What somebody typed, without what turns the words after it round. */
+export function plain(text: string): string {
+  return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
+}
+
 /** `harbour/door` as who looks sees it: without the own tenant. */
 export function named(id: string, tenant: string): string {
   return id.startsWith(`${tenant}/`) ? id.slice(tenant.length + 1) : id

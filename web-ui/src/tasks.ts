@@ -38,11 +38,16 @@ export const TAKEN: Record<string, Medium[]> = {
 }
 export const ACCEPTED: Record<string, string> = { picture: 'image/*', sound: 'audio/*,.wav', text: '.txt,.json', tensor: '.json,.npy,.npz' }
 
+/** One word of a shell, whatever is in it. */
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`
+}
+
 /** The same from a terminal. */
 export function curl(path: string, medium: Medium, text: string, file: string): string {
   const body =
     medium === 'text'
-      ? `-H 'Content-Type: ${text.trim().startsWith('{') ? 'application/json' : 'text/plain'}' --data-binary '${text.replaceAll("'", "'\\''")}'`
-      : `--data-binary @${file || (medium === 'microphone' ? 'sound.wav' : 'picture.jpg')}`
-  return `curl ${location.protocol === 'https:' ? '--cacert cert.pem ' : ''}'${location.origin}${path}' \\\n  -H "Authorization: Bearer $APPLIANCE_KEY" \\\n  ${body}`
+      ? `-H 'Content-Type: ${text.trim().startsWith('{') ? 'application/json' : 'text/plain'}' --data-binary ${quoted(text)}`
+      : `--data-binary ${quoted(`@${file || (medium === 'microphone' ? 'sound.wav' : 'picture.jpg')}`)}`
+  return `curl ${location.protocol === 'https:' ? '--cacert cert.pem ' : ''}${quoted(location.origin + path)} \\\n  -H "Authorization: Bearer $APPLIANCE_KEY" \\\n  ${body}`
 }
