@@ -131,8 +131,7 @@ class Planning:
         finally:
             for task in (sleep, wake):
                 task.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(sleep, wake, return_exceptions=True)
+            await asyncio.gather(sleep, wake, return_exceptions=True)
 
     async def step(self) -> bool:
         """One round: look, and plan what has changed. Returns whether anything was planned."""

@@ -69,6 +69,23 @@ async def test_nothing_comes() -> None:
 
 
 @story
+async def test_it_ends_whenever_it_is_cancelled() -> None:
+    """Also in the turns of the event loop in which a pause ends: a box that stops waits for it."""
+    bench = _bench()
+    async with bench.working():
+        bench.add()
+        for turns in range(12):
+            task = asyncio.create_task(bench.planning.run())
+            await bench.pause(2)
+            bench.planning.wake()
+            for _ in range(turns):
+                await asyncio.sleep(0)  # noqa: TID251 - turns are counted, no time passes
+            task.cancel()
+            await bench.pause(2)
+            assert task.done(), turns
+
+
+@story
 async def test_measured_rates_are_planned_for() -> None:
     """Frames of nobody who joined are planned for within a second: rates, items and workers; a steady rate plans
     nothing more, and ten per cent more do not (SC-17 … SC-19).
