@@ -11,7 +11,8 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
-from appliance.api.v1.deps import Member, TheBox
+from appliance.api.streams.welcome import Welcome
+from appliance.api.v1.deps import Following, Member, TheBox
 from appliance.domain.errors import Forbidden
 from appliance.runtime.telemetry import Event
 from appliance.wire.box import EventShape
@@ -50,7 +51,12 @@ Latest = Annotated[
     },
 )
 async def follow(
-    box: TheBox, principal: Member, last_event_id: LastEventId = None, after: After = None, latest: Latest = None
+    box: TheBox,
+    principal: Member,
+    welcome: Following,
+    last_event_id: LastEventId = None,
+    after: After = None,
+    latest: Latest = None,
 ) -> StreamingResponse:
     """Loads, evictions, imports and changes of the catalogue, with a heartbeat every 15 seconds.
 
@@ -62,13 +68,13 @@ async def follow(
     if after is None and latest is not None:
         seen = [event.id for event in box.telemetry.recent() if is_visible(event, principal)][-latest:]
         after = seen[0] - 1 if seen else None
-    return event_stream(_frames(box, principal, after))
+    return event_stream(_frames(box, principal, welcome, after))
 
 
-async def _frames(box: RunningBox, principal: Principal, after: int | None) -> AsyncIterator[bytes]:
+async def _frames(box: RunningBox, principal: Principal, welcome: Welcome, after: int | None) -> AsyncIterator[bytes]:
     async for event in beating(box.telemetry.subscribe(after)):
-        if not box.keyring.has(principal.key_id):
-            return  # revoked meanwhile
+        if not welcome.holds(have_frames_come=False):
+            return  # the key was revoked or has expired, or the browser has signed out
         if event is None:
             yield HEARTBEAT
         elif is_visible(event, principal):

@@ -10,7 +10,8 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
-from appliance.api.v1.deps import Cursor, EveryTenant, Limit, Member, TheBox
+from appliance.api.streams.welcome import Welcome
+from appliance.api.v1.deps import Cursor, EveryTenant, Following, Limit, Member, TheBox
 from appliance.api.v1.pages import page
 from appliance.domain.errors import Forbidden, UnknownJob
 from appliance.domain.jobs import JobRecord
@@ -58,17 +59,19 @@ async def show_job(job: JobId, box: TheBox, principal: Member) -> JobShape:
         **problems(Forbidden, UnknownJob),
     },
 )
-async def follow_job(job: JobId, box: TheBox, principal: Member) -> StreamingResponse:
+async def follow_job(job: JobId, box: TheBox, principal: Member, welcome: Following) -> StreamingResponse:
     """Server-sent events: the job as it is now, then after every change, until it has ended."""
-    return event_stream(_frames(box, await _own(box, principal, job)))
+    return event_stream(_frames(box, await _own(box, principal, job), welcome))
 
 
-async def _frames(box: RunningBox, job: JobRecord) -> AsyncIterator[bytes]:
+async def _frames(box: RunningBox, job: JobRecord, welcome: Welcome) -> AsyncIterator[bytes]:
     yield frame(shape_of(job).model_dump(mode="json"), event="job")
     if job.state in ENDED:
         return
     quiet = 0
     async for _ in beating(box.telemetry.subscribe(), LOOK_S):
+        if not welcome.holds(have_frames_come=False):
+            return
         known, job = job, await box.store.jobs.get(job.id)
         quiet = quiet + 1 if job == known else 0
         if job != known:

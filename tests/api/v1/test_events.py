@@ -1,6 +1,7 @@
 """What happens, as it happens, over HTTP."""
 
 import asyncio
+import datetime
 import json
 
 import pytest
@@ -67,6 +68,24 @@ async def test_the_end_of_the_box_ends_the_line(stand: Stand) -> None:
         stand.appliance.begin_drain()
         async with asyncio.timeout(120):
             await line._task
+
+
+async def test_a_key_that_expires_ends_the_line(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the next event, or heartbeat."""
+    box = stand.appliance.running()
+    soon = box.clock.wall_now() + datetime.timedelta(hours=1)
+    order = {"role": "tenant", "expires_at": soon.isoformat()}
+    made = await stand.client().post("/v1/tenants/harbour/keys", json=order)
+    assert made.status_code == 201, made.text
+    headers = {"Authorization": f"Bearer {made.json()['key']}"}
+    async with Asking(stand.appliance.asgi, "GET", "/v1/events", headers) as line:
+        assert (await line.piece()).startswith(b":")
+        box.telemetry.emit("one", tenant="harbour")
+        assert b"one" in await line.piece()
+        monkeypatch.setattr(type(box.clock), "wall_now", lambda _: soon)
+        box.telemetry.emit("two", tenant="harbour")
+        await line.ended()
+        assert line.pieces.empty()
 
 
 async def test_devices_may_not_listen(stand: Stand) -> None:

@@ -192,6 +192,25 @@ async def test_a_sign_in_dies_with_its_key(stand: Stand) -> None:
         assert events.pieces.empty()
 
 
+async def test_signing_out_ends_what_the_browser_follows(stand: Stand) -> None:
+    """The key is good, and other browsers go on with it."""
+    page = browser(stand)
+    await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
+    cookie = f"appliance={page.cookies['appliance']}"
+    headers = OWN | {"Host": "localhost", "Cookie": cookie}
+    other = {"Authorization": f"Bearer {stand.keys['harbour']}"}
+    async with (
+        Asking(stand.appliance.asgi, "GET", "/v1/events", headers, client=("127.0.0.1", 4711)) as events,
+        Asking(stand.appliance.asgi, "GET", "/v1/events", other) as going_on,
+    ):
+        assert (await events.piece(), await going_on.piece()) == (b": still here\n\n", b": still here\n\n")
+        assert (await page.delete("/v1/sign-in")).status_code == 204
+        stand.appliance.running().telemetry.emit("variant loaded", tenant="harbour")
+        await events.ended()
+        assert events.pieces.empty()
+        assert b"variant loaded" in await going_on.piece()
+
+
 async def test_a_sign_in_survives_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     """Of the cookie only its digest is on the disk, for the owner alone; one whose key went meanwhile is gone."""
     folder = copied(furnished[0], tmp_path / "state")
