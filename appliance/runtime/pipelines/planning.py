@@ -7,7 +7,7 @@ applied to the pipelines that still are what it was asked about, as long as the 
 """
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -325,7 +325,7 @@ class Planning:
         weights of their pipelines, and how many they have.
         """
         pipelines = {id: picture.seen[id].pipeline for id, made in picture.asked.items() if made.levels}
-        together: Counter[str] = Counter()
+        together: dict[str, float] = defaultdict(float)
         for one in pipelines.values():
             together[one.tenant] += one.weight
         weight_of = self._around.catalogue.processor_weight
