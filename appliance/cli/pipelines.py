@@ -147,6 +147,8 @@ def predict_pipeline(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for the answer, or show an id to fetch it by.")
     ] = True,
+    client_id: Annotated[str | None, typer.Option("--client", help="Of the client that has joined.")] = None,
+    number: Annotated[int | None, typer.Option("--frame", help="Of the frame, among its client's.", min=0)] = None,
 ) -> None:
     """Send one frame through a pipeline and show what its stages answer.
 
@@ -158,19 +160,57 @@ def predict_pipeline(
     body, kind = body_of(file, text, content_type)
     with box.client() as client:
         if not wait:
-            later = client.run_pipeline_later(name, body, content_type=kind, timeout_ms=timeout_ms)
+            later = client.run_pipeline_later(
+                name, body, content_type=kind, timeout_ms=timeout_ms, client=client_id, frame=number
+            )
             if box.as_json:
                 screen.show_json(later)
             else:
                 print(f"{later.id}   {later.state}   see it with: appliance requests show {later.id}")
             return
-        frame = client.run_pipeline(name, body, content_type=kind, timeout_ms=timeout_ms)
+        frame = client.run_pipeline(
+            name, body, content_type=kind, timeout_ms=timeout_ms, client=client_id, frame=number
+        )
     answer = frame.model_dump(mode="json", exclude_none=True)
     if box.as_json:
         screen.show_json(answer)
         return
     for line in tree_of(answer):
         print(line)
+
+
+@app.command("join")
+@connected
+def join_pipeline(
+    box: Connection, name: str, fps: Annotated[float, typer.Option("--fps", help="Frames that it will send a second.")]
+) -> None:
+    """Have the box plan for a client that sends frames at a rate, and print its id, or what it lacks for that.
+
+    It leaves by `appliance pipelines leave`, or when it sends nothing for ten seconds.
+
+    [dim]$[/dim] CLIENT=$(appliance pipelines join signs --fps 5)
+    [dim]$[/dim] appliance pipelines predict signs street.jpg --client $CLIENT --frame 1
+    """
+    with box.client() as client:
+        joined = client.join_pipeline(name, fps)
+    if box.as_json:
+        screen.show_json(joined)
+    else:
+        print(joined.id)
+
+
+@app.command("leave")
+@connected
+def leave_pipeline(
+    box: Connection, name: str, client_id: Annotated[str, typer.Argument(metavar="CLIENT", help="Its id.")]
+) -> None:
+    """Have the box plan for a client no more.
+
+    [dim]$[/dim] appliance pipelines leave signs $CLIENT
+    """
+    with box.client() as client:
+        client.leave_pipeline(name, client_id)
+    print(f"{client_id} has left {name}")
 
 
 def _read(file: Path, name: str | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from appliance.cli.main import app
 from appliance.client import Client
 from appliance.demo.pipelines import DemoPipeline
 from appliance.demo.tenancy import Tenancy
+from appliance.demo.zoo import toys
 from appliance.domain.errors import ApplicationInUse, SloTooSmall, TooManyStages, UnknownPipeline, UnknownStage
 from appliance.wire.pipelines import AskOrder, PipelineChange, PipelineOrder
 from tests.client.conftest import Port
@@ -72,8 +73,8 @@ def test_the_demo_defines_a_pipeline_once(port: Port, box: Client) -> None:
     tenancy.close()
 
 
-def test_the_command_line(port: Port, tmp_path: Path) -> None:
-    """Create from TOML and from JSON, list, show, change, delete; a file that is wrong is one sentence."""
+def test_the_command_line(port: Port, digits: toys.Digits, tmp_path: Path) -> None:
+    """Create from TOML and JSON, list, show, change, join, predict, leave, delete; a bad file is one sentence."""
     toml, other = tmp_path / "one.toml", tmp_path / "two.json"
     toml.write_text(TOML)
     assert "pipeline one is defined" in run(port, "create", str(toml)).stdout
@@ -89,6 +90,16 @@ def test_the_command_line(port: Port, tmp_path: Path) -> None:
     assert "frontier" in told
     assert run(port, "change", "one", "--slo-ms", "400").exit_code == 0
     assert json.loads(run(port, "show", "one", "--json").stdout)["latency_slo_ms"] == 400
+    client = run(port, "join", "one", "--fps", "1").stdout.strip()
+    assert client in run(port, "show", "one").stdout
+    picture = next(digits.evaluation.glob("*.png"))
+    for frame in ("1", "2"):
+        sent = run(port, "predict", "one", str(picture), "--client", client, "--frame", frame, "--json")
+        assert json.loads(sent.stdout)["items"][0]["stage"] == "what"
+    unknown = run(port, "predict", "one", str(picture), "--client", "none")
+    assert unknown.exit_code == 1
+    assert "has left" in run(port, "leave", "one", client).stdout
+    assert client not in run(port, "show", "one").stdout
     toml.write_text(TOML.replace("name = ", "nmae = "))
     wrong = run(port, "create", str(toml))
     assert wrong.exit_code == 1
