@@ -12,7 +12,6 @@ import tempfile
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
@@ -70,7 +69,7 @@ async def _measured(state: Path, count: int, options: argparse.Namespace) -> str
         application = box.catalogue.entry("harbour/digits").application
         for number in range(count):
             waits = number >= count - count // 4
-            live = await sessions.join(_order(application, number, options, waits=waits))
+            live = await sessions.join(_order(application.id, number, options, waits=waits))
             streams.enter_context(sessions.attached(live))  # who has none and is silent is planned no more
         waiting = sum(live.state.value == "waiting" for live in sessions.live.values())
         gc.freeze()  # as the server does when it is ready
@@ -88,7 +87,7 @@ async def _measured(state: Path, count: int, options: argparse.Namespace) -> str
     return f"| {count} | {waiting} | {longest_ms:.1f} | {long} | {decisions} | {mean_ms:.1f} | {p99_ms:.1f} | {plans} |"
 
 
-def _order(application: Any, number: int, options: argparse.Namespace, *, waits: bool) -> JoinOrder:
+def _order(application_id: str, number: int, options: argparse.Namespace, *, waits: bool) -> JoinOrder:
     promise: Promise
     if waits:
         promise = LatencyPromise(1.0, 10.0)  # sooner than anything is answered
@@ -96,7 +95,7 @@ def _order(application: Any, number: int, options: argparse.Namespace, *, waits:
         promise = AccuracyPromise(0.3)
     else:
         promise = LatencyPromise(500.0 + number % 7, 0.1, number % options.kinds / 10.0 or None)
-    return JoinOrder("harbour", "key", application, 10.0, promise, wait=True, rtt_ms=5.0, uplink_bps=50e6)
+    return JoinOrder("harbour", "key", application_id, 10.0, promise, wait=True, rtt_ms=5.0, uplink_bps=50e6)
 
 
 if __name__ == "__main__":
