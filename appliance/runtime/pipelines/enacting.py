@@ -143,7 +143,10 @@ class Enacting:
                     own_ns.setdefault(place, 0)
             for (_stage, build), wait_ns in own_ns.items():
                 waits_ns[build] = min(waits_ns.get(build, wait_ns), wait_ns)
-        waits = {build: PlannedWait(items, waits_ns[build]) for build, items in lines.items() if waits_ns[build]}
+        longest_ns = self._longest_ns()
+        waits = {
+            build: PlannedWait(items, waits_ns[build], longest_ns) for build, items in lines.items() if waits_ns[build]
+        }
         theirs = self._used_by_others(planned)
         kinds = {
             content: max(own, key=lambda kind: (own[kind], kind))
@@ -156,6 +159,11 @@ class Enacting:
         if waits != self._waits:
             self._waits = waits
             self._hands.plan_waits(waits)
+
+    def _longest_ns(self) -> int:
+        """The longest run of all plans: none is interrupted for one that has waited (as in eq. 5 of Jellyfish)."""
+        rows = (row for held in self._plans.values() for row in held.plan.stages if row.worker != HOST)
+        return int(max((row.latency_ms - row.wait_ms for row in rows), default=0.0) * NS_PER_MS)
 
     def _used_by_others(self, planned: Mapping[str, set[str]]) -> set[str]:
         """Of the contents of plans, those that somebody else serves who has no plan: a plan moves none of theirs."""

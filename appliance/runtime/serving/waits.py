@@ -22,6 +22,8 @@ class PlannedWait:
 
     items: int
     wait_ns: int
+    others_ns: int = 0
+    """The longest run of others that may be under way when the wait is over, which then goes first."""
 
 
 class PlannedWaits:
@@ -68,13 +70,13 @@ class PlannedWaits:
         return True
 
     def _until_ns(self, job: Job, wait: PlannedWait, now_ns: int) -> int:
-        """No longer than planned, and no longer than a run of so many can end in time."""
+        """No longer than planned, and no longer than a run of so many can end in time behind one that is under way."""
         until_ns = now_ns + wait.wait_ns
         if job.request.drop_ns is None:
             return until_ns
         hoped_ns = job.hoped_ns
         run_ns = (job.expected_ns or 0) if hoped_ns is None else hoped_ns(wait.items, 1, now_ns)
-        return min(until_ns, job.request.drop_ns - run_ns - HASTE_NS)
+        return min(until_ns, job.request.drop_ns - run_ns - wait.others_ns - HASTE_NS)
 
     def _look_again(self, at_ns: int, now_ns: int) -> None:
         if self._timer is not None and not self._timer.cancelled() and now_ns < self._at_ns <= at_ns:

@@ -77,6 +77,22 @@ async def test_who_is_no_item_of_a_pipeline_waits_for_nobody() -> None:
 
 
 @story
+async def test_a_wait_ends_early_enough_for_a_run_that_is_under_way_then() -> None:
+    """No run is interrupted: one of 45 ms that begins before the wait is over would make the item late."""
+    bench = _bench()
+    bench.add({"z": Cost(run_ms=45)}, name="third", tenant="u")
+    async with bench.working():
+        await bench.infer()
+        await bench.infer(application="u/third", tenant="u")
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000, 45_000_000)})
+        start_ns = bench.clock.now_ns()
+        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns, within_ms=120))
+        await bench.pause(30)
+        assert await _ended(bench, 1, 0, start_ns, application="u/third", tenant="u") == [75.0]
+        assert await held == [85.0]
+
+
+@story
 async def test_others_do_not_wait() -> None:
     """Another application of the same tenant runs meanwhile, and so does another tenant's."""
     bench = _bench()
