@@ -18,6 +18,11 @@ from appliance.runtime.pipelines.problem import Machine
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.waits import PlannedWait
 
+RUNS_FIRST = 2
+"""Runs as long as the longest of all plans that a wait leaves time for: one is under way when it is over, and another
+tenant's may have the next turn. With one, 0.97 of the frames at 70 % of a real box's capacity were in time; with two
+0.98; with none 0.90.
+"""
 BUSY_SHARE = 0.5
 """Of the workers in all plans: below, nobody waits for company where processor time is what a plan costs. An idle
 worker costs nothing, and who sends its next frame after the answer would only get fewer of them."""
@@ -161,9 +166,12 @@ class Enacting:
             self._hands.plan_waits(waits)
 
     def _longest_ns(self) -> int:
-        """The longest run of all plans: none is interrupted for one that has waited (as in eq. 5 of Jellyfish)."""
+        """What may run first when a wait is over: no run is interrupted for one that has waited (as in eq. 5 of
+        Jellyfish).
+        """
         rows = (row for held in self._plans.values() for row in held.plan.stages if row.worker != HOST)
-        return int(max((row.latency_ms - row.wait_ms for row in rows), default=0.0) * NS_PER_MS)
+        longest_ms = max((row.latency_ms - row.wait_ms for row in rows), default=0.0)
+        return int(RUNS_FIRST * longest_ms * NS_PER_MS)
 
     def _used_by_others(self, planned: Mapping[str, set[str]]) -> set[str]:
         """Of the contents of plans, those that somebody else serves who has no plan: a plan moves none of theirs."""

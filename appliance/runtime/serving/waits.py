@@ -23,7 +23,7 @@ class PlannedWait:
     items: int
     wait_ns: int
     others_ns: int = 0
-    """The longest run of others that may be under way when the wait is over, which then goes first."""
+    """What runs of others may take that go first when the wait is over."""
 
 
 class PlannedWaits:
@@ -70,7 +70,7 @@ class PlannedWaits:
         return True
 
     def _until_ns(self, job: Job, wait: PlannedWait, now_ns: int) -> int:
-        """No longer than planned, and no longer than a run of so many can end in time behind one that is under way."""
+        """No longer than planned, and no longer than a run of so many can end in time behind those of others."""
         until_ns = now_ns + wait.wait_ns
         if job.request.drop_ns is None:
             return until_ns

@@ -54,7 +54,7 @@ def test_who_would_get_a_worker_at_once_waits_for_nobody(instances: float, cost_
     enacting = Enacting(Hands(catalogue_of("t/read"), lambda *wishes: None, told.append, lambda kinds: None))
     enacting.put(replace(ONE, cost_by=cost_by), planned(instances), MACHINE)
     enacting.enact(0)
-    assert told[-1] == ({"c@cpu": PlannedWait(4, 200_000_000, 100_000_000)} if waits else {})
+    assert told[-1] == ({"c@cpu": PlannedWait(4, 200_000_000, 200_000_000)} if waits else {})
 
 
 def test_who_has_no_batches_waits_for_nobody() -> None:
@@ -65,13 +65,13 @@ def test_who_has_no_batches_waits_for_nobody() -> None:
     alone = replace(batches.stages[0], batch=1, wait_ms=0.0)
     enacting.put(pipeline_of("t"), replace(batches, stages=(batches.stages[0], alone)), MACHINE)
     enacting.enact(0)
-    assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000, 300_000_000)}
+    assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000, 600_000_000)}
     enacting.put(pipeline_of("u"), replace(batches, stages=(alone,)), MACHINE)
     enacting.enact(0)
     assert told[-1] == {}
     enacting.forget("u/one")
     enacting.enact(0)
-    assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000, 300_000_000)}
+    assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000, 600_000_000)}
 
 
 def test_a_plan_moves_no_model_of_others() -> None:
