@@ -55,6 +55,11 @@ class SystemClock(LoopClock):
     """Itself, not through a call: a request asks six times."""
 
 
+async def others_first() -> None:
+    """Let what else waits for the event loop go on: long work there is done in parts. No time passes."""
+    await asyncio.sleep(0)
+
+
 def pause_s(seconds: float) -> None:
     """Block the calling thread; for command lines, child processes and threads, never on the event loop."""
     time.sleep(seconds)

@@ -62,7 +62,3 @@ class Around:
     busy_s: Callable[[], Mapping[int, float]]
     """Group of processors → seconds that single calls have taken there, since the start."""
     enacting: Enacting
-
-    async def others_first(self) -> None:
-        """Let what else waits for the event loop go on."""
-        await self.clock.sleep_until_ns(self.clock.now_ns())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from appliance.clock import others_first
 from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
 from appliance.policies.allocation.base import Existing, Part
@@ -103,14 +104,14 @@ class Pictures:
                 memory[tenant] = around.memory_bytes(tenant)
             found[id] = self._looked(live)
             found[id].is_used |= id == joining
-            await around.others_first()
+            await others_first()
         self._fit(found, memory)
         seen: dict[str, Seen] = {}
         made: dict[str, Asked] = {}
         for id, looked in found.items():
             made[id] = self._asked(looked, machine)
             seen[id] = self._seen(looked, made[id])
-            await around.others_first()
+            await others_first()
         for id in found.keys() - self._pipelines.keys():
             del seen[id], made[id]
         self._single.observe(now_ns, around.busy_s())

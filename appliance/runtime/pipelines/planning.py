@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.clock import NS_PER_MS, NS_PER_S, others_first
 from appliance.domain.errors import PipelineNotPossible, UnknownPipeline
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient, PipelinePlan
 from appliance.log import get as get_log
@@ -22,12 +22,12 @@ from appliance.policies.allocation.several import Demand, Served, Several, exist
 from appliance.runtime.decisions.pipelines import pipeline as decision_of
 from appliance.runtime.pipelines.around import Around, Live
 from appliance.runtime.pipelines.holding import holds
+from appliance.runtime.pipelines.joins import Joins
 from appliance.runtime.pipelines.picture import Picture, Pictures, Seen, has_moved, load_of
 from appliance.runtime.pipelines.plans import is_alike, no_plan, outcome_of, plan_of
 from appliance.runtime.pipelines.problem import Asked, Machine
 from appliance.runtime.pipelines.refusal import Beside, lacks, own_words
 from appliance.runtime.pipelines.solver import Solver, SolverSlow
-from appliance.runtime.pipelines.turns import Turns
 
 PERIOD_NS = 500 * NS_PER_MS
 """Between two looks at the figures."""
@@ -94,7 +94,7 @@ class Planning:
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
         """One round after the other: what is free is given once."""
-        self._joins = Turns()
+        self._joins = Joins()
         self._again: set[str] = set()
         """Pipelines that had less than they asked for when others left room."""
         self._thrown_away = 0
@@ -292,7 +292,7 @@ class Planning:
             live = self._pipelines.get(id)
             if live is not None and self._has_stages_of(live, picture):
                 self._record(live, served, outcome_of(served))
-                await self._around.others_first()
+                await others_first()
         return True
 
     async def _solve(self, picture: Picture, dirty: set[str], *, may_degrade: bool) -> Several:
@@ -374,7 +374,7 @@ class Planning:
             live = self._pipelines.get(id)
             if live is not None:
                 found[id] = plan_of(live, picture.asked[id], served, picture, self._number(live))
-                await self._around.others_first()
+                await others_first()
         return found
 
     def _apply(self, picture: Picture, several: Several, plans: Mapping[str, PipelinePlan]) -> None:

@@ -5,7 +5,7 @@ out.
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from appliance.clock import NS_PER_MS
+from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.session import AccuracyPromise, Cause, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.policies.offload.base import Client, OffloadInput, OffloadPlan
@@ -17,7 +17,6 @@ from appliance.runtime.sessions.ledger import Load
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
 from appliance.runtime.sessions.shares import order
-from appliance.runtime.sessions.turns import others_first
 from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
 from appliance.runtime.sessions.zoo import Zoo
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from appliance.clock import others_first
 from appliance.domain.session import Cause, SessionPlan
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.binding import Binding, binding
@@ -15,7 +16,6 @@ from appliance.runtime.sessions.link import BPS_MAX
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
 from appliance.runtime.sessions.shares import order
-from appliance.runtime.sessions.turns import others_first
 from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
 from appliance.runtime.sessions.zoo import Zoo
 

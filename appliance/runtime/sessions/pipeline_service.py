@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from appliance.clock import NS_PER_S, Clock
+from appliance.clock import NS_PER_S, Clock, others_first
 from appliance.domain.errors import ApplianceError, BadInput, FrameDropped, PipelineNotPossible, UnknownPipeline
 from appliance.domain.session import (
     Cause,
@@ -33,7 +33,6 @@ from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offers import MARGIN, RATE_RPS_MIN, SLO_MS_MAX
 from appliance.runtime.sessions.pools import holds, waiting
-from appliance.runtime.sessions.turns import others_first
 from appliance.runtime.sessions.verdict import Verdict
 from appliance.runtime.sessions.zoo import BODY_BYTES, PICTURE_FACTOR, QUALITY, raised_pixels
 from appliance.tasks.base import Media

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
-from appliance.clock import NS_PER_MS
+from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
@@ -22,7 +22,6 @@ from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import PoolKey, key_of
 from appliance.runtime.sessions.shares import order
-from appliance.runtime.sessions.turns import others_first
 from appliance.runtime.sessions.verdict import Verdict
 from appliance.runtime.sessions.wishes import Wishes
 

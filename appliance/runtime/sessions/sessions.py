@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock, others_first
 from appliance.domain.accuracy import share
 from appliance.domain.errors import (
     ApplianceError,
@@ -42,7 +42,6 @@ from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.live import LiveSession, Notices
 from appliance.runtime.sessions.pipeline_service import PipelineService
 from appliance.runtime.sessions.service import Service
-from appliance.runtime.sessions.turns import others_first
 from appliance.runtime.sessions.verdict import Verdict
 
 SERVE_NS = 500 * NS_PER_MS

@@ -19,7 +19,7 @@ from appliance.lab.plan import plan_one
 from appliance.runtime.decisions.document import record_of
 from appliance.runtime.pipelines.accounts import Watts
 from appliance.runtime.pipelines.clients import Clients
-from appliance.runtime.pipelines.turns import JOINS_MAX
+from appliance.runtime.pipelines.joins import JOINS_MAX
 from tests.checkers.pipeline import broken
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost

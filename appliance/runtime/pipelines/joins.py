@@ -21,7 +21,7 @@ class _Line:
     count: int = 0
 
 
-class Turns:
+class Joins:
     """Of all tenants; of one without a client that waits nothing is kept."""
 
     def __init__(self) -> None:

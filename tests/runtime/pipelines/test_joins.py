@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from appliance.domain.errors import TooManySessions
-from appliance.runtime.pipelines.turns import JOINS_MAX, Turns
+from appliance.runtime.pipelines.joins import JOINS_MAX, Joins
 from tests.fakes.clock import story
 
 
@@ -14,7 +14,7 @@ async def test_one_of_each_tenant_at_a_time() -> None:
     """Those of one tenant wait for one another, those of another one do not; whoever is too many is refused, and of
     who has gone nothing is kept.
     """
-    turns = Turns()
+    turns = Joins()
     inside: list[str] = []
     goes_on = asyncio.Event()
 
