@@ -17,7 +17,7 @@ SEED = 1
 SERVED = ("ready",)
 """States of variants that the box chooses by itself."""
 RUNS_MIN, RUNS_KEPT = 10, 1000
-"""Fewer runs say less than the profile, which was off by 8 to 30 % (docs/benchmarks.md); more are written as so many
+"""Fewer runs say less than the profile, which was off by 8 to 30 % (docs/benchmarks/lab.md); more are written as so many
 evenly spaced ones of the sorted.
 """
 SETTINGS = {

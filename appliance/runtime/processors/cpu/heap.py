@@ -10,7 +10,7 @@ _BLOCK_BYTES_MAX = 32 << 20
 _KEPT_BYTES = 128 << 20
 """Free bytes at the end of the heap that stay for the next run.
 
-With 64 MiB two workers still lost them; what they cost in memory: docs/benchmarks.md.
+With 64 MiB two workers still lost them; what they cost in memory: docs/benchmarks/requests.md.
 """
 _FREE_BYTES_MAX = 32 << 20
 """Free bytes anywhere in the heap that an idle process keeps."""
