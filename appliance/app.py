@@ -5,7 +5,7 @@ unload, close the store.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -63,6 +63,7 @@ from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.pipelines.serve import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.pipelines.streaming import PipelineStreams
+from appliance.runtime.ports import RunGroup
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.keeper import Keeper
@@ -225,7 +226,7 @@ class Appliance:
             save_forecasters=forecasts.save,
             save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
-        core = assemble(ports, _policies(settings), _config(settings))
+        core = assemble(ports, _policies(settings, machine.groups), _config(settings))
         self._hear(processor, core, served, telemetry)
         machine.watch(core, builds, telemetry)
         keeper.begin()
@@ -533,7 +534,7 @@ def _regions(http: HttpSettings) -> Regions | None:
     return Regions(http.shared_memory_regions_max, http.shared_memory_bytes_max) if http.shared_memory else None
 
 
-def _policies(settings: Settings) -> Policies:
+def _policies(settings: Settings, groups: Sequence[RunGroup]) -> Policies:
     """Raises: RuntimeError naming the key that is wrong."""
     chosen = settings.policies
     registries: dict[str, Collection[str]] = {
@@ -548,11 +549,16 @@ def _policies(settings: Settings) -> Policies:
     for family, known in registries.items():
         if (name := getattr(chosen, family)) not in known:
             raise RuntimeError(f"policies.{family}: {name!r} is not one of: {', '.join(sorted(known))}")
+    names = {group.name for group in groups}
+    for model, processor in chosen.fixed.items():
+        if processor not in names:
+            raise RuntimeError(f"policies.fixed: {model}: {processor!r} is not one of: {', '.join(sorted(names))}")
     return Policies(
         selection=SELECTION_POLICIES[chosen.selection](),
         batching=BATCHING_POLICIES[chosen.batching](),
         dispatch=DISPATCH_POLICIES[chosen.dispatch](),
         dispatch_name=chosen.dispatch,
+        fixed=chosen.fixed,
         eviction=EVICTION_POLICIES[chosen.eviction](),
         eviction_name=chosen.eviction,
     )

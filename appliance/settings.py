@@ -260,6 +260,10 @@ class PolicySettings(Section):
     """Registry name in `policies.dispatch`: which of the requests whose turn it is runs next, and where, on a box whose
     processors have cores of their own; one group of processors goes by turns and deadlines.
     """
+    fixed: dict[str, str] = {}
+    """Under `dispatch = "fixed"`, by model (`tenant/name`): the name of the processor that its runs stay on; a model
+    that is not named stays where it runs quickest.
+    """
     adaptation: str = "exchange"
     """Registry name in `policies.adaptation`: which variant serves each session that is promised a latency."""
     offload: str = "earliest-due"

@@ -119,7 +119,9 @@ class RuntimePorts:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """The policies asked; `eviction_name` and `dispatch_name` are what decisions are recorded under."""
+    """The policies asked; `eviction_name` and `dispatch_name` are what decisions are recorded under, `fixed` the names
+    of processors by model that the policy `fixed` of dispatch is told.
+    """
 
     selection: SelectionPolicy
     batching: BatchingPolicy
@@ -127,6 +129,7 @@ class Policies:
     eviction_name: str
     dispatch: DispatchPolicy = field(default_factory=DISPATCH_POLICIES[DEFAULT_DISPATCH])
     dispatch_name: str = DEFAULT_DISPATCH
+    fixed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -296,6 +299,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         batching=policies.batching,
         dispatch=policies.dispatch,
         dispatch_name=policies.dispatch_name,
+        fixed=policies.fixed,
         groups=groups,
         inline_ns_max=int(config.quick_us_max * NS_PER_US),
         alone_ns_max=int(config.inline_ms_max * NS_PER_MS),

@@ -17,8 +17,8 @@ SEED = 1
 SERVED = ("ready",)
 """States of variants that the box chooses by itself."""
 RUNS_MIN, RUNS_KEPT = 10, 1000
-"""Fewer runs say less than the profile, which was off by 8 to 30 % (docs/benchmarks/lab.md); more are written as so many
-evenly spaced ones of the sorted.
+"""Fewer runs say less than the profile, which was off by 8 to 30 % (docs/benchmarks/lab.md); more are written as so
+many evenly spaced ones of the sorted.
 """
 SETTINGS = {
     "queue_len_max": ("queues", "len_max"),

@@ -2,8 +2,9 @@
 
 Asked: at least 1.1 times the frames of the best of all fixed maps; with one core slowed by half during the run (a busy
 process pinned there) at least 1.2 times those of the map that was best before, and the profile within a tenth of the
-truth after 50 runs. A fixed map is two boxes, each pinned to one core and asked for its models only. A frame is one
-request of each model, and the next one is sent when all are answered; `--in-flight` frames at once, from this process.
+truth after 50 runs. A fixed map is the same box with the policy `fixed` of dispatch and a core for each model. A frame
+is one request of each model, and the next one is sent when all are answered; `--in-flight` frames at once, from this
+process.
 """
 
 import argparse
@@ -11,13 +12,14 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,12 @@ from tests.benchmarks import _zoo
 from tests.benchmarks._busy import products
 
 CORES = sorted(os.sched_getaffinity(0))[:2]
-GROUPS = json.dumps([{"name": "one", "cores": CORES[:1]}, {"name": "two", "cores": CORES[1:]}])
+NAMES = ("one", "two")
+GROUPS = json.dumps([{"name": name, "cores": [core]} for name, core in zip(NAMES, CORES, strict=True)])
 _BUSY = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 X = {"x": np.ones(1, np.float32)}
 Map = tuple[int, ...]
-"""Of each model the index of its box."""
+"""Of each model the index of its core."""
 
 
 def main() -> None:
@@ -49,11 +52,7 @@ def main() -> None:
         home = Path(folder)
         _import(home, names, options.run_ms)
         ours = stack.enter_context(subjects.box(home / "state", APPLIANCE_PROCESSORS=GROUPS))
-        fixed = [
-            stack.enter_context(subjects.box(home / f"state{at}", APPLIANCE_PROCESSORS=json.dumps([{"cores": [core]}])))
-            for at, core in enumerate(CORES)
-        ]
-        bench = Bench(ours, fixed, names, options)
+        bench = Bench(ours, home / "state-fixed", names, options)
         before = bench.best_map()
         bench.compare("equal cores", before)
         with _busy(CORES[1]):
@@ -64,7 +63,7 @@ def main() -> None:
 
 
 def _import(home: Path, names: Sequence[str], run_ms: Sequence[float]) -> None:
-    """Once; the other boxes have copies of the state folder."""
+    """Once; the other box has a copy of the state folder."""
     with subjects.box(home / "state", APPLIANCE_PROCESSORS=GROUPS) as box:
         jobs = [
             subjects.upload(box, name, products(home / f"{name}.onnx", ms))
@@ -72,29 +71,31 @@ def _import(home: Path, names: Sequence[str], run_ms: Sequence[float]) -> None:
         ]
         for job in jobs:
             subjects.await_job(box, job)
-    for at in range(len(CORES)):
-        subprocess.run(["cp", "-r", str(home / "state"), str(home / f"state{at}")], check=True)
+    shutil.copytree(home / "state", home / "state-fixed")
 
 
 class Bench:
     """The boxes, and what is sent to them."""
 
-    def __init__(
-        self, ours: subjects.LiveBox, fixed: Sequence[subjects.LiveBox], names: Sequence[str], options: Any
-    ) -> None:
+    def __init__(self, ours: subjects.LiveBox, fixed: Path, names: Sequence[str], options: Any) -> None:
+        """`fixed`: the state folder of the box with fixed maps."""
         self._ours, self._fixed, self._names, self._options = ours, fixed, names, options
 
     def best_map(self) -> Map:
         """Of all maps that use each core, the one with the most frames a second."""
         maps = [m for m in itertools.product(range(len(CORES)), repeat=len(self._names)) if len(set(m)) == len(CORES)]
-        found = {m: self._fixed_fps(m, self._options.seconds / 2) for m in maps}
+        found = {}
+        for m in maps:
+            with self._box_of(m) as box:
+                found[m] = self._fps(box, self._options.seconds / 2)
         return max(maps, key=lambda m: found[m])
 
     def compare(self, what: str, fixed: Map) -> None:
         """In turns."""
-        rounds = []
-        for _ in range(self._options.rounds):
-            rounds.append((self._our_fps(self._options.seconds), self._fixed_fps(fixed, self._options.seconds)))
+        seconds, rounds = self._options.seconds, []
+        with self._box_of(fixed) as box:
+            for _ in range(self._options.rounds):
+                rounds.append((self._fps(self._ours, seconds), self._fps(box, seconds)))
         ratios = [a / b for a, b in rounds]
         one, other = (statistics.median(figures) for figures in zip(*rounds, strict=True))
         spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
@@ -106,12 +107,12 @@ class Bench:
 
     def learning(self) -> None:
         """What is expected on the slowed core after 50 runs there, and after many more."""
-        self._our_fps(0.2)
+        self._fps(self._ours, 0.2)
         runs = self._runs()
         while self._runs() < runs + 50:
-            self._our_fps(0.2)
+            self._fps(self._ours, 0.2)
         early, count = self._expected(), self._runs() - runs
-        self._our_fps(2 * self._options.seconds)
+        self._fps(self._ours, 2 * self._options.seconds)
         late = self._expected()
         ratios = {name: early[name] / late[name] for name in early.keys() & late.keys()}
         told = ", ".join(
@@ -131,20 +132,22 @@ class Bench:
             for name in self._names:
                 for variant in http.get(f"/v1/models/{name}/variants").json()["items"]:
                     for row in variant["seen"]:
-                        if (row["processor"], row["batch"], row["concurrency"]) == ("two", 1, 2):
+                        if (row["processor"], row["batch"], row["concurrency"]) == (NAMES[1], 1, 2):
                             found[name] = float(row["p50_ms"])
         return found
 
-    def _our_fps(self, seconds: float) -> float:
-        return self._fps([self._ours] * len(self._names), seconds)
+    def _box_of(self, fixed: Map) -> AbstractContextManager[subjects.LiveBox]:
+        """One in which each model stays on its core."""
+        places = {f"default/{name}": NAMES[at] for name, at in zip(self._names, fixed, strict=True)}
+        return subjects.box(
+            self._fixed,
+            APPLIANCE_PROCESSORS=GROUPS,
+            APPLIANCE_POLICIES__DISPATCH="fixed",
+            APPLIANCE_POLICIES__FIXED=json.dumps(places),
+        )
 
-    def _fixed_fps(self, fixed: Map, seconds: float) -> float:
-        return self._fps([self._fixed[at] for at in fixed], seconds)
-
-    def _fps(self, boxes: Sequence[subjects.LiveBox], seconds: float) -> float:
-        requests = [
-            (box.port, subjects.infer_request(name, box.key, X)) for box, name in zip(boxes, self._names, strict=True)
-        ]
+    def _fps(self, box: subjects.LiveBox, seconds: float) -> float:
+        requests = [(box.port, subjects.infer_request(name, box.key, X)) for name in self._names]
         return asyncio.run(_frames(requests, self._options.in_flight, seconds))
 
 

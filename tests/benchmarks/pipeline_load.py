@@ -23,6 +23,7 @@ nothing: each line says what was stolen and the load.
 import argparse
 import os
 import random
+import shutil
 import signal
 import statistics
 import threading
@@ -214,10 +215,16 @@ class Bench:
         ways |= {planner: {"APPLIANCE_POLICIES__ALLOCATION": planner} for planner in self._options.planners}
         found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
         names = list(ways)
+        states = {name: self._folder / f"state-{number}" for number, name in enumerate(names)}
+        for state in states.values():
+            # Each has its own: a box without a kind of processor forgets what was measured there, and the next one with
+            # it would measure again meanwhile.
+            shutil.rmtree(state, ignore_errors=True)
+            shutil.copytree(self._state, state)
         for number in range(self._options.rounds):
             at = number % len(names)
             for name in names[at:] + names[:at]:
-                with self._box(**ways[name]) as box:
+                with pipelines.box(states[name], **{"APPLIANCE_PROCESSORS": self._kinds, **ways[name]}) as box:
                     found[name].append(self._cost_of(box, name, number))
         for name, rows in found.items():
             stage, all_, share = (statistics.median(row[column] for row in rows) for column in range(3))

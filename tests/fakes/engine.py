@@ -126,6 +126,7 @@ class EngineBench:
         twins: Sequence[tuple[int, float, float]] = (),
         threads: int = 1,
         dispatch: str = DEFAULT_DISPATCH,
+        fixed: Mapping[str, str] | None = None,
         stepped: Collection[str] = (),
     ) -> None:
         """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter
@@ -190,6 +191,7 @@ class EngineBench:
             eviction_name=eviction,
             dispatch=DISPATCH_POLICIES[dispatch](),
             dispatch_name=dispatch,
+            fixed=fixed or {},
         )
         figures = RuntimeConfig(
             budget_bytes=budget,

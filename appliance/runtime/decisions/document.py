@@ -75,20 +75,20 @@ def dispatch_record(at: datetime.datetime, facts: Mapping[str, Any]) -> Decision
     """
     problem: DispatchInput = facts["problem"]
     plan: DispatchPlan = facts["plan"]
-    names = _names([job.partition for job in problem.jobs])
+    names = _names(problem.jobs)
     asked = {
         "kind": "dispatch",
         "policy": facts["policy"],
         "now_ms": problem.now_ms,
         "transfer_ms": problem.transfer_ms,
         "processors": [{"name": one.name, "busy_until_ms": one.busy_until_ms} for one in problem.processors],
-        "models": [_model(one, name) for one, name in names.items()],
-        "jobs": [_job(job, names[job.partition]) for job in problem.jobs],
+        "models": [_model(*one, name) for one, name in names.items()],
+        "jobs": [_job(job, names[job.partition, job.fixed]) for job in problem.jobs],
     }
     answer = {
         "outcome": "run" if plan.decision else "none",
         "actions": [],
-        **dispatch_answer(plan, {name: one for one, name in names.items()}),
+        **dispatch_answer(plan, {name: one for (one, _fixed), name in names.items()}),
     }
     return DecisionRecord(at, "dispatch", facts["application"], facts["concerned"], asked, answer)
 
@@ -118,12 +118,13 @@ def dispatch_answer(plan: DispatchPlan, cut: Mapping[str, Partition]) -> dict[st
     }
 
 
-def _names(partitions: Sequence[Partition]) -> dict[Partition, str]:
-    """A name for each. Not that of its network: who is shown the decision may not know whose that is."""
-    return {one: f"m{number}" for number, one in enumerate(dict.fromkeys(partitions), 1)}
+def _names(jobs: Sequence[Job]) -> dict[tuple[Partition, str | None], str]:
+    """A name for each network and where it stays. Not its own: who is shown the decision may not know whose it is."""
+    found = dict.fromkeys((job.partition, job.fixed) for job in jobs)
+    return {one: f"m{number}" for number, one in enumerate(found, 1)}
 
 
-def _model(partition: Partition, name: str) -> dict[str, Any]:
+def _model(partition: Partition, fixed: str | None, name: str) -> dict[str, Any]:
     there = {op.name for op in partition.operators}
     return {
         "name": name,
@@ -136,6 +137,7 @@ def _model(partition: Partition, name: str) -> dict[str, Any]:
             for op in partition.operators
         ],
         "latency_ms": {processor: dict(ms) for processor, ms in partition.latency_ms.items()},
+        **({} if fixed is None else {"fixed": fixed}),
     }
 
 

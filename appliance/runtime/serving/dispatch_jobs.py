@@ -3,7 +3,7 @@ of it changes meanwhile, so it is stated once, with times on a scale of its own 
 takes longer than to decide.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.policies.dispatch.base import FOREVER
@@ -20,8 +20,10 @@ _PARTITIONS_MAX = 256
 class DispatchJobs:
     """Event-loop thread only."""
 
-    def __init__(self, groups: Sequence[RunGroup]) -> None:
+    def __init__(self, groups: Sequence[RunGroup], fixed: Mapping[str, str]) -> None:
+        """`fixed`: by model the group that it stays on, by name, for the policy that goes by that."""
         self._groups = tuple(groups)
+        self._fixed = fixed
         self._partitions: dict[tuple[tuple[str, float], ...], Partition] = {}
         """By what a run takes on each group: nothing else of a network is asked."""
         self._from_ns = -_SCALE_NS
@@ -55,7 +57,8 @@ class DispatchJobs:
         drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
         deadline_ms = FOREVER if drop_ns is None else rounded_ms(drop_ns - from_ns)
         arrival_ms = rounded_ms(request.arrival_ns - from_ns)
-        return DispatchJob(name, partition, arrival_ms, deadline_ms, at=at, priority=request.priority)
+        fixed = self._fixed.get(job.servable.variant.model_id) if self._fixed else None
+        return DispatchJob(name, partition, arrival_ms, deadline_ms, at=at, priority=request.priority, fixed=fixed)
 
     def _whole(self, job: Job, open_to: Iterable[int]) -> Partition:
         """A network that runs in one piece."""

@@ -9,7 +9,7 @@ answer.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
@@ -106,6 +106,7 @@ class Engine:
         batching: BatchingPolicy,
         dispatch: DispatchPolicy,
         dispatch_name: str,
+        fixed: Mapping[str, str],
         groups: Sequence[RunGroup],
         inline_ns_max: int = 0,
         alone_ns_max: int = 0,
@@ -145,7 +146,9 @@ class Engine:
         if len(groups) == 1 and groups[0].stage is not None:
             queue.staged = StagedJob(groups[0].stage)
         if len(groups) > 1:
-            self._scheduler = Scheduler(clock, queue, groups, dispatch, dispatch_name, decisions, self.reservations)
+            self._scheduler = Scheduler(
+                clock, queue, groups, dispatch, dispatch_name, fixed, decisions, self.reservations
+            )
         else:
             Gaps(clock, queue, self.reservations)
         self._processor = processor

@@ -45,10 +45,13 @@ class Scheduler:
         groups: Sequence[RunGroup],
         policy: DispatchPolicy,
         name: str,
+        fixed: Mapping[str, str],
         decisions: DecisionSink,
         reservations: Reservations,
     ) -> None:
-        """`name` of the policy, in the decisions that are recorded. From here on the queue hands out nothing itself."""
+        """`name` of the policy, in the decisions that are recorded; `fixed`: see `DispatchJobs`. From here on the queue
+        hands out nothing itself.
+        """
         self._clock = clock
         self._queue = queue
         self._groups = tuple(groups)
@@ -57,7 +60,7 @@ class Scheduler:
         self._name = name
         self._decisions = decisions
         self._reservations = reservations
-        self._dispatch_jobs = DispatchJobs(groups)
+        self._dispatch_jobs = DispatchJobs(groups, fixed)
         self._handing_out = HandingOut()
         self._again: asyncio.TimerHandle | None = None
         self._pauses = asyncio.Lock()

@@ -273,6 +273,32 @@ async def test_frames_against_fixed_maps() -> None:
 
 
 @story
+async def test_models_stay_where_they_are_fixed() -> None:
+    """Under `fixed` a model waits for the processor that the operator has named, although another one idles, and what
+    is behind it goes on; what was recorded says so, and is decided alike again.
+    """
+    bench = EngineBench(1000, twins=[(1, 1.0, 1.0)], dispatch="fixed", fixed={"t/a": "twin-0", "t/b": "fake"})
+    for name in ("a", "b"):
+        bench.add({"v": Cost(run_ms=10, load_ms=0)}, name=name)
+    async with bench.working():
+        for name in ("a", "b"):
+            await bench.infer(application=f"t/{name}")
+        assert ran(bench) == [1, 1]
+        start_ns = bench.clock.now_ns()
+        names = ["t/a", "t/a", "t/b", "t/a"]
+        await asyncio.gather(*(bench.infer(application=name) for name in names))
+        assert ms(bench.clock.now_ns() - start_ns) == 30
+        assert ran(bench) == [2, 4]
+    taken = [facts for kind, facts in bench.decisions.told if kind == "dispatch"]
+    assert taken
+    for facts in taken:
+        record = dispatch_record(bench.clock.wall_now(), facts)
+        again = plan_one(record.problem)
+        assert again["decision"] == record.answer["decision"]
+        assert again["decision"]["processor"] in ("fake", "twin-0")
+
+
+@story
 async def test_decisions_are_sampled_and_replayed() -> None:
     """One a second, whole; `appliance plan` answers alike."""
     bench = bench_of()
