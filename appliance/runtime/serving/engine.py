@@ -16,30 +16,15 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import (
-    ApplianceError,
-    DeadlineExceeded,
-    LimitReached,
-    NoRoomToRun,
-    Overloaded,
-    ProcessorLost,
-    QueueFull,
-    QuotaExceeded,
-    RunFailed,
-    RunRefused,
-    Unavailable,
-)
+from appliance.domain.errors import LimitReached, NoRoomToRun, Overloaded, ProcessorLost, QuotaExceeded
 from appliance.domain.names import kind_of
-from appliance.domain.notable import Cause, Kind, Spent
 from appliance.domain.profiles import INLINE
 from appliance.domain.request import Request, Result
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch.base import DispatchPolicy
 from appliance.runtime.catalogue import Catalogue, Entry
-from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.notable import NotableRequests, noted
 from appliance.runtime.ports import DecisionSink, Processor, RunGroup
 from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.residency.loop import ResidencyLoop
@@ -51,6 +36,7 @@ from appliance.runtime.serving.dispatcher import Dispatching, PartsDispatcher
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.gaps import Gaps
 from appliance.runtime.serving.job import Job, RunAgain
+from appliance.runtime.serving.outcomes import EndedRun, Outcomes, result_of
 from appliance.runtime.serving.overflow import Overflow
 from appliance.runtime.serving.parts import PartsRun
 from appliance.runtime.serving.placement import Placed, Placement
@@ -77,12 +63,6 @@ _OVERRUN_REST_NS = 30 * NS_PER_S
 _STUCK_NS = 60 * NS_PER_S
 _AFTER_NS = NS_PER_US
 """The answer that a deadline has passed comes so long after it: a run that ends at the deadline itself is in time."""
-
-_BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
-"""What keeps the box from answering; other errors, and `RunRefused`, are the caller's."""
-
-_Run = tuple[dict[str, Any], int, int, int]
-"""A run: (outputs, start, end, items; 0 where it is counted with another request's)."""
 
 
 class Engine:
@@ -124,8 +104,7 @@ class Engine:
         self._memory = memory
         self._queue = queue
         self._sequences = sequences
-        self._telemetry = telemetry
-        self._decisions = decisions
+        self.outcomes = Outcomes(clock, catalogue, telemetry, decisions)
         self._residency = residency
         workers = sum(group.workers for group in groups)
         self.single = Spending()
@@ -184,7 +163,7 @@ class Engine:
             if not request.is_admitted:
                 self._admission.enter(tenant, quota)
         except QuotaExceeded as error:
-            self.count_failure(request, entry, error)
+            self.outcomes.failed(request, entry, error)
             raise
         model_id = entry.model.id
         self._availability.begin(model_id)
@@ -194,7 +173,7 @@ class Engine:
                 return await self._infer_stateful(request, entry)
             return await self._infer(request, entry)
         except Exception as error:
-            self.count_failure(request, entry, error)
+            self.outcomes.failed(request, entry, error)
             raise
         finally:
             if not request.is_admitted:
@@ -211,7 +190,7 @@ class Engine:
             self._admission.check(tenant, self._catalogue.tenant(tenant).quota)
             self._queue.check_room(application.id, tenant)
         except LimitReached as error:
-            self.count_failure(Request(application.id, tenant, {}, self._clock.now_ns()), entry, error)
+            self.outcomes.failed(Request(application.id, tenant, {}, self._clock.now_ns()), entry, error)
             raise
 
     def wake_ahead(self, application: Application, variant: str | None) -> bool:
@@ -267,7 +246,7 @@ class Engine:
         try:
             return self._queue.announce(request, expected_ns, self._weights(application, tenant))
         except Overloaded as error:
-            self.count_failure(request, entry, error)
+            self.outcomes.failed(request, entry, error)
             raise
 
     def charge(self, application: Application, tenant: str, took_ns: int) -> None:
@@ -387,7 +366,7 @@ class Engine:
             if run_bytes == 0 and self._is_inline(request, placed, inline_ns, start_ns, self._inline_ns_max):
                 run = *self._run_inline(request, entry, placed[1], start_ns), items
                 self._ran_inline(request, entry, placed[1], times, run, _OVERRUN * self._inline_ns_max)
-                self._count(request, entry, placed, items, run, placed_ns)
+                self.outcomes.answered(request, entry, placed, items, run, placed_ns)
             elif self._is_alone(request, start_ns, inline_ns) and self._is_inline(
                 request, placed, inline_ns, start_ns, self._alone_ns_max
             ):
@@ -397,7 +376,7 @@ class Engine:
                 # millisecond that nobody need wait for. No other request is read before.
                 soon = asyncio.get_running_loop().call_soon
                 soon(self._ran_inline, request, entry, placed[1], times, run, overrun_ns)
-                soon(self._count, request, entry, placed, items, run, placed_ns)
+                soon(self.outcomes.answered, request, entry, placed, items, run, placed_ns)
             elif servable.parts is not None:
                 try:
                     return await self._run_in_parts(request, entry, placed, times, items, run_bytes, placed_ns)
@@ -410,9 +389,9 @@ class Engine:
                 except RunAgain:
                     entry = self._catalogue.entry(request.application_id)  # what it was to run on may be lost
                     continue
-                self._count(request, entry, placed, items, run, placed_ns)
-                return self._result(placed, run, placed_ns, ran_on)
-            return self._result(placed, run, placed_ns)
+                self.outcomes.answered(request, entry, placed, items, run, placed_ns)
+                return result_of(placed, run, placed_ns, ran_on)
+            return result_of(placed, run, placed_ns)
 
     def _is_alone(self, request: Request, now_ns: int, takes_ns: int | None) -> bool:
         """Whether nothing waits or runs, no body is on its way, nobody else has asked of late, and no start that is
@@ -472,7 +451,7 @@ class Engine:
         return outputs, start_ns, self._clock.now_ns()
 
     def _ran_inline(
-        self, request: Request, entry: Entry, build: LoadedBuild, times: RunTimes | None, run: _Run, overrun_ns: int
+        self, request: Request, entry: Entry, build: LoadedBuild, times: RunTimes | None, run: EndedRun, overrun_ns: int
     ) -> None:
         """Charge a run on this thread that has ended well, and learn from it."""
         _, start_ns, end_ns, items = run
@@ -504,66 +483,9 @@ class Engine:
         """Of the calling tenant on the box, and of the application in the tenant."""
         return self._catalogue.processor_weight(tenant), application.weight
 
-    def _result(self, placed: Placed, run: _Run, placed_ns: int, ran_on: str = "") -> Result:
-        """What a request gets of its run; `ran_on`: the build, where it need not be the one that was placed."""
-        servable, _, warm, load_ns, wake_ns = placed
-        outputs, start_ns, end_ns, _ = run
-        variant = servable.variant
-        timings = (start_ns - placed_ns - load_ns - wake_ns, load_ns, end_ns - start_ns, wake_ns)
-        return Result(
-            outputs, variant.id, variant.name, variant.number, warm, *timings, build_id=ran_on or servable.build_id
-        )
-
-    def _count(self, request: Request, entry: Entry, placed: Placed, items: int, run: _Run, placed_ns: int) -> None:
-        """Put a request with its run into the figures."""
-        servable, _, warm, load_ns, wake_ns = placed
-        _, start_ns, end_ns, run_items = run
-        key = (request.application_id, servable.variant.name, request.tenant)
-        parts = (start_ns - placed_ns - load_ns - wake_ns, load_ns + wake_ns, end_ns - start_ns)
-        slo_ms = entry.application.latency_slo_ms
-        kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
-        is_sample = self._telemetry.done(
-            key, warm=warm, parts_ns=parts, items=items, run_items=run_items, at_ns=end_ns, slo_kept=kept
-        )
-        is_late = request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns
-        if is_late:
-            self._telemetry.late(key)
-        notable = self._telemetry.notable
-        if notable is not None and (
-            is_sample
-            or is_late
-            or not warm
-            or kept is False
-            or (request.variant is None and servable is not entry.order[0])
-        ):
-            self._note(notable, request, entry, placed, run, placed_ns, is_late or kept is False)
-
-    def _note(
-        self,
-        notable: NotableRequests,
-        request: Request,
-        entry: Entry,
-        placed: Placed,
-        run: _Run,
-        placed_ns: int,
-        is_late: bool,
-    ) -> None:
-        """Keep one that was answered, for whoever asks why it was slow."""
-        servable, _, warm, load_ns, wake_ns = placed
-        _, start_ns, end_ns, _ = run
-        best = entry.first_choice
-        is_smaller = request.variant is None and servable.name != best
-        found = ((Cause.LATE, is_late), (Cause.COLD, not warm), (Cause.SMALLER, is_smaller))
-        causes = tuple(cause for cause, is_so in found if is_so) or (Cause.SAMPLE,)
-        kind = Kind(causes, request.tenant, servable.name, best)
-        if not notable.counts(request.application_id, kind, end_ns):
-            queue_ns = start_ns - placed_ns - load_ns - wake_ns
-            spent = Spent(request.decoded_ns, queue_ns, load_ns, wake_ns, end_ns - start_ns)
-            notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent))
-
     async def _run_in_turn(
         self, request: Request, entry: Entry, placed: Placed, times: RunTimes | None, items: int, run_bytes: int
-    ) -> tuple[_Run, str]:
+    ) -> tuple[EndedRun, str]:
         """Wait for a worker, and release the build after the run; at the deadline the caller is told, whatever its
         run does. Also gives the build that it ran as: it may be the one for another kind of processor.
         """
@@ -676,12 +598,8 @@ class Engine:
         if times is not None and parts.run_items:
             times.ran(parts.run_items, 1, parts.took_ns, end_ns)
         run = answer, end_ns - parts.took_ns, end_ns, parts.run_items
-        self._count(request, entry, placed, items, run, placed_ns)
-        if parts.run_items:  # else they are counted with another request's
-            self._telemetry.ran_parts((request.application_id, servable.variant.name, request.tenant), parts.ran)
-        result = self._result(placed, run, placed_ns)
-        result.parts = parts.ran
-        return result
+        self.outcomes.answered(request, entry, placed, items, run, placed_ns, parts.ran)
+        return result_of(placed, run, placed_ns, parts=parts.ran)
 
     def _expected_ns(self, request: Request, times: RunTimes, items: int) -> int:
         """What a run that began now would take."""
@@ -715,47 +633,12 @@ class Engine:
             result.outputs = {name: result.outputs[name] for name in wanted}
         return result
 
-    def count_failure(self, request: Request, entry: Entry, error: Exception) -> None:
-        """Put a request that gets this error into the figures; those that fail in the engine are there already."""
-        outcome = "failed"
-        if isinstance(error, DeadlineExceeded):
-            outcome = "expired"
-            self._decisions.record("drop", drop(request, error))
-        elif isinstance(error, LimitReached):
-            outcome = "rejected"
-            quota = self._catalogue.tenant(request.tenant).quota
-            self._decisions.record("admission", admission(request, quota, error))
-        # a name that the caller made up must not make a row in the statistics
-        variant = request.variant if request.variant in entry.servables else None
-        key = (request.application_id, variant or "", request.tenant)
-        took_ns = self._clock.now_ns() - request.arrival_ns
-        is_broken = _breaks_slo(request, entry.application.latency_slo_ms, error)
-        self._telemetry.failed(key, outcome, took_ns, slo_kept=False if is_broken else None)
-        notable = self._telemetry.notable
-        if notable is not None:
-            causes = (Cause.FAILED, Cause.LATE) if isinstance(error, DeadlineExceeded) else (Cause.FAILED,)
-            problem = type(error) if isinstance(error, ApplianceError) else None
-            kind = Kind(causes, request.tenant, variant or "", entry.first_choice, problem)
-            end_ns = request.arrival_ns + took_ns
-            if not notable.counts(request.application_id, kind, end_ns):
-                detail, spent = "" if problem is None else str(error), Spent(request.decoded_ns)
-                notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent, detail))
-
 
 def _close(dispatcher: PartsDispatcher, work: "asyncio.Task[dict[str, Any]]") -> None:
     """Nothing is left to run of a request in parts."""
     dispatcher.close()
     if not work.cancelled():
         work.exception()  # whoever asked may have gone
-
-
-def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:
-    """Whether a promise is broken by this error; not where the caller was in more haste than the SLO."""
-    if slo_ms is None or not isinstance(error, _BREAK_THE_SLO) or isinstance(error, RunRefused):
-        return False
-    promised_ns = request.arrival_ns + int(slo_ms * NS_PER_MS)
-    is_hasty = request.deadline_ns is not None and request.deadline_ns < promised_ns
-    return not (is_hasty and isinstance(error, DeadlineExceeded))
 
 
 def _given(request: Request, entry: Entry) -> dict[str, Any]:

@@ -222,7 +222,7 @@ class Predictor:
             found = await self._timed(run, "decode", decode)
         except (DeadlineExceeded, QueueFull) as error:
             for _ in media:
-                self._engine.count_failure(_request(run, {}), run.entry, error)
+                self._engine.outcomes.failed(_request(run, {}), run.entry, error)
             return [Prepared(one, error=error.with_traceback(None)) for one in media]
         decode_ns = run.timings.decode
         return [
@@ -245,7 +245,7 @@ class Predictor:
         run = self._run(application, call)
         request = _request(run, {})
         error = too_late(request, expected_ns, now_ns)
-        self._engine.count_failure(request, run.entry, error)
+        self._engine.outcomes.failed(request, run.entry, error)
         raise error
 
     def target(self, application: Application, variant: str | None) -> tuple[TaskSpec, Callable[[], Target]]:
@@ -292,7 +292,7 @@ class Predictor:
         try:
             decoded = prepared.decoded or await self._decoded(run, task, media, carry)
         except (DeadlineExceeded, LoadFailed, QueueFull, RunFailed) as error:
-            self._engine.count_failure(_request(run, {}), run.entry, error)
+            self._engine.outcomes.failed(_request(run, {}), run.entry, error)
             raise
         outputs, state = await self._steps(run, decoded, state)
 

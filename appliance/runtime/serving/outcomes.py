@@ -1,0 +1,145 @@
+"""What became of requests: the result of one that was answered, and where each is counted: in the figures, among the
+notable requests, and, where the box refused it, among the decisions.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from appliance.clock import NS_PER_MS, Clock
+from appliance.domain.errors import (
+    ApplianceError,
+    DeadlineExceeded,
+    LimitReached,
+    Overloaded,
+    QueueFull,
+    RunFailed,
+    RunRefused,
+    Unavailable,
+)
+from appliance.domain.notable import Cause, Kind, Spent
+from appliance.domain.request import RanPart, Request, Result
+from appliance.runtime.catalogue import Catalogue, Entry
+from appliance.runtime.decisions.requests import admission, drop
+from appliance.runtime.notable import NotableRequests, noted
+from appliance.runtime.ports import DecisionSink
+from appliance.runtime.serving.placement import Placed
+from appliance.runtime.telemetry import Telemetry
+
+_BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
+"""What keeps the box from answering; other errors, and `RunRefused`, are the caller's."""
+
+EndedRun = tuple[dict[str, Any], int, int, int]
+"""A run that has ended well: (outputs, start, end, items; 0 where it is counted with another request's)."""
+
+
+class Outcomes:
+    """Counts what became of requests. Event-loop thread only."""
+
+    def __init__(self, clock: Clock, catalogue: Catalogue, telemetry: Telemetry, decisions: DecisionSink) -> None:
+        self._clock = clock
+        self._catalogue = catalogue
+        self._telemetry = telemetry
+        self._decisions = decisions
+
+    def answered(
+        self,
+        request: Request,
+        entry: Entry,
+        placed: Placed,
+        items: int,
+        run: EndedRun,
+        placed_ns: int,
+        parts: Sequence[RanPart] = (),
+    ) -> None:
+        """Put a request of so many items with its run into the figures; `parts`: what of it ran where, in parts."""
+        servable, _, warm, load_ns, wake_ns = placed
+        _, start_ns, end_ns, run_items = run
+        key = (request.application_id, servable.variant.name, request.tenant)
+        parts_ns = (start_ns - placed_ns - load_ns - wake_ns, load_ns + wake_ns, end_ns - start_ns)
+        slo_ms = entry.application.latency_slo_ms
+        kept = None if slo_ms is None else end_ns - request.arrival_ns <= slo_ms * NS_PER_MS
+        is_sample = self._telemetry.done(
+            key, warm=warm, parts_ns=parts_ns, items=items, run_items=run_items, at_ns=end_ns, slo_kept=kept
+        )
+        is_late = request.runs_late and request.deadline_ns is not None and end_ns > request.deadline_ns
+        if is_late:
+            self._telemetry.late(key)
+        if parts and run_items:  # else they are counted with another request's
+            self._telemetry.ran_parts(key, parts)
+        notable = self._telemetry.notable
+        if notable is not None and (
+            is_sample
+            or is_late
+            or not warm
+            or kept is False
+            or (request.variant is None and servable is not entry.order[0])
+        ):
+            self._note(notable, request, entry, placed, run, placed_ns, is_late or kept is False)
+
+    def _note(
+        self,
+        notable: NotableRequests,
+        request: Request,
+        entry: Entry,
+        placed: Placed,
+        run: EndedRun,
+        placed_ns: int,
+        is_late: bool,
+    ) -> None:
+        """Keep one that was answered, for whoever asks why it was slow."""
+        servable, _, warm, load_ns, wake_ns = placed
+        _, start_ns, end_ns, _ = run
+        best = entry.first_choice
+        is_smaller = request.variant is None and servable.name != best
+        found = ((Cause.LATE, is_late), (Cause.COLD, not warm), (Cause.SMALLER, is_smaller))
+        causes = tuple(cause for cause, is_so in found if is_so) or (Cause.SAMPLE,)
+        kind = Kind(causes, request.tenant, servable.name, best)
+        if not notable.counts(request.application_id, kind, end_ns):
+            queue_ns = start_ns - placed_ns - load_ns - wake_ns
+            spent = Spent(request.decoded_ns, queue_ns, load_ns, wake_ns, end_ns - start_ns)
+            notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent))
+
+    def failed(self, request: Request, entry: Entry, error: Exception) -> None:
+        """Put a request that gets this error into the figures; `Engine.infer` does so with those that fail there."""
+        outcome = "failed"
+        if isinstance(error, DeadlineExceeded):
+            outcome = "expired"
+            self._decisions.record("drop", drop(request, error))
+        elif isinstance(error, LimitReached):
+            outcome = "rejected"
+            quota = self._catalogue.tenant(request.tenant).quota
+            self._decisions.record("admission", admission(request, quota, error))
+        # a name that the caller made up must not make a row in the statistics
+        variant = request.variant if request.variant in entry.servables else None
+        key = (request.application_id, variant or "", request.tenant)
+        took_ns = self._clock.now_ns() - request.arrival_ns
+        is_broken = _breaks_slo(request, entry.application.latency_slo_ms, error)
+        self._telemetry.failed(key, outcome, took_ns, slo_kept=False if is_broken else None)
+        notable = self._telemetry.notable
+        if notable is not None:
+            causes = (Cause.FAILED, Cause.LATE) if isinstance(error, DeadlineExceeded) else (Cause.FAILED,)
+            problem = type(error) if isinstance(error, ApplianceError) else None
+            kind = Kind(causes, request.tenant, variant or "", entry.first_choice, problem)
+            end_ns = request.arrival_ns + took_ns
+            if not notable.counts(request.application_id, kind, end_ns):
+                detail, spent = "" if problem is None else str(error), Spent(request.decoded_ns)
+                notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent, detail))
+
+
+def result_of(placed: Placed, run: EndedRun, placed_ns: int, ran_on: str = "", parts: Sequence[RanPart] = ()) -> Result:
+    """What a request gets of its run; `ran_on`: the build, where it need not be the one that was placed."""
+    servable, _, warm, load_ns, wake_ns = placed
+    outputs, start_ns, end_ns, _ = run
+    variant = servable.variant
+    timings = (start_ns - placed_ns - load_ns - wake_ns, load_ns, end_ns - start_ns, wake_ns)
+    build_id = ran_on or servable.build_id
+    return Result(outputs, variant.id, variant.name, variant.number, warm, *timings, parts, build_id)
+
+
+def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:
+    """Whether a promise is broken by this error; not where the caller was in more haste than the SLO."""
+    if slo_ms is None or not isinstance(error, _BREAK_THE_SLO) or isinstance(error, RunRefused):
+        return False
+    promised_ns = request.arrival_ns + int(slo_ms * NS_PER_MS)
+    is_hasty = request.deadline_ns is not None and request.deadline_ns < promised_ns
+    return not (is_hasty and isinstance(error, DeadlineExceeded))
