@@ -181,6 +181,10 @@ class Catalogue:
         found = self._tenants.get(tenant)
         return 1.0 if found is None else found.quota.processor_weight
 
+    def weights(self, application: Application, tenant: str) -> tuple[float, float]:
+        """Of a calling tenant on the box, and of an application in the tenant."""
+        return self.processor_weight(tenant), application.weight
+
     def tenants(self) -> list[Tenant]:
         """By name."""
         return [self._tenants[name] for name in sorted(self._tenants)]

@@ -17,8 +17,6 @@ from typing import Any
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import LimitReached, NoRoomToRun, Overloaded, ProcessorLost, QuotaExceeded
-from appliance.domain.names import kind_of
-from appliance.domain.profiles import INLINE
 from appliance.domain.request import Request, Result
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch.base import DispatchPolicy
@@ -35,6 +33,7 @@ from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.dispatcher import Dispatching, PartsDispatcher
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.gaps import Gaps
+from appliance.runtime.serving.inline_runs import InlineRuns
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.outcomes import EndedRun, Outcomes, result_of
 from appliance.runtime.serving.overflow import Overflow
@@ -44,21 +43,11 @@ from appliance.runtime.serving.queue import Announced, Queue
 from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
-from appliance.runtime.serving.sole_caller import SoleCaller
 from appliance.runtime.serving.spending import Spending
 from appliance.runtime.serving.staging import StagedJob
-from appliance.runtime.serving.worker import Unplanned, Worker
+from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
 from appliance.tasks.base import next_state, step_inputs
-
-_OVERRUN = 20
-"""An inline run that takes this many times the limit (5 ms by default) is an overrun ..."""
-_ALONE_OVERRUN = 4
-"""... of who asks alone, this many times theirs (20 ms) ..."""
-_OVERRUNS_MAX = 3
-"""... and so many in a row are no scheduling hiccup: the build runs on a worker then ..."""
-_OVERRUN_REST_NS = 30 * NS_PER_S
-"""... for so long; on a machine that others keep busy every build has some."""
 
 _STUCK_NS = 60 * NS_PER_S
 _AFTER_NS = NS_PER_US
@@ -130,16 +119,17 @@ class Engine:
             )
         else:
             Gaps(clock, queue, self.reservations)
-        self._processor = processor
-        self._inline_ns_max = inline_ns_max
-        self._alone_ns_max = alone_ns_max
-        self._sole = SoleCaller()
-        self._inline_runs = 0
-        self._inline_rows: Counter[str] = Counter()
-        self._inline_whole: Counter[str] = Counter()
-        self._unplanned = Unplanned()
-        """Of those on the event loop."""
-        self._inline_ns = 0
+        self._inline = InlineRuns(
+            clock,
+            catalogue,
+            queue,
+            memory,
+            processor,
+            self.reservations,
+            self.single,
+            inline_ns_max,
+            alone_ns_max,
+        )
 
     def preferred(self, application: Application, variant: str | None) -> Servable:
         """The variant that a request would get now: what decoding must prepare the tensors for.
@@ -244,14 +234,14 @@ class Engine:
         times = next((s.times for s in entry.order if s.times is not None), None)
         expected_ns = 0 if times is None else times.usual.likely_ns(now_ns)
         try:
-            return self._queue.announce(request, expected_ns, self._weights(application, tenant))
+            return self._queue.announce(request, expected_ns, self._catalogue.weights(application, tenant))
         except Overloaded as error:
             self.outcomes.failed(request, entry, error)
             raise
 
     def charge(self, application: Application, tenant: str, took_ns: int) -> None:
         """Count processor time that a tenant's call took beside its runs, as that of an inline run."""
-        self._charge(application, tenant, took_ns, self._clock.now_ns())
+        self._inline.charge(application, tenant, took_ns, self._clock.now_ns())
 
     def deadline_ns(self, application: Application, arrival_ns: int) -> int:
         """Of a request that states none."""
@@ -259,8 +249,8 @@ class Engine:
 
     def ran(self) -> tuple[int, float]:
         """Runs since the start, and the milliseconds that they took, on workers and on the event loop."""
-        runs = self._inline_runs + sum(worker.runs for worker in self.workers)
-        busy_ns = self._inline_ns + sum(worker.busy_ns for worker in self.workers)
+        runs = self._inline.runs + sum(worker.runs for worker in self.workers)
+        busy_ns = self._inline.busy_ns + sum(worker.busy_ns for worker in self.workers)
         return runs, busy_ns / NS_PER_MS
 
     def batches(self) -> dict[tuple[str, str], tuple[int, int]]:
@@ -268,9 +258,9 @@ class Engine:
         runs: Counter[tuple[str, str]] = Counter()
         rows: Counter[tuple[str, str]] = Counter()
         first = self.workers[0].group
-        for group, of in ((first, self._inline_whole), *((one.group, one.whole) for one in self.workers)):
+        for group, of in ((first, self._inline.whole), *((one.group, one.whole) for one in self.workers)):
             runs.update({(group, kind): count for kind, count in of.items()})
-        for group, of in ((first, self._inline_rows), *((one.group, one.rows) for one in self.workers)):
+        for group, of in ((first, self._inline.rows), *((one.group, one.rows) for one in self.workers)):
             rows.update({(group, kind): count for kind, count in of.items()})
         return {key: (count, rows[key]) for key, count in runs.items()}
 
@@ -281,7 +271,7 @@ class Engine:
     def ran_unplanned(self) -> tuple[float, float]:
         """What runs that belong to no session have taken since the start, and the longest of them since this was asked
         last; milliseconds."""
-        each = (self._unplanned, *(worker.unplanned for worker in self.workers))
+        each = (self._inline.unplanned, *(worker.unplanned for worker in self.workers))
         total_ns, longest_ns = sum(one.ns for one in each), max(one.longest_ns for one in each)
         for one in each:
             one.longest_ns = 0
@@ -342,7 +332,8 @@ class Engine:
         start_ns = placed_ns = self._clock.now_ns()
         if not request.is_frame:
             self._residency.seen(request.application_id, placed_ns)
-        self._sole.saw(request.source, placed_ns)
+        inline = self._inline
+        inline.sole_caller.saw(request.source, placed_ns)
         while True:
             placed = self._placement.pin_resident(request, entry)
             if placed is None:
@@ -363,19 +354,18 @@ class Engine:
             times = servable.usual_times or servable.times_of(request.inputs, items)
             inline_ns = None if times is None else times.inline_ns(items, start_ns)
             run_bytes = self._run_bytes(request, placed) if servable.counted_bytes_max else 0
-            if run_bytes == 0 and self._is_inline(request, placed, inline_ns, start_ns, self._inline_ns_max):
-                run = *self._run_inline(request, entry, placed[1], start_ns), items
-                self._ran_inline(request, entry, placed[1], times, run, _OVERRUN * self._inline_ns_max)
+            if run_bytes == 0 and inline.may_run(request, placed, inline_ns, start_ns, inline.short):
+                run = inline.run(request, entry, placed[1], start_ns, items)
+                inline.ran(request, entry, placed[1], times, run, inline.short)
                 self.outcomes.answered(request, entry, placed, items, run, placed_ns)
-            elif self._is_alone(request, start_ns, inline_ns) and self._is_inline(
-                request, placed, inline_ns, start_ns, self._alone_ns_max
+            elif inline.is_alone(request, start_ns, inline_ns) and inline.may_run(
+                request, placed, inline_ns, start_ns, inline.alone
             ):
-                run = *self._run_inline(request, entry, placed[1], start_ns, run_bytes), items
-                overrun_ns = _ALONE_OVERRUN * self._alone_ns_max
+                run = inline.run(request, entry, placed[1], start_ns, items, run_bytes)
                 # Answered first: after such a run the caches are cold, and what counts it takes a tenth of a
                 # millisecond that nobody need wait for. No other request is read before.
                 soon = asyncio.get_running_loop().call_soon
-                soon(self._ran_inline, request, entry, placed[1], times, run, overrun_ns)
+                soon(inline.ran, request, entry, placed[1], times, run, inline.alone)
                 soon(self.outcomes.answered, request, entry, placed, items, run, placed_ns)
             elif servable.parts is not None:
                 try:
@@ -393,35 +383,6 @@ class Engine:
                 return result_of(placed, run, placed_ns, ran_on)
             return result_of(placed, run, placed_ns)
 
-    def _is_alone(self, request: Request, now_ns: int, takes_ns: int | None) -> bool:
-        """Whether nothing waits or runs, no body is on its way, nobody else has asked of late, and no start that is
-        reserved comes before such a run would be over: it would keep the event loop from that.
-        """
-        if not self._sole.is_alone(request.source, now_ns) or self._queue.is_expecting:
-            return False
-        return not (self.reservations and self.reservations.is_due(takes_ns or 0))
-
-    def _is_inline(self, request: Request, placed: Placed, expected_ns: int | None, now_ns: int, limit_ns: int) -> bool:
-        """Whether to compute a request on this thread, now: where it is expected to take at most `limit_ns`.
-
-        A build that keeps taking much longer loses the privilege, and so does a tenant that is over its share while
-        others wait.
-        """
-        servable = placed[0]
-        if not servable.is_inline:  # it might stop or end everybody
-            return False
-        if self._queue.waits and self._queue.waits.of(placed[1].build_id) is not None:  # its runs are planned together
-            return False
-        if expected_ns is None or expected_ns > limit_ns or now_ns < placed[1].rests_until_ns:
-            return False
-        if servable.is_of_free_size:
-            bound = servable.bound_of(request.shapes)
-            if bound is None or bound.run_ms * NS_PER_MS > limit_ns:
-                return False
-        if len(self._queue) and self._queue.is_behind(request.tenant):
-            return False
-        return request.runs_late or request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
-
     def _run_bytes(self, request: Request, placed: Placed) -> int:
         """What the run will take. Raises: NoRoomToRun, with the build released, where that does not fit now."""
         servable, build, *_ = placed
@@ -432,56 +393,6 @@ class Engine:
             self._memory.unpin(build)
             raise
         return run_bytes
-
-    def _run_inline(
-        self, request: Request, entry: Entry, build: LoadedBuild, start_ns: int, run_bytes: int = 0
-    ) -> tuple[dict[str, Any], int, int]:
-        """Run on this thread, and release the build. A run that fails is charged at once."""
-        request.started_ns = start_ns
-        self._memory.runs.begin(run_bytes)
-        try:
-            outputs = self._processor.run_inline(build.handle, request.inputs, request.outputs)
-        except BaseException:
-            end_ns = self._clock.now_ns()
-            self._charge(entry.application, request.tenant, end_ns - start_ns, end_ns)
-            raise
-        finally:
-            self._memory.runs.end(run_bytes)
-            self._memory.unpin(build)
-        return outputs, start_ns, self._clock.now_ns()
-
-    def _ran_inline(
-        self, request: Request, entry: Entry, build: LoadedBuild, times: RunTimes | None, run: EndedRun, overrun_ns: int
-    ) -> None:
-        """Charge a run on this thread that has ended well, and learn from it."""
-        _, start_ns, end_ns, items = run
-        took_ns = end_ns - start_ns
-        self._charge(entry.application, request.tenant, took_ns, end_ns)
-        kind = kind_of(build.build_id)
-        self._inline_runs += 1
-        self._inline_whole[kind] += 1
-        self._inline_rows[kind] += items
-        self._inline_ns += took_ns
-        (request.meter or self.single).ran(kind, took_ns)
-        if not request.is_planned:
-            self._unplanned.ran(took_ns)
-        build.overruns = build.overruns + 1 if took_ns > overrun_ns else 0
-        if build.overruns >= _OVERRUNS_MAX:
-            build.overruns, build.rests_until_ns = 0, end_ns + _OVERRUN_REST_NS
-        if times is not None and times.skips:
-            times.skips -= 1
-        elif times is not None:
-            times.ran(items, INLINE, took_ns, end_ns)
-
-    def _charge(self, application: Application, tenant: str, took_ns: int, now_ns: int) -> None:
-        """Count what took no worker."""
-        self._queue.saw(tenant, now_ns)
-        if self._queue.is_busy:  # else it was nobody's turn
-            self._queue.ran(tenant, application.id, took_ns, self._weights(application, tenant))
-
-    def _weights(self, application: Application, tenant: str) -> tuple[float, float]:
-        """Of the calling tenant on the box, and of the application in the tenant."""
-        return self._catalogue.processor_weight(tenant), application.weight
 
     async def _run_in_turn(
         self, request: Request, entry: Entry, placed: Placed, times: RunTimes | None, items: int, run_bytes: int
@@ -494,7 +405,7 @@ class Engine:
         if times is not None:
             expected_ns = self._expected_ns(request, times, items)
         loop = asyncio.get_running_loop()
-        weights = self._weights(entry.application, request.tenant)
+        weights = self._catalogue.weights(entry.application, request.tenant)
         answer: asyncio.Future[dict[str, Any]] = loop.create_future()
         job = Job(
             request,
@@ -572,7 +483,7 @@ class Engine:
         servable, build, *_ = placed
         assert servable.parts is not None
         expected_ns = None if times is None else self._expected_ns(request, times, items)
-        weights = self._weights(entry.application, request.tenant)
+        weights = self._catalogue.weights(entry.application, request.tenant)
         dispatcher = PartsDispatcher(self._dispatching, request, servable, build, expected_ns, run_bytes, weights)
         outputs = request.outputs if request.outputs is not None else [one.name for one in servable.variant.outputs]
         parts = PartsRun(self._clock, servable.parts.cut, request, outputs, items)
