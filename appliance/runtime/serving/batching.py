@@ -11,8 +11,10 @@ from itertools import accumulate
 from appliance.clock import Clock
 from appliance.domain.errors import NoRoomToRun
 from appliance.domain.padding import widest
+from appliance.domain.request import Request
 from appliance.policies.batching.base import BatchingInput, BatchingPolicy, WaitingRequest
 from appliance.runtime.memory.runs import RunMemory
+from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 
@@ -64,6 +66,14 @@ class Batching:
     def begin_alone(self, job: Job) -> Batch:
         """The run of a staged job, which takes no memory that is counted, and nobody shares."""
         return self._begun(Batch([job], [job.items], 0, job.request.drop_ns))
+
+    def expected_ns(self, request: Request, times: RunTimes, items: int) -> int:
+        """What a run by itself that began now would take."""
+        running = min(self.running + 1, self._workers)
+        now_ns = self._clock.now_ns()
+        if request.drop_ns is None:
+            return times.expected_ns(items, running, now_ns)
+        return times.in_time_ns(items, running, now_ns, request.drop_ns - now_ns)
 
     def _begun(self, batch: Batch) -> Batch:
         self._memory.begin(batch.run_bytes)

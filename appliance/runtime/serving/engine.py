@@ -11,36 +11,34 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from typing import Any
 
-from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import LimitReached, NoRoomToRun, Overloaded, ProcessorLost, QuotaExceeded
-from appliance.domain.request import Request, Result
+from appliance.domain.request import RanPart, Request, Result
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch.base import DispatchPolicy
 from appliance.runtime.catalogue import Catalogue, Entry
-from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink, Processor, RunGroup
-from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.batching import Batching
-from appliance.runtime.serving.dispatcher import Dispatching, PartsDispatcher
+from appliance.runtime.serving.dispatcher import Dispatching
 from appliance.runtime.serving.eager import in_task
 from appliance.runtime.serving.gaps import Gaps
 from appliance.runtime.serving.inline_runs import InlineRuns
-from appliance.runtime.serving.job import Job, RunAgain
-from appliance.runtime.serving.outcomes import EndedRun, Outcomes, result_of
+from appliance.runtime.serving.job import RunAgain
+from appliance.runtime.serving.outcomes import Outcomes, result_of
 from appliance.runtime.serving.overflow import Overflow
-from appliance.runtime.serving.parts import PartsRun
 from appliance.runtime.serving.placement import Placed, Placement
 from appliance.runtime.serving.queue import Announced, Queue
+from appliance.runtime.serving.queued_runs import QueuedRuns
 from appliance.runtime.serving.reservations import Reservations
+from appliance.runtime.serving.runs_in_parts import RunsInParts
 from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.spending import Spending
@@ -50,8 +48,6 @@ from appliance.runtime.telemetry import Telemetry
 from appliance.tasks.base import next_state, step_inputs
 
 _STUCK_NS = 60 * NS_PER_S
-_AFTER_NS = NS_PER_US
-"""The answer that a deadline has passed comes so long after it: a run that ends at the deadline itself is in time."""
 
 
 class Engine:
@@ -100,15 +96,16 @@ class Engine:
         """Processor time of requests that have no meter of their own."""
         self.on_processors: Callable[[], None] = lambda: None
         """Called when processors have come or gone."""
-        self._batching = shared = Batching(clock, queue, batching, memory.runs, workers)
+        shared = Batching(clock, queue, batching, memory.runs, workers)
         self.workers = [
             Worker(clock, group, queue, memory.unpin, shared, self.single, index)
             for index, group in enumerate(groups)
             for _ in range(group.workers)
         ]
-        self._dispatching = Dispatching(clock, queue, memory, groups)
-        self._overflow = Overflow(clock, catalogue, memory)
-        placement.on_overflow = self._overflow.bring
+        overflow = Overflow(clock, catalogue, memory)
+        placement.on_overflow = overflow.bring
+        self._queued = QueuedRuns(clock, catalogue, queue, memory, shared, overflow)
+        self._in_parts = RunsInParts(clock, catalogue, shared, Dispatching(clock, queue, memory, groups))
         self.reservations = Reservations(clock, queue, len(groups))
         self._scheduler = None
         if len(groups) == 1 and groups[0].stage is not None:
@@ -120,15 +117,7 @@ class Engine:
         else:
             Gaps(clock, queue, self.reservations)
         self._inline = InlineRuns(
-            clock,
-            catalogue,
-            queue,
-            memory,
-            processor,
-            self.reservations,
-            self.single,
-            inline_ns_max,
-            alone_ns_max,
+            clock, catalogue, queue, memory, processor, self.reservations, self.single, inline_ns_max, alone_ns_max
         )
 
     def preferred(self, application: Application, variant: str | None) -> Servable:
@@ -367,20 +356,19 @@ class Engine:
                 soon = asyncio.get_running_loop().call_soon
                 soon(inline.ran, request, entry, placed[1], times, run, inline.alone)
                 soon(self.outcomes.answered, request, entry, placed, items, run, placed_ns)
-            elif servable.parts is not None:
-                try:
-                    return await self._run_in_parts(request, entry, placed, times, items, run_bytes, placed_ns)
-                except RunAgain:
-                    entry = self._catalogue.entry(request.application_id)  # a processor may be lost
-                    continue
             else:
+                ran_on = ""
+                parts: Sequence[RanPart] = ()
                 try:
-                    run, ran_on = await self._run_in_turn(request, entry, placed, times, items, run_bytes)
+                    if servable.parts is None:
+                        run, ran_on = await self._queued.run(request, entry, placed, times, items, run_bytes)
+                    else:
+                        run, parts = await self._in_parts.run(request, entry, placed, times, items, run_bytes)
                 except RunAgain:
                     entry = self._catalogue.entry(request.application_id)  # what it was to run on may be lost
                     continue
-                self.outcomes.answered(request, entry, placed, items, run, placed_ns)
-                return result_of(placed, run, placed_ns, ran_on)
+                self.outcomes.answered(request, entry, placed, items, run, placed_ns, parts)
+                return result_of(placed, run, placed_ns, ran_on, parts)
             return result_of(placed, run, placed_ns)
 
     def _run_bytes(self, request: Request, placed: Placed) -> int:
@@ -393,132 +381,6 @@ class Engine:
             self._memory.unpin(build)
             raise
         return run_bytes
-
-    async def _run_in_turn(
-        self, request: Request, entry: Entry, placed: Placed, times: RunTimes | None, items: int, run_bytes: int
-    ) -> tuple[EndedRun, str]:
-        """Wait for a worker, and release the build after the run; at the deadline the caller is told, whatever its
-        run does. Also gives the build that it ran as: it may be the one for another kind of processor.
-        """
-        servable, build, *_ = placed
-        expected_ns: int | None = None
-        if times is not None:
-            expected_ns = self._expected_ns(request, times, items)
-        loop = asyncio.get_running_loop()
-        weights = self._catalogue.weights(entry.application, request.tenant)
-        answer: asyncio.Future[dict[str, Any]] = loop.create_future()
-        job = Job(
-            request,
-            servable,
-            build,
-            answer,
-            times=times,
-            expected_ns=expected_ns,
-            run_bytes=run_bytes,
-            weights=weights,
-        )
-        if servable.places:
-            job.times_by_group = found = servable.times_by_place(request.inputs, items)
-            job.expected_by_group = {at: self._expected_ns(request, one, items) for at, one in found.items()}
-            job.expected_ns = min(job.expected_by_group.values(), default=expected_ns)
-        held = [build]
-        if servable.overflow:
-            held += self._may_overflow(job, items)
-        since_ns, idle = self._clock.now_ns(), self._queue.idle().keys() if servable.overflow else frozenset()
-        timer: asyncio.TimerHandle | None = None
-        try:
-            self._queue.put(job)
-            if request.drop_ns is not None:
-                timer = loop.call_at((request.drop_ns + _AFTER_NS) / NS_PER_S, self._queue.expire, job)
-            outputs = await answer
-            return (outputs, job.started_ns, job.finished_ns, job.run_items), job.build.build_id
-        finally:
-            if timer is not None:
-                timer.cancel()
-            if self._queue.is_running(job):  # nobody waits for it: the build stays pinned until the run is over
-                job.is_abandoned = True
-                held = [one for one in held if one is not job.build]
-            else:
-                self._queue.leave(job)
-            for each in held:
-                self._memory.unpin(each)
-            if servable.overflow or self._overflow.is_used:
-                self._overflow.ended(servable, job, since_ns, idle)
-            # An error holds this frame, and the answer holds the error: a circle that would keep the tensors.
-            del answer, job
-
-    def _may_overflow(self, job: Job, items: int) -> list[LoadedBuild]:
-        """Let a job run on further kinds of processors, too, as far as its build for them is there; returns those,
-        pinned.
-        """
-        if job.times_by_group is None or job.expected_by_group is None:
-            return []
-        times, expected, also = dict(job.times_by_group), dict(job.expected_by_group), {}
-        others = self._overflow.pinned(job.servable)
-        for other, build in others:
-            for at, one in other.times_by_place(job.request.inputs, items).items():
-                if at not in times:
-                    times[at], also[at] = one, (other, build)
-                    expected[at] = self._expected_ns(job.request, one, items)
-        job.times_by_group, job.expected_by_group, job.also_on = times, expected, also
-        job.expected_ns = min(expected.values(), default=job.expected_ns)
-        return [build for _, build in others]
-
-    async def _run_in_parts(
-        self,
-        request: Request,
-        entry: Entry,
-        placed: Placed,
-        times: RunTimes | None,
-        items: int,
-        run_bytes: int,
-        placed_ns: int,
-    ) -> Result:
-        """Run the parts of a network where they are dispatched to; the build is released when nothing of it runs any
-        more. At the deadline the caller is told, as for a network that runs whole; so is one that goes away, and where
-        others have rows in its run, that goes on for them.
-
-        What its parts have taken is what it computed; whatever was between them, it waited.
-        """
-        servable, build, *_ = placed
-        assert servable.parts is not None
-        expected_ns = None if times is None else self._expected_ns(request, times, items)
-        weights = self._catalogue.weights(entry.application, request.tenant)
-        dispatcher = PartsDispatcher(self._dispatching, request, servable, build, expected_ns, run_bytes, weights)
-        outputs = request.outputs if request.outputs is not None else [one.name for one in servable.variant.outputs]
-        parts = PartsRun(self._clock, servable.parts.cut, request, outputs, items)
-        until_s = None if request.drop_ns is None else (request.drop_ns + _AFTER_NS) / NS_PER_S
-        work: asyncio.Task[dict[str, Any]] | None = None
-        try:
-            await in_task()
-            work = asyncio.create_task(parts.run(dispatcher))
-            work.add_done_callback(partial(_close, dispatcher))
-            async with asyncio.timeout_at(until_s):
-                answer = await asyncio.shield(work)
-        except TimeoutError:
-            raise parts.too_late() from None
-        finally:
-            if work is None:
-                dispatcher.close()
-            elif not work.done():
-                parts.is_left = True
-                if not parts.is_shared:
-                    work.cancel()
-            del work  # it holds its error, and that this frame: a circle that would keep the tensors
-        end_ns = self._clock.now_ns()
-        if times is not None and parts.run_items:
-            times.ran(parts.run_items, 1, parts.took_ns, end_ns)
-        run = answer, end_ns - parts.took_ns, end_ns, parts.run_items
-        self.outcomes.answered(request, entry, placed, items, run, placed_ns, parts.ran)
-        return result_of(placed, run, placed_ns, parts=parts.ran)
-
-    def _expected_ns(self, request: Request, times: RunTimes, items: int) -> int:
-        """What a run that began now would take."""
-        running = min(self._batching.running + 1, len(self.workers))
-        now_ns = self._clock.now_ns()
-        if request.drop_ns is None:
-            return times.expected_ns(items, running, now_ns)
-        return times.in_time_ns(items, running, now_ns, request.drop_ns - now_ns)
 
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
@@ -543,13 +405,6 @@ class Engine:
         if wanted is not None:
             result.outputs = {name: result.outputs[name] for name in wanted}
         return result
-
-
-def _close(dispatcher: PartsDispatcher, work: "asyncio.Task[dict[str, Any]]") -> None:
-    """Nothing is left to run of a request in parts."""
-    dispatcher.close()
-    if not work.cancelled():
-        work.exception()  # whoever asked may have gone
 
 
 def _given(request: Request, entry: Entry) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.clock import NS_PER_MS
+from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.request import Request
 from appliance.domain.states import REQUEST_MOVES, RequestState, move
@@ -18,6 +18,8 @@ from appliance.runtime.serving.parts import Rest
 LONG_NS = 50 * NS_PER_MS
 """A run expected above this is long, and one of which nothing is known: who is over its share leaves the last free
 worker to others."""
+_AFTER_NS = NS_PER_US
+"""The answer that a deadline has passed comes so long after it: a run that ends at the deadline itself is in time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -221,6 +223,11 @@ class RunAgain(Exception):
     """Nothing of a request was answered, and nothing is wrong with it: the build that it waited for went with its
     process, or with its processor, or a run that it shared with others has failed. It is placed anew.
     """
+
+
+def told_late_s(request: Request) -> float | None:
+    """When its caller is told that its deadline has passed, in seconds of the event loop; None: never."""
+    return None if request.drop_ns is None else (request.drop_ns + _AFTER_NS) / NS_PER_S
 
 
 def too_late(request: Request, expected_ns: int | None, now_ns: int) -> DeadlineExceeded:
