@@ -26,6 +26,7 @@ from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.admission import Admission
 from appliance.runtime.serving.availability import Availability
+from appliance.runtime.serving.backlog import Announced
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.dispatcher import Dispatching
 from appliance.runtime.serving.eager import in_task
@@ -35,7 +36,7 @@ from appliance.runtime.serving.job import RunAgain
 from appliance.runtime.serving.outcomes import Outcomes, result_of
 from appliance.runtime.serving.overflow import Overflow
 from appliance.runtime.serving.placement import Placed, Placement
-from appliance.runtime.serving.queue import Announced, Queue
+from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.queued_runs import QueuedRuns
 from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.runs_in_parts import RunsInParts

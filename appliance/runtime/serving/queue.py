@@ -19,7 +19,7 @@ from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.loader import handles_of
-from appliance.runtime.serving.backlog import LEAST_NS, Backlog
+from appliance.runtime.serving.backlog import LEAST_NS, Announced, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
@@ -202,7 +202,7 @@ class Queue:
         else:
             self.hand_out(job)
 
-    def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> "Announced":
+    def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> Announced:
         """While its body is read, a request's run counts among those that wait: who comes later is told of it.
 
         Raises: Overloaded, when it would wait too long.
@@ -717,25 +717,6 @@ class Queue:
             name, _ = self._seen.popitem(last=False)
             if name in self._tenants and not self._tenants[name].line.is_busy:
                 del self._tenants[name]
-
-
-class Announced:
-    """A run that counts among those that wait, until the end of the `with`."""
-
-    __slots__ = ("_backlog", "_run")
-
-    def __init__(
-        self, backlog: Backlog, tenant: str, application_id: str, work_ns: int, weights: tuple[float, float]
-    ) -> None:
-        self._backlog = backlog
-        self._run = tenant, application_id, work_ns
-        backlog.add(*self._run, weights, is_ready=False)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._backlog.remove(*self._run, is_ready=False)
 
 
 def _order(flow: Flow) -> list[Any]:
