@@ -316,7 +316,7 @@ class EngineBench:
         def is_of(held: Any) -> bool:
             return isinstance(held, OnKind) and held.has(handle)
 
-        return self.queue.rest_ns(is_of, begun_ns, self.clock.now_ns()) / 1e9
+        return self.queue.under_way.rest_ns(is_of, begun_ns, self.clock.now_ns()) / 1e9
 
     def _kinds_changed(self) -> None:
         self.catalogue.leave_out(frozenset() if self.member.is_serving else frozenset({self.member.described.kind}))

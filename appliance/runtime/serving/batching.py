@@ -113,7 +113,7 @@ class Batching:
         def run_ns(items: int) -> int:
             return hoped_ns(items, running, now_ns)
 
-        busy = self._queue.rests_ns(but=first)
+        busy = self._queue.under_way.rests_ns(but=first)
         free_ns = busy + [0] * (self._workers - 1 - len(busy))
         items_max = servable.together_max
         most_ns = self._queue.shared_ns_max(first)

@@ -269,14 +269,14 @@ class Engine:
 
     def busy_for_ns(self) -> int:
         """For how long every worker is expected to be taken by the run that it has; 0: one is free."""
-        rests_ns = self._queue.rests_ns()
+        rests_ns = self._queue.under_way.rests_ns()
         return 0 if len(rests_ns) < len(self.workers) else min(rests_ns)
 
     def is_stuck(self) -> bool:
         """Whether a run holds its worker a minute after it was stopped at its deadline, and after it should have ended:
         that one will never end. Those that take no worker hold the event loop, and nobody asks.
         """
-        return self._queue.overdue_ns(self._clock.now_ns()) > _STUCK_NS
+        return self._queue.under_way.overdue_ns(self._clock.now_ns()) > _STUCK_NS
 
     def status(self) -> dict[str, Any]:
         """For `/v1/system`: what waits and runs."""

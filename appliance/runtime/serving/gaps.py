@@ -86,5 +86,5 @@ class Gaps:
 
     def _free_ns(self, now_ns: int) -> dict[int, list[int]]:
         """When each worker is free, from now."""
-        busy_ns = [max(1, abs(job.started_ns + job.holds_ns - now_ns)) for job in self._queue.running()]
+        busy_ns = [job.frees_in_ns(now_ns) for job in self._queue.under_way]
         return {0: [0] * self._queue.idle()[0] + busy_ns}

@@ -126,6 +126,13 @@ class Job:
         """The same, as it is charged."""
         return int(self.took_ns * self.worth)
 
+    def frees_in_ns(self, now_ns: int) -> int:
+        """How long from now the worker of its run, which is under way, is expected to be free. A run that goes on for
+        longer than was expected is expected to do so for as long again: nobody knows better, and who waits for it is
+        not to wait for ever.
+        """
+        return max(1, abs(self.started_ns + self.holds_ns - now_ns))
+
     def is_able(self, group: int) -> bool:
         """Whether one of several groups of processors runs it."""
         return group in (self.expected_by_group or self.servable.places)

@@ -8,7 +8,7 @@ dropped here, before it costs a processor anything.
 import asyncio
 import heapq
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -17,14 +17,13 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import Overloaded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
-from appliance.runtime.memory.build import LoadedBuild
-from appliance.runtime.memory.loader import handles_of
 from appliance.runtime.serving.backlog import LEAST_NS, Announced, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
 from appliance.runtime.serving.portions import Portions
 from appliance.runtime.serving.staging import StagedJob
+from appliance.runtime.serving.under_way import RunsUnderWay
 from appliance.runtime.serving.waits import PlannedWaits
 
 ACTIVE_NS = 60 * NS_PER_S
@@ -35,8 +34,6 @@ _HASTE = 0.9
 expected."""
 _LOOKED_AT = 2
 """Times as many as may share a run are asked whether they can: where most cannot, asking all takes longer than runs."""
-_PATIENCE = 4
-"""Times what is expected of a run it may take before it is held to hang: others are at work on the machine, too."""
 _KEPT = 64
 """Applications of an idle tenant that are not worth forgetting."""
 
@@ -133,8 +130,7 @@ class Queue:
         self._handing_out = HandingOut()
         self.staged: StagedJob | None = None
         """Who begins without a worker having asked; None: nobody ever does."""
-        self._running: dict[Job, None] = {}
-        """The first job of each run under way."""
+        self.under_way = RunsUnderWay(clock)
         self.waits = PlannedWaits(clock)
         self.waits.on_over = self.hand_out
         self._sequence = 0
@@ -288,7 +284,7 @@ class Queue:
         if job is None:
             return None
         if self._waits_for_planned(job):  # and none of those may run: whoever is before it in line keeps that
-            self._note_begin(job)
+            self.under_way.begin(job)
             self._overtake(job)
         else:
             self._charge(job, self._tenants[job.request.tenant])
@@ -298,10 +294,6 @@ class Queue:
     def idle(self) -> Counter[int]:
         """Idle workers, by group of processors."""
         return Counter(group for _, group in self._idle)
-
-    def running(self) -> Iterable[Job]:
-        """The first job of each run under way."""
-        return self._running
 
     def turns(self, most: int) -> Iterator[list[Job]]:
         """Who may run now where a worker is idle: of the tenant whose turn it is the jobs of its highest priority, at
@@ -339,7 +331,7 @@ class Queue:
         at = next(index for index, (_begin, own) in enumerate(self._idle) if own == group)
         begin, _ = self._idle[at]
         del self._idle[at]
-        self._note_begin(job)
+        self.under_way.begin(job)
         self._overtake(job)
         self._remove(job)
         begin(job)
@@ -384,46 +376,10 @@ class Queue:
         tenant.line.join(tenant.of(mate.request.application_id), charged_ns, mate.weights[1])
         self._remove(mate)
 
-    def rests_ns(self, but: Job | None = None) -> list[int]:
-        """For how long each run under way is expected to go on; not that of `but`, and none of which nobody knows."""
-        now_ns = self._clock.now_ns()
-        known = (
-            job.started_ns + job.holds_ns - now_ns
-            for job in self._running
-            if job is not but and job.expected_ns is not None
-        )
-        return [rest_ns for rest_ns in known if rest_ns > 0]
-
-    def rest_ns(self, is_of: Callable[[Any], bool], begun_ns: int, now_ns: int) -> int:
-        """How much longer a run may take that the processor began at `begun_ns`, and is one of those under way, by the
-        handle of its build: until it has had `_PATIENCE` times what was expected of it, all who share it and all beside
-        it counted. 0: it has had that. Jobs that began later are none of it, though they have the same build.
-        """
-        ends = (
-            job.started_ns + _PATIENCE * job.holds_ns
-            for job in self._running
-            if job.started_ns <= begun_ns and any(map(is_of, handles_of(job.build.handle)))
-        )
-        return max([0, *(end_ns - now_ns for end_ns in ends)])
-
-    def overdue_ns(self, now_ns: int) -> int:
-        """How long ago the run under way should have ended that is most behind, by when it was stopped and by what was
-        expected of it. Not of runs that nobody stops, for what is expected may be wrong, nor of those in guards, which
-        end with their process. 0: none is behind.
-        """
-        ends = (
-            max(job.stops_ns, job.started_ns + job.holds_ns)
-            for job in self._running
-            if job.stops_ns is not None and not job.servable.is_guarded
-        )
-        return max([0, *(now_ns - end_ns for end_ns in ends)])
-
     def ended(self, job: Job) -> None:
         """The run of a job that was taken is over: it is charged with what it took."""
-        self._running.pop(job, None)
+        self.under_way.end(job)
         took_ns = job.took_ns
-        if job.rest is None:
-            _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
         error_ns = job.worth_ns - job.charged_ns
         tenant = self._tenants[job.request.tenant]
         self._line.end(tenant, error_ns, job.weights[0])
@@ -455,7 +411,7 @@ class Queue:
         staged = self.staged
         if staged is None or self._idle or self.assign is not None or staged.begun is not None:
             return
-        if any(job.rest is not None for job in self._running):  # a worker goes on with the next of its parts
+        if any(job.rest is not None for job in self.under_way):  # a worker goes on with the next of its parts
             self._unstage()
             return
         job = self._next()
@@ -470,7 +426,7 @@ class Queue:
         found = staged.job
         if staged.revoke():
             return True
-        self._note_begin(found)
+        self.under_way.begin(found)
         found.started_ns = found.request.started_ns = staged.begun_ns
         self._overtake(found)
         self._remove(found)
@@ -607,7 +563,7 @@ class Queue:
     def _charge(self, job: Job, tenant: _Tenant) -> None:
         """The run of a job begins whose turn it is, while no start is reserved."""
         job.gap_ns = None
-        self._note_begin(job)
+        self.under_way.begin(job)
         self._line.begin(tenant, job.charged_ns, job.weights[0])
         tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
 
@@ -616,12 +572,6 @@ class Queue:
         tenant = self._tenants[job.request.tenant]
         self._line.overtake(tenant, job.charged_ns, job.weights[0])
         tenant.line.overtake(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
-
-    def _note_begin(self, job: Job) -> None:
-        self._running[job] = None
-        job.started_ns = self._clock.now_ns()
-        job.holds_ns = job.likely_ns
-        job.charged_ns = int(job.holds_ns * job.worth)
 
     def _is_held(self, job: Job, tenant: _Tenant) -> bool:
         """Whether a long run leaves the free worker, the only one left of several, to a tenant that was active in the
@@ -649,7 +599,7 @@ class Queue:
 
         `ahead` gives the waiting work of its application that goes before it; None: all does. Raises: Overloaded.
         """
-        rests_ns = () if self._idle else self.rests_ns()
+        rests_ns = () if self._idle else self.under_way.rests_ns()
         if not self._backlog.work_ns and not rests_ns:
             return
         now_ns = self._clock.now_ns()
@@ -723,15 +673,3 @@ def _order(flow: Flow) -> list[Any]:
     """Of flows that wait: by turn."""
     assert flow.entry is not None
     return flow.entry[:3]
-
-
-def _note_run(build: LoadedBuild, took_ns: int, at_ns: int, *, fades: bool) -> None:
-    """`fades`: short runs let a long one be forgotten; where the caller decides how long a run is, only time does."""
-    recent_ns = build.recent_run_ns
-    if fades:
-        recent_ns = recent_ns * 7 // 8
-    elif at_ns - build.recent_run_at_ns > ACTIVE_NS:
-        recent_ns = 0
-    if took_ns >= recent_ns:
-        build.recent_run_at_ns = at_ns
-    build.recent_run_ns = max(took_ns, recent_ns)

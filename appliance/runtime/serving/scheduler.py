@@ -218,15 +218,11 @@ class Scheduler:
         return self._reservations.is_held(job, takes_ns, self._reservations.gap_ns(job.request.tenant, group, free))
 
     def _free_ns(self, idle: Mapping[int, int], now_ns: int) -> dict[int, list[int]]:
-        """By group that takes runs: when each of its workers is expected to be free, from now, as a heap.
-
-        A run that goes on for longer than was expected is expected to do so for as long again: nobody knows better,
-        and who waits for it is not to wait for ever.
-        """
+        """By group that takes runs: when each of its workers is expected to be free, from now, as a heap."""
         free = {at: [0] * idle.get(at, 0) for at, group in enumerate(self._groups) if self._is_serving(at)}
-        for job in self._queue.running():
+        for job in self._queue.under_way:
             if job.group in free:
-                free[job.group].append(max(1, abs(job.started_ns + job.holds_ns - now_ns)))
+                free[job.group].append(job.frees_in_ns(now_ns))
         for own in free.values():
             heapq.heapify(own)
         return {at: own for at, own in free.items() if own}

@@ -551,7 +551,7 @@ async def test_how_long_one_share_of_a_network_ran_says_nothing_about_the_next()
         assert build.recent_run_ns == 0
         asked = asyncio.create_task(bench.infer())
         await bench.pause(1)
-        (job,) = bench.queue.running()
+        (job,) = bench.queue.under_way
         assert job.likely_ns == job.expected_ns
         await asked
     bench.assert_quiet()

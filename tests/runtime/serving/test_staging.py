@@ -143,7 +143,7 @@ async def test_begins_without_the_event_loop() -> None:
     assert [int(each.answer.result()["y"][0]) for each in bench.jobs.values()] == [0, 1, 2]
     assert bench.jobs[0].finished_ns == bench.jobs[1].started_ns <= bench.jobs[1].finished_ns
     assert len(bench.queue) == 0
-    assert not list(bench.queue.running())
+    assert not list(bench.queue.under_way)
     bench.close()
 
 
@@ -224,7 +224,7 @@ async def test_never_more_runs_than_workers_and_each_answered_once() -> None:
         await bench.pause(0)
     stay = [each for number, each in bench.jobs.items() if number not in gone]
     await asyncio.wait_for(asyncio.gather(*(each.answer for each in stay)), 60)
-    await bench.until(lambda: not list(bench.queue.running()))
+    await bench.until(lambda: not list(bench.queue.under_way))
     assert len(bench.queue) == 0
     assert len(bench.processor.begun) == len(set(bench.processor.begun))
     assert sum(worker.runs for worker in bench.workers) == len(bench.processor.begun)

@@ -185,7 +185,7 @@ def test_a_run_that_nobody_stops_is_not_overdue() -> None:
         each.request.deadline_ns, each.request.runs_late = bench.clock.now_ns() + 2 * NS_PER_S, True
         work = asyncio.create_task(bench.worker.work())
         await bench.clock.sleep_until_ns(bench.clock.now_ns() + 90 * NS_PER_S)
-        assert bench.queue.overdue_ns(bench.clock.now_ns()) == 0
+        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == 0
         await each.answer
         work.cancel()
 
@@ -204,13 +204,13 @@ def test_a_run_that_does_not_end_is_overdue() -> None:
         each.request.deadline_ns = bench.clock.now_ns() + 2 * NS_PER_S
         work = asyncio.create_task(bench.worker.work())
         await bench.clock.sleep_until_ns(bench.clock.now_ns() + 1 * NS_PER_S)
-        assert bench.queue.overdue_ns(bench.clock.now_ns()) == 0
+        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == 0
         await bench.clock.sleep_until_ns(bench.clock.now_ns() + 62 * NS_PER_S)
-        assert bench.queue.overdue_ns(bench.clock.now_ns()) == pytest.approx(61 * NS_PER_S, abs=1000)
+        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == pytest.approx(61 * NS_PER_S, abs=1000)
         each.servable = replace(each.servable, is_guarded=True)
-        assert bench.queue.overdue_ns(bench.clock.now_ns()) == 0
+        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == 0
         await each.answer
-        assert bench.queue.overdue_ns(bench.clock.now_ns()) == 0
+        assert bench.queue.under_way.overdue_ns(bench.clock.now_ns()) == 0
         work.cancel()
 
     run_virtual(story)
