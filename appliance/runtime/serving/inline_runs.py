@@ -105,7 +105,7 @@ class InlineRuns:
             bound = servable.bound_of(request.shapes)
             if bound is None or bound.run_ms * NS_PER_MS > limit.expected_ns:
                 return False
-        if len(self._queue) and self._queue.is_behind(request.tenant):
+        if len(self._queue) and self._queue.flows.is_behind(request.tenant):
             return False
         return request.runs_late or request.deadline_ns is None or now_ns + expected_ns <= request.deadline_ns
 
@@ -151,6 +151,7 @@ class InlineRuns:
 
     def charge(self, application: Application, tenant: str, took_ns: int, now_ns: int) -> None:
         """Count what took no worker."""
-        self._queue.saw(tenant, now_ns)
-        if self._queue.is_busy:  # else it was nobody's turn
-            self._queue.ran(tenant, application.id, took_ns, self._catalogue.weights(application, tenant))
+        flows = self._queue.flows
+        flows.saw(tenant, now_ns)
+        if flows.line.is_busy:  # else it was nobody's turn
+            flows.ran(tenant, application.id, took_ns, self._catalogue.weights(application, tenant))

@@ -6,10 +6,8 @@ dropped here, before it costs a processor anything.
 """
 
 import asyncio
-import heapq
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -19,6 +17,7 @@ from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.runtime.serving.backlog import LEAST_NS, Announced, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
+from appliance.runtime.serving.flows import TenantFlow, TenantFlows, in_turn
 from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
 from appliance.runtime.serving.portions import Portions
@@ -26,77 +25,12 @@ from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.under_way import RunsUnderWay
 from appliance.runtime.serving.waits import PlannedWaits
 
-ACTIVE_NS = 60 * NS_PER_S
-"""A tenant that asked within this time may ask again at any moment."""
 _FOREVER = 1 << 62
 _HASTE = 0.9
 """Of the time until its deadline a request may be expected to take: the rest is for the way back, and for what was not
 expected."""
 _LOOKED_AT = 2
 """Times as many as may share a run are asked whether they can: where most cannot, asking all takes longer than runs."""
-_KEPT = 64
-"""Applications of an idle tenant that are not worth forgetting."""
-
-
-@dataclass(slots=True, eq=False)
-class _Application(Flow):
-    """Requests of one tenant to one application, the most urgent first: priority, then deadline, then arrival."""
-
-    jobs: list[list[Any]] = field(default_factory=list)
-
-    def ahead_of(self, place: list[Any]) -> Callable[[], int]:
-        """Gives the work that goes before a place, in nanoseconds."""
-        return lambda: sum(other[-1].waiting_ns for other in self.jobs if other[-1] is not None and other < place)
-
-    def in_order(self) -> Iterator[Job]:
-        """Those that are still there, the most urgent first; so many of them cost no more where many wait."""
-        ahead = [(place, at) for at, place in enumerate(self.jobs[:1])]
-        while ahead:
-            place, at = heapq.heappop(ahead)
-            if place[-1] is not None:
-                yield place[-1]
-            for child in (2 * at + 1, 2 * at + 2):
-                if child < len(self.jobs):
-                    heapq.heappush(ahead, (self.jobs[child], child))
-
-    def head(self) -> Job | None:
-        """The most urgent one that is still there."""
-        while self.jobs and self.jobs[0][-1] is None:
-            heapq.heappop(self.jobs)
-        return self.jobs[0][-1] if self.jobs else None
-
-
-@dataclass(slots=True, eq=False)
-class _Tenant(Flow):
-    """What one tenant asked of its applications and of shared ones."""
-
-    applications: dict[str, _Application] = field(default_factory=dict)
-    line: FairLine[_Application] = field(default_factory=FairLine)
-
-    def of(self, application_id: str) -> _Application:
-        """The flow of an application."""
-        found = self.applications.get(application_id)
-        if found is None:
-            found = self.applications[application_id] = _Application()
-        return found
-
-    def head(self, awaits: Callable[[Job], bool] | None = None) -> Job | None:
-        """The request whose turn it is among the tenant's; of applications whose first one `awaits` others none."""
-        held: list[tuple[_Application, Any]] = []
-        found: Job | None = None
-        while found is None and (application := self.line.first()) is not None:
-            job = application.head()
-            if job is None:
-                self.line.drop(application)
-            elif awaits is not None and awaits(job):
-                assert application.entry is not None
-                held.append((application, application.entry[1]))
-                self.line.drop(application)
-            else:
-                found = job
-        for application, tie in held:
-            self.line.put(application, tie)
-        return found
 
 
 class Queue:
@@ -111,11 +45,7 @@ class Queue:
         self._wait_ns_max = wait_ns_max
         self._backlog = Backlog(workers)
         self._places = Portions(total_max)
-        self._tenants: dict[str, _Tenant] = {}
-        """Those that wait or run, and some that did."""
-        self._line: FairLine[_Tenant] = FairLine()
-        self._seen: OrderedDict[str, int] = OrderedDict()
-        """Tenant → when it last asked or ran, the latest last; those of the last minute."""
+        self.flows = TenantFlows()
         self._waiting: Counter[tuple[str, str]] = Counter()
         """By calling tenant and application: of an application that is shared each caller has a line of its own."""
         self._items: Counter[tuple[str, str]] = Counter()
@@ -156,8 +86,8 @@ class Queue:
         was_let_in = request.runs_alone or is_begun
         if not was_let_in:
             self.check_room(request.application_id, request.tenant)
-        tenant = self._tenant(request.tenant)
-        self.saw(request.tenant, self._clock.now_ns())
+        tenant = self.flows.of(request.tenant)
+        self.flows.saw(request.tenant, self._clock.now_ns())
         if (
             self._idle
             and not request.batch
@@ -168,7 +98,7 @@ class Queue:
             and not self._awaits(job)
         ):
             job.to(RequestState.QUEUED)
-            self._charge(job, tenant)  # nobody waits: it needs no place
+            self._charge(job)  # nobody waits: it needs no place
             self._idle.popleft()[0](job)
             return
         self._sequence += 1
@@ -183,11 +113,7 @@ class Queue:
         self._waits_for_planned(job)  # since now, whenever a worker is free
         self._places.add(request.tenant)
         self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
-        heapq.heappush(application.jobs, place)
-        if application.jobs[0] is place:
-            tenant.line.put(application, tie=place[:3])
-        if tenant.entry is None:
-            self._line.put(tenant, tie=self._sequence)
+        self.flows.put(tenant, application, place)
         self._waiting[request.tenant, request.application_id] += 1
         if request.is_item:
             self._items[request.tenant, request.application_id] += 1
@@ -207,17 +133,7 @@ class Queue:
         self._check_wait(request, work_ns, weights, None)
         return Announced(self._backlog, request.tenant, request.application_id, work_ns, weights)
 
-    def saw(self, tenant: str, now_ns: int) -> None:
-        """The tenant is active."""
-        self._seen[tenant] = now_ns
-        self._seen.move_to_end(tenant)
-
-    # -- the quick way: runs without a worker --------------------------------------------------------------------------
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether anybody waits for a worker or has one."""
-        return self._line.is_busy
+    # -- workers -------------------------------------------------------------------------------------------------------
 
     @property
     def free(self) -> int:
@@ -227,29 +143,7 @@ class Queue:
     @property
     def is_expecting(self) -> bool:
         """Whether anybody waits for a worker, has one, or is still being read."""
-        return self._line.is_busy or self._backlog.work_ns > 0
-
-    def is_behind(self, tenant: str) -> bool:
-        """Whether somebody waits who is to run before this tenant."""
-        first = self._line.first()
-        if first is None:
-            return False
-        flow = self._tenants.get(tenant)
-        return flow is not None and self._line.start_of(first) < self._line.start_of(flow)
-
-    def lead_ns(self, tenant: str, other: str) -> float:
-        """How much more processor time a tenant has had than another one, by weight 1."""
-        flows = self._tenants.get(tenant), self._tenants.get(other)
-        starts = [self._line.now if flow is None else self._line.start_of(flow) for flow in flows]
-        return starts[0] - starts[1]
-
-    def ran(self, tenant: str, application_id: str, took_ns: int, weights: tuple[float, float]) -> None:
-        """Charge a run that took no worker."""
-        flow = self._tenant(tenant)
-        self._line.ran(flow, took_ns, weights[0])
-        flow.line.ran(flow.of(application_id), took_ns, weights[1])
-
-    # -- workers -------------------------------------------------------------------------------------------------------
+        return self.flows.line.is_busy or self._backlog.work_ns > 0
 
     def offer(self, begin: Callable[[Job], None], group: int = 0) -> None:
         """A worker is free: it begins with the next job, now or when one comes."""
@@ -285,9 +179,9 @@ class Queue:
             return None
         if self._waits_for_planned(job):  # and none of those may run: whoever is before it in line keeps that
             self.under_way.begin(job)
-            self._overtake(job)
+            self.flows.overtake(job)
         else:
-            self._charge(job, self._tenants[job.request.tenant])
+            self._charge(job)
         self._remove(job)
         return job
 
@@ -304,12 +198,11 @@ class Queue:
         that are beyond what a plan counts on, where others wait with what is within.
         """
         behind: list[list[Job]] = []
-        waiting = [tenant for tenant in self._tenants.values() if tenant.entry is not None]
-        for tenant in sorted(waiting, key=_order):
+        for tenant in sorted(self.flows.waiting(), key=in_turn):
             found: list[tuple[float, Job]] = []
             applications = [one for one in tenant.applications.values() if one.entry is not None]
             each = max(2, most // max(1, len(applications)))
-            for application in sorted(applications, key=_order)[:most]:
+            for application in sorted(applications, key=in_turn)[:most]:
                 start = tenant.line.start_of(application)
                 ready = [job for job in list(islice(application.in_order(), each)) if self._is_ready(job, tenant)]
                 found += [(start, job) for job in ready if not self._waits_for_planned(job)]
@@ -324,7 +217,7 @@ class Queue:
 
     def may_begin(self, job: Job) -> bool:
         """Whether a job that waits may begin where a worker is idle; a late or abandoned one leaves."""
-        return job.place is not None and self._is_ready(job, self._tenants[job.request.tenant])
+        return job.place is not None and self._is_ready(job, self.flows.by_name[job.request.tenant])
 
     def give(self, job: Job, group: int) -> None:
         """A waiting job begins on an idle worker of a group."""
@@ -332,7 +225,7 @@ class Queue:
         begin, _ = self._idle[at]
         del self._idle[at]
         self.under_way.begin(job)
-        self._overtake(job)
+        self.flows.overtake(job)
         self._remove(job)
         begin(job)
 
@@ -342,13 +235,13 @@ class Queue:
         others in line first.
         """
         request = job.request
-        own = self._tenants[request.tenant]
-        others: list[_Tenant] = []
+        own = self.flows.by_name[request.tenant]
+        others: list[TenantFlow] = []
         if job.servable.mixes_tenants:
-            others = [tenant for tenant in self._tenants.values() if tenant is not own and tenant.entry is not None]
+            others = [tenant for tenant in self.flows.waiting() if tenant is not own]
         found: list[Job] = []
         left = _LOOKED_AT * most
-        for tenant in (own, *sorted(others, key=self._line.start_of)):
+        for tenant in (own, *sorted(others, key=self.flows.line.start_of)):
             application = tenant.applications.get(request.application_id)
             for mate in () if application is None else application.in_order():
                 if self._may_join(mate, job):
@@ -364,32 +257,24 @@ class Queue:
         As with long runs, the last free worker is not kept from a tenant that was active and has had less; nor from a
         start that is reserved.
         """
-        may_wait = not self._idle and self._may_go_before(job.request.tenant, self._line.now)
+        may_wait = not self._idle and self.flows.may_go_before(
+            job.request.tenant, self.flows.line.now, self._clock.now_ns()
+        )
         bounds = (LONG_NS if may_wait else None, job.gap_ns)
         return min((bound for bound in bounds if bound is not None), default=None)
 
     def join(self, mate: Job, charged_ns: int) -> None:
         """Take a waiting job into the run of another, charged with its part of that."""
-        tenant = self._tenants[mate.request.tenant]
         mate.charged_ns = charged_ns
-        self._line.join(tenant, charged_ns, mate.weights[0])
-        tenant.line.join(tenant.of(mate.request.application_id), charged_ns, mate.weights[1])
+        self.flows.join(mate)
         self._remove(mate)
 
     def ended(self, job: Job) -> None:
         """The run of a job that was taken is over: it is charged with what it took."""
         self.under_way.end(job)
-        took_ns = job.took_ns
-        error_ns = job.worth_ns - job.charged_ns
-        tenant = self._tenants[job.request.tenant]
-        self._line.end(tenant, error_ns, job.weights[0])
-        if took_ns:
-            self._backlog.done(max(LEAST_NS, job.charged_ns), took_ns, job.finished_ns)
-        tenant.line.end(tenant.of(job.request.application_id), error_ns, job.weights[1])
-        self.saw(job.request.tenant, self._clock.now_ns())
-        if not tenant.line.is_busy and len(tenant.applications) > _KEPT:
-            tenant.applications.clear()  # they would all start equal
-        self._forget()
+        self.flows.end(job, self._clock.now_ns())
+        if job.took_ns:
+            self._backlog.done(max(LEAST_NS, job.charged_ns), job.took_ns, job.finished_ns)
 
     # -- staged: it begins without a worker having asked for it --------------------------------------------------------
 
@@ -428,7 +313,7 @@ class Queue:
             return True
         self.under_way.begin(found)
         found.started_ns = found.request.started_ns = staged.begun_ns
-        self._overtake(found)
+        self.flows.overtake(found)
         self._remove(found)
         found.to(RequestState.RUNNING)
         return False
@@ -457,7 +342,7 @@ class Queue:
     def refuse_all(self) -> None:
         """Answer whatever waits that the box is shutting down."""
         self._unstage()
-        for job in list(self._jobs()):
+        for job in list(self.flows.jobs()):
             self._remove(job)
             job.to(RequestState.FAILED)
             if not job.answer.done():
@@ -484,36 +369,36 @@ class Queue:
         plan has its turn also where those that are within may not run now: they wait for company.
         """
         held: list[tuple[FairLine[Any], Flow, Any]] = []
-        passed: list[tuple[_Tenant, Any]] = []
+        passed: list[tuple[TenantFlow, Any]] = []
         """Of whom only an application was passed over."""
         found: Job | None = None
         behind: Job | None = None
-        while found is None and (tenant := self._line.first()) is not None:
+        while found is None and (tenant := self.flows.line.first()) is not None:
             job = tenant.head(self._awaits if self.waits else None)
             if job is None:
                 if tenant.entry is not None and tenant.line.first() is not None:  # its first ones wait for company
-                    held.append((self._line, tenant, tenant.entry[1]))
-                self._line.drop(tenant)
+                    held.append((self.flows.line, tenant, tenant.entry[1]))
+                self.flows.line.drop(tenant)
             elif job.answer.done():  # the caller went away
                 self.leave(job)
             elif self.is_late(job):
                 self._drop(job)
             elif self._is_held(job, tenant):
-                self._set_aside(self._line, tenant, held)
+                self._set_aside(self.flows.line, tenant, held)
             elif self._waits_for_planned(job):
                 behind = behind or job
                 self._set_aside(tenant.line, tenant.of(job.request.application_id), held)
                 assert tenant.entry is not None
                 passed.append((tenant, tenant.entry[1]))
                 if not tenant.line.waiting:
-                    self._set_aside(self._line, tenant, held)
+                    self._set_aside(self.flows.line, tenant, held)
             else:
                 found = job
         for line, flow, tie in held:
             line.put(flow, tie)
         for tenant, tie in passed:  # it left the line if nothing else of it was there to wait
             if tenant.entry is None and tenant.line.waiting:
-                self._line.put(tenant, tie)
+                self.flows.line.put(tenant, tie)
         return found or behind
 
     @staticmethod
@@ -539,7 +424,7 @@ class Queue:
         if not self.is_running(job):
             self.expire(job)
 
-    def _is_ready(self, job: Job, tenant: _Tenant) -> bool:
+    def _is_ready(self, job: Job, tenant: TenantFlow) -> bool:
         """Whether a waiting job may run now; one that never will leaves."""
         if job.answer.done():  # the caller went away
             self.leave(job)
@@ -560,37 +445,22 @@ class Queue:
     def _may_join(self, mate: Job, job: Job) -> bool:
         return not mate.answer.done() and not self.is_late(mate) and mate.may_run_with(job)
 
-    def _charge(self, job: Job, tenant: _Tenant) -> None:
+    def _charge(self, job: Job) -> None:
         """The run of a job begins whose turn it is, while no start is reserved."""
         job.gap_ns = None
         self.under_way.begin(job)
-        self._line.begin(tenant, job.charged_ns, job.weights[0])
-        tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
+        self.flows.begin(job)
 
-    def _overtake(self, job: Job) -> None:
-        """The same, whoever's turn it is."""
-        tenant = self._tenants[job.request.tenant]
-        self._line.overtake(tenant, job.charged_ns, job.weights[0])
-        tenant.line.overtake(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
-
-    def _is_held(self, job: Job, tenant: _Tenant) -> bool:
+    def _is_held(self, job: Job, tenant: TenantFlow) -> bool:
         """Whether a long run leaves the free worker, the only one left of several, to a tenant that was active in the
         last minute and has had less of its share.
         """
-        if len(self._idle) != 1 or not self._line.running or job.likely_ns <= LONG_NS:
+        if len(self._idle) != 1 or not self.flows.line.running or job.likely_ns <= LONG_NS:
             return False
-        start = self._line.start_of(tenant)
-        return start > self._line.now and self._may_go_before(job.request.tenant, start)
-
-    def _may_go_before(self, tenant: str, start: float) -> bool:
-        """Whether another tenant was active in the last minute whose next run would start before this tag."""
-        active_since_ns = self._clock.now_ns() - ACTIVE_NS
-        for other, seen_ns in reversed(self._seen.items()):
-            if seen_ns < active_since_ns:
-                return False
-            if other != tenant and (other not in self._tenants or self._tenants[other].tag < start):
-                return True
-        return False
+        start = self.flows.line.start_of(tenant)
+        if start <= self.flows.line.now:
+            return False
+        return self.flows.may_go_before(job.request.tenant, start, self._clock.now_ns())
 
     def _check_wait(
         self, request: Request, work_ns: int, weights: tuple[float, float], ahead: Callable[[], int] | None
@@ -607,8 +477,7 @@ class Queue:
         if request.drop_ns is not None:
             allowed_ns = min(allowed_ns, int((request.drop_ns - now_ns) * _HASTE))
         asked = (request.tenant, request.application_id, work_ns, weights)
-        flow = self._tenants.get(request.tenant)
-        lead_ns = 0.0 if flow is None else self._line.start_of(flow) - self._line.now
+        lead_ns = self.flows.start_of(request.tenant) - self.flows.line.now
         end_ns = self._backlog.end_ns(*asked, lead_ns=lead_ns, rests_ns=rests_ns)
         if end_ns > allowed_ns and ahead is not None:
             end_ns = self._backlog.end_ns(*asked, ahead_ns=ahead(), lead_ns=lead_ns, rests_ns=rests_ns)
@@ -620,18 +489,10 @@ class Queue:
                 retry_after_s=(end_ns - allowed_ns) / NS_PER_S,
             )
 
-    def _tenant(self, name: str) -> _Tenant:
-        found = self._tenants.get(name)
-        if found is None:
-            found = self._tenants[name] = _Tenant()
-        return found
-
     def _remove(self, job: Job) -> None:
-        """Take a waiting job out; its place goes when it is first."""
-        assert job.place is not None
+        """Take a waiting job out."""
         request = job.request
-        job.place[-1] = None
-        job.place = None
+        self.flows.remove(job)
         self._places.give(request.tenant)
         self._backlog.remove(request.tenant, request.application_id, job.waiting_ns)
         line = request.tenant, request.application_id
@@ -643,33 +504,3 @@ class Queue:
             self._planned[request.tenant] -= 1
             if not self._planned[request.tenant]:
                 del self._planned[request.tenant]
-        tenant = self._tenants[request.tenant]
-        application = tenant.of(request.application_id)
-        head = application.head()
-        if head is None:
-            tenant.line.drop(application)
-        else:
-            assert head.place is not None
-            tenant.line.put(application, tie=head.place[:3])
-        if not tenant.line.waiting:
-            self._line.drop(tenant)
-
-    def _jobs(self) -> Iterator[Job]:
-        """Everything that waits."""
-        for tenant in self._tenants.values():
-            for application in tenant.applications.values():
-                yield from (place[-1] for place in application.jobs if place[-1] is not None)
-
-    def _forget(self) -> None:
-        """Drop what need not be known any more, so that names coming and going do not grow the process."""
-        active_since_ns = self._clock.now_ns() - ACTIVE_NS
-        while self._seen and next(iter(self._seen.values())) < active_since_ns:
-            name, _ = self._seen.popitem(last=False)
-            if name in self._tenants and not self._tenants[name].line.is_busy:
-                del self._tenants[name]
-
-
-def _order(flow: Flow) -> list[Any]:
-    """Of flows that wait: by turn."""
-    assert flow.entry is not None
-    return flow.entry[:3]

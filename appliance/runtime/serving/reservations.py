@@ -147,7 +147,7 @@ class Reservations:
         """Whether a tenant's jobs wait for it."""
         if one.tenant == tenant:
             return True
-        return self._queue.lead_ns(one.tenant, tenant) - max(0, one.start_ns - now_ns) <= LONG_NS
+        return self._queue.flows.lead_ns(one.tenant, tenant) - max(0, one.start_ns - now_ns) <= LONG_NS
 
     def _lapse_at(self, until_ns: int) -> None:
         """Look then at the latest whether some have lapsed."""

@@ -367,7 +367,7 @@ async def test_callers_of_a_shared_application_share_runs_and_pay_for_their_rows
         askers = ["a", "b", "b", "b"]
         await asyncio.gather(first, *(bench.infer(tenant=tenant) for tenant in askers))
     assert rows_of(bench) == [1, 1, 4]
-    tags = {name: bench.queue._tenants[name].tag for name in "ab"}
+    tags = {name: bench.queue.flows.by_name[name].tag for name in "ab"}
     assert ms(int(tags["b"] - tags["a"])) == pytest.approx((3 - 1) / 4 * 13)
 
 

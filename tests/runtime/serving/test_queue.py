@@ -198,7 +198,7 @@ def test_guarded_runs_leave_the_last_worker_whatever_the_profile_says() -> None:
             queue.ended(one)
             queue.offer(begun.append)
 
-        queue.saw("quiet", clock.now_ns())
+        queue.flows.saw("quiet", clock.now_ns())
         queue.offer(begun.append)
         queue.offer(begun.append)
         for round_ in range(2):
@@ -261,7 +261,7 @@ def test_a_thousand_tenants_take_turns() -> None:
         assert queue.take() is last
         last.finished_ns = clock.now_ns()
         queue.ended(last)
-        assert list(queue._tenants) == ["last"]
+        assert list(queue.flows.by_name) == ["last"]
 
     run_virtual(story)
 
@@ -278,7 +278,7 @@ def test_expired_and_abandoned_jobs_leave_nothing() -> None:
         assert isinstance(second.answer.exception(), DeadlineExceeded)
         queue.leave(first)
         assert (first.state, second.state) == (RequestState.FAILED, RequestState.EXPIRED)
-        assert (len(queue), queue.lengths(), queue.is_busy) == (0, {}, False)
+        assert (len(queue), queue.lengths(), queue.flows.line.is_busy) == (0, {}, False)
         queue.put(third := job())
         queue.put(fourth := job(priority=1))
         assert [queue.take(), queue.take(), queue.take()] == [fourth, third, None]
@@ -298,8 +298,8 @@ def test_who_waits_for_planned_ones_is_not_forgotten_with_what_is_late() -> None
         beyond.request.beyond_plan, planned.request.beyond_plan = True, False
         for each in (beyond, late, planned):
             queue.put(each)
-        queue.ran("one", "late", 10**6, (1.0, 1.0))  # the other application of the tenant is first,
-        queue.ran("two", "planned", 10**9, (1.0, 1.0))  # and the tenant before the other one
+        queue.flows.ran("one", "late", 10**6, (1.0, 1.0))  # the other application of the tenant is first,
+        queue.flows.ran("two", "planned", 10**9, (1.0, 1.0))  # and the tenant before the other one
         late.answer.cancel()
         assert queue.take() is planned
         assert queue.take() is beyond

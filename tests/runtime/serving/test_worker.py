@@ -114,7 +114,7 @@ def test_what_cannot_be_handed_over_is_answered() -> None:
         with pytest.raises(TypeError, match="no array"):
             await first.answer
         assert (await second.answer)["y"].tolist() == [2.0]
-        assert (first.state, bench.queue.is_busy) == (RequestState.FAILED, False)
+        assert (first.state, bench.queue.flows.line.is_busy) == (RequestState.FAILED, False)
         work.cancel()
 
     run_virtual(story)
@@ -227,7 +227,7 @@ def test_a_run_without_room_is_answered_and_charged_nothing() -> None:
         with pytest.raises(NoRoomToRun):
             await refused.answer
         await served.answer
-        assert (bench.worker.runs, bench.queue.is_busy) == (1, False)
+        assert (bench.worker.runs, bench.queue.flows.line.is_busy) == (1, False)
         work.cancel()
 
     run_virtual(story)
