@@ -168,7 +168,7 @@ class Engine:
         entry = self._availability.entry(application.id)
         try:
             self._admission.check(tenant, self._catalogue.tenant(tenant).quota)
-            self._queue.check_room(application.id, tenant)
+            self._queue.counts.check_room(application.id, tenant)
         except LimitReached as error:
             self.outcomes.failed(Request(application.id, tenant, {}, self._clock.now_ns()), entry, error)
             raise
@@ -282,7 +282,7 @@ class Engine:
         """For `/v1/system`: what waits and runs."""
         return {
             "queued": len(self._queue),
-            "queues": self._queue.lengths(),
+            "queues": self._queue.counts.lengths(),
             "running": self._availability.running(),
             "workers": [{"busy_ms": w.busy_ns / NS_PER_MS, "runs": w.runs} for w in self.workers],
             "sequences": len(self._sequences),
@@ -330,7 +330,7 @@ class Engine:
                 candidates = self._placement.candidates(request, entry)
                 await in_task()
                 if not request.runs_alone:
-                    self._queue.check_room(request.application_id, request.tenant)
+                    self._queue.counts.check_room(request.application_id, request.tenant)
                 try:
                     placed = await self._placement.load(request, entry, candidates)
                 except ProcessorLost:  # while it was loaded
@@ -386,7 +386,7 @@ class Engine:
     async def _infer_stateful(self, request: Request, entry: Entry) -> Result:
         """Feed constants and the sequence's state; without a sequence the model starts from zeros and forgets."""
         await in_task()
-        self._queue.check_room(request.application_id, request.tenant)
+        self._queue.counts.check_room(request.application_id, request.tenant)
         spec = entry.model.task
         if request.sequence_id is None or not spec.state:
             request.inputs = step_inputs(request.inputs, spec, request.inputs, _dtypes(request, entry))

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.errors import Overloaded, QueueFull, ShuttingDown
+from appliance.domain.errors import Overloaded, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.runtime.serving.backlog import LEAST_NS, Announced, Backlog
@@ -20,9 +20,9 @@ from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.flows import TenantFlow, TenantFlows, in_turn
 from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
-from appliance.runtime.serving.portions import Portions
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.under_way import RunsUnderWay
+from appliance.runtime.serving.waiting_counts import WaitingCounts
 from appliance.runtime.serving.waits import PlannedWaits
 
 _FOREVER = 1 << 62
@@ -41,17 +41,10 @@ class Queue:
     ) -> None:
         """Nobody waits who is expected to wait longer than `wait_ns_max`."""
         self._clock = clock
-        self._len_max = len_max
         self._wait_ns_max = wait_ns_max
         self._backlog = Backlog(workers)
-        self._places = Portions(total_max)
+        self.counts = WaitingCounts(len_max, total_max)
         self.flows = TenantFlows()
-        self._waiting: Counter[tuple[str, str]] = Counter()
-        """By calling tenant and application: of an application that is shared each caller has a line of its own."""
-        self._items: Counter[tuple[str, str]] = Counter()
-        """Of these, those that are items of pipelines; only they wait for company."""
-        self._planned: Counter[str] = Counter()
-        """Tenant → its jobs that wait and that the plan of a pipeline counts on; those that have some."""
         self._idle: deque[tuple[Callable[[Job], None], int]] = deque()
         """What an idle worker begins with, and its group of processors."""
         self.assign: Callable[[Job | None], None] | None = None
@@ -66,14 +59,9 @@ class Queue:
         self._sequence = 0
 
     def __len__(self) -> int:
-        return self._places.taken
+        return len(self.counts)
 
     # -- coming in -----------------------------------------------------------------------------------------------------
-
-    def check_room(self, application_id: str, tenant: str) -> None:
-        """Raises: QueueFull. Asked at admission, so that an overload costs no load and no decoding."""
-        if self._waiting[tenant, application_id] >= self._len_max or not self._places.has_room(tenant):
-            raise QueueFull(application_id=application_id, queue_len_max=self._len_max)
 
     def put(self, job: Job) -> None:
         """Add a job; an idle worker begins at once. One that was let in before is not refused: it runs anew, or some of
@@ -85,13 +73,13 @@ class Queue:
         is_begun = job.rest is not None and job.rest.is_begun
         was_let_in = request.runs_alone or is_begun
         if not was_let_in:
-            self.check_room(request.application_id, request.tenant)
+            self.counts.check_room(request.application_id, request.tenant)
         tenant = self.flows.of(request.tenant)
         self.flows.saw(request.tenant, self._clock.now_ns())
         if (
             self._idle
             and not request.batch
-            and not self._places.taken
+            and not self.counts
             and self.assign is None
             and not self.is_late(job)
             and not self._is_held(job, tenant)
@@ -111,14 +99,9 @@ class Queue:
         job.to(RequestState.QUEUED)
         job.place = place
         self._waits_for_planned(job)  # since now, whenever a worker is free
-        self._places.add(request.tenant)
+        self.counts.add(request)
         self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
         self.flows.put(tenant, application, place)
-        self._waiting[request.tenant, request.application_id] += 1
-        if request.is_item:
-            self._items[request.tenant, request.application_id] += 1
-        if request.beyond_plan is False:
-            self._planned[request.tenant] += 1
         if request.batch:  # those that it is planned with are put in this very turn of the loop
             asyncio.get_running_loop().call_soon(self.hand_out)
         else:
@@ -138,7 +121,7 @@ class Queue:
     @property
     def free(self) -> int:
         """Workers that a job would get at once: those that are idle while nobody waits."""
-        return 0 if self._places.taken else len(self._idle)
+        return 0 if self.counts else len(self._idle)
 
     @property
     def is_expecting(self) -> bool:
@@ -348,13 +331,6 @@ class Queue:
             if not job.answer.done():
                 job.answer.set_exception(ShuttingDown())
 
-    def lengths(self) -> dict[str, int]:
-        """Waiting requests by application."""
-        found: Counter[str] = Counter()
-        for (_, application_id), count in self._waiting.items():
-            found[application_id] += count
-        return dict(sorted(found.items()))
-
     def is_late(self, job: Job) -> bool:
         """Whether a run that began now would end after the deadline."""
         deadline_ns = job.request.drop_ns
@@ -413,7 +389,7 @@ class Queue:
         a crowded scene of one keeps nobody else's frames from being in time. What may not run now keeps no worker idle
         for all that.
         """
-        if not job.request.beyond_plan or all(tenant == job.request.tenant for tenant in self._planned):
+        if not job.request.beyond_plan or not self.counts.has_planned_beside(job.request.tenant):
             return False
         if job.behind_ns is None:
             job.behind_ns = self._clock.now_ns()
@@ -439,8 +415,8 @@ class Queue:
         it."""
         if not self.waits or not job.request.is_item:
             return False
-        line = job.request.tenant, job.request.application_id
-        return self._items[line] == self._waiting[line] and self.waits.is_held(job, self.mates)
+        request = job.request
+        return self.counts.are_items(request.tenant, request.application_id) and self.waits.is_held(job, self.mates)
 
     def _may_join(self, mate: Job, job: Job) -> bool:
         return not mate.answer.done() and not self.is_late(mate) and mate.may_run_with(job)
@@ -493,14 +469,5 @@ class Queue:
         """Take a waiting job out."""
         request = job.request
         self.flows.remove(job)
-        self._places.give(request.tenant)
+        self.counts.remove(request)
         self._backlog.remove(request.tenant, request.application_id, job.waiting_ns)
-        line = request.tenant, request.application_id
-        for counts in (self._waiting, self._items) if request.is_item else (self._waiting,):
-            counts[line] -= 1
-            if not counts[line]:
-                del counts[line]
-        if request.beyond_plan is False:
-            self._planned[request.tenant] -= 1
-            if not self._planned[request.tenant]:
-                del self._planned[request.tenant]

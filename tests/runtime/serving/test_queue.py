@@ -84,11 +84,11 @@ def test_bounds() -> None:
         assert (caught.value.application_id, caught.value.queue_len_max) == ("a", 2)
         queue.put(job("b"))
         with pytest.raises(QueueFull):
-            queue.check_room("c", "t")
-        assert queue.lengths() == {"a": 2, "b": 1}
+            queue.counts.check_room("c", "t")
+        assert queue.counts.lengths() == {"a": 2, "b": 1}
         queue.take()
-        queue.check_room("a", "t")
-        assert queue.lengths() == {"a": 1, "b": 1}
+        queue.counts.check_room("a", "t")
+        assert queue.counts.lengths() == {"a": 1, "b": 1}
 
     run_virtual(story)
 
@@ -101,12 +101,12 @@ def test_who_shares_an_application_keeps_a_line_of_its_own() -> None:
         for _ in range(2):
             queue.put(job("owner/shared", tenant="caller"))
         with pytest.raises(QueueFull):
-            queue.check_room("owner/shared", "caller")
+            queue.counts.check_room("owner/shared", "caller")
         queue.put(job("owner/shared", tenant="owner"))
-        assert queue.lengths() == {"owner/shared": 3}
+        assert queue.counts.lengths() == {"owner/shared": 3}
         while queue.take() is not None:
             pass
-        assert queue.lengths() == {}
+        assert queue.counts.lengths() == {}
 
     run_virtual(story)
 
@@ -147,7 +147,7 @@ def test_abandoned_is_passed_over() -> None:
         gone.answer.cancel()
         assert queue.take() is there
         assert gone.state is RequestState.FAILED
-        assert queue.lengths() == {}
+        assert queue.counts.lengths() == {}
 
     run_virtual(story)
 
@@ -232,7 +232,7 @@ def test_refuse_all() -> None:
         queue.refuse_all()
         assert isinstance(waiting.answer.exception(), ShuttingDown)
         assert (waiting.state, gone.state) == (RequestState.FAILED, RequestState.FAILED)
-        assert (len(queue), queue.lengths(), queue.take()) == (0, {}, None)
+        assert (len(queue), queue.counts.lengths(), queue.take()) == (0, {}, None)
 
     run_virtual(story)
 
@@ -278,7 +278,7 @@ def test_expired_and_abandoned_jobs_leave_nothing() -> None:
         assert isinstance(second.answer.exception(), DeadlineExceeded)
         queue.leave(first)
         assert (first.state, second.state) == (RequestState.FAILED, RequestState.EXPIRED)
-        assert (len(queue), queue.lengths(), queue.flows.line.is_busy) == (0, {}, False)
+        assert (len(queue), queue.counts.lengths(), queue.flows.line.is_busy) == (0, {}, False)
         queue.put(third := job())
         queue.put(fourth := job(priority=1))
         assert [queue.take(), queue.take(), queue.take()] == [fourth, third, None]
