@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from appliance.clock import NS_PER_S, Clock
+from appliance.clock import NS_PER_S, Clock, others_first
 from appliance.domain.events import EventSink
 from appliance.history.file import (
     COARSE_S,
@@ -145,7 +145,7 @@ class History:
             except StopIteration as end:
                 self._keep(slot, end.value)
                 return
-            await self._clock.sleep_until_ns(self._clock.now_ns())
+            await others_first()
 
     def _slot(self) -> int:
         return int(self._wall_s()) // STEP_S * STEP_S

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock, others_first
 from appliance.domain.errors import ApplianceError
 from appliance.domain.events import EventSink
 from appliance.policies.residency.base import Change, Intent, ResidencyPlan, Wish
@@ -311,7 +311,7 @@ class ResidencyLoop:
         """Look what to do with memory that is left, in parts, so that requests have their turns meanwhile."""
         memory = self._memory
         if len(self._groups.all()) > PART:
-            await self._pause()
+            await others_first()
         steps = self._arbiter.rebalance(memory.budget_bytes, memory.residents(), self._clock.now_ns(), memory.asleep())
         while True:
             try:
@@ -319,11 +319,7 @@ class ResidencyLoop:
             except StopIteration as end:
                 await self._enact(end.value)
                 return
-            await self._pause()
-
-    async def _pause(self) -> None:
-        """Others have a turn."""
-        await self._clock.sleep_until_ns(self._clock.now_ns())
+            await others_first()
 
     async def _enact(self, plan: ResidencyPlan) -> None:
         """Enact what needs no wait, and what others have not overtaken while it was planned; in parts, as it was.
@@ -334,7 +330,7 @@ class ResidencyLoop:
         is_making_room = False
         for first in range(0, len(plan.changes), PART):
             if first:
-                await self._pause()
+                await others_first()
             is_making_room = self._enact_part(plan.changes[first : first + PART], is_making_room)
 
     def _enact_part(self, planned: Sequence[Change], is_making_room: bool) -> bool:
