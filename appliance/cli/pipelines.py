@@ -15,6 +15,7 @@ from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
 
 if TYPE_CHECKING:
+    from appliance.client.pipelines import FrameOptions
     from appliance.wire.pipelines import AnyStage, CostShape, PipelineStatusShape
     from appliance.wire.shape import Order
 
@@ -158,19 +159,16 @@ def predict_pipeline(
     if (file is None) == (text is None):
         raise typer.BadParameter("give either a file or --text")
     body, kind = body_of(file, text, content_type)
+    options: FrameOptions = {"timeout_ms": timeout_ms, "client": client_id, "frame": number}
     with box.client() as client:
         if not wait:
-            later = client.run_pipeline_later(
-                name, body, content_type=kind, timeout_ms=timeout_ms, client=client_id, frame=number
-            )
+            later = client.run_pipeline_later(name, body, content_type=kind, **options)
             if box.as_json:
                 screen.show_json(later)
             else:
                 print(f"{later.id}   {later.state}   see it with: appliance requests show {later.id}")
             return
-        frame = client.run_pipeline(
-            name, body, content_type=kind, timeout_ms=timeout_ms, client=client_id, frame=number
-        )
+        frame = client.run_pipeline(name, body, content_type=kind, **options)
     answer = frame.model_dump(mode="json", exclude_none=True)
     if box.as_json:
         screen.show_json(answer)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from appliance.client.sending import BYTES, JSON, Sending, listing
 from appliance.wire.pipelines import (
@@ -16,6 +16,16 @@ from appliance.wire.pipelines import (
     PipelineStatusShape,
 )
 from appliance.wire.requests import RequestShape
+
+
+class FrameOptions(TypedDict, total=False):
+    """What may be said beside the media of a frame; what is None, or left out, is the box's to choose."""
+
+    timeout_ms: float | None
+    client: str | None
+    """Id of the client that has joined."""
+    frame: int | None
+    """Number of the frame, among its client's."""
 
 
 class PipelineCalls(Sending):
@@ -57,14 +67,10 @@ class PipelineCalls(Sending):
         media: bytes | Path | Mapping[str, Any],
         *,
         content_type: str = BYTES,
-        timeout_ms: float | None = None,
-        client: str | None = None,
-        frame: int | None = None,
+        **options: Unpack[FrameOptions],
     ) -> FrameShape:
         """Send a file, its bytes, or (text, tensors) a JSON object through a pipeline."""
-        headers = _headers(client, frame)
-        answer = self._ask(_predict(name), media, content_type, {"timeout_ms": timeout_ms}, headers)
-        return FrameShape.model_validate_json(answer)
+        return FrameShape.model_validate_json(self._frame(name, media, content_type, options))
 
     def run_pipeline_later(
         self,
@@ -72,20 +78,21 @@ class PipelineCalls(Sending):
         media: bytes | Path | Mapping[str, Any],
         *,
         content_type: str = BYTES,
-        timeout_ms: float | None = None,
-        client: str | None = None,
-        frame: int | None = None,
+        **options: Unpack[FrameOptions],
     ) -> RequestShape:
         """As `run_pipeline`, without waiting for the answer: `request` fetches it, until a minute after it is there."""
-        query = {"wait": False, "timeout_ms": timeout_ms}
-        answer = self._ask(_predict(name), media, content_type, query, _headers(client, frame))
-        return RequestShape.model_validate_json(answer)
+        return RequestShape.model_validate_json(self._frame(name, media, content_type, options, wait=False))
 
-
-def _predict(pipeline: str) -> str:
-    return f"/v1/pipelines/{pipeline}/predict"
-
-
-def _headers(client: str | None, frame: int | None) -> dict[str, str]:
-    given = {"X-Client": client, "X-Frame": None if frame is None else str(frame)}
-    return {name: value for name, value in given.items() if value is not None}
+    def _frame(
+        self,
+        pipeline: str,
+        media: bytes | Path | Mapping[str, Any],
+        content_type: str,
+        options: FrameOptions,
+        *,
+        wait: bool | None = None,
+    ) -> bytes:
+        query = {"wait": wait, "timeout_ms": options.get("timeout_ms")}
+        given = {"X-Client": options.get("client"), "X-Frame": options.get("frame")}
+        headers = {header: str(value) for header, value in given.items() if value is not None}
+        return self._ask(f"/v1/pipelines/{pipeline}/predict", media, content_type, query, headers)
