@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Literal, TypedDict
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
 from appliance.domain.accuracy import points, share
 from appliance.domain.errors import ModelUnavailable
-from appliance.domain.pipeline import Ask, Crop, Join, Pick, Stage, When, Where
+from appliance.domain.pipeline import Ask, Crop, Join, OnError, Pick, Stage, When, Where
 from appliance.runtime.catalogue import Catalogue
 from appliance.wire.pipelines import (
     AnyStage,
@@ -19,6 +20,26 @@ from appliance.wire.pipelines import (
     WhenOrder,
     WhereOrder,
 )
+
+
+class _Common(TypedDict):
+    """What every stage has ..."""
+
+    name: str
+    after: tuple[str, ...]
+    when: When | None
+    at_most: int
+    on_error: OnError
+
+
+class _CommonOrder(TypedDict):
+    """... as it is posted."""
+
+    name: str
+    after: list[str]
+    when: WhenOrder | None
+    at_most: int
+    on_error: OnError
 
 
 def stages_of(
@@ -33,88 +54,55 @@ def stages_of(
 
 def stage_order(stage: Stage) -> AnyStage:
     """As it can be posted."""
-    name, after, when = stage.name, list(stage.after), _when_order(stage.when)
-    at_most, on_error = stage.at_most, stage.on_error
+    common: _CommonOrder = {
+        "name": stage.name,
+        "after": list(stage.after),
+        "when": _when_order(stage.when),
+        "at_most": stage.at_most,
+        "on_error": stage.on_error,
+    }
     match stage:
         case Ask():
             return AskOrder(
-                name=name,
-                after=after,
-                when=when,
-                at_most=at_most,
-                on_error=on_error,
+                **common,
                 application=stage.application_id.split("/", 1)[1],
                 variant=stage.variant,
                 accuracy_min=None if stage.accuracy_min is None else share(stage.accuracy_min),
                 stateful=stage.is_stateful,
             )
         case Crop():
-            return CropOrder(
-                name=name,
-                after=after,
-                when=when,
-                at_most=at_most,
-                on_error=on_error,
-                do="crop",
-                of="regions" if stage.of == "regions" else "objects",
-                where=_where_order(stage.where),
-            )
+            of: Literal["regions", "objects"] = "regions" if stage.of == "regions" else "objects"
+            return CropOrder(**common, do="crop", of=of, where=_where_order(stage.where))
         case Pick():
-            return PickOrder(
-                name=name,
-                after=after,
-                when=when,
-                at_most=at_most,
-                on_error=on_error,
-                do="pick",
-                best=stage.best,
-                by=stage.by,
-                labels=list(stage.labels),
-            )
+            return PickOrder(**common, do="pick", best=stage.best, by=stage.by, labels=list(stage.labels))
         case Join():
-            return JoinOrder(name=name, after=after, when=when, at_most=at_most, on_error=on_error, do="join")
+            return JoinOrder(**common, do="join")
     raise AssertionError(f"a stage of an unknown sort: {stage}")
 
 
 def _stage(order: StageOrder, catalogue: Catalogue, principal: Principal, known_id: str | None) -> Stage:
-    name, after, when = order.name, tuple(order.after), _when(order.when)
-    at_most, on_error = order.at_most, order.on_error
+    common: _Common = {
+        "name": order.name,
+        "after": tuple(order.after),
+        "when": _when(order.when),
+        "at_most": order.at_most,
+        "on_error": order.on_error,
+    }
     match order:
         case AskOrder():
             return Ask(
-                name=name,
-                after=after,
-                when=when,
-                at_most=at_most,
-                on_error=on_error,
+                **common,
                 application_id=_application_id(order.application, catalogue, principal, known_id),
                 variant=order.variant,
                 accuracy_min=None if order.accuracy_min is None else points(order.accuracy_min),
                 is_stateful=order.stateful,
             )
         case CropOrder():
-            return Crop(
-                name=name,
-                after=after,
-                when=when,
-                at_most=at_most,
-                on_error=on_error,
-                of=order.of,
-                where=_where(order.where),
-            )
+            return Crop(**common, of=order.of, where=_where(order.where))
         case PickOrder():
-            return Pick(
-                name=name,
-                after=after,
-                when=when,
-                at_most=at_most,
-                on_error=on_error,
-                best=order.best,
-                by=order.by,
-                labels=tuple(order.labels),
-            )
+            return Pick(**common, best=order.best, by=order.by, labels=tuple(order.labels))
         case JoinOrder():
-            return Join(name=name, after=after, when=when, at_most=at_most, on_error=on_error)
+            return Join(**common)
     raise AssertionError(f"a stage of an unknown sort: {order}")
 
 
