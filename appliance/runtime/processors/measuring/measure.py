@@ -1,20 +1,17 @@
 """Port `Measure`: prepares and profiles builds in a child process, with the very sessions of serving.
 
 The parent half is `ChildMeasure`; the child half is this module run as a program: one JSON order on standard input, one
-JSON answer on standard output. Sizes are ΔPss (mapped weights make RSS lie), the peak is the high-water mark of a load.
+JSON answer on standard output. `figures` says what is measured and how.
 """
 
 import asyncio
-import gc
 import itertools
 import json
 import os
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,6 @@ import numpy as np
 
 import appliance
 from appliance.child import die_with_parent, run_child
-from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
 from appliance.confinement import converting
 from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
@@ -32,42 +28,26 @@ from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference, Trial
 from appliance.runtime import processors
-from appliance.runtime.processors.cpu.heap import set_up, trim
-from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS, memory_of, peak_rss, reset_peak
+from appliance.runtime.processors.cpu.heap import set_up
+from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS
 from appliance.runtime.processors.cpu.session import OnnxSessions, is_worth_sleeping
-from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.cpu.threads import pin
+from appliance.runtime.processors.measuring import figures
+from appliance.runtime.processors.measuring.alone import ALONE, LeftAlone, Paused, left_alone
 from appliance.runtime.processors.measuring.growing import Grower, Grown
-from appliance.runtime.processors.measuring.independence import rows_are_independent
 from appliance.runtime.processors.measuring.same import check_same
-from appliance.runtime.processors.measuring.stopwatch import Stopwatch
 from appliance.runtime.processors.sessions import Reduces, Sessions, sessions_of
 
 _SIZES = 3
 """Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is
 the build's own.
 """
-_RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
-_INDEPENDENCE_BUDGET_MS = 600.0
-"""A run of the rows that are shown to be independent takes no longer: it takes ten of them."""
-_AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
-"""Of each thread where several runs are under way at once."""
-_AT_ONCE_MS_MIN = 0.5
-"""Shorter runs are not measured several at once: it would be the interpreter's lock that is measured."""
 _ADDRESSES_BYTES = 1 << 46
-WEIGHTS = "model.bin"
-"""Where an imported graph has its weights that lie apart."""
-Paused = Callable[[str], AbstractAsyncContextManager[None]]
-"""Nothing else runs on a processor, by its name, until its end."""
-ALONE, TIMED = "alone", "timed"
-"""What a child says when it is about to time runs, and when it has. Until the first is granted it waits for a file of
-that name."""
-_ALONE_S_MAX = 15.0
-"""A child that is not left alone by then times its runs beside others."""
 _PAUSED_S_MAX = 15.0
 """A processor is kept from others for one build for so long in all, whatever its child says; what takes longer is timed
 beside others. Most take a second or so a batch size."""
-_CLOCK = SystemClock()
+WEIGHTS = "model.bin"
+"""Where an imported graph has its weights that lie apart."""
 
 
 class ChildMeasure:
@@ -138,7 +118,7 @@ class ChildMeasure:
                 "scratch": folder,
                 "granted": str(Path(folder) / ALONE),
             }
-            alone = _Alone(self._paused, processor, Path(folder) / ALONE, self._paused_s_max)
+            alone = LeftAlone(self._paused, processor, Path(folder) / ALONE, self._paused_s_max)
             try:
                 answer = await self._child(order, form.build_id, on_asked=alone.on_asked)
             finally:
@@ -232,47 +212,6 @@ class ChildMeasure:
         if "run_failed" in answer:
             raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
         return answer
-
-
-class _Alone:
-    """The stretches in which a child times runs: it asks for each, and begins when nothing else runs there."""
-
-    def __init__(self, paused: Paused, processor: str, granted: Path, s_max: float) -> None:
-        """`granted`: the file that tells the child. `s_max`: of all stretches together."""
-        self._paused = paused
-        self._processor = processor
-        self._granted = granted
-        self._left_ns = int(s_max * NS_PER_S)
-        self._task: asyncio.Task[None] | None = None
-
-    def on_asked(self, word: str) -> None:
-        """What the child says."""
-        if word == ALONE and self._task is None:
-            self._task = asyncio.create_task(self._grant(), name="left alone")
-        elif word == TIMED and self._task is not None:
-            self._task.cancel()
-            self._task = None
-
-    async def end(self) -> None:
-        """It says nothing more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    async def _grant(self) -> None:
-        if self._left_ns <= 0:
-            self._granted.touch()
-            return
-        async with self._paused(self._processor):
-            self._granted.touch()
-            start_ns = _CLOCK.now_ns()
-            try:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._left_ns / NS_PER_S):
-                        await asyncio.get_running_loop().create_future()  # until it is cancelled
-            finally:
-                self._granted.unlink(missing_ok=True)  # it may have come when the child no longer looked for it
-                self._left_ns -= _CLOCK.now_ns() - start_ns
 
 
 def _on(processor: ProcessorDescription) -> dict[str, Any]:
@@ -392,7 +331,7 @@ def _with_weights(source: str) -> list[str]:
 def _trial(sessions: Sessions, order: Mapping[str, Any]) -> Trial:
     form, inputs = PreparedForm(**order["form"]), _load_inputs(order["file"])
     try:
-        resident, peak, asleep, _wake_ns = _size(sessions, form, inputs)
+        resident, peak, asleep, _wake_ns = figures.size(sessions, form, inputs)
         if order["reference"] is not None:
             check_same(sessions, sessions.load(form), order["reference"], [inputs])
     except (LoadFailed, RunFailed) as error:
@@ -411,15 +350,15 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
         computes_in=order["computes_in"],
     )
     cases = [(case["batch"], _load_inputs(case["file"])) for case in order["cases"]]
-    load_cold_ms = _timed_load(sessions, form, cold=True)
-    load_ms = min(_timed_load(sessions, form, cold=False) for _ in range(2))
-    sizes = [_size(sessions, form, cases[0][1]) for _ in range(_SIZES)]
-    resident, peak, asleep, wake_ns = (sorted(figures)[_SIZES // 2] for figures in zip(*sizes, strict=True))
+    load_cold_ms = figures.timed_load(sessions, form, cold=True)
+    load_ms = min(figures.timed_load(sessions, form, cold=False) for _ in range(2))
+    sizes = [figures.size(sessions, form, cases[0][1]) for _ in range(_SIZES)]
+    resident, peak, asleep, wake_ns = (sorted(of)[_SIZES // 2] for of in zip(*sizes, strict=True))
     can_sleep = is_worth_sleeping(resident, resident - asleep)
     loaded = sessions.load(form)
     on_device = processors.KINDS[order["kind"]].device != "cpu"
-    with _alone(order.get("granted")):
-        latencies = [_latency(sessions, loaded, batch, inputs, on_device) for batch, inputs in cases]
+    with left_alone(order.get("granted")):
+        latencies = [figures.latency(sessions, loaded, batch, inputs, on_device) for batch, inputs in cases]
     if order["reference"] is None:
         assert isinstance(sessions, OnnxSessions), "what a build may do to the box is found out on the first kind"
         grown = Grower(sessions, form, loaded, cases[0][1], order["growth"], order["scratch"]).grow()
@@ -429,9 +368,9 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
     inputs_of = [inputs for _batch, inputs in cases]
     at_once: list[dict[str, Any]] = []
     if order["workers"] > 1:
-        with _alone(order.get("granted")):
+        with left_alone(order.get("granted")):
             several = (
-                _latency_at_once(sessions, loaded, alone, inputs, order["workers"], on_device)
+                figures.latency_at_once(sessions, loaded, alone, inputs, order["workers"], on_device)
                 for alone, inputs in zip(latencies, inputs_of, strict=True)
             )
             at_once = [row for row in itertools.takewhile(bool, several) if row]
@@ -445,146 +384,8 @@ def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
         "latencies": [*latencies, *at_once],
         "asleep_bytes": asleep if can_sleep else None,
         "wake_ns": wake_ns if can_sleep else None,
-        "shared_rows_max": _shared_rows_max(sessions, loaded, cases, latencies),
+        "shared_rows_max": figures.shared_rows_max(sessions, loaded, cases, latencies),
     }
-
-
-@contextmanager
-def _alone(path: str | None) -> Iterator[None]:
-    """Time runs while nothing else runs on the processor, as soon as the service grants that by a file; after a while
-    anyway, and at once where there is nobody to ask.
-    """
-    if path is None:
-        yield
-        return
-    granted = Path(path)
-    until_ns = _CLOCK.now_ns() + int(_ALONE_S_MAX * NS_PER_S)
-    granted.unlink(missing_ok=True)  # one that came too late the time before
-    print(ALONE, flush=True)
-    while not granted.exists() and _CLOCK.now_ns() < until_ns:
-        threading.Event().wait(0.002)
-    try:
-        yield
-    finally:
-        granted.unlink(missing_ok=True)
-        print(TIMED, flush=True)
-
-
-def _shared_rows_max(
-    sessions: Sessions,
-    loaded: Any,
-    cases: Sequence[tuple[int, Mapping[str, np.ndarray]]],
-    latencies: Sequence[Mapping[str, Any]],
-) -> int:
-    """The largest measured batch, of those that do not take long, if its rows do not influence one another; else 1."""
-    pairs = zip(cases, latencies, strict=True)
-    affordable = [case for case, row in pairs if row["p50_ms"] <= _INDEPENDENCE_BUDGET_MS]
-    batch, inputs = affordable[-1] if affordable else (1, {})
-    try:
-        is_shown = rows_are_independent(lambda tensors: sessions.run(loaded, tensors, None), inputs, batch)
-    except RunFailed:  # it does not bear such values
-        return 1
-    return batch if is_shown else 1
-
-
-def _size(sessions: Sessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int, int, int]:
-    """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap; the
-    bytes that stay when it sleeps, and how long it takes to wake.
-
-    Before any larger batch: what its activations leave scattered in the heap would count as the build's. And before
-    other inputs are dropped or made.
-    """
-    gc.collect()
-    trim()
-    reset_peak()
-    base, base_rss = memory_of("Pss"), memory_of("Rss")
-    loaded = sessions.load(form)
-    peak = peak_rss() - base_rss  # before the run: its activations are no part of loading
-    sessions.run(loaded, inputs, None)
-    trim()
-    resident = max(memory_of("Pss") - base, 0)
-    asleep, wake_ns = resident, 0
-    if isinstance(sessions, OnnxSessions) and loaded.weights is not None:
-        sessions.sleep(loaded)
-        asleep = max(memory_of("Pss") - base, 0)
-        start_ns = _CLOCK.now_ns()
-        sessions.wake(loaded)
-        wake_ns = _CLOCK.now_ns() - start_ns
-    sessions.unload(loaded)
-    return resident, peak, asleep, wake_ns
-
-
-def _timed_load(sessions: Sessions, form: PreparedForm, *, cold: bool) -> float:
-    if cold:
-        for file in Path(form.path).parent.iterdir() if form.optimised else [Path(form.path)]:
-            _drop_cache(file)
-    start = _CLOCK.now_ns()
-    loaded = sessions.load(form)
-    elapsed_ms = (_CLOCK.now_ns() - start) / NS_PER_MS
-    sessions.unload(loaded)
-    trim()
-    return elapsed_ms
-
-
-def _latency(
-    sessions: Sessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray], on_device: bool
-) -> dict[str, Any]:
-    """P50 and P99 (JF-04), without what other processes had of the processor: variants and kinds are compared by them,
-    and were not measured in the same minute. The first run takes the page faults and is not counted. What computes
-    `on_device` leaves the processor idle meanwhile, so that all counts that passes.
-    """
-    sessions.run(loaded, inputs, None)
-    times_ms: list[float] = []
-    limit = _CLOCK.now_ns() + int(_RUN_BUDGET_S * 1e9)
-    while len(times_ms) < _RUNS_MIN or (len(times_ms) < _RUNS_MAX and _CLOCK.now_ns() < limit):
-        watch = Stopwatch()
-        sessions.run(loaded, inputs, None)
-        times_ms.append(watch.elapsed_ms() if on_device else watch.ms())
-    p50, p99 = np.percentile(times_ms, [50, 99])
-    return {"batch": batch, "p50_ms": round(float(p50), 4), "p99_ms": round(float(p99), 4)}
-
-
-def _latency_at_once(
-    sessions: Sessions,
-    loaded: Any,
-    alone: Mapping[str, Any],
-    inputs: Mapping[str, np.ndarray],
-    count: int,
-    on_device: bool,
-) -> dict[str, Any] | None:
-    """As `_latency`, while `count` threads run the build over and over; at least what it takes alone. None: it is too
-    short to tell, or so many do not fit into the memory of a child.
-
-    Threads of the runtime may compute for several runs, so that one run's processor time is not known: all are scaled
-    by the share of the processor that this process had, but where they do not compute on it.
-    """
-    if count < 2 or alone["p50_ms"] < _AT_ONCE_MS_MIN:
-        return None
-    start = threading.Barrier(count, timeout=10)
-
-    def work() -> list[float]:
-        flush_subnormals()
-        start.wait()
-        times_ms: list[float] = []
-        limit = _CLOCK.now_ns() + int(_AT_ONCE_BUDGET_S * 1e9)
-        while len(times_ms) < _AT_ONCE_RUNS_MIN or (len(times_ms) < _AT_ONCE_RUNS_MAX and _CLOCK.now_ns() < limit):
-            begin_ns = _CLOCK.now_ns()
-            sessions.run(loaded, inputs, None)
-            times_ms.append((_CLOCK.now_ns() - begin_ns) / NS_PER_MS)
-        return times_ms
-
-    watch = Stopwatch()
-    try:
-        with ThreadPoolExecutor(count) as threads:
-            futures = [threads.submit(work) for _ in range(count)]
-            times_ms = [ms for future in futures for ms in future.result()]
-    except (RunFailed, RuntimeError):  # also where no more threads can be made
-        return None
-    share = 1.0 if on_device else min(1.0, watch.cpu_ms() / (watch.elapsed_ms() * count))
-    p50, p99 = (share * float(ms) for ms in np.percentile(times_ms, [50, 99]))
-    p50_ms = max(round(p50, 4), alone["p50_ms"])
-    p99_ms = max(round(p99, 4), alone["p99_ms"], p50_ms)
-    return {"batch": alone["batch"], "p50_ms": p50_ms, "p99_ms": p99_ms, "concurrency": count}
 
 
 def _load_inputs(file: str) -> dict[str, np.ndarray]:
@@ -594,17 +395,6 @@ def _load_inputs(file: str) -> dict[str, np.ndarray]:
         str(name): array.astype(np.object_) if array.dtype.kind == "U" else array
         for name, array in zip(names, arrays, strict=True)
     }
-
-
-def _drop_cache(file: Path) -> None:
-    """Ask the kernel to forget the file's pages, so that the next load reads the disk."""
-    with suppress(OSError):
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from appliance.clock import pause_s
-from appliance.runtime.processors.measuring.measure import ALONE, TIMED
+from appliance.runtime.processors.measuring.alone import ALONE, TIMED
 
 if __name__ == "__main__":
     granted = Path(json.loads(sys.stdin.read())["granted"])

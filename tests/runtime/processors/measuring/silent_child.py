@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from appliance.clock import pause_s
-from appliance.runtime.processors.measuring.measure import ALONE
+from appliance.runtime.processors.measuring.alone import ALONE
 
 if __name__ == "__main__":
     order = json.loads(sys.stdin.read())

@@ -1,0 +1,163 @@
+"""Figures of one build on one kind of processor, in the process that has nothing else to do: what it takes in memory,
+how long loads and runs take, how many rows may share one. Sizes are ΔPss (mapped weights make RSS lie), the peak is the
+high-water mark of a load.
+"""
+
+import gc
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.domain.errors import RunFailed
+from appliance.domain.hardware import PreparedForm
+from appliance.runtime.processors.cpu.heap import trim
+from appliance.runtime.processors.cpu.process_memory import memory_of, peak_rss, reset_peak
+from appliance.runtime.processors.cpu.session import OnnxSessions
+from appliance.runtime.processors.cpu.subnormals import flush_subnormals
+from appliance.runtime.processors.measuring.independence import rows_are_independent
+from appliance.runtime.processors.measuring.stopwatch import Stopwatch
+from appliance.runtime.processors.sessions import Sessions
+
+_RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
+_INDEPENDENCE_BUDGET_MS = 600.0
+"""A run of the rows that are shown to be independent takes no longer: it takes ten of them."""
+_AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
+"""Of each thread where several runs are under way at once."""
+_AT_ONCE_MS_MIN = 0.5
+"""Shorter runs are not measured several at once: it would be the interpreter's lock that is measured."""
+_CLOCK = SystemClock()
+
+
+def shared_rows_max(
+    sessions: Sessions,
+    loaded: Any,
+    cases: Sequence[tuple[int, Mapping[str, np.ndarray]]],
+    latencies: Sequence[Mapping[str, Any]],
+) -> int:
+    """The largest measured batch, of those that do not take long, if its rows do not influence one another; else 1."""
+    pairs = zip(cases, latencies, strict=True)
+    affordable = [case for case, row in pairs if row["p50_ms"] <= _INDEPENDENCE_BUDGET_MS]
+    batch, inputs = affordable[-1] if affordable else (1, {})
+    try:
+        is_shown = rows_are_independent(lambda tensors: sessions.run(loaded, tensors, None), inputs, batch)
+    except RunFailed:  # it does not bear such values
+        return 1
+    return batch if is_shown else 1
+
+
+def size(sessions: Sessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int, int, int]:
+    """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap; the
+    bytes that stay when it sleeps, and how long it takes to wake.
+
+    Before any larger batch: what its activations leave scattered in the heap would count as the build's. And before
+    other inputs are dropped or made.
+    """
+    gc.collect()
+    trim()
+    reset_peak()
+    base, base_rss = memory_of("Pss"), memory_of("Rss")
+    loaded = sessions.load(form)
+    peak = peak_rss() - base_rss  # before the run: its activations are no part of loading
+    sessions.run(loaded, inputs, None)
+    trim()
+    resident = max(memory_of("Pss") - base, 0)
+    asleep, wake_ns = resident, 0
+    if isinstance(sessions, OnnxSessions) and loaded.weights is not None:
+        sessions.sleep(loaded)
+        asleep = max(memory_of("Pss") - base, 0)
+        start_ns = _CLOCK.now_ns()
+        sessions.wake(loaded)
+        wake_ns = _CLOCK.now_ns() - start_ns
+    sessions.unload(loaded)
+    return resident, peak, asleep, wake_ns
+
+
+def timed_load(sessions: Sessions, form: PreparedForm, *, cold: bool) -> float:
+    if cold:
+        for file in Path(form.path).parent.iterdir() if form.optimised else [Path(form.path)]:
+            _drop_cache(file)
+    start = _CLOCK.now_ns()
+    loaded = sessions.load(form)
+    elapsed_ms = (_CLOCK.now_ns() - start) / NS_PER_MS
+    sessions.unload(loaded)
+    trim()
+    return elapsed_ms
+
+
+def latency(
+    sessions: Sessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray], on_device: bool
+) -> dict[str, Any]:
+    """P50 and P99 (JF-04), without what other processes had of the processor: variants and kinds are compared by them,
+    and were not measured in the same minute. The first run takes the page faults and is not counted. What computes
+    `on_device` leaves the processor idle meanwhile, so that all counts that passes.
+    """
+    sessions.run(loaded, inputs, None)
+    times_ms: list[float] = []
+    limit = _CLOCK.now_ns() + int(_RUN_BUDGET_S * 1e9)
+    while len(times_ms) < _RUNS_MIN or (len(times_ms) < _RUNS_MAX and _CLOCK.now_ns() < limit):
+        watch = Stopwatch()
+        sessions.run(loaded, inputs, None)
+        times_ms.append(watch.elapsed_ms() if on_device else watch.ms())
+    p50, p99 = np.percentile(times_ms, [50, 99])
+    return {"batch": batch, "p50_ms": round(float(p50), 4), "p99_ms": round(float(p99), 4)}
+
+
+def latency_at_once(
+    sessions: Sessions,
+    loaded: Any,
+    alone: Mapping[str, Any],
+    inputs: Mapping[str, np.ndarray],
+    count: int,
+    on_device: bool,
+) -> dict[str, Any] | None:
+    """As `latency`, while `count` threads run the build over and over; at least what it takes alone. None: it is too
+    short to tell, or so many do not fit into the memory of a child.
+
+    Threads of the runtime may compute for several runs, so that one run's processor time is not known: all are scaled
+    by the share of the processor that this process had, but where they do not compute on it.
+    """
+    if count < 2 or alone["p50_ms"] < _AT_ONCE_MS_MIN:
+        return None
+    start = threading.Barrier(count, timeout=10)
+
+    def work() -> list[float]:
+        flush_subnormals()
+        start.wait()
+        times_ms: list[float] = []
+        limit = _CLOCK.now_ns() + int(_AT_ONCE_BUDGET_S * 1e9)
+        while len(times_ms) < _AT_ONCE_RUNS_MIN or (len(times_ms) < _AT_ONCE_RUNS_MAX and _CLOCK.now_ns() < limit):
+            begin_ns = _CLOCK.now_ns()
+            sessions.run(loaded, inputs, None)
+            times_ms.append((_CLOCK.now_ns() - begin_ns) / NS_PER_MS)
+        return times_ms
+
+    watch = Stopwatch()
+    try:
+        with ThreadPoolExecutor(count) as threads:
+            futures = [threads.submit(work) for _ in range(count)]
+            times_ms = [ms for future in futures for ms in future.result()]
+    except (RunFailed, RuntimeError):  # also where no more threads can be made
+        return None
+    share = 1.0 if on_device else min(1.0, watch.cpu_ms() / (watch.elapsed_ms() * count))
+    p50, p99 = (share * float(ms) for ms in np.percentile(times_ms, [50, 99]))
+    p50_ms = max(round(p50, 4), alone["p50_ms"])
+    p99_ms = max(round(p99, 4), alone["p99_ms"], p50_ms)
+    return {"batch": alone["batch"], "p50_ms": p50_ms, "p99_ms": p99_ms, "concurrency": count}
+
+
+def _drop_cache(file: Path) -> None:
+    """Ask the kernel to forget the file's pages, so that the next load reads the disk."""
+    with suppress(OSError):
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
