@@ -1,48 +1,33 @@
 """The file of the history: SQLite, written once a minute, with nothing in it that is needed to serve.
 
 Samples of one minute are a row, with all series. When an hour is over its rows become one piece for each series; when a
-day is over, so do stretches of five minutes of it, with mean, least and most. So writing costs a page a minute, and a
-series of a day is read from a few dozen rows. Each step may be done twice: pieces are merged, and rows go last.
-
-Retention goes by how many hours and days there are, and those farthest from now go first: a clock may be wrong. A box
-that believes for an hour that it is 1970, or 2040, loses an hour, not all.
+day is over, so do stretches of five minutes of it, with mean, least and most (`folding`). So writing costs a page a
+minute, and a series of a day is read from a few dozen rows (`pieces`).
 """
 
 import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from appliance.clock import pause_s
-from appliance.history.packing import Samples, packed, packed_rows, unpacked, unpacked_rows
-from appliance.history.series import MEASURES, UP, is_of_tenant, split_name, tenant_of
-from appliance.history.thinning import Points, points_of, thinned, zero_where
+from appliance.history.folding import drop_old, fold_day, fold_hour, unused
+from appliance.history.packing import Samples, packed_rows, unpacked_rows
+from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S, ROW, STEP_S, Slots, merged_rows, read_points
+from appliance.history.series import UP, is_of_tenant, tenant_of
+from appliance.history.thinning import Points
+from appliance.history.transaction import transaction
 from appliance.runtime.serving.portions import Portions
 
-STEP_S = 10
-COARSE_S = 300
-MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
-_ROW = MINUTE_S // STEP_S
-_PIECE = HOUR_S // STEP_S
-_COARSE_PIECE = DAY_S // COARSE_S
-HOURS_KEPT = 26
-"""24, the one under way, and one that is over and not a piece yet."""
-STAYS_MAX = 20_000
-WINDOWS_MAX = 20_000
 _VERSION = 1
 _PAGE_BYTES = 16_384
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_BATCH = 32
-"""Series that are folded in one transaction: some ten milliseconds of a thread."""
-_PAUSE_S = 0.05
-"""Between two of them, so that requests find an interpreter that is not taken."""
 _TABLES = """
 CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE minute (start INTEGER PRIMARY KEY, body BLOB NOT NULL);
@@ -57,9 +42,6 @@ CREATE TABLE stay (
 CREATE TABLE reason (decision INTEGER PRIMARY KEY, text TEXT NOT NULL, tenants TEXT NOT NULL);
 CREATE TABLE window (id INTEGER PRIMARY KEY, application TEXT NOT NULL, since REAL NOT NULL, until REAL NOT NULL);
 """
-
-Slots = Mapping[int, Mapping[str, float]]
-"""Beginning of ten seconds, since 1970 → the samples of each series, by name."""
 
 
 class StayRow(NamedTuple):
@@ -148,7 +130,7 @@ class HistoryFile:
         """Samples of whole minutes, and what became of memory; one transaction. A stay of a known id is replaced."""
         with self._lock, _damage_is_told():
             series = dict(self._ids)
-            with self._transaction() as database:
+            with transaction(self._database) as database:
                 minutes: dict[int, dict[int, Mapping[str, float]]] = {}
                 for slot, values in slots.items():
                     minutes.setdefault(slot - slot % MINUTE_S, {})[slot] = values
@@ -157,7 +139,7 @@ class HistoryFile:
                     ids, rows = self._minute(start, own, series)
                     known = database.execute("SELECT body FROM minute WHERE start = ?", (start,)).fetchone()
                     if known is not None:  # the clock was set back, or the box began anew within the minute
-                        ids, rows = _merged_rows(known[0], ids, rows)
+                        ids, rows = merged_rows(known[0], ids, rows)
                     database.execute("REPLACE INTO minute VALUES (?, ?)", (start, packed_rows(ids, rows)))
                 database.executemany(f"REPLACE INTO stay VALUES ({_marks(StayRow)})", stays)
                 database.executemany(f"REPLACE INTO reason VALUES ({_marks(ReasonRow)})", reasons)
@@ -173,18 +155,20 @@ class HistoryFile:
             query = "SELECT DISTINCT start - start % ?1 FROM minute WHERE start - start % ?1 <> ?2 ORDER BY 1"
             over = [start for (start,) in self._database.execute(query, (HOUR_S, hour))]
             for start in over:
-                self._fold_hour(start)
+                fold_hour(self._database, self._ids.values(), start)
             query = "SELECT start FROM open_day WHERE start <> ? ORDER BY 1"
             for (start,) in self._database.execute(query, (day,)).fetchall():
-                self._fold_day(start)
+                fold_day(self._database, self._ids, start)
             if over:
-                self._drop_old(now_s)
+                drop_old(self._database, now_s, self._days)
+                if len(self._ids) > self._series_max // 2:
+                    self._drop_unused()
 
     def drop_tenant(self, tenant: str) -> None:
         """Forget what was a tenant's, who is gone: another one may come to bear its name."""
         with self._lock, _damage_is_told():
             ids = [id for name, id in self._ids.items() if is_of_tenant(name, tenant)]
-            with self._transaction() as database:
+            with transaction(self._database) as database:
                 for table in ("fine", "coarse"):
                     database.executemany(f"DELETE FROM {table} WHERE series = ?", ((id,) for id in ids))
                 for start, body in database.execute("SELECT start, body FROM minute").fetchall():
@@ -218,7 +202,7 @@ class HistoryFile:
         """
         ids = {name: self._ids.get(name, -1) for name in {*names, UP}}
         with _damage_is_told(), closing(self._reader()) as database:
-            return _points(database, ids, names, start, end, is_fine=is_fine, more=more or {})
+            return read_points(database, ids, names, start, end, is_fine=is_fine, more=more or {})
 
     def stays(self, start: float, end: float, most: int) -> list[StayRow]:
         """The newest of those that were there between two times, oldest first."""
@@ -254,7 +238,7 @@ class HistoryFile:
 
     def end_open_stays(self) -> None:
         """Stays that were open when the box ended without a word ended with its last minute."""
-        with self._lock, _damage_is_told(), self._transaction() as database:
+        with self._lock, _damage_is_told(), transaction(self._database) as database:
             last = database.execute("SELECT max(start) FROM minute").fetchone()[0]
             until = "since" if last is None else f"max(since, {int(last) + MINUTE_S})"
             database.execute(f"UPDATE stay SET until = {until}, left_by = 'box ended' WHERE until IS NULL")
@@ -280,17 +264,6 @@ class HistoryFile:
     def _reader(self) -> sqlite3.Connection:
         return sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, isolation_level=None, timeout=5)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._database
-            self._database.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):  # on a full disk SQLite has done so by itself
-                self._database.execute("ROLLBACK")
-            raise
-
     def _minute(
         self, start: int, slots: Mapping[int, Mapping[str, float]], series: dict[str, int]
     ) -> tuple[NDArray[np.uint32], Samples]:
@@ -299,7 +272,7 @@ class HistoryFile:
         self._number(names, series)
         kept = [(series[name], name) for name in names if name in series]
         self.skipped = max(self.skipped, len(names) - len(kept))
-        rows = np.full((len(kept), _ROW), np.nan, np.float32)
+        rows = np.full((len(kept), ROW), np.nan, np.float32)
         for place, (_, name) in enumerate(kept):
             for slot, values in slots.items():
                 if name in values:
@@ -320,88 +293,16 @@ class HistoryFile:
                 assert id is not None
                 series[name] = id
 
-    def _fold_hour(self, start: int) -> None:
-        """Rows of an hour become a piece for each series."""
-        query = "SELECT start, body FROM minute WHERE start >= ? AND start < ?"
-        pieces: dict[int, Samples] = {}
-        for at, body in self._database.execute(query, (start, start + HOUR_S)):
-            with suppress(ValueError):
-                ids, rows = unpacked_rows(body)
-                place = (at - start) // STEP_S
-                for id, row in zip(ids.tolist(), rows, strict=True):
-                    if id not in pieces:
-                        pieces[id] = np.full(_PIECE, np.nan, np.float32)
-                    pieces[id][place : place + _ROW] = row
-        known = sorted(set(pieces) & set(self._ids.values()))
-        for first in range(0, len(known), _BATCH):
-            if first:
-                pause_s(_PAUSE_S)
-            with self._transaction() as database:
-                for id in known[first : first + _BATCH]:
-                    self._put_fine(database, start, id, pieces[id])
-        with self._transaction() as database:
-            database.execute("INSERT OR IGNORE INTO open_day VALUES (?)", (start - start % DAY_S,))
-            database.execute("DELETE FROM minute WHERE start >= ? AND start < ?", (start, start + HOUR_S))
-
-    @staticmethod
-    def _put_fine(database: sqlite3.Connection, start: int, id: int, piece: Samples) -> None:
-        query = "SELECT body FROM fine WHERE start = ? AND series = ?"
-        known = database.execute(query, (start, id)).fetchone()
-        if known is not None:
-            with suppress(ValueError):
-                piece = np.where(np.isnan(piece), unpacked(known[0], _PIECE), piece)
-        if not np.isnan(piece).all():
-            database.execute("REPLACE INTO fine VALUES (?, ?, ?)", (start, id, packed(piece)))
-
-    def _fold_day(self, start: int) -> None:
-        """Pieces of a day become five-minute stretches of each series, merged with those that there are."""
-        query = "SELECT DISTINCT series FROM fine WHERE start >= ? AND start < ?"
-        there = {id for (id,) in self._database.execute(query, (start, start + DAY_S))}
-        names = sorted(name for name, id in self._ids.items() if id in there)
-        for first in range(0, len(names), _BATCH):
-            if first:
-                pause_s(_PAUSE_S)
-            ids = {name: self._ids[name] for name in (UP, *names[first : first + _BATCH]) if name in self._ids}
-            ids.setdefault(UP, -1)
-            fine = _fine(self._database, ids, start, start + DAY_S, {})
-            with self._transaction() as database:
-                for name in names[first : first + _BATCH]:
-                    points = _stretches(name, fine[name])
-                    known = _coarse_piece(database, start, ids[name])
-                    row = packed(np.stack(points if known is None else _over(known, points)))
-                    database.execute("REPLACE INTO coarse VALUES (?, ?, ?)", (start, ids[name], row))
-        self._database.execute("DELETE FROM open_day WHERE start = ?", (start,))
-
-    def _drop_old(self, now_s: float) -> None:
-        with self._transaction() as database:
-            for table, most in (("fine", HOURS_KEPT), ("coarse", self._days)):
-                there = f"SELECT start FROM (SELECT DISTINCT start FROM {table})"
-                far = f"{there} ORDER BY abs(start - ?) LIMIT -1 OFFSET {most}"
-                database.execute(f"DELETE FROM {table} WHERE start IN ({far})", (int(now_s),))
-            for table, most in (("stay", STAYS_MAX), ("window", WINDOWS_MAX)):
-                newest = f"SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET {most}"
-                database.execute(f"DELETE FROM {table} WHERE id <= ({newest})")
-            asked = "SELECT came FROM stay WHERE came IS NOT NULL UNION SELECT went FROM stay WHERE went IS NOT NULL"
-            database.execute(f"DELETE FROM reason WHERE decision NOT IN ({asked})")
-        if len(self._ids) > self._series_max // 2:
-            self._drop_unused()
-
     def _drop_unused(self) -> None:
-        """Names of which there is no sample any more."""
-        query = "SELECT series FROM fine UNION SELECT series FROM coarse"
-        used = {id for (id,) in self._database.execute(query)}
-        for (body,) in self._database.execute("SELECT body FROM minute"):
-            with suppress(ValueError):
-                used |= set(unpacked_rows(body)[0].tolist())
-        unused = {name: id for name, id in self._ids.items() if id not in used}
-        with self._transaction() as database:
-            database.executemany("DELETE FROM series WHERE id = ?", ((id,) for id in unused.values()))
-        self._ids = {name: id for name, id in self._ids.items() if name not in unused}
+        gone = unused(self._database, self._ids)
+        with transaction(self._database) as database:
+            database.executemany("DELETE FROM series WHERE id = ?", ((self._ids[name],) for name in gone))
+        self._ids = {name: id for name, id in self._ids.items() if name not in gone}
 
 
 def unwritten_points(names: Collection[str], start: int, end: int, *, is_fine: bool, more: Slots) -> dict[str, Points]:
     """What `read` answers where there is no file."""
-    return _points(None, dict.fromkeys({*names, UP}, -1), names, start, end, is_fine=is_fine, more=more)
+    return read_points(None, dict.fromkeys({*names, UP}, -1), names, start, end, is_fine=is_fine, more=more)
 
 
 def set_aside(path: Path) -> Path:
@@ -418,152 +319,5 @@ def _owner(name: str) -> str:
     return tenant_of(name) or ""
 
 
-def _is_rate(name: str) -> bool:
-    measure = MEASURES.get(split_name(name)[0])
-    return measure is not None and measure.is_rate
-
-
 def _marks(row: type[NamedTuple]) -> str:
     return ", ".join("?" * len(row._fields))
-
-
-def _merged_rows(body: bytes, ids: NDArray[np.uint32], rows: Samples) -> tuple[NDArray[np.uint32], Samples]:
-    """What is new over what is known."""
-    try:
-        known, before = unpacked_rows(body)
-    except ValueError:
-        return ids, rows
-    merged = dict(zip(known.tolist(), before, strict=True))
-    for id, row in zip(ids.tolist(), rows, strict=True):
-        merged[id] = np.where(np.isnan(row), merged[id], row) if id in merged else row
-    order = sorted(merged)
-    return np.array(order, np.uint32), np.stack([merged[id] for id in order])
-
-
-def _coarse_piece(database: sqlite3.Connection, start: int, id: int) -> Points | None:
-    row = database.execute("SELECT body FROM coarse WHERE start = ? AND series = ?", (start, id)).fetchone()
-    if row is None:
-        return None
-    try:
-        return Points(*unpacked(row[0], 3 * _COARSE_PIECE).reshape(3, -1))
-    except ValueError:
-        return None
-
-
-def _over(known: Points, points: Points) -> Sequence[Samples]:
-    """What is new over what is known."""
-    there = ~np.isnan(points.mean)
-    return [np.where(there, new, old) for new, old in zip(points, known, strict=True)]
-
-
-def _points(
-    database: sqlite3.Connection | None,
-    ids: Mapping[str, int],
-    names: Collection[str],
-    start: int,
-    end: int,
-    *,
-    is_fine: bool,
-    more: Slots,
-) -> dict[str, Points]:
-    if is_fine:
-        fine = _fine(database, ids, start, end, more)
-        found = {name: points_of(fine[name]) for name in names}
-    else:
-        found = _coarse(database, ids, names, start, end, more)
-    if UP in found:
-        found[UP] = Points(*(np.nan_to_num(one) for one in found[UP]))
-    return found
-
-
-def _fine(
-    database: sqlite3.Connection | None, ids: Mapping[str, int], start: int, end: int, more: Slots
-) -> dict[str, Samples]:
-    """Samples of ten seconds; of rates zero where the box was up. `ids` holds that of UP."""
-    count = (end - start) // STEP_S
-    found = {id: np.full(count, np.nan, np.float32) for id in ids.values()}
-
-    def put(id: int, at: int, samples: Samples) -> None:
-        first, last = (at - start) // STEP_S, (at - start) // STEP_S + len(samples)
-        own = samples[max(0, -first) : len(samples) - max(0, last - count)]
-        into = found[id][max(0, first) : max(0, min(count, last))]
-        np.copyto(into, own[: len(into)], where=~np.isnan(own[: len(into)]))
-
-    marks = ", ".join("?" * len(found))
-    query = f"SELECT series, start, body FROM fine WHERE start > ? AND start < ? AND series IN ({marks})"
-    for id, at, body in _rows(database, query, (start - HOUR_S, end, *found)):
-        with suppress(ValueError):
-            put(id, at, unpacked(body, _PIECE))
-    query = "SELECT start, body FROM minute WHERE start > ? AND start < ?"
-    wanted = np.array(sorted(id for id in found if id >= 0), np.uint32)
-    for at, body in _rows(database, query, (start - MINUTE_S, end)):
-        with suppress(ValueError):
-            known, rows = unpacked_rows(body)
-            for place in np.flatnonzero(np.isin(known, wanted)):
-                put(int(known[place]), at, rows[place])
-    by_name = {name: found[id] if id >= 0 else np.full(count, np.nan, np.float32) for name, id in ids.items()}
-    for slot, values in more.items():
-        if start <= slot < end:
-            for name in ids.keys() & values.keys():
-                by_name[name][(slot - start) // STEP_S] = values[name]
-    up = ~np.isnan(by_name[UP])
-    return {name: zero_where(own, up) if _is_rate(name) else own for name, own in by_name.items()}
-
-
-def _stretches(name: str, samples: Samples) -> Points:
-    """Five minutes each. Of UP the mean is the share of the samples that were taken."""
-    points = thinned(points_of(samples), COARSE_S // STEP_S)
-    if name != UP:
-        return points
-    taken = thinned(points_of(np.nan_to_num(samples)), COARSE_S // STEP_S)
-    return Points(*(np.where(np.isnan(points.mean), np.float32(np.nan), one) for one in taken))
-
-
-def _coarse(
-    database: sqlite3.Connection | None,
-    ids: Mapping[str, int],
-    names: Collection[str],
-    start: int,
-    end: int,
-    more: Slots,
-) -> dict[str, Points]:
-    """Stretches of five minutes; days that are not over come from the samples themselves."""
-    count = (end - start) // COARSE_S
-    found = {name: Points(*(np.full(count, np.nan, np.float32) for _ in range(3))) for name in ids}
-
-    def put(name: str, at: int, points: Points) -> None:
-        first, last = (at - start) // COARSE_S, (at - start) // COARSE_S + len(points.mean)
-        for into, own in zip(found[name], points, strict=True):
-            part = own[max(0, -first) : len(own) - max(0, last - count)]
-            place = into[max(0, first) : max(0, min(count, last))]
-            np.copyto(place, part[: len(place)], where=~np.isnan(part[: len(place)]))
-
-    by_id = {id: name for name, id in ids.items() if id >= 0}
-    query = (
-        f"SELECT series, start, body FROM coarse WHERE start > ? AND start < ? "
-        f"AND series IN ({', '.join('?' * len(by_id))})"
-    )
-    for id, at, body in _rows(database, query, (start - DAY_S, end, *by_id)):
-        with suppress(ValueError):
-            put(by_id[id], at, Points(*unpacked(body, 3 * _COARSE_PIECE).reshape(3, -1)))
-    oldest = min(
-        (
-            start
-            for (start,) in _rows(database, "SELECT start FROM open_day UNION SELECT min(start) FROM minute")
-            if start is not None
-        ),
-        default=min(more, default=end),
-    )
-    first = max(start, oldest // COARSE_S * COARSE_S)
-    if first < end:
-        for name, samples in _fine(database, ids, first, end, more).items():
-            put(name, first, _stretches(name, samples))
-    up = ~np.isnan(found[UP].mean)
-    return {
-        name: Points(*(zero_where(one, up) for one in found[name])) if _is_rate(name) else found[name] for name in names
-    }
-
-
-def _rows(database: sqlite3.Connection | None, query: str, parameters: Sequence[object] = ()) -> Iterable[Any]:
-    """None where there is no file."""
-    return () if database is None else database.execute(query, parameters)

@@ -13,21 +13,9 @@ from typing import TypeVar
 
 from appliance.clock import NS_PER_S, Clock, others_first
 from appliance.domain.events import EventSink
-from appliance.history.file import (
-    COARSE_S,
-    DAY_S,
-    MINUTE_S,
-    STAYS_MAX,
-    STEP_S,
-    WINDOWS_MAX,
-    Damaged,
-    HistoryFile,
-    ReasonRow,
-    StayRow,
-    WindowRow,
-    set_aside,
-    unwritten_points,
-)
+from appliance.history.file import Damaged, HistoryFile, ReasonRow, StayRow, WindowRow, set_aside, unwritten_points
+from appliance.history.folding import STAYS_MAX, WINDOWS_MAX
+from appliance.history.pieces import COARSE_S, DAY_S, MINUTE_S, STEP_S
 from appliance.history.residence import Residence
 from appliance.history.sampler import Sampler, Sources
 from appliance.history.series import is_of_tenant, tenant_of

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from appliance.history.file import DAY_S, HOUR_S, MINUTE_S, STEP_S, HistoryFile
+from appliance.history.file import HistoryFile
+from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S, STEP_S
 
 START = 20_000 * DAY_S
 

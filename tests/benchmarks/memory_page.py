@@ -14,7 +14,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from appliance.history.file import DAY_S, HistoryFile, ReasonRow, StayRow, WindowRow
+from appliance.history.file import HistoryFile, ReasonRow, StayRow, WindowRow
+from appliance.history.pieces import DAY_S
 from tests.browser.conftest import BROWSERS, sign_in
 from tests.e2e.server import running_server
 

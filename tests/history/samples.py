@@ -1,6 +1,7 @@
 """Samples that every reader can work out again."""
 
-from appliance.history.file import DAY_S, HOUR_S, STEP_S, HistoryFile
+from appliance.history.file import HistoryFile
+from appliance.history.pieces import DAY_S, HOUR_S, STEP_S
 
 START = 20_000 * DAY_S
 """A midnight."""

@@ -8,19 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.history import file as module
-from appliance.history.file import (
-    DAY_S,
-    HOUR_S,
-    MINUTE_S,
-    STEP_S,
-    Damaged,
-    HistoryFile,
-    ReasonRow,
-    StayRow,
-    WindowRow,
-    set_aside,
-)
+from appliance.history import folding
+from appliance.history.file import Damaged, HistoryFile, ReasonRow, StayRow, WindowRow, set_aside
+from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S, STEP_S
 from appliance.history.thinning import thinned
 from tests.history.samples import START, fill, sampled
 
@@ -116,7 +106,7 @@ def test_a_killed_box_loses_nothing_written(path: Path) -> None:
 
 def test_old_hours_and_days_go_by_their_number(made: HistoryFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that was far ahead for two hours has cost two hours, and what it left in the future goes first."""
-    monkeypatch.setattr(module, "HOURS_KEPT", 4)
+    monkeypatch.setattr(folding, "HOURS_KEPT", 4)
     fill(made, START, START + 6 * HOUR_S)
     far = START + 5000 * DAY_S
     fill(made, far, far + 2 * HOUR_S)
@@ -193,7 +183,7 @@ def test_what_was_a_tenants_goes_with_it(made: HistoryFile) -> None:
 
 def test_stays_and_reasons(made: HistoryFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stay is replaced when it ends; the newest are answered and kept, and reasons as long as a stay names them."""
-    monkeypatch.setattr(module, "STAYS_MAX", 3)
+    monkeypatch.setattr(folding, "STAYS_MAX", 3)
     made.write({}, [stay(1, START, None, came=7)], [ReasonRow(7, "first", ""), ReasonRow(8, "second", "a b")])
     made.write({}, [stay(1, START, START + 5.0, came=7, went=8, left_by="evicted")])
     (row,) = made.stays(START, START + 100, 10)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.history.file import DAY_S, HOUR_S, MINUTE_S, HistoryFile
+from appliance.history.file import HistoryFile
 from appliance.history.history import PENDING_MAX, History
+from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S
 from appliance.history.sampler import Sources
 from appliance.lab.loop import VirtualClock, run_virtual
 from appliance.runtime.telemetry import Telemetry

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from appliance.domain.backups import RestoreState
-from appliance.history.file import HOUR_S, MINUTE_S, STEP_S, HistoryFile
+from appliance.history.file import HistoryFile
+from appliance.history.pieces import HOUR_S, MINUTE_S, STEP_S
 from appliance.modelstore.store.backups import Backups
 from appliance.modelstore.store.housekeeping import Housekeeping
 from appliance.modelstore.store.restoring import Restoring

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from appliance.clock import pause_s
-from appliance.history.file import MINUTE_S, HistoryFile
+from appliance.history.file import HistoryFile
+from appliance.history.pieces import MINUTE_S
 from appliance.modelstore.store.backup import back_up, restore
 from appliance.modelstore.store.backups import Backups
 from appliance.modelstore.store.state_folder import StateFolder
