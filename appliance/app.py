@@ -245,7 +245,7 @@ class Appliance:
         history = make_history(
             clock, core, telemetry, decisions, statuses, sensors, settings.state_dir, **settings.history.model_dump()
         )
-        await self._run_in_background(stack, core, keeper, beginning.residents)
+        self._run_in_background(stack, core, keeper, beginning.residents)
         predictor = _predictor(clock, core, media, machine, folder)
         pipelines = self._begin_pipelines(
             stack,
@@ -322,22 +322,15 @@ class Appliance:
         catalogue.fill(snapshot.tenants, snapshot.models, snapshot.applications)
         keyring.fill(snapshot.keys)
 
-    async def _run_in_background(
-        self, stack: AsyncExitStack, core: RuntimeParts, keeper: Keeper, residents: list[str]
-    ) -> None:
+    @staticmethod
+    def _run_in_background(stack: AsyncExitStack, core: RuntimeParts, keeper: Keeper, residents: list[str]) -> None:
         """Workers first, the slow loops next, then what was in memory before the last stop, hottest first."""
         loops = [core.residency.run(), core.forecasting.run(), core.pressure.run(), core.memory_forecasting.run()]
         loops.append(keeper.run())
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in core.engine.workers]
         tasks += [asyncio.create_task(loop, name="loop") for loop in loops]
         tasks.append(asyncio.create_task(core.availability.prefetch(residents), name="warm up"))
-
-        async def stop() -> None:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-        stack.push_async_callback(stop)
+        _run_until_stopped(stack, tasks)
 
     def _begin_sessions(
         self,
@@ -370,13 +363,7 @@ class Appliance:
         idle_ns = int(limits.idle_s * NS_PER_S)
         sessions = make_sessions(ports, Limits(limits.per_tenant_max, limits.all_max, limits.credit, idle_ns))
         sessions.restore(stored)
-        task = asyncio.create_task(sessions.run(), name="sessions")
-
-        async def stop() -> None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-        stack.push_async_callback(stop)
+        _run_until_stopped(stack, [asyncio.create_task(sessions.run(), name="sessions")])
         return sessions
 
     def _stages(self, core: RuntimeParts, predictor: Predictor, media: MediaPool) -> BoxStages:
@@ -435,14 +422,8 @@ class Appliance:
         )
         planning = make_planning(ports, config, pipelines.live)
         pipelines.plan_with(planning)
-        task = asyncio.create_task(planning.run(goes_on=True), name="pipelines")
-
-        async def stop() -> None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await planner.close()
-
-        stack.push_async_callback(stop)
+        stack.push_async_callback(planner.close)
+        _run_until_stopped(stack, [asyncio.create_task(planning.run(goes_on=True), name="pipelines")])
         return pipelines
 
     def _confinement(self) -> Confinement:
@@ -492,6 +473,17 @@ def _management() -> ModuleType:
 
 def _nothing() -> None:
     """Nobody waits for what manages the box."""
+
+
+def _run_until_stopped(stack: AsyncExitStack, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Tasks that are cancelled, and waited for, when the stack ends."""
+
+    async def stop() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    stack.push_async_callback(stop)
 
 
 def memory_budget(settings: Settings) -> int:
