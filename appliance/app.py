@@ -58,10 +58,10 @@ from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.notable import NotableRequests
 from appliance.runtime.pipelines.accounts import Tariff
+from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.pipelines.elsewhere import Elsewhere
 from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.pipelines.runner import BoxStages
-from appliance.runtime.pipelines.serve import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.pipelines.streaming import PipelineStreams
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals

@@ -17,9 +17,9 @@ from appliance.lab.pipelines.stages import HostThreads, LabStages
 from appliance.lab.scenario import Scenario
 from appliance.policies.allocation import DEFAULT
 from appliance.runtime.pipelines.accounts import HOST, Cost, Tariff, Watts
+from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.pipelines import Pipelines
-from appliance.runtime.pipelines.serve import PlanningConfig, PlanningPorts, make_planning
 from appliance.tasks.base import Media
 
 

@@ -14,8 +14,8 @@ from appliance.policies.allocation.frontier import Frontier
 from appliance.runtime.pipelines.accounts import Tariff, Watts
 from appliance.runtime.pipelines.around import Live
 from appliance.runtime.pipelines.clients import Clients
+from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.pipelines.planning import Planning
-from appliance.runtime.pipelines.serve import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.pipelines.windows import Totals
 from appliance.runtime.ports import RunGroup
 from tests.fakes.engine import EngineBench

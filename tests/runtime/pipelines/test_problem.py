@@ -10,10 +10,10 @@ from appliance.domain.pipeline import Ask, Pipeline
 from appliance.domain.pipeline_graph import Graph
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import UNPRICED
+from appliance.runtime.pipelines.composition import groups_of
 from appliance.runtime.pipelines.figures import RanAs
 from appliance.runtime.pipelines.offers import offers_of
 from appliance.runtime.pipelines.problem import Group, Machine, Subject, _item_ms, asked, rows_of
-from appliance.runtime.pipelines.serve import groups_of
 from appliance.runtime.pipelines.windows import Observed
 from appliance.runtime.ports import RunGroup
 from tests.fakes.engine import EngineBench

@@ -18,11 +18,11 @@ from appliance.domain.pipeline import Ask, Crop, Pipeline, Stage
 from appliance.domain.request import Request
 from appliance.policies.allocation.frontier import Frontier
 from appliance.runtime.pipelines.accounts import Tariff
+from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.live import LivePipeline
 from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.pipelines.ports import ItemCall, StageAnswer
-from appliance.runtime.pipelines.serve import PlanningConfig, PlanningPorts, make_planning
 from appliance.runtime.ports import RunGroup
 from appliance.tasks.base import Media
 from tests.fakes.engine import EngineBench
