@@ -74,7 +74,7 @@ class Listener(Protocol):
         """The connection is closed right after this, with whatever is sent now before it."""
         ...
 
-    def second(self) -> None:
+    def each_second(self) -> None:
         """About once a second."""
         ...
 
@@ -333,7 +333,7 @@ class WebSocket(asyncio.BufferedProtocol):
         elif self._has_lasted("silence", self._received_bytes, now_s, SILENCE_S):
             self._ask(now_s)
         else:
-            self._listener.second()
+            self._listener.each_second()
         if not is_amid:
             self._watched.pop("message", None)
 

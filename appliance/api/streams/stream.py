@@ -226,7 +226,7 @@ class Stream:
             problem = plain_problem_of("invalid-request", f"more than {FRAMES_MAX} messages a second")
             self._say(ErrorMessage(problem=problem, close=Close.POLICY))
 
-    def second(self) -> None:
+    def each_second(self) -> None:
         """A key may have been taken back."""
         have_come, self._have_frames_come = self._have_frames_come, False
         if not self._welcome.holds(have_frames_come=have_come):

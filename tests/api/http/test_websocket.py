@@ -56,7 +56,7 @@ class Echo:
         self.bounds.append(bound)
         self.socket.send_text(bound.name.encode())
 
-    def second(self) -> None:
+    def each_second(self) -> None:
         self.seconds += 1
 
 
