@@ -159,7 +159,7 @@ class Machine:
     def _statuses(self, core: RuntimeParts, sensors: Sensors) -> tuple[ProcessorStatus, ...]:
         """What each kind of processor does now, the first one first."""
         sensed, guarded = sensors.now(), self.guard_bytes
-        found = (_slowed(one, sensed) for one in self._group.statuses(*core.engine.ran()))
+        found = (_slowed(one, sensed) for one in self._group.statuses(*core.engine.run_totals()))
         first, batches = self._group.describe().kind, core.engine.batches()
         return tuple(
             replace(

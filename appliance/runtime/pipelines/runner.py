@@ -177,10 +177,10 @@ class BoxStages:
             return 0
 
     def take_slot(self, tenant: str) -> bool:
-        return self._engine.take_item(tenant)
+        return self._engine.take_slot(tenant)
 
     def give_slot(self, tenant: str) -> None:
-        self._engine.give_item(tenant)
+        self._engine.give_slot(tenant)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -194,13 +194,13 @@ class Engine:
         finally:
             self._admission.leave(tenant)
 
-    def take_item(self, tenant: str) -> bool:
+    def take_slot(self, tenant: str) -> bool:
         """One more run of a call that was let in, beside those of it that are under way: whether the tenant may have
-        one more request at once. One that may is counted until `give_item`; it is none of the rate.
+        one more request at once. One that may is counted until `give_slot`; it is none of the rate.
         """
         return self._admission.enter_beside(tenant, self._catalogue.tenant(tenant).quota)
 
-    def give_item(self, tenant: str) -> None:
+    def give_slot(self, tenant: str) -> None:
         """It is over."""
         self._admission.leave(tenant)
 
@@ -237,7 +237,7 @@ class Engine:
         """Of a request that states none."""
         return self._admission.deadline_ns(arrival_ns, application)
 
-    def ran(self) -> tuple[int, float]:
+    def run_totals(self) -> tuple[int, float]:
         """Runs since the start, and the milliseconds that they took, on workers and on the event loop."""
         runs = self._inline.runs + sum(worker.runs for worker in self.workers)
         busy_ns = self._inline.busy_ns + sum(worker.busy_ns for worker in self.workers)
@@ -258,7 +258,7 @@ class Engine:
         """Workers that a request would get at once."""
         return self._queue.free
 
-    def ran_unplanned(self) -> tuple[float, float]:
+    def unplanned_totals(self) -> tuple[float, float]:
         """What runs that belong to no session have taken since the start, and the longest of them since this was asked
         last; milliseconds."""
         each = (self._inline.unplanned, *(worker.unplanned for worker in self.workers))

@@ -51,7 +51,7 @@ class Call:
     """As of a `Request`."""
     is_planned: bool = False
     """As of a `Request`."""
-    gate: Callable[[], Awaitable[int]] | None = None
+    turn: Callable[[], Awaitable[int]] | None = None
     """Awaited when the media is decoded, before the first run: until the batch begins that it is planned for, whose
     number it returns.
     """
@@ -187,7 +187,7 @@ class Predictor:
         raises.
         """
         run = self._run(application, call, watch)
-        return self._whole(run, (await self._answered(run, Prepared(media))).text)
+        return self._document(run, (await self._answered(run, Prepared(media))).text)
 
     async def ask(
         self, application: Application, prepared: Prepared, call: Call, watch: Watch | None = None
@@ -342,8 +342,8 @@ class Predictor:
             request = _request(run, inputs)
             if run.watch is not None and not run.results:
                 run.watch(request)
-            if run.call.gate is not None and not run.results:
-                request.batch = await run.call.gate()
+            if run.call.turn is not None and not run.results:
+                request.batch = await run.call.turn()
             result = await self._engine.infer(request)
             run.timings.add(result)
             run.results.append(result)
@@ -371,7 +371,7 @@ class Predictor:
         setattr(run.timings, part, getattr(run.timings, part) + self._clock.now_ns() - start_ns)
         return value
 
-    def _whole(self, run: _Run, text: bytes) -> bytes:
+    def _document(self, run: _Run, text: bytes) -> bytes:
         """The task's fields, who answered, and the timings; a picture as it is."""
         if pictures.kind_of(text) is not None:
             return text

@@ -129,7 +129,7 @@ class ApplicationService:
             asked.priority,
             is_frame=True,
             is_planned=asked.is_planned,
-            gate=asked.turn,
+            turn=asked.turn,
             ran=asked.ran,
         )
         with self._engine.admitted(application, tenant):

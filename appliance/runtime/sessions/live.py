@@ -253,8 +253,8 @@ class LiveSession:
         elif before is SessionState.SERVED and state is SessionState.WAITING:
             self.tell(Notice(NoticeKind.REMOVED, state, None, reason))
 
-    def is_as(self, other: "LiveSession") -> None:
-        """Its device is the one of another session: as far as that says so, and as frames have shown."""
+    def copy_device(self, other: "LiveSession") -> None:
+        """Take over what another session knows of its device: as that says itself, and as frames have shown."""
         self.drop_rate, self.drop_base, self.downlink_ms = other.drop_rate, other.drop_base, other.downlink_ms
         self.ageing = other.ageing
         self.picture_factor, self.body_bytes = other.picture_factor, other.body_bytes

@@ -310,7 +310,7 @@ class Sessions:
     def _draft(self, live: LiveSession, promise: Promise) -> LiveSession:
         """The session with another promise, for a question: it is in no register."""
         draft = self._live(replace(live.session, promise=promise), live.link)
-        draft.is_as(live)
+        draft.copy_device(live)
         return draft
 
     # -- the stream, and what it says ----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def _assert_adds_up(box: WholeBox) -> None:
     spent = sum(seconds for kind, seconds in of_pipelines.items() if kind != 'kind="host"')
     single = sum(found["appliance_single_seconds_total"].values())
     assert min(spent, single) > 0.0
-    assert spent + single == pytest.approx(box.box.core.engine.ran()[1] / 1e3, rel=0.01)
+    assert spent + single == pytest.approx(box.box.core.engine.run_totals()[1] / 1e3, rel=0.01)
 
 
 @story

@@ -40,7 +40,7 @@ def test_it_adds_up(seed: int) -> None:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await bench.pause(100)
-            _runs, busy_ms = bench.engine.ran()
+            _runs, busy_ms = bench.engine.run_totals()
             bench.assert_quiet()
         spent_ns = bench.engine.single.total_ns + sum(one.total_ns for one in pipelines)
         assert all(one.total_ns for one in pipelines)

@@ -46,7 +46,7 @@ async def test_those_that_wait_share_runs() -> None:
     figures = bench.telemetry.statistics["t/app", "v", "t"]
     assert figures.inferences == 10
     assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 2}
-    assert bench.engine.ran()[0] == 4
+    assert bench.engine.run_totals()[0] == 4
     assert list(bench.engine.batches().values()) == [(4, 10)]
     bench.assert_quiet()
 

@@ -116,7 +116,7 @@ async def test_each_part_runs_where_it_is_quickest() -> None:
         ]
         assert ran(bench) == [2, 4]
         await settle()
-        assert [one.runs for one in bench.group.statuses(*bench.engine.ran())] == [2, 4]
+        assert [one.runs for one in bench.group.statuses(*bench.engine.run_totals())] == [2, 4]
         assert in_memory(bench) == {
             part_build_id(variant_of(bench).content_sha256, number, kind)
             for number, kind in enumerate(("npu", "cpu", "npu"))
@@ -437,7 +437,7 @@ async def test_a_device_of_its_own_computes_beside_the_cores() -> None:
         answers = await asyncio.gather(*(bench.infer(x) for x in range(4)))
         assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * x + 1] for x in range(4)]
         assert ms(bench.clock.now_ns() - start_ns) < 4 * 6, "one after the other"
-        busy = [one.busy_ms for one in bench.group.statuses(*bench.engine.ran())]
+        busy = [one.busy_ms for one in bench.group.statuses(*bench.engine.run_totals())]
         assert all(busy)
     bench.assert_quiet()
 

@@ -186,7 +186,7 @@ def test_any_traffic_over_groups(
             check(story, answers)
             bench.assert_quiet()
             counted = sum(len(one.ran) for one in (bench.processor, *bench.twins))
-            assert counted == sum(one.runs for one in bench.group.statuses(*bench.engine.ran()))
+            assert counted == sum(one.runs for one in bench.group.statuses(*bench.engine.run_totals()))
             await works_again(bench, applications)
 
     run_virtual(play)

@@ -158,7 +158,7 @@ async def test_processor_time_is_whose_run_it_was() -> None:
         await bench.pause(4)
         gone.cancel()
         await bench.pause(20)
-    _, busy_ms = bench.engine.ran()
+    _, busy_ms = bench.engine.run_totals()
     assert application.id == "t/app"
     assert mine.total_ns - part.total_ns == 10e6
     assert set(mine.by_kind) == {"cpu"}
