@@ -10,7 +10,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.around import Around, Live
-from appliance.runtime.pipelines.enacting import Enacting, Hands
+from appliance.runtime.pipelines.enacting import Actuators, Enacting
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.problem import Group, Machine
 from appliance.runtime.ports import Background, DecisionSink, RunGroup
@@ -61,7 +61,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         ceiling = catalogue.tenant(tenant).quota.ceiling_bytes(memory.budget_bytes)
         return min(memory.budget_bytes, ceiling or memory.budget_bytes)
 
-    hands = Hands(catalogue, ports.residency.wish, ports.queue.waits.plan, catalogue.wish_kinds)
+    actuators = Actuators(catalogue, ports.residency.wish, ports.queue.waits.plan, catalogue.wish_kinds)
     around = Around(
         clock=ports.clock,
         catalogue=catalogue,
@@ -76,7 +76,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         budget_bytes=lambda: memory.budget_bytes,
         is_resident=memory.is_resident,
         busy_s=busy_of(ports.engine, ports.groups, machine),
-        enacting=Enacting(hands, int(config.turn_off_s * NS_PER_S)),
+        enacting=Enacting(actuators, int(config.turn_off_s * NS_PER_S)),
     )
     planning = Planning(around, pipelines)
     ports.engine.on_processors = memory.on_resized = planning.wake

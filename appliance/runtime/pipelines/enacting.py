@@ -33,8 +33,8 @@ SOURCE = "pipelines"
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
-    """Who is told."""
+class Actuators:
+    """What of the box goes by the plans."""
 
     catalogue: Catalogue
     wish: Callable[[str, tuple[Wish, ...], str], None]
@@ -67,8 +67,8 @@ class _Use:
 class Enacting:
     """The wishes of all plans."""
 
-    def __init__(self, hands: Hands, turn_off_ns: int = 30 * NS_PER_S) -> None:
-        self._hands = hands
+    def __init__(self, actuators: Actuators, turn_off_ns: int = 30 * NS_PER_S) -> None:
+        self._actuators = actuators
         self._turn_off_ns = turn_off_ns
         self._plans: dict[str, _Held] = {}
         self._uses: dict[str, dict[str, _Use]] = {}
@@ -160,10 +160,10 @@ class Enacting:
         }
         if kinds != self._kinds:
             self._kinds = kinds
-            self._hands.wish_kinds(kinds)
+            self._actuators.wish_kinds(kinds)
         if waits != self._waits:
             self._waits = waits
-            self._hands.plan_waits(waits)
+            self._actuators.plan_waits(waits)
 
     def _longest_ns(self) -> int:
         """What may run first when a wait is over: no run is interrupted for one that has waited (as in eq. 5 of
@@ -176,7 +176,7 @@ class Enacting:
     def _used_by_others(self, planned: Mapping[str, set[str]]) -> set[str]:
         """Of the contents of plans, those that somebody else serves who has no plan: a plan moves none of theirs."""
         found: set[str] = set()
-        for entry in self._hands.catalogue.entries() if planned else ():
+        for entry in self._actuators.catalogue.entries() if planned else ():
             application = entry.application
             for servable in entry.servables.values():
                 content = servable.variant.content_sha256
@@ -207,7 +207,7 @@ class Enacting:
                 else Wish(name, use.last_ns + self._turn_off_ns, TURNED_OFF)
                 for name, use in sorted(own.items())
             )
-            self._hands.wish(application_id, wishes, SOURCE)
+            self._actuators.wish(application_id, wishes, SOURCE)
             if not own:
                 del self._uses[application_id]
 
@@ -215,7 +215,7 @@ class Enacting:
         if not variant:
             return None
         try:
-            entry = self._hands.catalogue.entry_for(held.pipeline.tenant, held.applications[stage])
+            entry = self._actuators.catalogue.entry_for(held.pipeline.tenant, held.applications[stage])
         except ApplianceError:  # it has gone meanwhile
             return None
         return entry.servables.get(variant)

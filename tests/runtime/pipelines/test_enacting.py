@@ -11,7 +11,7 @@ from appliance.clock import NS_PER_S
 from appliance.domain.pipeline import Ask, CostBy, Pipeline, PipelinePlan, StagePlan
 from appliance.policies.residency.base import Wish
 from appliance.runtime.pipelines.accounts import Tariff
-from appliance.runtime.pipelines.enacting import Enacting, Hands
+from appliance.runtime.pipelines.enacting import Actuators, Enacting
 from appliance.runtime.pipelines.problem import Group, Machine
 from appliance.runtime.serving.waits import PlannedWait
 
@@ -51,7 +51,7 @@ def pipeline_of(tenant: str, name: str = "one") -> Pipeline:
 def test_who_would_get_a_worker_at_once_waits_for_nobody(instances: float, cost_by: CostBy, waits: bool) -> None:
     """Where time is what a plan costs: half of the workers idle anyway. CPU stages take none of them."""
     told: list[Mapping[str, PlannedWait]] = [{}]
-    enacting = Enacting(Hands(catalogue_of("t/read"), lambda *wishes: None, told.append, lambda kinds: None))
+    enacting = Enacting(Actuators(catalogue_of("t/read"), lambda *wishes: None, told.append, lambda kinds: None))
     enacting.put(replace(ONE, cost_by=cost_by), planned(instances), MACHINE)
     enacting.enact(0)
     assert told[-1] == ({"c@cpu": PlannedWait(4, 200_000_000, 200_000_000)} if waits else {})
@@ -60,7 +60,9 @@ def test_who_would_get_a_worker_at_once_waits_for_nobody(instances: float, cost_
 def test_who_has_no_batches_waits_for_nobody() -> None:
     """Another one's plan for the same build has batches; what is left over of a stage with batches is no such plan."""
     told: list[Mapping[str, PlannedWait]] = [{}]
-    enacting = Enacting(Hands(catalogue_of("t/read", "u/read"), lambda *wishes: None, told.append, lambda kinds: None))
+    enacting = Enacting(
+        Actuators(catalogue_of("t/read", "u/read"), lambda *wishes: None, told.append, lambda kinds: None)
+    )
     batches = planned(2.0)
     alone = replace(batches.stages[0], batch=1, wait_ms=0.0)
     enacting.put(pipeline_of("t"), replace(batches, stages=(batches.stages[0], alone)), MACHINE)
@@ -80,7 +82,7 @@ def test_a_plan_moves_no_model_of_others() -> None:
     """
     told: list[Mapping[str, str]] = []
     catalogue = catalogue_of("t/read", "t/also", "u/read")
-    enacting = Enacting(Hands(catalogue, lambda *wishes: None, lambda waits: None, told.append))
+    enacting = Enacting(Actuators(catalogue, lambda *wishes: None, lambda waits: None, told.append))
     enacting.put(pipeline_of("t"), planned(1.0), MACHINE)
     enacting.enact(0)
     assert told == []
@@ -96,10 +98,10 @@ def test_a_plan_moves_no_model_of_others() -> None:
 def test_what_is_in_use_is_wished_for_whatever_the_delay(turn_off_ns: int) -> None:
     """At every moment, though wishes are said again only now and then; once it is not, for the delay and no longer."""
     told: list[tuple[Wish, ...]] = []
-    hands = Hands(
+    actuators = Actuators(
         catalogue_of("t/read"), lambda id, wishes, source: told.append(wishes), lambda _: None, lambda _: None
     )
-    enacting = Enacting(hands, turn_off_ns)
+    enacting = Enacting(actuators, turn_off_ns)
     enacting.put(pipeline_of("t"), planned(1.0), MACHINE)
     enacting.enact(0)
     for now_ns in range(0, 20 * NS_PER_S, NS_PER_S // 2):
