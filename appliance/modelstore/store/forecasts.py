@@ -1,10 +1,10 @@
 """The files of forecasters: what was chosen outlives the process that learnt it."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic
 
+from appliance.modelstore.store.json_file import JsonFile
 from appliance.policies.forecast.kinds import ForecasterT, Kind, read
 
 
@@ -15,15 +15,9 @@ class ForecasterFile(Generic[ForecasterT]):
     """
 
     def __init__(self, path: Path, kinds: Mapping[str, Kind[Any, ForecasterT]]) -> None:
-        self._path = path
+        self._file = JsonFile(path)
         self._kinds = kinds
-        self._texts: dict[str, str] = {}
-        try:
-            document = json.loads(path.read_text())
-        except (OSError, ValueError, RecursionError):
-            return
-        if isinstance(document, dict):
-            self._texts = {key: text for key, text in document.items() if isinstance(text, str)}
+        self._texts = {key: text for key, text in self._file.load().items() if isinstance(text, str)}
 
     def of(self, key: str) -> ForecasterT:
         """What was chosen last; the one for little history where nothing was."""
@@ -32,10 +26,5 @@ class ForecasterFile(Generic[ForecasterT]):
         return read(f"rnn {text}" if text.startswith("{") else text, self._kinds)
 
     def save(self, texts: Mapping[str, str]) -> None:
-        """Replace the file, whole or not at all; a disk that is full costs the forecast, nothing else."""
-        fresh = self._path.with_suffix(".new")
-        try:
-            fresh.write_text(json.dumps(texts))
-            fresh.replace(self._path)
-        except OSError:
-            fresh.unlink(missing_ok=True)
+        """Replace the file; a disk that is full costs the forecast, nothing else."""
+        self._file.save(dict(texts))

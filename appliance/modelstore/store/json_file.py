@@ -16,15 +16,19 @@ class JsonFile:
         self._path = path
 
     def load(self) -> dict[str, Any]:
-        """What was saved last."""
-        try:
-            document = json.loads(self._path.read_text())
-        except (OSError, ValueError, RecursionError):
-            return {}
+        """What was saved last; anything but an object is an empty one."""
+        document = self.read()
         return document if isinstance(document, dict) else {}
 
-    def save(self, document: dict[str, Any]) -> None:
-        """Replace it; where the disk is full it stays as it was."""
+    def read(self) -> Any:
+        """What was saved last, whatever it is; None: there is nothing, or it is damaged."""
+        try:
+            return json.loads(self._path.read_text())
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def save(self, document: Any) -> None:
+        """Replace it, whole or not at all, readable by its owner only; where the disk is full it stays as it was."""
         fresh = self._path.with_suffix(".new")
         try:
             fresh.unlink(missing_ok=True)

@@ -1,21 +1,17 @@
 """The file of probes: which kinds of processors have run something on this machine before."""
 
-import json
 from pathlib import Path
+
+from appliance.modelstore.store.json_file import JsonFile
 
 
 class PassedProbes:
     """Fingerprints that a probe has passed on, between two runs of the box. A damaged file is an empty one."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._passed: set[str] = set()
-        try:
-            document = json.loads(path.read_text())
-        except (OSError, ValueError, RecursionError):
-            return
-        if isinstance(document, list):
-            self._passed = {one for one in document if isinstance(one, str)}
+        self._file = JsonFile(path)
+        document = self._file.read()
+        self._passed = {one for one in document if isinstance(one, str)} if isinstance(document, list) else set()
 
     def has(self, fingerprint: str) -> bool:
         return fingerprint in self._passed
@@ -25,9 +21,4 @@ class PassedProbes:
         if passed is self.has(fingerprint):
             return
         self._passed ^= {fingerprint}
-        fresh = self._path.with_suffix(".new")
-        try:
-            fresh.write_text(json.dumps(sorted(self._passed)))
-            fresh.replace(self._path)
-        except OSError:
-            fresh.unlink(missing_ok=True)
+        self._file.save(sorted(self._passed))

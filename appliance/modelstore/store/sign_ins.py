@@ -4,11 +4,11 @@ Beside the database, so that no backup brings them back.
 """
 
 import datetime
-import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
+
+from appliance.modelstore.store.json_file import JsonFile
 
 
 class Kept(Protocol):
@@ -31,18 +31,17 @@ class SignInFile:
     """Sign-ins between two runs of the box. A damaged file is an empty one."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._file = JsonFile(path)
 
     def load(self) -> list[tuple[str, str, datetime.datetime, datetime.datetime]]:
         """(digest of the cookie, id of the key, began, last used) of each."""
         try:
-            document = json.loads(self._path.read_text())
-            return [_read(one) for one in document]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return [_read(one) for one in self._file.read()]
+        except (ValueError, TypeError, KeyError):
             return []
 
     def save(self, sign_ins: Iterable[Kept]) -> None:
-        """Replace the file, readable by its owner only; a disk that is full costs new sign-ins, nothing else."""
+        """Replace the file; a disk that is full costs new sign-ins, nothing else."""
         rows = [
             {
                 "sha256": one.sha256,
@@ -52,14 +51,7 @@ class SignInFile:
             }
             for one in sign_ins
         ]
-        fresh = self._path.with_suffix(".new")
-        try:
-            fresh.unlink(missing_ok=True)
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                json.dump(rows, file)
-            fresh.replace(self._path)
-        except OSError:
-            fresh.unlink(missing_ok=True)
+        self._file.save(rows)
 
 
 def _read(row: Mapping[str, str]) -> tuple[str, str, datetime.datetime, datetime.datetime]:
