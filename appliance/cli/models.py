@@ -122,11 +122,17 @@ def _avoids(model: str, variant: "VariantShape") -> str:
 
 
 def _explain_kinds(model: str, variant: "VariantShape") -> None:
-    """Which kinds of processors it serves on, was measured on, waits for and avoids, and how it is cut."""
+    """Which kinds of processors it serves on, was measured on, does not run on, waits for and avoids, and why; and how
+    it is cut.
+    """
     for other in variant.profiles[1:]:
         first, single = variant.profiles[0].latencies[0].p50_ms, other.latencies[0].p50_ms
         times = f"{screen.milliseconds(single)} on {other.kind}, {screen.milliseconds(first)} on the first kind"
         print(f"  {variant.name}: {times}; serves on {variant.serves_on}")
+    if variant.kind_reason:
+        print(f"  {variant.name}: {variant.kind_reason}")
+    for given_up in variant.given_up:
+        print(f"  {variant.name}: does not run on {given_up.kind}: {given_up.reason}")
     if variant.avoids:
         print(f"  {_avoids(model, variant)}")
     for one in variant.awaited:

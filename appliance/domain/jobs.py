@@ -52,6 +52,14 @@ class Awaited:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A kind of processor that a content was tried on and does not run on, with the reason for a person."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """One import job. `percent` is 0..100 over all stages and never falls."""
 

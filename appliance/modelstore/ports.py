@@ -30,13 +30,15 @@ class Measure(Protocol):
     async def prepare(
         self, source: str, target_dir: str, processor: str, *, is_reduced: bool = False
     ) -> PreparedForm | None:
-        """Write the prepared form of the ONNX file `source` into `target_dir`; None when there is none or it failed
-        a check. `is_reduced`: one that computes in the processor's smaller number format.
+        """Write the prepared form of the ONNX file `source` into `target_dir`; None when there can be none.
+        `is_reduced`: one that computes in the processor's smaller number format.
+
+        Raises: LoadFailed when there can be none, and something says why.
         """
         ...
 
     async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:
-        """As `prepare`, of each source into its target, in one process."""
+        """As `prepare`, of each source into its target, in one process; None also where something says why."""
         ...
 
     async def supported(self, networks: Sequence[str], processor: str) -> tuple[bool, ...]:

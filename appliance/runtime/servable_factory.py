@@ -14,7 +14,7 @@ from appliance.domain.names import build_id, content_of, kind_of
 from appliance.domain.padding import Padding, Unfit
 from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
-from appliance.policies.selection.kinds import NOTICEABLE, KindOption, serving_kind
+from appliance.policies.selection.kinds import NOTICEABLE, KindOption, kind_reason, serving_kind
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.profiles.store import MEASURED, BuildTimes, ProfileStore, Where
 from appliance.runtime.servable import COUNTED_BYTES_MIN, Servable, slot_of
@@ -159,6 +159,19 @@ class ServableFactory:
     def kind_of(self, variant: Variant, model: Model) -> str:
         """The kind of processor that a variant serves on now; of one in parts all of theirs, joined."""
         return self._serving(variant, model).kind
+
+    def kind_reason_of(self, variant: Variant, model: Model) -> str:
+        """Why a variant serves on that kind of processor, for a person; empty where there is no other."""
+        rungs, serving = _rungs(variant, model), self._serving(variant, model)
+        options = self._options(rungs, serving.guarded_for)
+        if serving.parts is not None:
+            options.append(_option_of(serving.parts, variant, rungs))
+        reason = kind_reason(options, self._memory_bytes) if options else ""
+        if not reason:
+            return ""
+        if self._wished_kinds.get(variant.content_sha256) == serving.kind:
+            return f"a plan of pipelines wants it there; {reason}"
+        return f"{reason}; of its {len(rungs)} sizes together" if len(rungs) > 1 else reason
 
     def part_kinds_of(self, variant: Variant, model: Model) -> list[tuple[str, ...]]:
         """Of each part of a variant the kinds of processors that it serves on now; none where it serves whole."""

@@ -1,5 +1,6 @@
 """Models with their variants, and applications."""
 
+import datetime
 from typing import Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field
@@ -84,6 +85,10 @@ class SeenShape(Shape):
     p99_ms: float
     processor: str | None = Field(None, examples=["little"])
     """Where, of several processors of the kind that it serves on; null: on the one that the import measured on."""
+    runs: int = Field(0, examples=[3120])
+    """That it was learnt from."""
+    at: datetime.datetime | None = None
+    """Of the last one."""
 
 
 class ProfileShape(Shape):
@@ -115,6 +120,15 @@ class AwaitedShape(Shape):
     kind: str = Field(examples=["openvino"])
     state: Literal["waiting", "compiling", "measuring"]
     """waiting: until nothing is imported; compiling: it is prepared for that kind, which takes minutes for some."""
+
+
+class GivenUpShape(Shape):
+    """A kind of processor that a variant was tried on and does not run on."""
+
+    kind: str = Field(examples=["openvino"])
+    reason: str = Field(examples=["output 'logits' differs by 0.21 of what cpu computes"])
+    """Why, for a person: it cannot be compiled or loaded there, or computes something else. It is tried again when the
+    kind's libraries change."""
 
 
 class PartTimeShape(Shape):
@@ -219,6 +233,13 @@ class VariantShape(Shape):
     """The kind of processor that requests run on now, of one in parts all of theirs (`cpu+openvino`); null: none, it
     is not measured yet or does not serve.
     """
+    kind_reason: str = Field(
+        "",
+        examples=["a request costs 18.9 ms on openvino and 24.1 on cpu, loads and memory counted in"],
+    )
+    """Why it serves on that kind; empty where it was measured on no other."""
+    given_up: list[GivenUpShape] = Field([])
+    """Kinds of processors that it was tried on and does not run on, each with the reason."""
     awaited: list[AwaitedShape] = Field([])
     """Kinds of processors that it is to be measured on yet: it may serve there then."""
     avoids: list[str] = Field([], examples=[["openvino"]])

@@ -30,6 +30,7 @@ async def ask(appliance: Appliance, key: str, times: int) -> None:
         shown = (await client.get("/v1/models/adding/variants")).json()["items"][0]["seen"]
         assert {(row["batch"], row["elements_max"]) for row in shown} == {(1, None)}
         assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in shown)
+        assert all(row["runs"] > 0 and row["at"] for row in shown)
 
 
 def runs_seen(appliance: Appliance) -> int:

@@ -27,6 +27,8 @@ class FakeMeasure:
         """Whether the other kinds take a small network, by its path."""
         self.cannot_prepare: Callable[[str, str], bool] = lambda source, processor: False
         """Whether there is no form of a file on a processor."""
+        self.reason = ""
+        """Why; empty: nothing says."""
         self.references: list[Reference] = []
         """Of the profiles on other kinds than the first."""
         self.tried_forms: list[tuple[str, str, bool]] = []
@@ -44,6 +46,8 @@ class FakeMeasure:
     ) -> PreparedForm | None:
         self.prepared.append(source)
         if not self.has_forms or self.cannot_prepare(source, processor):
+            if self.reason:
+                raise LoadFailed(build_id=source, reason=self.reason)
             return None
         target = Path(target_dir) / "model.onnx"
         await asyncio.to_thread(shutil.copyfile, source, target)
@@ -95,7 +99,11 @@ class FakeMeasure:
         )
 
     async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:
-        return [await self.prepare(source, target, processor) for source, target in pairs]
+        reason, self.reason = self.reason, ""
+        try:
+            return [await self.prepare(source, target, processor) for source, target in pairs]
+        finally:
+            self.reason = reason
 
     async def supported(self, networks: Sequence[str], processor: str) -> tuple[bool, ...]:
         return tuple(self.takes(network) for network in networks)

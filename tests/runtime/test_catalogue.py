@@ -326,12 +326,16 @@ def test_a_content_serves_on_the_kind_that_costs_least() -> None:
     assert {s.build_id for s in entry.servables.values()} == {build_of(small).replace("@cpu", "@openvino")}
     assert {(s.p50_ms, s.p99_ms, s.resident_bytes) for s in entry.servables.values()} == {(10.0, 12.0, 10**6)}
     assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == "openvino"
+    assert catalogue.servables.kind_reason_of(entry.model.variants[0], entry.model) == (
+        "a request costs 20.1 ms on openvino and 41 on cpu, loads and memory counted in; of its 2 sizes together"
+    )
 
     catalogue.put_tenant(Tenant("a", quota=Quota(isolation=Isolation.PROCESS)))
     entry = catalogue.entry("a/net")
     assert {s.build_id for s in entry.servables.values()} == {f"{build_of(small)}@a"}
     assert {s.p50_ms for s in entry.servables.values()} == {20.0}
     assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == "cpu"
+    assert catalogue.servables.kind_reason_of(entry.model.variants[0], entry.model) == ""
 
 
 @pytest.mark.parametrize(("base_bytes", "kind"), [(10**6, "openvino"), (10**9, "cpu")])
@@ -378,6 +382,8 @@ def test_a_planner_may_wish_for_another_kind() -> None:
     servable = catalogue.entry("a/net").servables["v"]
     assert (servable.build_id, servable.p50_ms) == (build_of(one).replace("@cpu", "@openvino"), 25.0)
     assert catalogue.able_kinds(servable) == ("openvino", "cpu")
+    reason = catalogue.servables.kind_reason_of(one, catalogue.entry("a/net").model)
+    assert reason.startswith("a plan of pipelines wants it there; a request costs 21 ms on cpu and 25"), reason
     catalogue.leave_out(frozenset({"openvino"}))
     assert catalogue.able_kinds(catalogue.entry("a/net").servables["v"]) == ("cpu",)
     catalogue.leave_out(frozenset())

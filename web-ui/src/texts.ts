@@ -289,6 +289,8 @@ export const t = {
     usedBy: 'Used by',
     nobody: 'no application',
     release: 'Let it serve again',
+    notOn: (kind: string, reason: string) => `Does not run on ${kind}: ${reason}`,
+    servesOn: (kind: string, reason: string) => `Serves on ${kind}: ${reason}.`,
     avoids: (kinds: string, on: string) => `Its process has crashed on ${kinds}; until the next start it serves on ${on || 'the first kind'} instead.`,
     deleteTitle: (name: string) => `Delete ${name}?`,
     deleteLoses: (variants: number, size: string) => `${variants} variants (${size}) and what was measured of them are lost.`,

@@ -155,7 +155,7 @@ async def list_models(
 async def show_model(model: ModelName, box: TheBox, principal: Member) -> ModelShape:
     """Its task and its variants with size, accuracy, measured cost and where they are in memory."""
     return model_shape(
-        box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot(), box.catalogue, box.importer.awaited
+        box.catalogue.resolve_model(principal.tenant, model), box.memory.snapshot(), box.catalogue, box.importer
     )
 
 
@@ -177,7 +177,7 @@ async def list_variants(
     """By name, with what was measured of each."""
     found = box.catalogue.resolve_model(principal.tenant, model)
     variants = sorted(
-        variant_shapes(found, box.memory.snapshot(), box.catalogue, box.importer.awaited),
+        variant_shapes(found, box.memory.snapshot(), box.catalogue, box.importer),
         key=lambda variant: variant.name,
     )
     return page_of_all(variants, cursor, limit, lambda v: v.name, lambda v: v)
@@ -219,7 +219,7 @@ async def show_variant(model: ModelName, variant: VariantName, box: TheBox, prin
     found = box.catalogue.resolve_model(principal.tenant, model)
     for one in found.variants:
         if one.name == variant:
-            return variant_shape(found, one, box.memory.snapshot(), box.catalogue, box.importer.awaited)
+            return variant_shape(found, one, box.memory.snapshot(), box.catalogue, box.importer)
     raise UnknownVariant(name=variant)
 
 
@@ -252,12 +252,12 @@ async def release_variant(model: ModelName, variant: VariantName, box: TheBox, p
         if one.name == variant and box.catalogue.servables.avoided_of(one, found):
             box.catalogue.allow(one, found)
             if one.state is not VariantState.QUARANTINED:
-                return variant_shape(found, one, box.memory.snapshot(), box.catalogue, box.importer.awaited)
+                return variant_shape(found, one, box.memory.snapshot(), box.catalogue, box.importer)
         if one.name == variant and one.state is not VariantState.QUARANTINED:
             raise IllegalState(name=variant, state=f"{one.state.value}, and only what is quarantined is released")
         if one.name == variant:
             released = await box.store.models.set_variant_state(one.id, VariantState.READY)
-            return variant_shape(found, released, box.memory.snapshot(), box.catalogue, box.importer.awaited)
+            return variant_shape(found, released, box.memory.snapshot(), box.catalogue, box.importer)
     raise UnknownVariant(name=variant)
 
 

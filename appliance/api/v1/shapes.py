@@ -1,14 +1,14 @@
 """Domain values as the shapes of `/v1`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.accuracy import share
 from appliance.domain.catalogue import Model, Profile, Variant
 from appliance.domain.confidence import losses
-from appliance.domain.jobs import Awaited
+from appliance.domain.jobs import Awaited, GivenUp
 from appliance.domain.names import content_of
 from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
@@ -16,6 +16,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.wire.catalogue import (
     AwaitedShape,
     CutShape,
+    GivenUpShape,
     ModelShape,
     ModelSummary,
     ProfileShape,
@@ -49,11 +50,19 @@ def model_summary(model: Model, *, with_variants: bool = True) -> ModelSummary:
     )
 
 
-Awaiting = Callable[[str], Sequence[Awaited]]
-"""Content → the kinds of processors that it is to be measured on yet."""
+class Tried(Protocol):
+    """What is known of a content on the kinds of processors on which it was not measured."""
+
+    def awaited(self, content_sha256: str) -> Sequence[Awaited]:
+        """Those that it is to be measured on yet."""
+        ...
+
+    def given_up(self, content_sha256: str) -> Sequence[GivenUp]:
+        """Those that it does not run on."""
+        ...
 
 
-def model_shape(model: Model, memory: Mapping[str, Any], catalogue: Catalogue, awaited: Awaiting) -> ModelShape:
+def model_shape(model: Model, memory: Mapping[str, Any], catalogue: Catalogue, tried: Tried) -> ModelShape:
     """A model with its variants; `memory` is the manager's snapshot."""
     return ModelShape(
         name=model.name,
@@ -61,13 +70,11 @@ def model_shape(model: Model, memory: Mapping[str, Any], catalogue: Catalogue, a
         shared=model.shared,
         task=TaskShape.model_validate(model.task),
         state=model_state(model),
-        variants=variant_shapes(model, memory, catalogue, awaited),
+        variants=variant_shapes(model, memory, catalogue, tried),
     )
 
 
-def variant_shapes(
-    model: Model, memory: Mapping[str, Any], catalogue: Catalogue, awaited: Awaiting
-) -> list[VariantShape]:
+def variant_shapes(model: Model, memory: Mapping[str, Any], catalogue: Catalogue, tried: Tried) -> list[VariantShape]:
     """The variants of a model, what each may lose to the best that is ready, where it serves, and where it is in
     memory.
     """
@@ -79,7 +86,9 @@ def variant_shapes(
                 "residency": _residency(variant, memory),
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
                 "serves_on": catalogue.servables.kind_of(variant, model) if _serves(variant) else None,
-                "awaited": _awaited(variant, awaited),
+                "kind_reason": catalogue.servables.kind_reason_of(variant, model) if _serves(variant) else "",
+                "given_up": _given_up(variant, tried),
+                "awaited": _awaited(variant, tried),
                 "avoids": catalogue.servables.avoided_of(variant, model),
                 "cut": _cut(variant, model, catalogue),
                 "seen": [row for one in catalogue.servables.seen_of(variant, model) for row in _seen(one)],
@@ -90,16 +99,22 @@ def variant_shapes(
 
 
 def variant_shape(
-    model: Model, variant: Variant, memory: Mapping[str, Any], catalogue: Catalogue, awaited: Awaiting
+    model: Model, variant: Variant, memory: Mapping[str, Any], catalogue: Catalogue, tried: Tried
 ) -> VariantShape:
     """A variant of a model, as it is now."""
     others = tuple(one for one in model.variants if one.id != variant.id)
-    return variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue, awaited)[0]
+    return variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue, tried)[0]
 
 
-def _awaited(variant: Variant, awaited: Awaiting) -> list[AwaitedShape]:
+def _awaited(variant: Variant, tried: Tried) -> list[AwaitedShape]:
     """Of one that was measured: before, its import tells how far it is."""
-    return [AwaitedShape.model_validate(one) for one in awaited(variant.content_sha256)] if variant.profile else []
+    found = tried.awaited(variant.content_sha256) if variant.profile else ()
+    return [AwaitedShape.model_validate(one) for one in found]
+
+
+def _given_up(variant: Variant, tried: Tried) -> list[GivenUpShape]:
+    found = tried.given_up(variant.content_sha256) if variant.profile else ()
+    return [GivenUpShape.model_validate(one) for one in found]
 
 
 def _cut(variant: Variant, model: Model, catalogue: Catalogue) -> CutShape | None:
@@ -126,6 +141,8 @@ def _seen(runs: SeenRuns) -> Iterator[SeenShape]:
             p50_ms=round(row.p50_ns / NS_PER_MS, 4),
             p99_ms=round(row.p99_ns / NS_PER_MS, 4),
             processor=runs.processor or None,
+            runs=row.count,
+            at=row.at,
         )
 
 

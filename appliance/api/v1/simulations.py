@@ -184,7 +184,7 @@ def _uses(box: RunningBox) -> Iterator[Use]:
             figures = box.telemetry.of_application(application.id)
             yield Use(
                 application_shape(box, application),
-                model_shape(entry.model, memory, box.catalogue, box.importer.awaited),
+                model_shape(entry.model, memory, box.catalogue, box.importer),
                 sum(one.histograms["total"].count for one in figures.values()),
                 {name: [ns / NS_PER_MS for ns in one.runs_ns] for name, one in figures.items() if one.runs_ns},
             )

@@ -17,7 +17,7 @@ from appliance.domain.catalogue import Precision, Profile, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadInput, NotConfined
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import ProcessorDescription
-from appliance.domain.jobs import Awaited, ImportRequest, JobRecord
+from appliance.domain.jobs import Awaited, GivenUp, ImportRequest, JobRecord
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
@@ -64,8 +64,10 @@ class Importer:
         """Jobs that wait or run."""
         self._running: dict[str, asyncio.Task[None]] = {}
         self._cancelled: set[str] = set()
-        self._given_up: set[str] = set()
-        """Builds, and whatever else is looked after when nothing is imported, that were tried: once a start."""
+        self._given_up: dict[str, str] = {}
+        """Builds, and whatever else is looked after when nothing is imported, that were tried: once a start; and what
+        kept one from being measured at all.
+        """
         self._measured_now: tuple[str, str] = ("", "")
         """A build, and what is done with it."""
         self._idle = asyncio.Event()
@@ -117,6 +119,12 @@ class Importer:
             for build in self._tools.builds.untried(content_sha256)
             if build.id == now or build.id not in self._given_up
         ]
+
+    def given_up(self, content_sha256: str) -> list[GivenUp]:
+        """Kinds of processors that a content was tried on and does not run on; some until the next start only."""
+        untried = self._tools.builds.untried(content_sha256)
+        failed = [GivenUp(one.processor.kind, why) for one in untried if (why := self._given_up.get(one.id))]
+        return [*self._tools.builds.given_up(content_sha256), *failed]
 
     async def run(self) -> None:
         """Resume, then work off the queue for ever. Cancelling it (shutdown) leaves running jobs to the next start."""
@@ -230,17 +238,18 @@ class Importer:
                     await self._cut(uncut[0])
                 except Exception as error:
                     log.warning("not cut", content=uncut[0], reason=f"{type(error).__name__}: {error}")
-                self._given_up.add(uncut[0])
+                self._given_up[uncut[0]] = ""
                 continue
-            build = builds[0]
+            build, trouble = builds[0], ""
             try:
                 if build.processor.kind == self._tools.processors[0].kind:
                     await self._measure_again(build.content_sha256)
                 else:
                     await self._measure_elsewhere(build)
             except Exception as error:  # upkeep must never take the imports down with it
-                log.warning("not measured again", build_id=build.id, reason=f"{type(error).__name__}: {error}")
-            self._given_up.add(build.id)  # whatever came of it
+                trouble = str(error) if isinstance(error, ApplianceError) else f"{type(error).__name__}: {error}"
+                log.warning("not measured again", build_id=build.id, reason=trouble)
+            self._given_up[build.id] = trouble  # whatever came of it
             self._measured_now = "", ""
 
     async def _measure_elsewhere(self, build: Build) -> None:

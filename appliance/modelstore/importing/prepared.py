@@ -21,6 +21,7 @@ from typing import Any
 from appliance.domain.catalogue import Model, Variant
 from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
+from appliance.domain.jobs import GivenUp
 from appliance.domain.names import build_id, content_of, part_build_id
 from appliance.domain.parts import Cut
 from appliance.log import get as get_log
@@ -40,6 +41,7 @@ log = get_log("builds")
 MARK = "form.json"
 UNFINISHED = "tmp-"
 PARTS = "parts"
+NOT_NOTED = "it could not be prepared, or computed something else; an earlier version did not note which"
 _ROOM_FACTOR = 2.5
 """Times the plain file, that making a form takes on the disk: its weights are written, and then aligned in a copy."""
 
@@ -57,6 +59,8 @@ class Build:
     size_bytes: int
     form: PreparedForm | None = None
     is_tried: bool = False
+    reason: str = ""
+    """Why there is no prepared form, of one that was tried; empty where nobody said."""
     resident_bytes: int | None = None
     peak_bytes: int | None = None
     asleep_bytes: int | None = None
@@ -184,6 +188,19 @@ class Builds:
         builds = (self._builds.get(build_id(content_sha256, kind)) for kind in self._kinds if kind not in self._away)
         return [build for build in builds if build is not None and not build.is_tried]
 
+    def given_up(self, content_sha256: str) -> list[GivenUp]:
+        """Kinds of processors beside the first that a content does not run on as they are now, and why."""
+        builds = [self._builds.get(build_id(content_sha256, kind)) for kind in list(self._kinds)[1:]]
+        return [
+            GivenUp(one.processor.kind, one.reason or NOT_NOTED)
+            for one in builds
+            if one is not None and one.is_tried and one.form is None
+        ]
+
+    def reason(self, build_id: str) -> str:
+        """Why a build has no prepared form; empty where it has one, was not tried or nobody said."""
+        return self._builds[build_id].reason
+
     def uncut(self) -> list[str]:
         """Contents that are to be cut: all kinds have been tried, some of them does not run the whole, and nothing says
         for these kinds how it is cut. None while kinds take no runs, and none that must be guarded.
@@ -302,8 +319,12 @@ class Builds:
             return build.form or plain
         target = self._home(build).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
         await asyncio.to_thread(target.mkdir, parents=True)
+        form, reason = None, ""
         try:
-            form = await measure.prepare(str(source), str(target), processor.name)
+            try:
+                form = await measure.prepare(str(source), str(target), processor.name)
+            except LoadFailed as error:
+                reason = error.reason
             if form is None:  # perhaps only for now
                 await asyncio.to_thread(require_free, target, int(_ROOM_FACTOR * build.size_bytes), 0)
         except BaseException:
@@ -311,7 +332,7 @@ class Builds:
             raise
         if form is not None:
             return replace(form, build_id=build.id)
-        await self._settle(build.id, target, None)
+        await self._settle(build.id, target, None, reason)
         return plain
 
     async def keep(self, form: PreparedForm) -> None:
@@ -324,7 +345,7 @@ class Builds:
         log.warning("prepared form given up", build_id=form.build_id, reason=reason)
         target = self._home(self._builds[form.build_id]).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
         await asyncio.to_thread(target.mkdir, parents=True)
-        await self._settle(form.build_id, target, None)
+        await self._settle(form.build_id, target, None, reason)
 
     async def discard(self, form: PreparedForm) -> None:
         """Remove what is left of a form that was neither kept nor there before."""
@@ -334,10 +355,10 @@ class Builds:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _settle(self, build_id: str, folder: Path, form: PreparedForm | None) -> None:
-        """What was found out about a build goes to the disk, then into the table."""
+    async def _settle(self, build_id: str, folder: Path, form: PreparedForm | None, reason: str = "") -> None:
+        """What was found out about a build goes to the disk, then into the table. `reason`: why it has no form."""
         try:
-            await asyncio.to_thread(_seal, folder, form, self._home(self._builds[build_id]))
+            await asyncio.to_thread(_seal, folder, form, self._home(self._builds[build_id]), reason)
         finally:
             await asyncio.shield(asyncio.to_thread(remove, folder))
         self._builds[build_id] = self._with_form(self._builds[build_id])
@@ -401,9 +422,9 @@ class Builds:
         home = self._home(build)
         mark = _mark(home)
         if mark is None or not _has_files(home, mark):
-            return replace(build, is_tried=False, form=None)
+            return replace(build, is_tried=False, form=None, reason="")
         if mark["path"] is None:
-            return replace(build, is_tried=True, form=None)
+            return replace(build, is_tried=True, form=None, reason=mark.get("reason", ""))
         form = PreparedForm(
             build.id,
             str(home / mark["path"]),
@@ -412,7 +433,7 @@ class Builds:
             kind=build.processor.kind,
             computes_in=mark.get("computes_in", ""),
         )
-        return replace(build, is_tried=True, form=form)
+        return replace(build, is_tried=True, form=form, reason="")
 
     def _measured(self, build: Build, form: PreparedForm) -> PreparedForm:
         return replace(
@@ -471,11 +492,13 @@ def fingerprint_folder(fingerprint: str) -> str:
     return hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
 
 
-def _seal(target: Path, form: PreparedForm | None, home: Path) -> None:
+def _seal(target: Path, form: PreparedForm | None, home: Path, reason: str) -> None:
     """Sync what was written, say in `form.json` what it is, and move it to its place. Raises: StorageFull."""
     files = {file.name: file.stat().st_size for file in target.iterdir()}
     mark: dict[str, Any] = {"files": files, "path": None if form is None else os.path.relpath(form.path, target)}
-    if form is not None:
+    if form is None:
+        mark["reason"] = reason
+    else:
         mark |= {"size_bytes": form.size_bytes, "optimised": form.optimised, "computes_in": form.computes_in}
     with full_disk_is_typed():
         for name in files:

@@ -98,7 +98,9 @@ async def profiled_elsewhere(
     form = await tools.builds.prepare(tools.measure, content, source, processor)
     try:
         if not form.optimised:  # it would be compiled at each load
-            raise LoadFailed(build_id=form.build_id, reason=f"{processor.kind} cannot compile it")
+            why = tools.builds.reason(form.build_id)
+            reason = f"{processor.kind} cannot compile it{': ' if why else ''}{why}"
+            raise LoadFailed(build_id=form.build_id, reason=reason)
         on_stage("measuring")
         first = tools.processors[0].kind
         reference = Reference(await tools.builds.open_build(build_id(content, first)), DIFFERENCE_MAX_OTHERS)
@@ -112,7 +114,7 @@ async def profiled_elsewhere(
         else:
             found = quicker
     except (LoadFailed, RunFailed) as error:
-        await tools.builds.reject(form, str(error))
+        await tools.builds.reject(form, error.reason)
         return [_elsewhere(variant, processor.kind, None) for variant in variants]
     finally:
         await asyncio.shield(tools.builds.discard(form))
@@ -145,7 +147,11 @@ async def _reduced(
     noticeably quicker than what was `found`, and computes nearly the same. Raises: StorageFull.
     """
     content = measured[0][0].content_sha256
-    form = await tools.builds.prepare_reduced(tools.measure, content, source, processor)
+    try:
+        form = await tools.builds.prepare_reduced(tools.measure, content, source, processor)
+    except LoadFailed as error:
+        log.info("not computed in fewer bits", content=content, format=processor.reduced, reason=error.reason)
+        return None
     if form is None:
         return None
     try:

@@ -51,6 +51,19 @@ def serving_kind(options: Sequence[KindOption], memory_bytes: int) -> str:
     return first.kind
 
 
+def kind_reason(options: Sequence[KindOption], memory_bytes: int) -> str:
+    """Why `serving_kind` decides so, for a person; empty where there is nothing to decide."""
+    first, *others = options
+    if not others:
+        return ""
+    kind = serving_kind(options, memory_bytes)
+    costs_ms = {option.kind: option.cost_ms(memory_bytes) for option in options}
+    rest = " and ".join(f"{costs_ms[one.kind]:.3g} on {one.kind}" for one in options if one.kind != kind)
+    told = f"a request costs {costs_ms[kind]:.3g} ms on {kind} and {rest}, loads and memory counted in"
+    is_near = kind == first.kind and min(costs_ms.values()) < costs_ms[kind]
+    return f"{told}; less by under a tenth does not count" if is_near else told
+
+
 def quickest_kinds(parts_ms: Sequence[Mapping[str, float]], kinds: Sequence[str]) -> tuple[str | None, ...]:
     """Of each part of a network the kind, among those on the same cores, that it serves on: the quickest; the first of
     `kinds` that runs it unless another is noticeably quicker. `parts_ms`: by the kinds that run a part, a run of it;

@@ -32,7 +32,10 @@ class Sessions(Protocol):
         ...
 
     def prepare(self, source: Path, target_dir: Path) -> str | None:
-        """Write the prepared form into an empty folder; the name of the file to load, None when there can be none."""
+        """Write the prepared form into an empty folder; the name of the file to load, None when there can be none.
+
+        Raises: LoadFailed when there can be none, and the runtime says why.
+        """
         ...
 
 

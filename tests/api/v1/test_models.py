@@ -15,6 +15,7 @@ from appliance.api.v1.shapes import variant_shapes
 from appliance.cli.models import _parts
 from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Latency, Model, Precision, Profile, TaskSpec, Variant
+from appliance.domain.jobs import Awaited, GivenUp
 from appliance.domain.names import build_id
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.policies.selection.most_accurate import MostAccurate
@@ -23,6 +24,16 @@ from appliance.wire.catalogue import CutShape, ProfileShape
 from tests.api.stand import Stand, job_end, model_form
 
 pytestmark = pytest.mark.anyio
+
+
+class Tried:
+    """What is known of a content on other kinds of processors: nothing."""
+
+    def awaited(self, content_sha256: str) -> list[Awaited]:
+        return []
+
+    def given_up(self, content_sha256: str) -> list[GivenUp]:
+        return []
 
 
 def zipped(folder: Path, target: Path) -> bytes:
@@ -48,7 +59,7 @@ def test_profile_has_the_latencies_of_one_run_at_a_time() -> None:
     profile = Profile("cpu", 1000, 2000, 1.0, 2.0, rows)
     variant = Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), (), profile=profile)
     model = Model("t/m", "t", "m", TaskSpec(), (variant,))
-    (shown,) = variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), lambda content: [])
+    (shown,) = variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), Tried())
     assert shown.profile is not None
     assert [(row.batch, row.concurrency) for row in shown.profile.latencies] == [(1, 1), (4, 1)]
     assert [(row.batch, row.concurrency) for row in shown.profiles[0].latencies] == [(1, 1), (4, 1), (1, 2)]
@@ -61,7 +72,7 @@ def test_a_variant_says_how_it_is_cut() -> None:
     cut = Cut({"cpu": "secret", "npu": "secret"}, (replace(part, profiles=(costs, replace(costs, kind="npu"))),))
     variant = Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), (), cut=cut)
     model = Model("t/m", "t", "m", TaskSpec(), (variant, replace(variant, id="t/m:w", name="w", cut=None)))
-    shown, other = variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), lambda content: [])
+    shown, other = variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), Tried())
     assert other.cut is None
     assert shown.cut is not None
     assert shown.cut.kinds == ["cpu", "npu"]
@@ -72,6 +83,24 @@ def test_a_variant_says_how_it_is_cut() -> None:
     told = [_parts(CutShape.model_validate(one.cut)) for one in (variant, whole)]
     assert told[0] == "serves whole, and could run in 1 part: 3 operators on cpu or npu"
     assert told[1] == "stays whole on cpu: it computes something else"
+
+
+def test_a_variant_says_why_it_does_not_run_on_a_kind() -> None:
+    """Of one that is measured; before, its import tells what goes wrong."""
+
+    class GaveUp(Tried):
+        def given_up(self, content_sha256: str) -> list[GivenUp]:
+            return [GivenUp("openvino", "output 'y' differs by 0.2 of what cpu computes")]
+
+    profile = Profile("cpu", 1000, 2000, 1.0, 2.0, (Latency(1, 1.0, 2.0),))
+    variant = Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), (), profile=profile)
+    other = replace(variant, id="t/m:w", name="w", profile=None)
+    model = Model("t/m", "t", "m", TaskSpec(), (variant, other))
+    shown, unmeasured = variant_shapes(model, {"builds": []}, Catalogue(MostAccurate()), GaveUp())
+    assert [(one.kind, one.reason) for one in shown.given_up] == [
+        ("openvino", "output 'y' differs by 0.2 of what cpu computes")
+    ]
+    assert (unmeasured.given_up, shown.kind_reason) == ([], "")
 
 
 async def test_upload_serves_and_delete_ends_it(stand: Stand, digits: toys.Digits) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from appliance.domain.catalogue import Model, Precision, Profile
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference
+from appliance.domain.jobs import GivenUp
 from appliance.domain.names import build_id
 from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import Parts, parts
@@ -195,6 +196,83 @@ def test_what_is_still_to_be_measured_is_told(tmp_path: Path) -> None:
             }
             box.builds.leave_out(frozenset({"openvino"}))
             assert told() == []
+
+    asyncio.run(story())
+
+
+GIVEN_UP = {
+    "it computes something else": ("differs", "output 'out' differs by 0.5 of what cpu computes"),
+    "it is not compiled": ("cannot compile", "openvino cannot compile it: no rule for Det"),
+    "nobody says why": ("", "openvino cannot compile it"),
+    "it ends its process": ("crashes", "exit status -11"),
+}
+
+
+@pytest.mark.parametrize(("what", "told"), GIVEN_UP.values(), ids=GIVEN_UP)
+def test_why_a_kind_was_given_up_is_remembered(tmp_path: Path, what: str, told: str) -> None:
+    """With the build: after a restart, too, until the kind's libraries change; then it is tried anew."""
+
+    class Crashes(FakeMeasure):
+        async def profile(
+            self,
+            form: PreparedForm,
+            processor: str,
+            cases: Sequence[MeasureCase],
+            growth: Growth = Growth(),  # noqa: B008
+            reference: Reference | None = None,
+        ) -> Profile:
+            self.breaks_all = what == "crashes" and processor != "cpu"
+            return await super().profile(form, processor, cases, growth, reference)
+
+    async def story() -> None:
+        measure = Crashes()
+        measure.differs = what == "differs"
+        measure.cannot_prepare = lambda source, processor: what in ("cannot compile", "") and processor != "cpu"
+        measure.reason = "no rule for Det" if what else ""
+        expected = [GivenUp("openvino", told)]
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            content = (await box.store.models.get("default/net")).variants[0].content_sha256
+
+            async def is_tried() -> bool:
+                return not box.builds.untried(content)
+
+            async with asyncio.timeout(120):
+                await box.settled(is_tried)
+            assert box.importer.given_up(content) == expected
+        async with parts(tmp_path / "state", others=[OTHER], runs=False) as box:
+            assert box.importer.given_up(content) == expected
+        newer = replace(OTHER, fingerprint="library 3")
+        async with parts(tmp_path / "state", others=[newer], runs=False) as box:
+            assert box.importer.given_up(content) == []
+            assert [one.processor.kind for one in box.builds.untried(content)] == ["openvino"]
+
+    asyncio.run(story())
+
+
+def test_what_kept_the_box_from_trying_is_told_too(tmp_path: Path) -> None:
+    """It is tried again after the next start."""
+
+    class Mistaken(FakeMeasure):
+        async def prepare(
+            self, source: str, target_dir: str, processor: str, *, is_reduced: bool = False
+        ) -> PreparedForm | None:
+            if processor != "cpu":
+                raise ZeroDivisionError("what now")
+            return await super().prepare(source, target_dir, processor, is_reduced=is_reduced)
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER], measure=Mistaken()) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            content = (await box.store.models.get("default/net")).variants[0].content_sha256
+
+            async def is_told() -> bool:
+                return bool(box.importer.given_up(content))
+
+            async with asyncio.timeout(120):
+                await box.settled(is_told)
+            assert box.importer.given_up(content) == [GivenUp("openvino", "ZeroDivisionError: what now")]
+            assert box.importer.awaited(content) == []
 
     asyncio.run(story())
 

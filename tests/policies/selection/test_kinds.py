@@ -1,6 +1,6 @@
 """On which kind of processor a content serves."""
 
-from appliance.policies.selection.kinds import KindOption, serving_kind
+from appliance.policies.selection.kinds import KindOption, kind_reason, serving_kind
 
 GB = 10**9
 FIRST = KindOption("cpu", 24.0, 3.0, 30_000_000)
@@ -38,3 +38,15 @@ def test_the_order_of_the_others_says_nothing() -> None:
     better, best = KindOption("a", 15.0, 3.0, GB // 100), KindOption("b", 12.0, 3.0, GB // 100)
     assert serving_kind([FIRST, better, best], 4 * GB) == serving_kind([FIRST, best, better], 4 * GB) == "b"
     assert serving_kind([FIRST], GB) == "cpu"
+
+
+def test_the_reason_names_what_each_costs() -> None:
+    """And why a little less is not enough; nothing where there is nothing to choose."""
+    assert kind_reason([FIRST], GB) == ""
+    quick, near, slow = (KindOption(kind, ms, 0.0, 0) for kind, ms in (("a", 12.0), ("b", 22.5), ("c", 30.0)))
+    first = KindOption("cpu", 24.0, 0.0, 0)
+    told = "loads and memory counted in"
+    assert kind_reason([first, quick, slow], GB) == f"a request costs 12 ms on a and 24 on cpu and 30 on c, {told}"
+    assert kind_reason([first, slow], GB) == f"a request costs 24 ms on cpu and 30 on c, {told}"
+    near_told = kind_reason([first, near], GB)
+    assert near_told == f"a request costs 24 ms on cpu and 22.5 on b, {told}; less by under a tenth does not count"

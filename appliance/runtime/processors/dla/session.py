@@ -182,12 +182,12 @@ class DlaSessions:
             return False
         return True
 
-    def prepare(self, source: Path, target_dir: Path) -> str | None:
-        """Compile into an empty folder: seconds to minutes. None where a DLA cannot compute it."""
+    def prepare(self, source: Path, target_dir: Path) -> str:
+        """Compile into an empty folder: seconds to minutes. Raises: LoadFailed where a DLA cannot compute it."""
         try:
             plan = self._compile(source)
-        except Exception:  # a layer that it does not know ...: another kind serves
-            return None
+        except Exception as error:  # a layer that it does not know ...: another kind serves
+            raise LoadFailed(build_id=source.name, reason=str(error)[:500]) from error
         (target_dir / _PLAN).write_bytes(plan)
         return _PLAN
 

@@ -85,10 +85,9 @@ class ChildMeasure:
             "computes_in": reduced,
             **_on(described),
         }
-        try:
-            answer = await self._child(order, source)
-        except LoadFailed:  # too large for this machine, or it crashed: the plain file serves
-            return None
+        answer = await self._child(order, source)  # too large for this machine, or it crashed: that is the reason
+        if answer["reason"]:
+            raise LoadFailed(build_id=source, reason=answer["reason"])
         if not answer["prepared"]:
             return None
         path, size_bytes = str(Path(target_dir) / answer["prepared"]), answer["size_bytes"]
@@ -142,7 +141,7 @@ class ChildMeasure:
         try:
             answer = await self._child(order, pairs[0][0])
         except LoadFailed:  # one of them ends the process: the others have forms all the same
-            return [await self.prepare(source, target, processor) for source, target in pairs]
+            return [await self._prepared(source, target, processor) for source, target in pairs]
         return [
             PreparedForm(
                 target, str(Path(target) / made["prepared"]), made["size_bytes"], optimised=True, kind=described.kind
@@ -151,6 +150,12 @@ class ChildMeasure:
             else None
             for (_source, target), made in zip(pairs, answer["made"], strict=True)
         ]
+
+    async def _prepared(self, source: str, target_dir: str, processor: str) -> PreparedForm | None:
+        try:
+            return await self.prepare(source, target_dir, processor)
+        except LoadFailed:
+            return None
 
     async def supported(self, networks: Sequence[str], processor: str) -> tuple[bool, ...]:
         if not networks:
@@ -294,12 +299,15 @@ def _limits(order: Mapping[str, Any]) -> ChildLimits:
 
 def _prepare(sessions: Sessions, source: str, target_dir: str, computes_in: str = "") -> dict[str, Any]:
     target = Path(target_dir)
-    if computes_in:
-        assert isinstance(sessions, Reduces), "its description says so"
-        prepared = sessions.prepare_in(computes_in, Path(source), target)
-    else:
-        prepared = sessions.prepare(Path(source), target)
-    return {"prepared": prepared, "size_bytes": sum(file.stat().st_size for file in target.iterdir())}
+    try:
+        if computes_in:
+            assert isinstance(sessions, Reduces), "its description says so"
+            prepared = sessions.prepare_in(computes_in, Path(source), target)
+        else:
+            prepared = sessions.prepare(Path(source), target)
+    except LoadFailed as error:
+        return {"prepared": None, "reason": error.reason}
+    return {"prepared": prepared, "reason": "", "size_bytes": sum(file.stat().st_size for file in target.iterdir())}
 
 
 def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -194,18 +194,18 @@ class OpenVinoSessions:
             return False
         return True
 
-    def prepare(self, source: Path, target_dir: Path) -> str | None:
-        """Compile into an empty folder; None when OpenVINO cannot."""
+    def prepare(self, source: Path, target_dir: Path) -> str:
+        """Compile into an empty folder. Raises: LoadFailed when OpenVINO cannot."""
         return self.prepare_in("", source, target_dir)
 
-    def prepare_in(self, number_format: str, source: Path, target_dir: Path) -> str | None:
+    def prepare_in(self, number_format: str, source: Path, target_dir: Path) -> str:
         """As `prepare`; `number_format`: `bf16`, or empty for that of the network."""
         try:
             compiled = ov.Core().compile_model(str(source), _DEVICE, self._in(number_format))
             (target_dir / _COMPILED).write_bytes(compiled.export_model().getbuffer())
-        except Exception:  # an operator that it does not know ...: another kind serves
+        except Exception as error:  # an operator that it does not know ...: another kind serves
             (target_dir / _COMPILED).unlink(missing_ok=True)
-            return None
+            raise LoadFailed(build_id=source.name, reason=_told(error)) from error
         return _COMPILED
 
 

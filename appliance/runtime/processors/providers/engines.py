@@ -15,7 +15,14 @@ from typing import Any
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.providers import cuda_session as cuda
-from appliance.runtime.processors.providers.sessions import OPTIMISED, Loaded, Providers, ProviderSessions, preload_cuda
+from appliance.runtime.processors.providers.sessions import (
+    OPTIMISED,
+    Loaded,
+    Providers,
+    ProviderSessions,
+    given_up,
+    preload_cuda,
+)
 from appliance.runtime.processors.providers.symmetric import make_symmetric
 
 PROVIDER = "TensorrtExecutionProvider"
@@ -68,8 +75,10 @@ class TensorRtSessions(ProviderSessions):
             loaded.beyond["cuda"] = self.make(loaded.path, loaded.build_id, providers, options)
         return loaded.beyond["cuda"]
 
-    def prepare(self, source: Path, target_dir: Path) -> str | None:
-        """Compile into an empty folder: seconds to minutes. None where TensorRT cannot, or sizes are free."""
+    def prepare(self, source: Path, target_dir: Path) -> str:
+        """Compile into an empty folder: seconds to minutes. Raises: LoadFailed where TensorRT cannot, or sizes are
+        free.
+        """
         try:
             options = _adapt(source, target_dir / OPTIMISED)
             if options is None:
@@ -82,10 +91,8 @@ class TensorRtSessions(ProviderSessions):
             self.make(form.path, "prepared", compiling, self.session_options(optimised=True))
             if not any(target_dir.glob("*.engine")):
                 raise ValueError("no engine was compiled")
-        except Exception:  # an operator that it does not know ...: another kind serves
-            for file in target_dir.iterdir():
-                file.unlink()
-            return None
+        except Exception as error:  # an operator that it does not know ...: another kind serves
+            raise given_up(source, target_dir, error) from error
         return OPTIMISED
 
 

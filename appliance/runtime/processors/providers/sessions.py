@@ -150,9 +150,10 @@ class ProviderSessions:
             session.run(None, {one.name: _ones(one) for one in session.get_inputs()})
             return set(ran_on(Path(session.end_profiling())))
 
-    def prepare(self, source: Path, target_dir: Path) -> str | None:
-        """Write the graph as it was optimised for the provider, and its weights beside it; None when the CPU would
-        compute it.
+    def prepare(self, source: Path, target_dir: Path) -> str:
+        """Write the graph as it was optimised for the provider, and its weights beside it.
+
+        Raises: LoadFailed when the provider does not take it, or the CPU would compute it.
         """
         options = self.session_options(optimised=False)
         options.optimized_model_filepath = str(target_dir / OPTIMISED)
@@ -162,11 +163,17 @@ class ProviderSessions:
         try:
             self.make(str(source), "prepared", self.providers(form), options)
             self.load(PreparedForm("prepared", str(target_dir / OPTIMISED), 0, optimised=True))
-        except Exception:  # an operator that the provider does not know ...: another kind serves
-            for file in target_dir.iterdir():
-                file.unlink()
-            return None
+        except Exception as error:  # an operator that the provider does not know ...: another kind serves
+            raise given_up(source, target_dir, error) from error
         return OPTIMISED
+
+
+def given_up(source: Path, target_dir: Path, error: Exception) -> LoadFailed:
+    """Why there can be no form of a file, of which nothing is left in its folder."""
+    for file in target_dir.iterdir():
+        file.unlink()
+    reason = error.reason if isinstance(error, LoadFailed) else str(error)[:500]
+    return LoadFailed(build_id=source.name, reason=reason)
 
 
 def preload_cuda() -> None:

@@ -124,6 +124,25 @@ async def test_file_that_is_no_model(measure: ChildMeasure, tmp_path: Path) -> N
 
 
 @pytest.mark.anyio
+async def test_what_a_kind_cannot_compile_is_told_with_the_kinds_own_words(net: Path, tmp_path: Path) -> None:
+    """By the child; of several files, none of them keeps the others from their forms."""
+    pytest.importorskip("openvino", reason="the extra openvino is not installed")
+    there = ProcessorDescription("o", "openvino", 1, 1, "host", "f")
+    measure = ChildMeasure([CPU, there], ChildLimits(wall_s=60, nice=5), tmp_path)
+    value = [onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Det", ["x"], ["y"])], "det", value[:1], value[1:])
+    del graph.output[0].type.tensor_type.shape.dim[:]
+    unknown = tmp_path / "det.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=10), unknown)
+    for name in ("form", "a", "b"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(LoadFailed, match="Det"):
+        await measure.prepare(str(unknown), str(tmp_path / "form"), "o")
+    pairs = [(str(unknown), str(tmp_path / "a")), (str(net), str(tmp_path / "b"))]
+    assert [form is not None for form in await measure.prepare_all(pairs, "o")] == [False, True]
+
+
+@pytest.mark.anyio
 async def test_inputs_that_the_network_refuses(measure: ChildMeasure, net: Path) -> None:
     """A failed run is told apart from a failed load."""
     wrong = MeasureCase(1, {"image": np.zeros((1, 4, 8, 8), np.float32)})
@@ -237,10 +256,11 @@ async def test_what_was_granted_ends_with_the_runs_that_it_was_for(tmp_path: Pat
 
 @pytest.mark.anyio
 async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
-    """There is no prepared form then; the plain file serves."""
+    """There is no prepared form then, and the reason is told."""
     measure = ChildMeasure([CPU], ChildLimits(wall_s=0.05, nice=0), tmp_path)
     (tmp_path / "form").mkdir()
-    assert await measure.prepare(str(net), str(tmp_path / "form"), "cpu") is None
+    with pytest.raises(LoadFailed, match=r"longer than 0\.05 s"):
+        await measure.prepare(str(net), str(tmp_path / "form"), "cpu")
     assert children() == []
 
 

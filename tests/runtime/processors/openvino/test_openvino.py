@@ -143,7 +143,8 @@ def test_what_it_does_not_know_has_no_form(tmp_path: Path) -> None:
     broken.write_bytes(b"no network")
     (tmp_path / "form").mkdir()
 
-    assert OpenVinoSessions(1, 1).prepare(broken, tmp_path / "form") is None
+    with pytest.raises(LoadFailed):
+        OpenVinoSessions(1, 1).prepare(broken, tmp_path / "form")
     assert list((tmp_path / "form").iterdir()) == []
     with pytest.raises(LoadFailed):
         OpenVinoSessions(1, 1).load(plain(broken))

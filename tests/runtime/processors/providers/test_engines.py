@@ -32,7 +32,6 @@ def inputs(rows: int) -> dict[str, np.ndarray]:
 def prepared(net: Path, folder: Path) -> PreparedForm:
     folder.mkdir()
     name = TensorRtSessions().prepare(net, folder)
-    assert name is not None
     return PreparedForm("add@tensorrt", str(folder / name), 1, True, kind="tensorrt")
 
 
@@ -83,7 +82,8 @@ def test_sizes_that_are_free(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
     """An engine is for known sizes: such a network serves elsewhere, and nothing of it stays on disk."""
     target = tmp_path / "form"
     target.mkdir()
-    assert TensorRtSessions().prepare(toys.conv_net(tmp_path / "net.onnx", 1.0), target) is None
+    with pytest.raises(LoadFailed, match="its inputs are of free size"):
+        TensorRtSessions().prepare(toys.conv_net(tmp_path / "net.onnx", 1.0), target)
     assert list(target.iterdir()) == []
     assert runtime.compiled == []
 
@@ -92,7 +92,8 @@ def test_where_it_takes_nothing(runtime: FakeOnnxRuntime, net: Path, tmp_path: P
     """What is wholly left to the CPU has no form."""
     runtime.on_cpu = frozenset({"Add"})
     (tmp_path / "form").mkdir()
-    assert TensorRtSessions().prepare(net, tmp_path / "form") is None
+    with pytest.raises(LoadFailed, match="none of it runs on"):
+        TensorRtSessions().prepare(net, tmp_path / "form")
 
 
 def test_a_damaged_form(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:

@@ -76,8 +76,10 @@ def test_an_operator_that_it_does_not_know(runtime: FakeOnnxRuntime, tmp_path: P
 def test_the_work_may_not_be_left_to_the_cpu(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
     """Convolutions on the CPU would take cores that are others': no form, and no session. Trifles may stay there."""
     runtime.on_cpu = frozenset({"Conv"})
-    assert on_cuda().prepare(net, tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "form").mkdir()
+    with pytest.raises(LoadFailed, match="it would leave Conv to the CPU"):
+        on_cuda().prepare(net, tmp_path / "form")
+    assert list((tmp_path / "form").iterdir()) == []
     with pytest.raises(LoadFailed, match="it would leave Conv to the CPU"):
         on_cuda().load(plain(net))
     runtime.on_cpu = frozenset({"Softmax", "Shape"})
@@ -88,7 +90,6 @@ def test_it_computes_the_same_from_its_form(runtime: FakeOnnxRuntime, net: Path,
     """Also where the folder was moved to."""
     (tmp_path / "made").mkdir()
     name = on_cuda().prepare(net, tmp_path / "made")
-    assert name is not None
     form = PreparedForm("net@cuda", str((tmp_path / "made").rename(tmp_path / "kept") / name), 1, True, kind="cuda")
     sessions, own = on_cuda(), OnnxSessions(1)
     found = sessions.run(sessions.load(form), IMAGE, None)
