@@ -223,6 +223,11 @@ class Profile:
         """One run at a time, by batch."""
         return tuple(row for row in self.latencies if row.concurrency == 1)
 
+    @property
+    def has_several(self) -> bool:
+        """Whether it was measured with several runs under way at once."""
+        return any(row.concurrency > 1 for row in self.latencies)
+
     def p50_ms(self, batch: int = 1) -> float:
         """Median latency of the smallest profiled batch ≥ `batch`, else of the largest; of one run at a time."""
         rows = self.alone

@@ -163,7 +163,7 @@ class ServableFactory:
     def kind_reason_of(self, variant: Variant, model: Model) -> str:
         """Why a variant serves on that kind of processor, for a person; empty where there is no other."""
         rungs, serving = _rungs(variant, model), self._serving(variant, model)
-        options = self._options(rungs, serving.guarded_for)
+        options = self._options(rungs, serving.guarded_for, at_once=serving.parts is None)
         if serving.parts is not None:
             options.append(_option_of(serving.parts, variant, rungs))
         reason = kind_reason(options, self._memory_bytes) if options else ""
@@ -343,7 +343,8 @@ class ServableFactory:
     def _is_better(self, parts: ServedParts, variant: Variant, rungs: Sequence[Variant]) -> bool:
         """Whether a content costs less in parts than on any kind that runs all of it."""
         option = _option_of(parts, variant, rungs)
-        return serving_kind([*self._options(rungs), option], self._memory_bytes) == parts.kind
+        options = self._options(rungs, at_once=False)  # parts are not timed several at once
+        return serving_kind([*options, option], self._memory_bytes) == parts.kind
 
     def _guarded_for(self, variant: Variant, model: Model) -> str | None:
         """The owner of the model, whoever calls it, unless every rung of the build was shown to be harmless."""
@@ -392,10 +393,14 @@ class ServableFactory:
         rung = rung_of(variant)
         return self._profiles.of(build, rung, profile, base, batched, where, is_measured=is_measured)
 
-    def _options(self, rungs: Sequence[Variant], guarded_for: str | None = None) -> list[KindOption]:
-        """The kinds that take runs, where need be in guards, and on which all variants of a content were measured."""
+    def _options(
+        self, rungs: Sequence[Variant], guarded_for: str | None = None, *, at_once: bool = True
+    ) -> list[KindOption]:
+        """The kinds that take runs, where need be in guards, and on which all variants of a content were measured.
+        `at_once`: by what runs take while several are under way, too, where that was measured on all of these.
+        """
         is_guarded = guarded_for is not None
-        options: list[KindOption] = []
+        measured: list[tuple[str, list[Profile]]] = []
         for kind in self.kinds if rungs and len(self.kinds) > 1 else ():
             if kind in self.away or (is_guarded and kind not in self._guard_bytes and kind != self.kinds[0]):
                 continue
@@ -403,12 +408,17 @@ class ServableFactory:
                 continue
             profiles = [p for rung in rungs if (p := self._profile(rung, kind)) is not None and p.latencies]
             if len(profiles) == len(rungs):
-                back_ms = max(p.load_ms if p.wake_ms is None else p.wake_ms for p in profiles)
-                run_ms = sum(p.latencies[0].p50_ms for p in profiles)
-                shared_ms = sum(_shared_ms(p) for p in profiles)
-                resident_bytes = max(p.resident_bytes for p in profiles)
-                base_bytes = self._guard_bytes.get(kind, 0) if is_guarded else 0
-                options.append(KindOption(kind, run_ms, back_ms, resident_bytes, shared_ms, base_bytes))
+                measured.append((kind, profiles))
+        # What is too short to tell on one kind may not be on another: then only runs by themselves are to be compared.
+        at_once = at_once and all(profile.has_several for _, profiles in measured for profile in profiles)
+        options: list[KindOption] = []
+        for kind, profiles in measured:
+            back_ms = max(p.load_ms if p.wake_ms is None else p.wake_ms for p in profiles)
+            run_ms = sum(p.latencies[0].p50_ms for p in profiles)
+            busy_ms = sum(_busy_ms(p, at_once=at_once) for p in profiles)
+            resident_bytes = max(p.resident_bytes for p in profiles)
+            base_bytes = self._guard_bytes.get(kind, 0) if is_guarded else 0
+            options.append(KindOption(kind, run_ms, back_ms, resident_bytes, busy_ms, base_bytes))
         return options
 
     def _profile(self, variant: Variant, kind: str) -> Profile | None:
@@ -466,8 +476,16 @@ def _together_max(profile: Profile, is_of_free_size: bool) -> int:
     return max((batch for batch in paying if batch <= profile.shared_rows_max), default=1)
 
 
-def _shared_ms(profile: Profile) -> float:
-    """An item's part of the run in which it costs least, of those that requests may share."""
+def _busy_ms(profile: Profile, *, at_once: bool) -> float:
+    """An item's part of the run in which it costs least, of those that requests may share; `at_once`: with as many of
+    them under way as were measured. A batch that was timed alone only loses as much by that as the one before it.
+    """
     one = profile.latencies[0]
-    shared = [row for row in profile.alone if row.batch <= profile.shared_rows_max]
-    return min([one.p50_ms, *(one.batch * row.p50_ms / row.batch for row in shared)])
+    several = {row.batch: row.p50_ms for row in profile.latencies if row.concurrency > 1} if at_once else {}
+    slower, found_ms = 1.0, []
+    for row in profile.alone:
+        if row.batch == one.batch or row.batch <= profile.shared_rows_max:
+            run_ms = several.get(row.batch, slower * row.p50_ms)
+            slower = run_ms / row.p50_ms if row.p50_ms else 1.0
+            found_ms.append(one.batch * run_ms / row.batch)
+    return min(found_ms)

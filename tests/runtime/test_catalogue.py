@@ -313,6 +313,22 @@ def test_a_kind_on_which_requests_share_runs_may_be_slower_alone() -> None:
         assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
 
 
+def test_what_several_runs_at_once_take_counts() -> None:
+    """A kind that is quicker alone, and loses more than that where two runs are under way; not where the other kind was
+    not measured so.
+    """
+    catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
+    one = make_variant("a/net", "v", Cost(run_ms=20), content="c")
+    assert one.profile is not None
+    two = replace(one.profile, latencies=(*one.profile.latencies, Latency(1, 21.0, 22.0, concurrency=2)))
+    rows = (Latency(1, 16.0, 17.0), Latency(1, 30.0, 32.0, concurrency=2))
+    there = Profile("openvino", 10**6, 10**6, 5.0, 5.0, rows, (), kind="openvino")
+    for profile, kind in ((one.profile, "openvino"), (two, "cpu")):
+        fill(catalogue, "a", "net", [replace(one, profile=profile, other_profiles=(there,))])
+        entry = catalogue.entry("a/net")
+        assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
+
+
 def test_a_content_serves_on_the_kind_that_costs_least() -> None:
     """All its rungs do, once all are measured there; in a guard it is the first kind; `/v1` is told the same."""
     catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))

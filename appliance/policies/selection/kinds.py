@@ -20,24 +20,26 @@ COLD_SHARE = 0.01
 @dataclass(frozen=True, slots=True)
 class KindOption:
     """One content on one kind. `run_ms`: medians of its variants (rungs of one file) together, alone in a run;
-    `load_ms`: to have it back in memory after it had to give way; `shared_ms`: as `run_ms`, an item's part of the run
-    in which it costs least, where requests share runs; None: they share none.
+    `load_ms`: to have it back in memory after it had to give way; `busy_ms`: as `run_ms`, while the box is busy: an
+    item's part of the run in which it costs least, of those that requests may share, with the kind's other workers at
+    it, too, where that was measured; None: as alone.
     """
 
     kind: str
     run_ms: float
     load_ms: float
     resident_bytes: int
-    shared_ms: float | None = None
+    busy_ms: float | None = None
     base_bytes: int = 0
     """What a process of its own takes beside it; 0: it needs none."""
 
     def cost_ms(self, memory_bytes: int) -> float:
         """What a request costs: its run, its share of loads, and more of both for the memory that others lack.
 
-        Requests share runs while the box is busy, and have theirs for themselves while it is not: half and half.
+        Requests share runs, and their run the machine, while the box is busy, and have both for themselves while it is
+        not: half and half.
         """
-        run_ms = self.run_ms if self.shared_ms is None else (self.run_ms + self.shared_ms) / 2
+        run_ms = self.run_ms if self.busy_ms is None else (self.run_ms + self.busy_ms) / 2
         taken_bytes = self.resident_bytes + self.base_bytes
         return (run_ms + COLD_SHARE * self.load_ms) * (1 + taken_bytes / memory_bytes)
 

@@ -29,9 +29,16 @@ def test_loads_have_their_price() -> None:
 
 def test_what_batches_gain_counts_half() -> None:
     """2.3 ms alone and 1.5 an item of a batch, against 2.1 and no gain."""
-    shares = KindOption("openvino", 2.3, 3.0, 30_000_000, shared_ms=1.5)
+    shares = KindOption("openvino", 2.3, 3.0, 30_000_000, busy_ms=1.5)
     assert serving_kind([KindOption("cpu", 2.3, 3.0, 30_000_000), shares], 4 * GB) == "openvino"
     assert serving_kind([KindOption("cpu", 2.0, 3.0, 30_000_000), shares], 4 * GB) == "cpu"
+
+
+def test_what_others_at_work_cost_counts_half() -> None:
+    """16 ms alone and 30 beside another run, against 20 either way."""
+    alone = KindOption("openvino", 16.0, 3.0, 30_000_000, busy_ms=30.0)
+    assert serving_kind([KindOption("cpu", 20.0, 3.0, 30_000_000), alone], 4 * GB) == "cpu"
+    assert serving_kind([alone, KindOption("cpu", 20.0, 3.0, 30_000_000)], 4 * GB) == "cpu"
 
 
 def test_the_order_of_the_others_says_nothing() -> None:
