@@ -9,7 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import onnx
 import onnxruntime as real
+from onnx import numpy_helper
 
 CPU = "CPUExecutionProvider"
 TENSORRT = "TensorrtExecutionProvider"
@@ -118,6 +121,7 @@ class FakeSession:
 
     def _compile(self, options: dict[str, str]) -> None:
         """Its cache is found by the name of the file and the graph, wherever the folder is."""
+        _check_quantization(onnx.load(self.path), options.get("trt_int8_enable") == "1")
         graph = [node.name for part in self._session.get_provider_graph_assignment_info() for node in part.get_nodes()]
         text = f"{Path(self.path).name}{graph}{options.get('trt_profile_max_shapes')}{options.get('trt_int8_enable')}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -131,6 +135,25 @@ class FakeSession:
         if options.get("trt_timing_cache_enable") == "1":  # written at each session, so its size changes
             with (engine.parent / "TensorrtExecutionProvider_cache_sm90.timing").open("ab") as file:
                 file.write(b"timing")
+
+
+def _check_quantization(model: onnx.ModelProto, has_flag: bool) -> None:
+    """What TensorRT 10 says of a network that quantizes, where it is not as it wants it: explicit and symmetric, one
+    scale for a tensor between operators, one for each channel of weights at most.
+    """
+    constants = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        if not has_flag:
+            raise RuntimeError("Int8 precision has been set for a layer, but the builder is not configured for it")
+        zero, source = constants[node.input[2]], constants.get(node.input[0])
+        if zero.dtype != np.int8 or zero.any():
+            raise RuntimeError("TensorRT only supports symmetric quantization. The zero point must be zero")
+        if source is None and constants[node.input[1]].size != 1:
+            raise RuntimeError("Activations are quantized per tensor")
+        if source is not None and source.dtype != np.int8:
+            raise RuntimeError("Weights are of signed bytes")
 
 
 def _has(options: Any, key: str) -> bool:

@@ -1,12 +1,15 @@
 """The blocking half of `dla`: engines for DLA cores, compiled at import and read on each core.
 
+Engines compute in half precision, and in eight bits what is quantized, which a DLA wants said in its own way
+(`dla/implicit.py`). That is how TensorRT up to 10 has it. From 11 on a network must be in half precision itself.
+
 A core has no free shapes, so the engine of a network that takes any number of rows computes one; a batch is its rows
 one after the other, which is the same for all that a DLA can compute (the import compares it). Without leave to fall
 back to the GPU, what a core cannot compute is an error of the compiler, and the network serves elsewhere.
 """
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +22,7 @@ from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.dla.buffers import Buffers, cuda
 from appliance.runtime.processors.dla.cores import CORES_MAX
+from appliance.runtime.processors.dla.implicit import make_implicit
 from appliance.runtime.processors.providers.symmetric import make_symmetric
 
 _PLAN = "model.plan"
@@ -62,7 +66,7 @@ class DlaSessions:
 
         self._trt = tensorrt
         self._cuda = cuda()
-        self._logger = tensorrt.Logger(tensorrt.Logger.ERROR)
+        self._logger = _listening(tensorrt)
         self._cores = min(workers, CORES_MAX, int(tensorrt.Builder(self._logger).num_DLA_cores))
         self._loaded = 0
 
@@ -93,10 +97,11 @@ class DlaSessions:
     def _on_core(self, core: int, plan: bytes) -> _OnCore:
         trt = self._trt
         runtime = trt.Runtime(self._logger)
+        self._logger.told.clear()
         runtime.DLA_core = core  # before the engine is read: afterwards it is on core 0
         engine = runtime.deserialize_cuda_engine(plan)
         if engine is None:
-            raise ValueError("the engine is of another version or device")
+            raise ValueError(self._logger.said("the engine is of another version or device"))
         context = engine.create_execution_context()
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         sizes = {
@@ -197,11 +202,17 @@ class DlaSessions:
         trt = self._trt
         model = onnx.load(str(source))
         make_symmetric(model)
+        is_quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+        names = ("FP16", "INT8") if is_quantized else ("FP16",)
+        flags = [flag for name in names if (flag := getattr(trt.BuilderFlag, name, None)) is not None]
+        # Without flags, from TensorRT 11 on, the network alone says in what it is computed.
+        reaches = make_implicit(model) if is_quantized and flags else {}
         builder = trt.Builder(self._logger)
         network = builder.create_network(0)
         parser = trt.OnnxParser(network, self._logger)
+        self._logger.told.clear()
         if not parser.parse(model.SerializeToString()):
-            raise ValueError("TensorRT cannot read it")
+            raise ValueError(self._logger.said("TensorRT cannot read it"))
         for index in range(network.num_inputs):
             tensor = network.get_input(index)
             rows, *sides = tuple(tensor.shape)
@@ -212,12 +223,39 @@ class DlaSessions:
         config = builder.create_builder_config()
         config.default_device_type = trt.DeviceType.DLA
         config.DLA_core = 0
-        is_quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
-        for name in ("FP16", *(["INT8"] if is_quantized else [])):
-            flag = getattr(trt.BuilderFlag, name, None)  # from TensorRT 11 on the network alone says it
-            if flag is not None:
-                config.set_flag(flag)
+        for flag in flags:
+            config.set_flag(flag)
+        for tensor in _tensors(network):
+            if tensor.name in reaches:
+                tensor.dynamic_range = (-reaches[tensor.name], reaches[tensor.name])
         plan = builder.build_serialized_network(network, config)
         if plan is None:
-            raise ValueError("a DLA cannot compute it")
+            raise ValueError(self._logger.said("a DLA cannot compute it"))
         return bytes(plan)
+
+
+def _tensors(network: Any) -> Iterator[Any]:
+    """Inputs of a network, and what its layers compute."""
+    yield from (network.get_input(index) for index in range(network.num_inputs))
+    for number in range(network.num_layers):
+        layer = network.get_layer(number)
+        yield from (layer.get_output(index) for index in range(layer.num_outputs))
+
+
+def _listening(trt: Any) -> Any:
+    """A logger that keeps what TensorRT complains of, for it says no other way why it compiles nothing."""
+
+    class Listening(trt.ILogger):  # type: ignore[misc] # there is no base to check
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+            self.told: list[str] = []
+
+        def log(self, severity: Any, text: str) -> None:
+            if severity in (trt.ILogger.ERROR, trt.ILogger.INTERNAL_ERROR):
+                self.told.append(text)
+
+        def said(self, otherwise: str) -> str:
+            """The first complaint since it was cleared."""
+            return f"{otherwise}: {self.told[0].strip()}" if self.told else otherwise
+
+    return Listening()

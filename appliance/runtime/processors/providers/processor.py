@@ -11,7 +11,7 @@ from appliance.runtime.processors.providers import gpu
 from appliance.runtime.processors.sessions import Stoppable
 from appliance.runtime.processors.versions import version_of
 
-_WRITTEN = 1
+_WRITTEN = 2
 """Counts the ways in which forms were written, so that those of an earlier one are made anew."""
 _LIBRARIES = (
     *("onnxruntime", "onnxruntime-gpu"),

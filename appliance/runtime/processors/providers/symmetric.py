@@ -1,11 +1,12 @@
 """Quantized networks as TensorRT and DLA want them: signed and symmetric.
 
-Networks that are quantized for CPUs have activations of unsigned bytes with a zero point, and biases of 32 bits.
-TensorRT takes signed bytes with zero point 0 only: each scale grows until the same range fits, which costs up to one
-bit, and biases become floats again. An unsigned byte with zero point 0 has no negative values, and whoever quantizes
-leaves a `Relu` before it out for that; so it is put back. Runs in the measuring child, which may import onnx.
+Networks that are quantized for CPUs have activations of bytes with a zero point, and biases of 32 bits. TensorRT takes
+signed bytes with zero point 0 only: each scale grows until the same range fits, which costs up to one bit, and biases
+become floats again. Bytes whose lowest value is their zero point have no negative values, and whoever quantizes leaves
+a `Relu` before them out for that; so it is put back. Runs in the measuring child, which may import onnx.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
 _LAST = "_symmetric"
+_HANDS_ON = frozenset("DequantizeLinear Flatten Identity MaxPool QuantizeLinear Reshape Transpose".split())
+"""Operators whose results have no negative values where what they are computed of has none."""
 _Array = np.ndarray[Any, Any]
 
 
@@ -38,11 +41,11 @@ class _Rewriter:
             if node.op_type == "DequantizeLinear" and self._is_bias(node):
                 self._unquantize(node)
                 continue
-            if node.op_type == "QuantizeLinear" and self._is_unsigned(node):
-                if not self._value(node.input[2]).any():
+            if node.op_type == "QuantizeLinear" and self._is_askew(node):
+                if self._has_no_negatives(node) and not self._is_rectified(node.input[0], producers):
                     kept.append(self._without_negatives(node))
                 self._replace_parameters(node)
-            elif node.op_type == "DequantizeLinear" and self._is_unsigned(node):
+            elif node.op_type == "DequantizeLinear" and self._is_askew(node):
                 source = producers.get(node.input[0])
                 if node.input[0] in self._constants:
                     self._requantize(node)
@@ -51,6 +54,7 @@ class _Rewriter:
             kept.append(node)
         if not self._replaced:
             return
+        del self._graph.value_info[:]  # it has the types of before
         del self._graph.node[:]
         self._graph.node.extend(kept)
         used = {one.name for one in self._graph.output}.union(*(_names(node) for node in kept))
@@ -78,13 +82,23 @@ class _Rewriter:
         constant = self._constants.get(node.input[0])
         return constant is not None and constant.data_type == TensorProto.INT32 and node.input[1] in self._constants
 
-    def _is_unsigned(self, node: "NodeProto") -> bool:
-        from onnx import TensorProto
-
-        if len(node.input) < 3 or node.input[1] not in self._constants:
+    def _is_askew(self, node: "NodeProto") -> bool:
+        """Unsigned bytes, or signed ones with another zero point than 0."""
+        if len(node.input) < 3 or node.input[1] not in self._constants or node.input[2] not in self._constants:
             return False
-        zero_point = self._constants.get(node.input[2])
-        return zero_point is not None and zero_point.data_type == TensorProto.UINT8
+        zero = self._value(node.input[2])
+        return zero.dtype == np.uint8 or (zero.dtype == np.int8 and bool(zero.any()))
+
+    def _has_no_negatives(self, node: "NodeProto") -> bool:
+        zero = self._value(node.input[2])
+        return bool((zero == np.iinfo(zero.dtype).min).all())
+
+    def _is_rectified(self, name: str, producers: "Mapping[str, NodeProto]") -> bool:
+        """Whether a tensor has no negative values anyway."""
+        node = producers.get(name)
+        while node is not None and node.op_type in _HANDS_ON:
+            node = producers.get(node.input[0])
+        return node is not None and node.op_type == "Relu"
 
     def _replace_parameters(self, node: "NodeProto") -> None:
         self._replaced |= {node.input[1], node.input[2]}
@@ -103,8 +117,9 @@ class _Rewriter:
     def _symmetric(self, scale: str, zero_point: str) -> tuple[str, str]:
         """The largest distance from zero that the old parameters reach fits into 127 steps of the new ones."""
         if (scale, zero_point) not in self._made:
-            steps, zero = self._value(scale), self._value(zero_point).astype(np.float32)
-            reach = np.maximum(zero, 255 - zero)
+            steps, zero = self._value(scale), self._value(zero_point)
+            ends, zero = np.iinfo(zero.dtype), zero.astype(np.float32)
+            reach = np.maximum(zero - ends.min, ends.max - zero)
             name = f"{scale}_{zero_point}{_LAST}"
             fitting = self._add(f"{name}_scale", (steps * reach / 127).astype(steps.dtype))
             self._made[scale, zero_point] = fitting, self._add(f"{name}_zero", np.zeros(zero.shape, np.int8))
@@ -114,9 +129,7 @@ class _Rewriter:
         """Constant weights of unsigned bytes."""
         axis = next((one.i for one in node.attribute if one.name == "axis"), 1)
         whole, scale, zero = self._value(node.input[0]), self._value(node.input[1]), self._value(node.input[2])
-        values = (whole.astype(np.float32) - _along(zero, whole.ndim, axis).astype(np.float32)) * _along(
-            scale, whole.ndim, axis
-        )
+        values = dequantized(whole, scale, zero, axis)
         self._replace_parameters(node)
         steps = _along(self._value(node.input[1]), whole.ndim, axis)
         self._replaced.add(node.input[0])
@@ -129,8 +142,14 @@ class _Rewriter:
         whole, scale = self._value(node.input[0]), self._value(node.input[1])
         zero = self._value(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros((), np.int32)
         self._replaced |= set(node.input)
-        difference = whole.astype(np.float64) - _along(zero, whole.ndim, axis)
-        self._add(node.output[0], (difference * _along(scale, whole.ndim, axis)).astype(scale.dtype))
+        self._add(node.output[0], dequantized(whole, scale, zero, axis))
+
+
+def dequantized(whole: _Array, scale: _Array, zero: _Array, axis: int) -> _Array:
+    """The floats that whole numbers stand for; scale and zero point are of the tensor or of each place of an axis."""
+    difference = whole.astype(np.float64) - _along(zero, whole.ndim, axis)
+    floats: _Array = (difference * _along(scale, whole.ndim, axis)).astype(scale.dtype)
+    return floats
 
 
 def _names(node: "NodeProto") -> set[str]:

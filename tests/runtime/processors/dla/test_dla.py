@@ -1,19 +1,26 @@
 """DLA cores, by fakes of TensorRT and CUDA: compiled at import, one engine a core, rows one by one."""
 
 import asyncio
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from appliance.demo.zoo import toys
+from appliance.domain.catalogue import Precision
 from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
-from appliance.domain.hardware import PreparedForm
+from appliance.domain.hardware import PreparedForm, Reference
+from appliance.modelstore.importing.profiling import DIFFERENCE_MAX
 from appliance.runtime.processors.dla.kind import DLA
 from appliance.runtime.processors.dla.session import LOADABLES_MAX, DlaSessions
+from appliance.runtime.processors.measuring.same import check_same
 from appliance.runtime.processors.probe import check
 from tests.fakes import devices
 from tests.fakes.tensorrt import FakeCuda, FakeTensorRt
+from tests.runtime.processors.quantized import IMAGES, original, quantized
 
 Fakes = tuple[FakeTensorRt, FakeCuda]
 
@@ -93,6 +100,41 @@ def test_no_more_networks_than_a_core_holds(fakes: Fakes, tmp_path: Path) -> Non
         sessions.load(form)
     sessions.unload(loaded[0])
     assert sessions.load(form)
+
+
+def test_eight_bits(fakes: Fakes, tmp_path: Path) -> None:
+    """What the import quantizes for CPUs is computed in eight bits, and so nearly the same that it may serve."""
+    plain = original(tmp_path)
+    own = quantized(plain, tmp_path)
+    folder = tmp_path / "form"
+    folder.mkdir()
+    sessions = DlaSessions(2)
+    form = PreparedForm("net@dla", str(folder / sessions.prepare(own, folder)), 1, True, kind="dla")
+    assert set(fakes[0].flags) == {"fp16", "int8"}
+    assert {"image", "a.y", "a.r", "b.y", "sum", "sum.r", "pooled", "c.y", "d.y", "both", "e.y"} <= fakes[
+        0
+    ].ranges.keys()
+    first, whole = PreparedForm("net@cpu", str(own), 1, False), PreparedForm("net@cpu", str(plain), 1, False)
+    limit = DIFFERENCE_MAX[Precision.INT8]
+    cases = [{"image": image} for image in IMAGES]
+    check_same(sessions, sessions.load(form), asdict(Reference(first, limit, whole)), cases)
+
+
+def test_why_it_does_not_compile(fakes: Fakes, tmp_path: Path) -> None:
+    """In the words of TensorRT's complaints, not of its other remarks; a network after it has its own."""
+    sessions = DlaSessions(2)
+    (tmp_path / "form").mkdir()
+    with pytest.raises(LoadFailed) as raised:
+        sessions.prepare(original(tmp_path, last="Erf"), tmp_path / "form")
+    assert raised.value.reason == "a DLA cannot compute it: Erf is not supported on DLA"
+    dynamic = tmp_path / "dynamic.onnx"
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    values = [helper.make_tensor_value_info(name, TensorProto.INT8, [2, 2]) for name in "ab"]
+    answer = helper.make_tensor_value_info("y", TensorProto.INT32, [2, 2])
+    onnx.save(helper.make_model(helper.make_graph([node], "net", values, [answer])), dynamic)
+    with pytest.raises(LoadFailed) as raised:
+        sessions.prepare(dynamic, tmp_path / "form")
+    assert raised.value.reason == "TensorRT cannot read it: No importer registered for op: MatMulInteger"
 
 
 def test_another_version(fakes: Fakes, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """TensorRT's engines, by a fake of the runtime: compiled by `prepare`, never by a load or a run."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,15 @@ import pytest
 from onnx import TensorProto, helper
 
 from appliance.demo.zoo import toys
+from appliance.domain.catalogue import Precision
 from appliance.domain.errors import LoadFailed
-from appliance.domain.hardware import PreparedForm
+from appliance.domain.hardware import PreparedForm, Reference
+from appliance.modelstore.importing.profiling import DIFFERENCE_MAX
+from appliance.runtime.processors.measuring.same import check_same
 from appliance.runtime.processors.providers.engines import PROVIDER, ROWS_MAX, TensorRtSessions
 from tests.fakes import devices
 from tests.fakes.onnxruntime import FakeOnnxRuntime
+from tests.runtime.processors.quantized import IMAGES, original, quantized
 
 
 @pytest.fixture
@@ -101,6 +106,22 @@ def test_a_damaged_form(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> 
     (tmp_path / "form" / "compiled.json").write_text("{")
     with pytest.raises(LoadFailed, match="its form is not whole"):
         TensorRtSessions().load(form)
+
+
+def test_eight_bits(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
+    """What the import quantizes for CPUs is refused as it is; its form is taken, and computes nearly the same."""
+    plain = original(tmp_path)
+    own = quantized(plain, tmp_path)
+    sessions = TensorRtSessions()
+    with pytest.raises(LoadFailed, match="only supports symmetric quantization"):
+        sessions.make(str(own), "net", [(PROVIDER, {"trt_int8_enable": "1"})], sessions.session_options(optimised=True))
+    loaded = sessions.load(prepared(own, tmp_path / "form"))
+    options = loaded.providers[0][1]
+    assert (options["trt_int8_enable"], options["trt_fp16_enable"]) == ("1", "0")
+    assert options["trt_profile_max_shapes"] == f"image:{ROWS_MAX}x3x16x16"
+    first, whole = PreparedForm("net@cpu", str(own), 1, False), PreparedForm("net@cpu", str(plain), 1, False)
+    reference = asdict(Reference(first, DIFFERENCE_MAX[Precision.INT8], whole))
+    check_same(sessions, loaded, reference, [{"image": image} for image in IMAGES])
 
 
 @pytest.mark.parametrize("half", [False, True])

@@ -8,11 +8,14 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from appliance.demo.zoo import toys
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.providers.symmetric import make_symmetric
+from tests.runtime.processors.quantized import IMAGES as OWN_IMAGES
+from tests.runtime.processors.quantized import original
+from tests.runtime.processors.quantized import quantized as own_quantized
 
 RANDOM = np.random.default_rng(0)
 IMAGES = [RANDOM.standard_normal((1, 3, 64, 64), np.float32) for _ in range(8)]
@@ -74,6 +77,33 @@ def test_the_same_within_a_step(quantized: onnx.ModelProto) -> None:
         assert difference(computed(quantized, image), computed(rewritten, image)) < 0.05
 
 
+@pytest.mark.parametrize("zero_point", [-128, -3])
+def test_signed_bytes_with_a_zero_point(zero_point: int) -> None:
+    """As other tools quantize: the range stays, and what has no negative values keeps its ReLU."""
+    parameters = [
+        numpy_helper.from_array(np.array(0.01, np.float32), "s"),
+        numpy_helper.from_array(np.array(zero_point, np.int8), "z"),
+    ]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [5]) for name in "xy")
+    graph = helper.make_graph(nodes, "net", [x], [y], parameters)
+    before = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    after = onnx.ModelProto()
+    after.CopyFrom(before)
+    make_symmetric(after)
+    (zero,) = [one for one in after.graph.initializer if one.data_type == TensorProto.INT8]
+    assert not numpy_helper.to_array(zero).any()
+    values = np.array([-1.0, -0.2, 0.0, 0.3, 1.2], np.float32)
+    wanted, found = (
+        ort.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": values})[0]
+        for one in (before, after)
+    )
+    np.testing.assert_allclose(found, wanted, atol=0.02)
+
+
 def test_symmetric_already(quantized: onnx.ModelProto) -> None:
     """A second time changes nothing."""
     once = onnx.ModelProto()
@@ -83,6 +113,23 @@ def test_symmetric_already(quantized: onnx.ModelProto) -> None:
     twice.CopyFrom(once)
     make_symmetric(twice)
     assert twice.SerializeToString(deterministic=True) == once.SerializeToString(deterministic=True)
+
+
+def test_as_the_import_writes_it(tmp_path: Path) -> None:
+    """With the types of its tensors, which are others now; and with ReLUs only where there were some."""
+    plain = original(tmp_path)
+    model = onnx.load(str(own_quantized(plain, tmp_path)))
+    assert any(one.type.tensor_type.elem_type == TensorProto.UINT8 for one in model.graph.value_info)
+    make_symmetric(model)
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(model, strict_mode=True), full_check=True)
+    whole = onnx.load(str(plain))
+    assert [sum(node.op_type == "Relu" for node in one.graph.node) for one in (whole, model)] == [2, 3]
+    image = {"image": OWN_IMAGES[0]}
+    wanted, found = (
+        ort.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, image)[0]
+        for one in (whole, model)
+    )
+    assert difference(wanted, found) < 0.05
 
 
 def test_not_quantized(tmp_path: Path) -> None:

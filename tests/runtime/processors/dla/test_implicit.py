@@ -1,0 +1,140 @@
+"""Quantized networks as TensorRT 10 wants them for a DLA: ranges beside a network that quantizes nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from appliance.runtime.processors.dla.implicit import STEPS, make_implicit
+from appliance.runtime.processors.measuring.same import difference
+from appliance.runtime.processors.providers.symmetric import make_symmetric
+from tests.runtime.processors.quantized import IMAGES, original, quantized
+
+
+def computed(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    found: list[Any] = session.run(None, feeds)
+    return found
+
+
+def symmetric(folder: Path) -> onnx.ModelProto:
+    model = onnx.load(str(quantized(original(folder), folder)))
+    make_symmetric(model)
+    return model
+
+
+def pairs(between: str, scale: Any = 0.5) -> onnx.ModelProto:
+    """A network that quantizes its input, hands the bytes to `between` and gives what comes of it."""
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"])]
+    output = "q"
+    if between != "nothing":
+        nodes.append(helper.make_node(between, ["q", *(["s", "z"] if between == "DequantizeLinear" else [])], ["y"]))
+        output = "y"
+    kind = TensorProto.FLOAT if between == "DequantizeLinear" else TensorProto.INT8
+    graph = helper.make_graph(
+        nodes,
+        "pairs",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info(output, kind, [4])],
+        [
+            numpy_helper.from_array(np.asarray(scale, np.float32), "s"),
+            numpy_helper.from_array(np.zeros(np.shape(scale), np.int8), "z"),
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+def test_what_the_import_makes(tmp_path: Path) -> None:
+    """Nothing quantizes any more; it computes the same but for the rounding between operators."""
+    before = symmetric(tmp_path)
+    model = onnx.ModelProto()
+    model.CopyFrom(before)
+    reaches = make_implicit(model)
+    onnx.checker.check_model(model, full_check=True)
+    assert not {"QuantizeLinear", "DequantizeLinear"} & {node.op_type for node in model.graph.node}
+    assert reaches
+    for image in IMAGES[:3]:
+        (wanted,), (found,) = computed(before, {"image": image}), computed(model, {"image": image})
+        assert difference(wanted, found) < 0.03
+
+
+def test_every_convolution_has_the_ranges_that_it_needs(tmp_path: Path) -> None:
+    """Of what it takes and of what it gives, also where a ReLU, a maximum or a meeting of branches stands between; as
+    large as the steps of the quantized network were.
+    """
+    before = symmetric(tmp_path)
+    model = onnx.ModelProto()
+    model.CopyFrom(before)
+    reaches = make_implicit(model)
+    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
+    assert len(convolutions) == 5
+    for node in convolutions:
+        assert {node.input[0], node.output[0]} <= reaches.keys(), node.name
+    scales = {one.name: numpy_helper.to_array(one) for one in before.graph.initializer}
+    stated = {n.input[0]: scales[n.input[1]].item() for n in before.graph.node if n.op_type == "QuantizeLinear"}
+    assert stated
+    stated["e.y"] = stated.pop("e.y_QuantizeLinear_Input")  # the output has its name back
+    for name, scale in stated.items():
+        assert reaches[name] == pytest.approx(STEPS * scale)
+
+
+def test_weights_lie_on_the_same_steps(tmp_path: Path) -> None:
+    """Quantized again, each channel by its largest weight, they are the bytes that they were."""
+    before = symmetric(tmp_path)
+    known = {one.name: numpy_helper.to_array(one) for one in before.graph.initializer}
+    whole = {
+        n.output[0]: known[n.input[0]] for n in before.graph.node if n.input[0] in known and known[n.input[0]].ndim
+    }
+    model = onnx.ModelProto()
+    model.CopyFrom(before)
+    make_implicit(model)
+    floats = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    weights = [node.input[1] for node in model.graph.node if node.op_type == "Conv"]
+    assert len(weights) == 5
+    for name in weights:
+        steps = np.abs(floats[name]).max(axis=(1, 2, 3), keepdims=True) / np.abs(whole[name]).max(
+            axis=(1, 2, 3), keepdims=True
+        )
+        np.testing.assert_array_equal(np.rint(floats[name] / steps), whole[name])
+
+
+def test_an_input_that_is_handed_on(tmp_path: Path) -> None:
+    """Its name stays, and so does that of the output."""
+    model = pairs("DequantizeLinear")
+    assert make_implicit(model) == {"x": pytest.approx(0.5 * STEPS), "y": pytest.approx(0.5 * STEPS)}
+    x = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(computed(model, {"x": x})[0], x)
+
+
+def test_two_outputs_of_one_tensor() -> None:
+    """Each has its name, and the tensor one of them."""
+    model = pairs("DequantizeLinear")
+    graph = model.graph
+    graph.node.insert(0, helper.make_node("Relu", ["x"], ["r"]))
+    graph.node[1].input[0] = "r"
+    graph.node.append(helper.make_node("DequantizeLinear", ["q", "s", "z"], ["again"]))
+    graph.output.append(helper.make_tensor_value_info("again", TensorProto.FLOAT, [4]))
+    reaches = make_implicit(model)
+    assert reaches.keys() == {"x", "y", "again"}
+    x = np.arange(-2, 2, dtype=np.float32)
+    for found in computed(model, {"x": x}):
+        np.testing.assert_array_equal(found, np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("between", ["nothing", "Identity"])
+def test_bytes_that_something_else_takes(between: str) -> None:
+    """They cannot be taken out then."""
+    with pytest.raises(ValueError, match="quantized"):
+        make_implicit(pairs(between))
+
+
+def test_ranges_that_are_several() -> None:
+    """Of a tensor between operators a DLA wants one."""
+    with pytest.raises(ValueError, match="one scale"):
+        make_implicit(pairs("DequantizeLinear", scale=[0.5, 1.0, 1.0, 1.0]))
