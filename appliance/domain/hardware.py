@@ -12,6 +12,9 @@ EMULATED = "emulated"
 CPU_KINDS = frozenset({"cpu", "openvino", "xnnpack"})
 """Kinds that compute on the machine's own cores; others are accelerators."""
 
+HALF_KINDS = frozenset({"dla"})
+"""Kinds that compute in half precision at most, whatever a network is in."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessorDescription:

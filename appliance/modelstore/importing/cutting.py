@@ -12,7 +12,15 @@ from pathlib import Path
 
 from appliance.domain.catalogue import Precision, TaskSpec, Variant
 from appliance.domain.errors import BadModel, LoadFailed, RunFailed
-from appliance.domain.hardware import CPU_KINDS, MeasureCase, PreparedForm, ProcessorDescription, Reference, Trial
+from appliance.domain.hardware import (
+    CPU_KINDS,
+    HALF_KINDS,
+    MeasureCase,
+    PreparedForm,
+    ProcessorDescription,
+    Reference,
+    Trial,
+)
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.modelstore import arrays
 from appliance.modelstore.importing.cases import CASES_BYTES_MAX, Axes
@@ -152,7 +160,7 @@ class Cutting:
                 continue
             numbers = list(kind.forms)
             asked = [
-                (kind.forms[number], cases[number], None if is_first else self._reference(made, number))
+                (kind.forms[number], cases[number], None if is_first else self._reference(made, number, kind))
                 for number in numbers
             ]
             try:
@@ -163,10 +171,13 @@ class Cutting:
                 trials = tuple(Trial(reason="trying it ended its process") for _ in numbers)
             await self._take(kind, dict(zip(numbers, trials, strict=True)))
 
-    def _reference(self, made: CutMade, number: int) -> Reference:
+    def _reference(self, made: CutMade, number: int, kind: _OnKind) -> Reference:
         is_quantised = any("Quantize" in name or "QLinear" in name for unit in made.units for name in unit.op_types)
         precision = Precision.INT8 if is_quantised else self._variant.precision
-        return Reference(self._kinds[0].forms[number], DIFFERENCE_MAX.get(precision, DIFFERENCE_MAX_OTHERS))
+        difference_max = DIFFERENCE_MAX.get(precision, DIFFERENCE_MAX_OTHERS)
+        if kind.processor.kind in HALF_KINDS:
+            difference_max = max(difference_max, DIFFERENCE_MAX[Precision.FP16])
+        return Reference(self._kinds[0].forms[number], difference_max)
 
     async def _take(self, kind: _OnKind, trials: Mapping[int, Trial]) -> None:
         """Raises: RunFailed where the first kind does not run a part."""
@@ -203,7 +214,7 @@ class Cutting:
     async def _time_largest(self, kind: _OnKind, made: CutMade, number: int) -> None:
         unit = made.units[number]
         cases = await asyncio.to_thread(_cases, unit, made.feeds, self._batches)
-        reference = None if kind is self._kinds[0] else self._reference(made, number)
+        reference = None if kind is self._kinds[0] else self._reference(made, number, kind)
         form, name = kind.forms[number], kind.processor.name
         profile = await self._tools.measure.profile(form, name, cases, reference=reference)
         kind.largest, kind.times = unit, tuple(BatchTime(row.batch, row.p50_ms) for row in profile.alone)

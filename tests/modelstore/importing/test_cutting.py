@@ -118,6 +118,22 @@ def test_a_network_is_cut_for_a_kind_that_does_not_run_it_whole(tmp_path: Path) 
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("kind", "difference_max"), [("npu", 1e-3), ("dla", 0.01)])
+def test_what_a_part_may_compute_otherwise(tmp_path: Path, kind: str, difference_max: float) -> None:
+    """Next to nothing, and on a kind that knows half precision only what that rounds."""
+
+    async def story() -> None:
+        other, measure = replace(OTHER, kind=kind), refusing()
+        async with parts(tmp_path / "state", others=[other], measure=measure, options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            (variant,) = (await cut(box)).variants
+            assert variant.cut is not None
+            assert [part.kinds for part in variant.cut.parts] == [("cpu", kind), ("cpu",), ("cpu", kind)]
+            assert {one.difference_max for one in measure.references} == {difference_max}
+
+    asyncio.run(story())
+
+
 def test_the_largest_part_is_timed_and_the_others_estimated(tmp_path: Path) -> None:
     """On each kind one profile, by batch; the rest by operations and bytes."""
 
