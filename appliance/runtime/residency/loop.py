@@ -87,6 +87,8 @@ class ResidencyLoop:
         self._pauses: dict[str, int] = {}
         """Build whose load has failed → until when it is not brought."""
         self._changes: dict[str, deque[int]] = {}
+        self._procured_ns: dict[str, int] = {}
+        """Group whose best variant was not there when a window opened → when that was, the last time."""
         self._edge_ns: int | None = None
         """When a window opens or closes next."""
         self._is_settled = True
@@ -207,11 +209,11 @@ class ResidencyLoop:
                     self._windows.window_closed(group.name, answered=was_answered)
                 if expectation.is_maximalist:
                     self._windows.window_opened(group.name)
+                    if moved or self._is_rested(group, now_ns):
+                        self._procure(group)
             if moved:
                 self._is_settled = False
                 self.transitions += 1
-                if expectation.is_maximalist:
-                    self._procure(group)
         self._edge_ns = self._expectations.next_edge_ns(lead_ns)
         if len(self._busy) > was_busy:
             # the loads that were just ordered have no memory yet: what is left is seen in the next turn
@@ -224,6 +226,14 @@ class ResidencyLoop:
 
     def _rest_ns(self) -> int:
         return max(_REST_NS, _REST_NS_EACH * len(self._groups.all()))
+
+    def _is_rested(self, group: VariantGroup, now_ns: int) -> bool:
+        """Whether the policy was not asked about a group's windows for a while: those of who is asked more often than
+        its best variant takes to load follow one another without a pause, and what found no room in the first of them
+        may find it in a later one. Where many wait for room each waits for the others' questions, too.
+        """
+        asked_ns = self._procured_ns.get(group.name)
+        return asked_ns is None or now_ns - asked_ns >= self._rest_ns() * max(1, len(self._procured_ns))
 
     def _before_window(self, group: VariantGroup) -> tuple[int, int | None]:
         """θ of a group, and where its best variant would be woken from disk how long before to have it read.
@@ -267,6 +277,7 @@ class ResidencyLoop:
                 self._expectations.forget(expectation.name)
                 self._arbiter.forget(expectation.name)
                 self._changes.pop(expectation.name, None)
+                self._procured_ns.pop(expectation.name, None)
                 self._thrashes.pop(expectation.name, None)
                 self._thrashing.discard(expectation.name)
         for application_id in [one for one in self._wishes if self._groups.of_application(one) is None]:
@@ -301,7 +312,9 @@ class ResidencyLoop:
     def _procure(self, group: VariantGroup) -> None:
         """A window opens: bring the best variant that the policy finds room for, unless it is there."""
         if self._memory.is_resident(group.servables[0].build_id):
+            self._procured_ns.pop(group.name, None)
             return
+        self._procured_ns[group.name] = self._clock.now_ns()
         plan = self._decide(group.name, "procure")
         own = next((c for c in plan.changes if c.application == group.name), None)
         if own is not None and own.after is not None:

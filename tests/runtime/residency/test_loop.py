@@ -59,6 +59,34 @@ def test_the_other_variants_leave_when_a_better_one_has_come(eviction: str) -> N
     run_virtual(story)
 
 
+@pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe", "lru"])
+def test_windows_without_a_pause_between_them(eviction: str) -> None:
+    """Asked more often than the large variant takes to load, so that a window follows at once on the one before, the
+    application is brought that variant when there is room for it; also by policies that move nothing by themselves.
+    """
+
+    async def story() -> None:
+        bench = EngineBench(100, eviction=eviction)
+        bench.add({"large": Cost(60, load_ms=400), "small": Cost(20)})
+        bench.add({"v": Cost(70)}, name="other")
+        other = bench.build("v", "t/other")
+        async with bench.working(residency=True):
+            held = await bench.memory.pin(other, 70, 70, None)
+            for _ in range(40):
+                await bench.infer()
+                await bench.pause(50)
+            assert not bench.memory.is_resident(bench.build("large"))
+            bench.memory.unpin(held)
+            bench.core.residency.leave_out("t/other")
+            await bench.memory.unload(other)
+            for _ in range(60):
+                await bench.infer()
+                await bench.pause(50)
+            assert bench.memory.is_resident(bench.build("large"))
+
+    run_virtual(story)
+
+
 @story
 async def test_the_end_of_one_change_does_not_end_the_next() -> None:
     """A change that begins in the very turn in which the first one ends is under way until it is over itself: no
