@@ -2,6 +2,7 @@
 their own. In a thread a decision of 0.2 s makes the event loop 9 ms late.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from statistics import median
@@ -23,6 +24,8 @@ _VERY = 50.0
 """Times the limit, after which nobody waits for so many."""
 RECENT = 512
 """Decisions whose times are kept."""
+LIMIT_S = 5.0
+"""A process that has not decided by then is ended: it stands, or what it would answer is about frames of long ago."""
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -30,8 +33,12 @@ PlanT = TypeVar("PlanT")
 log = get_log("sessions")
 
 
+class DecisionSlow(Exception):
+    """No decision was made in time."""
+
+
 class Deciding(Protocol):
-    """Asks the planners."""
+    """Asks the planners. Raises: DecisionSlow."""
 
     adaptation: str
     """Registry name in `policies.adaptation`."""
@@ -58,8 +65,11 @@ class Decisions:
         *,
         in_place_ms_max: float = IN_PLACE_MS_MAX,
         spent_ns: Callable[[], int] = thread_time_ns,
+        limit_s: float = LIMIT_S,
     ) -> None:
-        """`spent_ns`: by what it is judged how long a decision holds the event loop."""
+        """`spent_ns`: by what it is judged how long a decision holds the event loop. `limit_s`: of one in a process of
+        its own.
+        """
         self.adaptation, self.offload = adaptation, offload
         self.count = 0
         self.elsewhere = 0
@@ -68,6 +78,7 @@ class Decisions:
         self._clock = clock
         self._in_place_ms_max = in_place_ms_max
         self._spent_ns = spent_ns
+        self._limit_s = limit_s
         self._processes: dict[str, PlannerProcess] = {}
         """By family: one does not wait for the other."""
         self._taken_ms: dict[_Size, deque[float]] = {}
@@ -101,7 +112,7 @@ class Decisions:
         size = _Size(family, clients.bit_length(), is_asked)
         start_ns = self._clock.now_ns()
         if self._is_long(size) and self._is_there(family, size, plan, name, problem):
-            made, took_ms = await self._elsewhere(family, plan, name, problem)
+            made, took_ms = await self._elsewhere(size, plan, name, problem)
         else:
             made, took_ms = timed(self._spent_ns, plan, name, problem)
         self._taken_ms.setdefault(size, deque(maxlen=_REMEMBERED)).append(took_ms)
@@ -133,14 +144,26 @@ class Decisions:
         return median(self._taken_ms.get(size, (_VERY * self._in_place_ms_max,))) >= _VERY * self._in_place_ms_max
 
     async def _elsewhere(
-        self, family: str, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
+        self, size: "_Size", plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
     ) -> tuple[PlanT, float]:
-        process = self._processes[family]
+        """In the process; here where it has ended, or stands, unless that would hold the event loop for very long.
+
+        Raises: DecisionSlow.
+        """
+        process = self._processes[size.family]
         self.elsewhere += 1
         try:
-            made: tuple[PlanT, float] = await process.call(timed, thread_time_ns, plan, name, problem)
+            async with asyncio.timeout(self._limit_s) as limit:
+                made: tuple[PlanT, float] = await process.call(timed, thread_time_ns, plan, name, problem)
         except PlannerEnded:
             log.warning("a planner's process ended; it is begun anew")
+            made = timed(self._spent_ns, plan, name, problem)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            log.warning("a planner's process did not answer; it is begun anew", family=size.family)
+            if median(self._taken_ms.get(size, (_VERY * self._in_place_ms_max,))) >= _VERY * self._in_place_ms_max:
+                raise DecisionSlow from None
             made = timed(self._spent_ns, plan, name, problem)
         return made
 

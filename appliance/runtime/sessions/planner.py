@@ -16,10 +16,12 @@ from typing import Any, BinaryIO
 from appliance.child import die_with_parent
 
 _LENGTH = struct.Struct("!Q")
+_WARM_S = 30.0
+"""A process that has not begun by then is ended: whoever asks waits behind that."""
 
 
 class PlannerEnded(Exception):
-    """The process ended before it answered."""
+    """The process ended before it answered, or could not be begun."""
 
 
 class PlannerProcess:
@@ -42,15 +44,19 @@ class PlannerProcess:
             self._warming = asyncio.create_task(self._warm(function, arguments), name="planner")
 
     async def _warm(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
-        with contextlib.suppress(PlannerEnded):
-            await self.call(function, *arguments)
+        with contextlib.suppress(PlannerEnded, TimeoutError):
+            async with asyncio.timeout(_WARM_S):
+                await self.call(function, *arguments)
 
     async def call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """What a function of a module returns there. Raises: PlannerEnded."""
         async with self._turn:
             process = self._process
             if process is None or process.returncode is not None:
-                process = self._process = await self._started()
+                try:
+                    process = self._process = await self._started()
+                except OSError:  # no memory, no process, no file is left
+                    raise PlannerEnded from None
             assert process.stdin is not None and process.stdout is not None
             try:
                 process.stdin.write(_written((function, arguments)))

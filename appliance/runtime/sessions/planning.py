@@ -6,7 +6,7 @@ meanwhile are left as they are. Event-loop thread only.
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.session import Cause, LatencyPromise, PromiseKind
@@ -16,7 +16,7 @@ from appliance.runtime.sessions.accuracy_plans import HEAVIER_MAX, AccuracyPlans
 from appliance.runtime.sessions.around import Around
 from appliance.runtime.sessions.batches import BatchCounts, Batches
 from appliance.runtime.sessions.context import PlanningContext
-from appliance.runtime.sessions.deciding import Deciding
+from appliance.runtime.sessions.deciding import Deciding, DecisionSlow
 from appliance.runtime.sessions.latency_plans import REMOVALS_MAX, LatencyPlans
 from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.live import LiveSession
@@ -78,7 +78,8 @@ class Planning:
             found = await self._while_it_lasts(live)
             if found.fits and live.state is SessionState.WAITING:
                 self._context.admit(live, found)
-                await self._first_plan(live, found)
+                with suppress(DecisionSlow):  # the next turn plans it
+                    await self._first_plan(live, found)
                 self._wish()
         rung = self.zoos.of(key_of(live)).by_name.get(live.variant)
         if rung is not None and not self._around.is_resident(rung.servable):
@@ -161,9 +162,12 @@ class Planning:
         return found
 
     async def _verdict(self, live: LiveSession, spared: float) -> Verdict:
-        if isinstance(live.promise, LatencyPromise):
-            return await self.latency.verdict(live, spared)
-        return await self.accuracy.verdict(live, spared)
+        try:
+            if isinstance(live.promise, LatencyPromise):
+                return await self.latency.verdict(live, spared)
+            return await self.accuracy.verdict(live, spared)
+        except DecisionSlow:
+            return Verdict(False, Cause.PROCESSOR, "no plan was found in time; ask again")
 
     async def _first_plan(self, live: LiveSession, verdict: Verdict) -> None:
         pool = self._pools.pool(key_of(live, live.lane))
@@ -233,6 +237,8 @@ class Planning:
         """A pool whose planning fails keeps its old plan, and the pools behind it are planned all the same."""
         try:
             yield
+        except DecisionSlow:
+            log.warning("a pool was not planned in time", application=key.application_id, tenant=key.tenant)
         except Exception:
             log.exception("a pool was not planned", application=key.application_id, tenant=key.tenant)
 

@@ -1,5 +1,8 @@
 """Where planners compute."""
 
+import itertools
+import os
+import signal
 import subprocess
 import sys
 
@@ -7,7 +10,7 @@ import pytest
 
 from appliance.clock import SystemClock
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
-from appliance.runtime.sessions.deciding import Decisions
+from appliance.runtime.sessions.deciding import Decisions, DecisionSlow
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +48,53 @@ async def test_a_planner_that_dies_is_begun_anew() -> None:
         assert await deciding.adapt(PROBLEM) == here
     finally:
         await deciding.close()
+
+
+async def test_a_planner_that_stands_is_begun_anew() -> None:
+    """Its process is stopped: it is ended after the limit, and the decision is made here, where that does not take
+    very long; else there is none.
+    """
+    spent_ns = itertools.count(0, 10_000_000).__next__
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns)
+    try:
+        for _ in range(3):
+            here = await deciding.adapt(PROBLEM)
+        await deciding.adapt(PROBLEM)
+        process = deciding._processes["adaptation"]
+        assert process._warming is not None
+        await process._warming
+        assert process._process is not None
+        os.kill(process._process.pid, signal.SIGSTOP)
+        deciding._limit_s = 0.2
+        assert await deciding.adapt(PROBLEM) == here
+        assert not process.is_ready
+        deciding._limit_s = 60.0
+        assert await deciding.adapt(PROBLEM) == here
+        await process._warming
+        assert process.is_ready
+        deciding._in_place_ms_max = 1e-6  # all decisions take very long by that
+        assert await deciding.adapt(PROBLEM) == here
+        os.kill(process._process.pid, signal.SIGSTOP)
+        deciding._limit_s = 0.2
+        with pytest.raises(DecisionSlow):
+            await deciding.adapt(PROBLEM)
+        deciding._limit_s = 60.0
+        assert await deciding.adapt(PROBLEM) == here
+    finally:
+        await deciding.close()
+
+
+async def test_no_process_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has no memory for one: decisions are made here."""
+
+    async def refuse() -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6)
+    here = await deciding.adapt(PROBLEM)
+    monkeypatch.setattr("appliance.runtime.sessions.planner.PlannerProcess._started", staticmethod(refuse))
+    assert await deciding.adapt(PROBLEM) == here
+    await deciding.close()
 
 
 async def test_only_what_a_decision_computes_for_makes_it_long() -> None:

@@ -12,6 +12,7 @@ from appliance.domain.errors import PromiseNotPossible
 from appliance.domain.session import AccuracyPromise, FrameHead, LatencyPromise
 from appliance.domain.states import SessionState
 from appliance.runtime.sessions.adapting import Beside, client_of, rate_of
+from appliance.runtime.sessions.deciding import DecisionSlow
 from appliance.runtime.sessions.pools import key_of
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
@@ -191,3 +192,30 @@ async def test_what_was_asked_once_is_not_kept() -> None:
                 await fleet.sessions.end(live)
             await fleet.bench.pause(60)
         assert len(fleet.sessions.planning.zoos._zoos) <= 4
+
+
+@story
+async def test_a_planner_that_does_not_decide() -> None:
+    """Who asks for a promise is told to ask again; who was promised one keeps it, with the plan that there was; when
+    it decides again all is as before.
+    """
+    fleet = Fleet(workers=1)
+    gate = fleet.add(ZOO)
+    planners = fleet.sessions.planning.deciding
+
+    async def never(problem: Any) -> Any:
+        await fleet.bench.pause(DECIDES_MS)
+        raise DecisionSlow
+
+    async with fleet.working():
+        one = await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=20)
+        plan = one.plan
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(planners, "adapt", never)
+            with pytest.raises(PromiseNotPossible) as caught:
+                await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=20)
+            assert "no plan was found in time" in str(caught.value)
+            assert one.state is SessionState.SERVED
+            assert one.plan is plan
+        other = await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=20)
+        assert other.state is SessionState.SERVED
