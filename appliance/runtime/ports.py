@@ -219,8 +219,12 @@ class VariantSource(Protocol):
         ...
 
 
+class NotComputed(Exception):
+    """Whoever was to compute something has ended before, and there is nobody else."""
+
+
 class Background(Protocol):
-    """Runs a computation where it delays nobody: a thread in the box, in place in the lab."""
+    """Runs a computation where it delays nobody: a thread in the box, in place in the lab. Raises: NotComputed."""
 
     def __call__(self, compute: Callable[[], T], /) -> Awaitable[T]: ...
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from appliance.log import get as get_log
-from appliance.runtime.ports import Background
+from appliance.runtime.ports import Background, NotComputed
 
 T = TypeVar("T")
 log = get_log("pipelines")
@@ -59,8 +59,16 @@ class Elsewhere:
             made: T = await self._process.call(compute)
         except self._ended:
             log.warning("the process that plans pipelines ended; it is begun anew")
-            made = await (self._process.call if self._was_given_up else self._here)(compute)
+            made = await (self._again if self._was_given_up else self._here)(compute)
         except asyncio.CancelledError:  # the process was ended with it
             self._was_given_up = True
             raise
+        return made
+
+    async def _again(self, compute: Callable[[], T]) -> T:
+        """Once more there. Raises: NotComputed where that ends, too."""
+        try:
+            made: T = await self._process.call(compute)
+        except self._ended:
+            raise NotComputed from None
         return made

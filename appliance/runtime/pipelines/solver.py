@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.runtime.pipelines.windows import REACH_NS
-from appliance.runtime.ports import Background
+from appliance.runtime.ports import Background, NotComputed
 
 T = TypeVar("T")
 LIMIT_NS = REACH_NS
@@ -45,8 +45,8 @@ class Solver:
         try:
             async with asyncio.timeout(LIMIT_NS / NS_PER_S * max(1, math.ceil(pipelines / COUNT))) as limit:
                 found = await self._background(compute)
-        except TimeoutError:
-            if not limit.expired():
+        except (TimeoutError, NotComputed) as error:
+            if isinstance(error, TimeoutError) and not limit.expired():
                 raise
             self._pause_ns = min(PAUSE_NS_MAX, max(LIMIT_NS, 2 * self._pause_ns))
             self._until_ns = self._clock.now_ns() + self._pause_ns

@@ -12,6 +12,7 @@ from appliance.clock import pause_s
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import plan_several
 from appliance.runtime.pipelines.elsewhere import Elsewhere
+from appliance.runtime.ports import NotComputed
 from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
 from tests.benchmarks.pipeline_planning import demands
 
@@ -82,6 +83,26 @@ def test_who_gives_up_waiting() -> None:
         assert before.returncode is not None
         assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
         assert len(in_threads) == 1
+        await process.close()
+
+    asyncio.run(story())
+
+
+def test_a_process_that_ends_every_time() -> None:
+    """Once somebody has given up waiting nothing computes in a thread any more: where the process ends again and again,
+    nothing is computed, which is told as that.
+    """
+
+    async def story() -> None:
+        process = PlannerProcess()
+        elsewhere = Elsewhere(process, PlannerEnded, _in_thread)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await elsewhere(partial(pause_s, 0.5))
+        for _ in range(2):
+            with pytest.raises(NotComputed):
+                await elsewhere(partial(os._exit, 1))
+        assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
         await process.close()
 
     asyncio.run(story())

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.clock import NS_PER_S, LoopClock
 from appliance.runtime.pipelines.solver import LIMIT_NS, PAUSE_NS_MAX, Solver, SolverSlow
+from appliance.runtime.ports import NotComputed
 from tests.fakes.clock import story
 
 T = TypeVar("T")
@@ -53,6 +54,20 @@ async def test_an_answer_that_does_not_come() -> None:
     assert await solver.ask(lambda: 1, 24) == 1
     takes_s = 1.0
     assert await solver.ask(lambda: 1, 0) == 1
+
+
+@story
+async def test_nobody_computes() -> None:
+    """The process has ended before, and there is no other: as an answer that does not come."""
+    clock = LoopClock()
+
+    async def background(compute: Callable[[], T]) -> T:
+        raise NotComputed
+
+    solver = Solver(clock, background)
+    with pytest.raises(SolverSlow):
+        await solver.ask(lambda: 1)
+    assert solver.is_paused
 
 
 @story
