@@ -265,6 +265,7 @@ class Sessions:
             service.check(draft)
             if live.state is SessionState.SUSPENDED:
                 self._promised(live, promise)
+                live.holds_until_ns = 0  # what was kept for it was for the old one
                 return
             found = await service.changed(live, self._draft(live, promise))
             self._check_alive(live)

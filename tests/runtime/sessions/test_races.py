@@ -1,0 +1,110 @@
+"""Whatever is asked of a session at once: promises changed while they are made, streams that come and go meanwhile."""
+
+import asyncio
+import random
+from collections.abc import Awaitable
+
+import pytest
+
+from appliance.domain.errors import ApplianceError, PromiseNotPossible, UnknownSession
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
+from appliance.domain.states import SessionState
+from appliance.runtime.sessions.live import LiveSession
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet, steady
+
+ZOO = {640: Cost(run_ms=40), 320: Cost(run_ms=13)}
+
+
+@story
+async def test_a_promise_that_is_changed_without_a_link_has_to_be_made() -> None:
+    """What is kept for two seconds is what was promised: with a promise that nobody could keep its device comes back to
+    wait, and another that is served stays so."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add(ZOO)
+    async with fleet.working():
+        other = await fleet.join(gate, LatencyPromise(200.0, 5.0), mbps=30)
+        live = await fleet.join(gate, LatencyPromise(200.0, 5.0), mbps=30)
+        fleet.stream(other, steady(30))
+        with fleet.sessions.attached(live):
+            pass
+        assert live.state is SessionState.SUSPENDED
+        await fleet.sessions.change(live, promise=LatencyPromise(20.0, 1000.0))
+        with fleet.sessions.attached(live):
+            assert live.state is SessionState.WAITING
+            await fleet.pass_s(2)
+            assert (live.state, other.state) == (SessionState.WAITING, SessionState.SERVED)
+            await fleet.sessions.change(live, promise=LatencyPromise(200.0, 5.0))
+            assert live.state is SessionState.SERVED
+
+
+def _promise(rng: random.Random) -> Promise:
+    if rng.random() < 0.4:
+        return AccuracyPromise(rng.choice([0.02, 0.1, 0.3]))
+    return LatencyPromise(rng.choice([20.0, 120.0, 400.0]), rng.choice([2.0, 10.0, 30.0]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_anything_at_once(seed: int) -> None:
+    """Joining, another promise, a pause, a stream that begins or breaks, leaving: many of them under way at a time, of
+    the same sessions. Nothing fails but in its own words, every frame is counted once, and nothing is left behind."""
+
+    @story
+    async def played() -> None:
+        rng = random.Random(seed)
+        fleet = Fleet(workers=2)
+        gate = fleet.add(ZOO)
+        joined: list[LiveSession] = []
+        unexpected: list[BaseException] = []
+
+        async def tolerant(work: Awaitable[object]) -> None:
+            try:
+                await work
+            except (PromiseNotPossible, UnknownSession):
+                pass
+            except (ApplianceError, AssertionError, RuntimeError, KeyError) as error:
+                unexpected.append(error)
+
+        async def join() -> None:
+            joined.append(await fleet.join(gate, _promise(rng), mbps=30, wait=rng.random() < 0.5))
+
+        async with fleet.working():
+            tasks: set[asyncio.Task[None]] = set()
+            for _ in range(120):
+                there = [live for live in joined if live.state is not SessionState.ENDED]
+                step = rng.random()
+                work: Awaitable[object] | None = None
+                if step < 0.25 or not there:
+                    work = join()
+                elif step < 0.5:
+                    work = fleet.sessions.change(rng.choice(there), promise=_promise(rng))
+                elif step < 0.65:
+                    work = fleet.sessions.change(rng.choice(there), promise=_promise(rng), is_paused=rng.random() < 0.5)
+                elif step < 0.75:
+                    work = fleet.sessions.end(rng.choice(there))
+                elif step < 0.9 and len(there) < 12:
+                    fleet.stream(rng.choice(there), steady(30), from_frame=len(fleet.devices) * 1000)
+                elif fleet.devices:
+                    fleet.disconnect(rng.choice(fleet.devices))
+                if work is not None:
+                    tasks.add(asyncio.create_task(tolerant(work)))
+                if rng.random() < 0.5:
+                    await fleet.pass_s(rng.choice([0.0, 0.001, 0.05, 0.6]))
+                for live in joined:
+                    counts = live.counts
+                    assert (
+                        counts.sent == counts.answered + counts.late + counts.dropped + counts.lost + counts.under_way
+                    )
+                    assert counts.under_way >= 0
+            await asyncio.gather(*tasks)
+            for live in joined:
+                await fleet.sessions.end(live)
+            await fleet.pass_s(3)
+            assert not unexpected
+            assert all(live.counts.under_way == 0 for live in joined)
+            assert (fleet.sessions.live, fleet.sessions.planning.ledger.planned) == ({}, 0.0)
+            assert fleet.sessions.planning.is_over
+        fleet.bench.assert_quiet()
+
+    played()
