@@ -58,12 +58,16 @@ class CreditExceeded(LimitReached):
 
 @dataclass(kw_only=True, eq=False)
 class TooManySessions(LimitReached):
-    """The tenant has as many sessions as one tenant may."""
+    """The tenant has as many sessions as one tenant may, or the box as many as it takes."""
 
     tenant: str
     sessions_max: int
     of: str = "sessions"
     """What there are so many of."""
+    of_all: bool = False
+    """Whether it is the box that has so many, those of all tenants."""
 
     def message(self) -> str:
+        if self.of_all:
+            return f"the box has {self.sessions_max} {self.of}, as many as it takes; one of them has to end first"
         return f"tenant {self.tenant!r} has {self.sessions_max} {self.of}, as many as one tenant may; end one first"

@@ -518,8 +518,10 @@ class Sessions:
     def _check_room(self, tenant: str) -> None:
         """Raises: TooManySessions."""
         own = sum(live.session.tenant == tenant for live in self.live.values())
-        if own >= self._limits.per_tenant_max or len(self.live) >= self._limits.all_max:
-            raise TooManySessions(tenant=tenant, sessions_max=min(own, self._limits.per_tenant_max))
+        if own >= self._limits.per_tenant_max:
+            raise TooManySessions(tenant=tenant, sessions_max=self._limits.per_tenant_max)
+        if len(self.live) >= self._limits.all_max:
+            raise TooManySessions(tenant=tenant, sessions_max=self._limits.all_max, of_all=True)
 
     def _plan_soon(self) -> None:
         self.applications.replan.set()

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from appliance.clock import NS_PER_S
-from appliance.domain.errors import PromiseNotPossible
+from appliance.domain.errors import PromiseNotPossible, TooManySessions
 from appliance.domain.session import (
     AccuracyPromise,
     Cause,
@@ -24,6 +24,7 @@ from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.runtime.sessions import accuracy_plans, latency_plans
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.pools import key_of
+from appliance.runtime.sessions.sessions import Limits
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet, steady
@@ -600,3 +601,21 @@ async def test_planned_batches_begin_in_time_under_a_flood() -> None:
         assert worker.busy_ns - busy_ns > 0.95 * 5 * NS_PER_S
         for caller in callers:
             caller.cancel()
+
+
+@story
+async def test_so_many_sessions_and_no_more() -> None:
+    """Two of a tenant, three of all: who is refused is told which of the two it is, and nothing of other tenants'."""
+    fleet = Fleet(workers=1)
+    fleet.sessions._limits = Limits(per_tenant_max=2, all_max=3)
+    gates = [fleet.add({160: Cost(run_ms=1)}, name=f"gate-{at}", tenant=f"t{at}") for at in range(3)]
+    promise = LatencyPromise(500.0, 1.0)
+    async with fleet.working():
+        for gate in (gates[0], gates[0], gates[1]):
+            last = await fleet.join(gate, promise)
+        with pytest.raises(TooManySessions, match="tenant 't0' has 2 sessions"):
+            await fleet.join(gates[0], promise)
+        with pytest.raises(TooManySessions, match="the box has 3 sessions"):
+            await fleet.join(gates[2], promise)
+        await fleet.sessions.end(last)
+        await fleet.join(gates[2], promise)
