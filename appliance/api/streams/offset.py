@@ -11,6 +11,8 @@ _EXCHANGES_MAX = 64
 """That are remembered: of the last six seconds, with ten a second, so that a drift of the clocks is followed."""
 _ASKED_MAX = 16
 """Messages of the box that may still be answered."""
+STEP_MS = 5.0
+"""Beyond what two round trips allow, so far two exchanges may be apart: clocks drift within the six seconds."""
 TIME_MS_MAX = 1e15
 """Beyond it a double has no milliseconds: it is no time."""
 
@@ -48,9 +50,17 @@ class ClockOffset:
         rtt_ms = (box_ms - of_ms) - held_ms
         if held_ms < 0 or rtt_ms < 0:
             return
-        self._exchanges.append(_Exchange(rtt_ms, ((of_came_ms - of_ms) + (sent_ms - box_ms)) / 2))
+        exchange = _Exchange(rtt_ms, ((of_came_ms - of_ms) + (sent_ms - box_ms)) / 2)
+        if self._best is not None and _is_stepped(self._best, exchange):
+            self._exchanges.clear()
+        self._exchanges.append(exchange)
         self._best = min(self._exchanges, key=lambda one: one.rtt_ms)
 
     def box_ms(self, device_ms: float) -> float | None:
         """When that was, on the box's clock; None before the first exchange, and for what is no time at all."""
         return None if self._best is None else device_ms - self._best.offset_ms
+
+
+def _is_stepped(before: _Exchange, now: _Exchange) -> bool:
+    """Whether the device's clock was set between two exchanges: each is wrong by half its round trip at most."""
+    return abs(now.offset_ms - before.offset_ms) > (before.rtt_ms + now.rtt_ms) / 2 + STEP_MS

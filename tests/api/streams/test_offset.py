@@ -53,6 +53,20 @@ def test_a_clock_that_drifts_is_followed() -> None:
     assert offset.box_ms(end_ms + 5_000.0 + end_ms * 1e-4) == pytest.approx(end_ms, abs=1.0)
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000.0, -40.0, 40.0, 3_600_000.0])
+def test_a_clock_that_is_set_is_followed_at_once(step_ms: float) -> None:
+    """By hand: round trips of 20 and 30 ms allow (20 + 30) / 2 + 5 = 30 ms between two exchanges, no more: the one
+    after the step is believed though it took longer. Without a step the quicker one stays believed.
+    """
+    offset = ClockOffset()
+    exchange(offset, 1000.0, 500.0, 10.0, 10.0)
+    exchange(offset, 1200.0, 500.0, 0.0, 30.0)  # uneven: 15 ms off, as its round trip allows
+    assert offset.box_ms(2500.0) == pytest.approx(2000.0)
+    exchange(offset, 1400.0, 500.0 + step_ms, 15.0, 15.0)
+    assert offset.rtt_ms == pytest.approx(30.0)
+    assert offset.box_ms(2500.0 + step_ms) == pytest.approx(2000.0)
+
+
 @pytest.mark.parametrize(
     ("of_ms", "of_came_ms", "sent_ms"),
     [
