@@ -48,6 +48,7 @@ class Streams:
             socket.refuse(*problem_response(error, scope["path"]))
             return
 
+        before = self._open.get(live.session.id)
         stream = Stream(
             box.clock,
             box.sessions,
@@ -58,10 +59,10 @@ class Streams:
             accept=headers.get(b"accept", b"").decode("latin-1"),
             welcome=Welcome(box.clock, box.keyring, box.browsers.sign_ins, principal, cookie),
             present=lambda: self._open.get(live.session.id),
+            before=before,
         )
         if not socket.accept(stream, HEAD_BYTES_MAX):
             return
-        before = self._open.get(live.session.id)
         self._open[live.session.id] = stream
         if before is not None:
             before.replace()

@@ -81,8 +81,11 @@ class Stream:
         accept: str,
         welcome: Welcome,
         present: Callable[[], "Stream | None"],
+        before: "Stream | None" = None,
     ) -> None:
-        """`accept`: as of `Media`. `welcome`: of who opened it. `present`: the stream that the session has now."""
+        """`accept`: as of `Media`. `welcome`: of who opened it. `present`: the stream that the session has now.
+        `before`: the one that it had, whose frames may be under way still.
+        """
         self._clock = clock
         self._sessions = sessions
         self._live = live
@@ -99,8 +102,8 @@ class Stream:
         self._answering: set[asyncio.Task[None]] = set()
         self._own: set[int] = set()
         """Frames whose ends this stream says itself: under way on it, or said when it began."""
-        self._holding: list[HeldBody] = []
-        """By pictures that are whole."""
+        self._holding: list[HeldBody] = [] if before is None else before._holding
+        """By pictures of the session that are whole: also those that came on earlier connections."""
         self._gathering = in_flight.body(live.session.tenant)
         """What has come of a message that is not whole, whether anybody waits for it or not."""
         self._prefix = secrets.token_hex(4)
@@ -306,7 +309,7 @@ class Stream:
         raise frame.drop(DropCause.LIMIT)
 
     def _held_bytes(self) -> int:
-        self._holding = [held for held in self._holding if held.bytes]
+        self._holding[:] = [held for held in self._holding if held.bytes]
         return sum(held.bytes for held in self._holding)
 
     def _refuse(self, error: ApplianceError, frame: int) -> None:
