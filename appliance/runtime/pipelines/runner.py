@@ -152,7 +152,7 @@ class BoxStages:
             self._held.give(picture.tenant, given)
 
     def is_busy(self) -> bool:
-        return self._engine.free_workers() < len(self._engine.workers)
+        return self._engine.free_workers() < self._engine.serving_workers()
 
     def check(self, stage: Ask, call: ItemCall) -> None:
         self._predictor.drop_late(self._application(stage, call.tenant), self._call(stage, call))

@@ -83,6 +83,7 @@ class Engine:
         begun. So do runs up to `alone_ns_max` while nobody else is there who would wait.
         """
         self._clock = clock
+        self._groups = groups
         self._catalogue = catalogue
         self._admission = admission
         self._availability = availability
@@ -256,7 +257,13 @@ class Engine:
 
     def free_workers(self) -> int:
         """Workers that a request would get at once."""
-        return self._queue.free
+        if not self._queue.free or len(self._groups) == 1:
+            return self._queue.free
+        return sum(count for at, count in self._queue.idle().items() if self._groups[at].is_serving())
+
+    def serving_workers(self) -> int:
+        """Workers whose processors take runs now; one where none does, for they come back."""
+        return max(1, sum(group.workers for group in self._groups if group.is_serving()))
 
     def unplanned_totals(self) -> tuple[float, float]:
         """What runs that belong to no session have taken since the start, and the longest of them since this was asked
@@ -270,7 +277,7 @@ class Engine:
     def busy_for_ns(self) -> int:
         """For how long every worker is expected to be taken by the run that it has; 0: one is free."""
         rests_ns = self._queue.under_way.rests_ns()
-        return 0 if len(rests_ns) < len(self.workers) else min(rests_ns)
+        return 0 if len(rests_ns) < self.serving_workers() else min(rests_ns)
 
     def is_stuck(self) -> bool:
         """Whether a run holds its worker a minute after it was stopped at its deadline, and after it should have ended:

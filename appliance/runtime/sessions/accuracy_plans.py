@@ -109,6 +109,12 @@ class AccuracyPlans:
             return
         self.enact(pool, problem, plan, zoo, end_ns)
 
+    def leave(self, pool: Pool) -> None:
+        """The worker of a pool is there no more, for its processor is lost: whoever it served waits for another one."""
+        for live in self._context.pools.held(pool.key):
+            self._context.remove(live, Cause.PROCESSOR, "the processor that it was served on is lost")
+        self._context.close(pool)
+
     async def _heavier(
         self,
         key: PoolKey,

@@ -18,7 +18,8 @@ class Around:
     clock: Clock
     catalogue: Catalogue
     decisions: DecisionSink
-    workers: int
+    serving_workers: Callable[[], int]
+    """How many workers there are whose processors take runs now; at least one."""
     fits_memory: Callable[[Servable], bool]
     """Whether it could be in memory at all, under its tenant's ceiling."""
     is_resident: Callable[[Servable], bool]
@@ -35,3 +36,8 @@ class Around:
     """Where the starts of planned batches are kept."""
     busy_for_ns: Callable[[], int]
     """For how long every worker is taken by the run that it has."""
+
+    @property
+    def workers(self) -> int:
+        """Of the box, as many as serve now."""
+        return self.serving_workers()

@@ -46,8 +46,7 @@ class SessionPorts:
 def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
     """The registry with its planners; `Sessions.run` has yet to be started."""
     clock, catalogue, memory = ports.clock, ports.catalogue, ports.memory
-    workers = len(ports.engine.workers)
-    ledger = ProcessorLedger(workers)
+    ledger = ProcessorLedger(ports.engine.serving_workers)
 
     def fits_memory(servable: Servable) -> bool:
         """By itself, under its owner's ceiling: what else has to leave for it is the residency loop's."""
@@ -70,7 +69,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             clock=clock,
             catalogue=catalogue,
             decisions=ports.decisions,
-            workers=workers,
+            serving_workers=ports.engine.serving_workers,
             fits_memory=fits_memory,
             is_resident=lambda servable: memory.is_resident(servable.build_id),
             bring=bring,

@@ -5,7 +5,7 @@ A tenant's promises are sold within its share: its weight among the tenants that
 10 s. What is free beyond that is sold, too, and marked.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from appliance.clock import NS_PER_S
@@ -32,8 +32,9 @@ class Load:
 class ProcessorLedger:
     """The shares. All instants are the caller's."""
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    def __init__(self, workers: Callable[[], int]) -> None:
+        """`workers`: how many serve now."""
+        self._workers = workers
         self.unplanned = 0.0
         """Of late, by requests that belong to no session."""
         self.unplanned_run_ms = 0.0
@@ -72,7 +73,7 @@ class ProcessorLedger:
             return
         took_ns, took_ms = now_ns - before[0], max(0.0, unplanned_ms - before[1])
         weight = min(1.0, took_ns / SMOOTHING_NS)
-        share = took_ms * 1e6 / took_ns / self.workers
+        share = took_ms * 1e6 / took_ns / self._workers()
         self.unplanned += weight * (min(1.0, share) - self.unplanned)
 
     def share_of(self, tenant: str, weights: Mapping[str, float]) -> float:

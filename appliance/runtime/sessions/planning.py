@@ -193,7 +193,7 @@ class Planning:
 
     async def offload_all(self) -> None:
         """Plan all pools of accuracy anew (AR-07)."""
-        for key in self._pools.keys(PromiseKind.ACCURACY):
+        for key in self._pools.keys(PromiseKind.ACCURACY, self._around.workers):
             with self._apart(key):
                 await self._offload_pool(key)
             await others_first()
@@ -202,6 +202,9 @@ class Planning:
         lock = self._admissions[key.kind]
         is_free = not lock.locked()  # while another promise is being made, nobody is tried
         async with lock:
+            if key.lane >= self._around.workers:
+                self.accuracy.leave(self._pools.pool(key))
+                return
             pool, others = self._pools.pool(key), self._pools.waiting(key)
             now_ns = self._around.clock.now_ns()
             if others and is_free and now_ns - pool.tried_ns >= TRY_NS:

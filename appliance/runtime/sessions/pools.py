@@ -93,6 +93,8 @@ class Members:
         self._pools: dict[PoolKey, dict[str, LiveSession]] = {}
         self._keys: dict[str, PoolKey] = {}
         """Of each session, by id."""
+        self._lanes: dict[PoolKey, set[PoolKey]] = {}
+        """Pools that have a session, by what they have in common whatever their worker."""
 
     def put(self, live: LiveSession) -> None:
         """It is there, in the pool that it belongs to now."""
@@ -101,6 +103,7 @@ class Members:
             self.take(live)
             self._keys[live.id] = key
         self._pools.setdefault(key, {})[live.id] = live
+        self._lanes.setdefault(replace(key, lane=0), set()).add(key)
 
     def take(self, live: LiveSession) -> None:
         """It is there no more; one that is not is no error."""
@@ -109,10 +112,18 @@ class Members:
             del self._pools[key][live.id]
             if not self._pools[key]:
                 del self._pools[key]
+                lanes = self._lanes[replace(key, lane=0)]
+                lanes.discard(key)
+                if not lanes:
+                    del self._lanes[replace(key, lane=0)]
 
     def of(self, key: PoolKey) -> Iterable[LiveSession]:
         """Those of a pool."""
         return self._pools.get(key, {}).values()
+
+    def of_any_lane(self, key: PoolKey) -> list[LiveSession]:
+        """Those of a pool and of its like on other workers."""
+        return [live for other in self._lanes.get(replace(key, lane=0), ()) for live in self._pools[other].values()]
 
     def keys(self) -> Iterable[PoolKey]:
         """Pools that have a session."""
@@ -120,7 +131,7 @@ class Members:
 
     def pools_of(self, tenant: str) -> set[PoolKey]:
         """How a tenant's sessions differ, whatever workers they are planned on."""
-        return {replace(key, lane=0) for key in self._pools if key.tenant == tenant}
+        return {key for key in self._lanes if key.tenant == tenant}
 
 
 class Pools:
@@ -152,9 +163,12 @@ class Pools:
             pool = self._pools[key] = Pool(key, max(0, self._clock.now_ns() - BEFORE_NS), gates)
         return pool
 
-    def keys(self, kind: PromiseKind) -> list[PoolKey]:
-        """All pools of a kind that have a session, or had one."""
+    def keys(self, kind: PromiseKind, lanes: int = 1) -> list[PoolKey]:
+        """All pools of a kind that have a session, or had one, and those of `lanes` in which one that waits may be."""
         keys = {key for key in (*self._pools, *self.members.keys()) if key.kind is kind}
+        if lanes > 1:
+            waits = [key for key in keys if any(live.state is SessionState.WAITING for live in self.members.of(key))]
+            keys |= {replace(key, lane=lane) for key in waits for lane in range(lanes)}
         return sorted(keys, key=lambda key: (key.tenant, key.application_id, key.floor, key.fps, key.lane))
 
     def held(self, key: PoolKey, without: LiveSession | None = None) -> list[LiveSession]:
@@ -163,8 +177,8 @@ class Pools:
         return [live for live in found if without is None or live.id != without.id]
 
     def waiting(self, key: PoolKey) -> list[LiveSession]:
-        """The sessions that wait, in the order in which they are tried."""
-        return waiting(self.members.of(key))
+        """The sessions that wait, in the order in which they are tried: on any worker, whichever they were on."""
+        return waiting(self.members.of_any_lane(key))
 
     def close(self, pool: Pool) -> bool:
         """Nobody of it is served any more; whether nobody of it is left."""

@@ -57,7 +57,7 @@ class EngineStages(FakeStages):
         return StageAnswer(self.say(stage.name, prepared), result.variant, "cpu", result.compute_ns)
 
     def is_busy(self) -> bool:
-        return self.box.engine.free_workers() < len(self.box.engine.workers)
+        return self.box.engine.free_workers() < self.box.engine.serving_workers()
 
     def expected_ns(self, stage: Ask, tenant: str) -> int:
         return self.box.engine.expected_ns(self.box.catalogue.entry(stage.application_id).application, None)

@@ -8,7 +8,7 @@ from appliance.runtime.sessions.ledger import Load, ProcessorLedger
 
 def test_what_others_need_is_not_sold() -> None:
     """A pool can get all but what others need at least; what they have beyond that they give back."""
-    ledger = ProcessorLedger(2)
+    ledger = ProcessorLedger(lambda: 2)
     ledger.put("a", Load("harbour", planned=0.9, least=0.3))
     assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.7)
     ledger.put("b", Load("harbour", planned=0.2, least=0.2))
@@ -20,7 +20,7 @@ def test_what_others_need_is_not_sold() -> None:
 
 def test_a_tenant_has_its_share_however_much_others_run() -> None:
     """Requests that nobody planned take all: half of two tenants' processors is still the other's to sell."""
-    ledger = ProcessorLedger(1)
+    ledger = ProcessorLedger(lambda: 1)
     for second in range(20):
         ledger.observe(second * NS_PER_S, second * 1000.0, 100.0)
     assert ledger.unplanned == pytest.approx(1.0, abs=0.01)
@@ -34,7 +34,7 @@ def test_a_tenant_has_its_share_however_much_others_run() -> None:
 
 def test_the_longest_run_of_late_counts() -> None:
     """Short ones after it do not make it shorter; ten seconds do."""
-    ledger = ProcessorLedger(2)
+    ledger = ProcessorLedger(lambda: 2)
     for second, longest_ms in enumerate([5.0, 120.0, *[6.0] * 11]):
         ledger.observe(second * NS_PER_S, second * 10.0, longest_ms)
         assert ledger.unplanned_run_ms == (5.0 if second == 0 else 120.0 if second <= 11 else 6.0)
@@ -42,7 +42,7 @@ def test_the_longest_run_of_late_counts() -> None:
 
 def test_what_is_sold_is_free_no_more() -> None:
     """From the promise on, before its pool's next plan takes it up."""
-    ledger = ProcessorLedger(1)
+    ledger = ProcessorLedger(lambda: 1)
     ledger.sell("a", "harbour", 0.3)
     assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.7)
     ledger.sell("a", "harbour", 0.2)

@@ -1,0 +1,115 @@
+"""A processor goes while devices stream: plans are made without it within a period, and with it when it is back."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from appliance.domain.session import AccuracyPromise, LatencyPromise, NoticeKind
+from appliance.domain.states import SessionState
+from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+from tests.runtime.serving.test_lost_cluster import Machine
+from tests.runtime.sessions.fleet import Fleet, steady
+
+
+@asynccontextmanager
+async def two_clusters(machine: Machine) -> AsyncIterator[Fleet]:
+    """A worker each; the second one on the cores 2 and 3."""
+    bench = EngineBench(1000, twins=[(1, 1.0, 1.0)], queue_len=500, queue_total=1000)
+    bench.twins[0].cores = (2, 3)
+    bench.clusters[0].described = bench.twins[0].describe()
+    fleet = Fleet(bench=bench)
+    with machine.keeping(bench):
+        async with fleet.working():
+            yield fleet
+
+
+def _states(fleet: Fleet) -> dict[SessionState, int]:
+    states = [device.live.state for device in fleet.devices]
+    return {state: states.count(state) for state in states}
+
+
+@story
+async def test_promises_of_latency_are_planned_on_what_is_left() -> None:
+    """Eight cameras of 15 frames a second at 13 ms a run: 1.56 of a worker, which two have and one has not. Who finds
+    no room is told within a second, the others' frames are in time; when the cluster is back all are served again.
+    """
+    machine = Machine(0, 1, 2, 3)
+    async with two_clusters(machine) as fleet:
+        gate = fleet.add({320: Cost(run_ms=13)})
+        for _ in range(8):
+            live = await fleet.join(gate, LatencyPromise(200.0, 15.0), mbps=50)
+            fleet.stream(live, steady(50))
+        await fleet.pass_s(5)
+        planning = fleet.sessions.planning
+        (pool,) = planning._pools
+        assert pool.plan is not None
+        assert (_states(fleet), len(pool.plan.workers)) == ({SessionState.SERVED: 8}, 2)
+        fleet.bench.clusters[0].lose("core 3 is offline")
+        machine.cores.discard(3)
+        await fleet.pass_s(1)
+        assert len(pool.plan.workers) == 1
+        states = _states(fleet)
+        assert 3 <= states[SessionState.SERVED] <= 5
+        assert states[SessionState.WAITING] == 8 - states[SessionState.SERVED]
+        told = [device.told[NoticeKind.REMOVED] for device in fleet.devices]
+        assert sum(told) == states[SessionState.WAITING]
+        left = [device.live for device in fleet.devices if device.live.state is SessionState.SERVED]
+        before = {live.id: (live.counts.answered, live.counts.under_way) for live in left}
+        misses = {live.id: live.counts.late + live.counts.dropped for live in left}
+        await fleet.pass_s(10)
+        for live in left:
+            assert live.counts.answered - before[live.id][0] >= 140
+            assert live.counts.late + live.counts.dropped - misses[live.id] <= 2
+        machine.cores.add(3)
+        await fleet.pass_s(20)
+        assert _states(fleet) == {SessionState.SERVED: 8}
+
+
+@story
+async def test_promises_of_accuracy_leave_the_worker_that_is_gone() -> None:
+    """Both workers have some; those of the second one wait, or are let in beside the others, or come back with it."""
+    machine = Machine(0, 1, 2, 3)
+    async with two_clusters(machine) as fleet:
+        gate = fleet.add({320: Cost(run_ms=20)})
+        for _ in range(6):
+            live = await fleet.join(gate, AccuracyPromise(0.04), mbps=50, wait=True)
+            fleet.stream(live, steady(50), drop_rate=0.006)
+        await fleet.pass_s(8)
+        assert {device.live.lane for device in fleet.devices} == {0, 1}
+        served = _states(fleet)[SessionState.SERVED]
+        fleet.bench.clusters[0].lose("core 3 is offline")
+        machine.cores.discard(3)
+        await fleet.pass_s(1)
+        of_lane = [live.live.lane for live in fleet.devices if live.live.state is SessionState.SERVED]
+        assert of_lane
+        assert set(of_lane) == {0}
+        machine.cores.add(3)
+        await fleet.pass_s(30)
+        assert _states(fleet).get(SessionState.SERVED, 0) >= served
+
+
+@story
+async def test_who_waits_is_let_in_where_there_is_room() -> None:
+    """Both workers are full; a device waits, and comes in on whichever worker somebody leaves."""
+    for lane in (0, 1):
+        fleet = Fleet(workers=2)
+        gate = fleet.add({320: Cost(run_ms=30)})
+        async with fleet.working():
+            while True:
+                live = await fleet.join(gate, AccuracyPromise(0.05), mbps=50, wait=True)
+                fleet.stream(live, steady(50), drop_rate=0.01)
+                await fleet.pass_s(0.5)
+                if live.state is SessionState.WAITING:
+                    break
+            await fleet.pass_s(3)
+            waiting = [device for device in fleet.devices if device.live.state is SessionState.WAITING]
+            assert waiting
+            leaving = [one for one in fleet.devices if one.live.state is SessionState.SERVED and one.live.lane == lane]
+            assert leaving
+            for device in leaving:
+                fleet.disconnect(device)
+                await fleet.sessions.end(device.live)
+            await fleet.pass_s(4)
+            states = {device.live.lane for device in waiting if device.live.state is SessionState.SERVED}
+            assert lane in states
