@@ -1,0 +1,203 @@
+"""Cases worked out by hand, against the classes that the box runs: budgets, deadlines, references, offers, credit."""
+
+from dataclasses import replace
+
+import pytest
+
+from appliance.clock import NS_PER_MS, NS_PER_S
+from appliance.domain.errors import CreditExceeded
+from appliance.domain.session import (
+    AccuracyPromise,
+    DeviceReport,
+    DropCause,
+    LatencyPromise,
+    Promise,
+    SessionPlan,
+)
+from appliance.runtime.sessions import adapting, offloading
+from appliance.runtime.sessions.adapting import Beside
+from appliance.runtime.sessions.ledger import Load
+from appliance.runtime.sessions.offers import offers
+from appliance.runtime.sessions.pools import key_of
+from appliance.runtime.sessions.windows import AccuracyWindows
+from appliance.runtime.sessions.zoo import Rung
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.sessions.test_live import Stage, running
+
+KILOBYTES_640 = 53.248
+"""A picture of 640 pixels before any has come: 0.13 bytes for each of 640 x 640 pixels."""
+
+
+async def _rung(fleet: Fleet, **times: dict[int, float]) -> tuple[Rung, offloading.LiveSession]:
+    """The rung of 640 pixels with other times, and a session on a link of 16 Mbit/s and a round trip of 10 ms."""
+    gate = fleet.add({640: Cost(run_ms=40)})
+    live = await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=16)
+    (rung,) = fleet.sessions.planning.zoos.of(key_of(live)).rungs
+    return replace(rung, **times), live
+
+
+@story
+async def test_a_frame_waits_for_one_run_of_its_own_kind_and_the_longest_of_others() -> None:
+    """Eq. 5: 53,248 bytes at 16 Mbit/s are 26.624 ms. Of 150 ms, 5 go up, 5 go down, 4 go to decoding and 30 to a run
+    of others; 79.376 are left for the wait and the run, 39.688 for each. Without the others it is 54.688.
+    """
+    fleet = Fleet(workers=1)
+    async with fleet.working():
+        rung, live = await _rung(fleet)
+        assert rung.frame_bytes(None, None) == pytest.approx(KILOBYTES_640 * 1000)
+        for foreign_ms, most_ms in ((30.0, 39.688), (0.0, 54.688)):
+            for ms, is_kept in ((most_ms - 0.001, True), (most_ms + 0.001, False)):
+                one = replace(rung, worst_ms={1: ms})
+                assert adapting.keeps(live, one, Beside(4.0, foreign_ms)) is is_kept
+
+
+@story
+async def test_the_longest_run_of_others_is_that_of_pools_and_of_requests_without_a_session() -> None:
+    """Pools of 12 and 20 ms, requests without a session of 36 ms, two workers: 18 ms, the first to be free; a pool does
+    not wait for itself; and where requests take next to nothing, 10."""
+    fleet = Fleet(workers=2)
+    async with fleet.working():
+        _, live = await _rung(fleet)
+        context, key = fleet.sessions.planning._context, key_of(live)
+        for number, ms in enumerate((12.0, 20.0)):
+            context.pools.pool(replace(key, tenant=f"other-{number}")).run_ms_max = ms
+        context.pools.pool(key).run_ms_max = 99.0
+        context.ledger.unplanned, context.ledger.unplanned_run_ms = 0.2, 36.0
+        assert context.beside(key).foreign_ms == 18.0
+        context.ledger.unplanned = 0.005
+        assert context.beside(key).foreign_ms == 10.0
+
+
+def test_a_deadline_is_capture_and_slo_less_the_way_back() -> None:
+    """Captured 30 ms ago, 100 ms promised, 12 ms back: 58 ms from now. Unless the device says otherwise the way back is
+    half a round trip: of 20 ms, 60."""
+    stage = Stage()
+    stage.live.report(DeviceReport(rtt_ms=20.0))
+    now_ns = stage.clock.now_ns()
+    assert stage.live.begin(stage.head(0, age_ms=30.0)).deadline_ns - now_ns == 60 * NS_PER_MS
+    stage.live.report(DeviceReport(downlink_ms=12.0))
+    assert stage.live.begin(stage.head(1, age_ms=30.0)).deadline_ns - now_ns == 58 * NS_PER_MS
+
+
+@story
+async def test_against_fresh_results_age_counts_from_the_capture_on() -> None:
+    """30 frames a second, θ = 0.05, 0.01 lost at once and 0.004 a frame: (0.05 - 0.01) / 0.004 = 10 frames of age are
+    allowed. A box for itself shows what is ⌈(4 + 5 + 26.624 + 20 + 5) · 0.03⌉ = ⌈1.8⌉ = 2 frames old, at an interval of
+    one frame: a drop of 0.018, within reach; with 0.045 lost at once 0.053, beyond it. Against that box 7 frames of age
+    lose 5 · 0.004 = 0.02, and one that is younger nothing.
+    """
+    fleet = Fleet(workers=1)
+    gate = fleet.add({640: Cost(run_ms=20)})
+    async with fleet.working():
+        live = await fleet.join(gate, AccuracyPromise(0.05), mbps=16, fps=30.0)
+        rung = replace(fleet.sessions.planning.zoos.of(key_of(live)).best, usual_ms={1: 20.0})
+        live.report(DeviceReport(drop_rate=0.004, drop_base=0.01))
+        assert live.stride_allowed == pytest.approx(10.0)
+        assert offloading.dedicated_stride(live, rung, 30.0, 4.0) == 2.0
+        assert live.drop_of(2.0) == pytest.approx(0.018)
+        assert not offloading.is_out_of_reach(live, rung, 4.0)
+        live.report(DeviceReport(drop_base=0.045))
+        assert offloading.is_out_of_reach(live, rung, 4.0)
+        live.reference_stride = 2.0
+        assert live.drop_beside_dedicated(7.0) == pytest.approx(0.02)
+        assert live.drop_beside_dedicated(1.0) == 0.0
+
+
+def test_a_window_of_accuracy_is_the_mean_age_of_what_was_shown() -> None:
+    """From 0 ms on a result of -100 ms is shown, from 500 ms on one of 300: ages of 100 to 600 and 200 to 700 ms, 400
+    on average, 12 frames at 30 a second less half a frame for which each is on show: 11.5, a drop of 0.046 at 0.004.
+    """
+    for drop_max, kept in ((0.0461, 1), (0.0459, 0)):
+        windows = AccuracyWindows()
+        windows.begin(0)
+        windows.shown(-100 * NS_PER_MS, 0)
+        windows.shown(300 * NS_PER_MS, 500 * NS_PER_MS)
+        assert windows.roll(NS_PER_S, 30.0, lambda stride: 0.004 * stride, drop_max) == pytest.approx([11.5])
+        assert (windows.windows, windows.kept) == (1, kept)
+
+
+@pytest.mark.anyio
+async def test_offers_double_and_then_halve() -> None:
+    """100 ms where 230 are needed: 200 no, 400 yes, 283 yes, 238 yes, 219 no; 1.05 · 237.84 = 250. Ten a second where 3
+    may be had: 5 no, 2.5 yes, 3.53 no, 2.97 yes, 3.24 no; 10 / (1.05 · 3.3636) = 2.83. A drop of 0.02 where 0.05 can be
+    kept: 0.04 no, 0.08 yes, 0.0566 yes, 0.0476 no, 0.0519 yes; 1.05 · 0.051874 = 0.0545.
+    """
+    asked: list[Promise] = []
+
+    async def fits(promise: Promise) -> bool:
+        asked.append(promise)
+        if isinstance(promise, AccuracyPromise):
+            return promise.drop_max >= 0.05
+        return promise.slo_ms >= 230.0 or promise.rate_rps <= 3.0
+
+    found = [one.promise for one in await offers(LatencyPromise(100.0, 10.0), fits)]
+    assert found == [LatencyPromise(250.0, 10.0), LatencyPromise(100.0, 2.83)]
+    assert [one.slo_ms for one in asked[:5] if isinstance(one, LatencyPromise)] == [200, 400, 283, 238, 219]
+    rates = [one.rate_rps for one in asked[5:] if isinstance(one, LatencyPromise)]
+    assert rates == [5.0, 2.5, 3.53, 2.97, 3.24]
+    assert [one.promise for one in await offers(AccuracyPromise(0.02), fits)] == [AccuracyPromise(0.0545)]
+
+
+@pytest.mark.anyio
+async def test_credit_counts_heads_without_a_body() -> None:
+    """Two heads; a third is refused, dropped and counted; the first body comes, and there is room for one more, not for
+    two: five heads, two of them dropped. Both that came whole are answered, one that never does is lost."""
+    stage = Stage()
+    live = stage.live
+    first, second = live.begin(stage.head(0)), live.begin(stage.head(1))
+    with pytest.raises(CreditExceeded):
+        live.begin(stage.head(2))
+    first.received(b"one")
+    third = live.begin(stage.head(3))
+    with pytest.raises(CreditExceeded):
+        live.begin(stage.head(4))
+    third.received(b"two")
+    await first.run(running(None))
+    await third.run(running(None))
+    second.lost()
+    counts = live.counts
+    assert (counts.sent, counts.answered, counts.late, counts.lost) == (5, 2, 0, 1)
+    assert (dict(counts.drops), counts.under_way) == ({DropCause.CREDIT: 2}, 0)
+
+
+def test_places_within_the_rate_come_back_with_time() -> None:
+    """15 a second, 2 % more for clocks that differ: four at once have a place, the fifth has not; after 66 ms one has,
+    for 0.066 · 15.3 = 1.01, and the next has none.
+    """
+    stage = Stage()
+    live = stage.live
+    live.take(SessionPlan(1, "v", 320, 75, 2, (), 0.0, 0))
+    planned = []
+    for number in range(5):
+        frame = live.begin(stage.head(number))
+        planned.append(frame.is_planned)
+        frame.received(b"x")
+    stage.clock.pass_s(0.066)
+    for number in (5, 6):
+        frame = live.begin(stage.head(number))
+        planned.append(frame.is_planned)
+        frame.received(b"x")
+    assert planned == [True] * 4 + [False, True, False]
+    assert live.counts.unplanned == 2
+
+
+@story
+async def test_what_is_left_for_a_promise_by_hand() -> None:
+    """Two tenants of equal weight. Of all workers another pool needs 0.3 at least, of this tenant 0.2, and requests
+    without a session take 0.1: 0.4 are free. The tenant's half less what it has, 0.3, is less than that, so it may have
+    0.4; with 0.4 for such requests only 0.1 are free, and its half counts: 0.3.
+    """
+    fleet = Fleet(workers=1)
+    async with fleet.working():
+        ledger = fleet.sessions.planning.ledger
+        ledger.put("theirs", Load("other", 0.3, 0.3))
+        ledger.put("mine", Load("own", 0.2, 0.2))
+        weights = {"own": 1.0, "other": 1.0}
+        ledger.unplanned = 0.1
+        assert ledger.for_admission("new", "own", weights) == pytest.approx(0.4)
+        ledger.unplanned = 0.4
+        assert ledger.for_admission("new", "own", weights) == pytest.approx(0.3)
+        ledger.remove("theirs")
+        ledger.remove("mine")
