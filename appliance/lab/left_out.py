@@ -2,7 +2,7 @@
 simulated for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appliance.lab.problems.base import Malformed
@@ -14,12 +14,19 @@ def without_malformed(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], l
     left to whoever reads it.
     """
     pipelines = document.get("pipelines", [])
-    if not pipelines or _is_fine(document) or not _is_fine({**document, "pipelines": []}):
+    if not pipelines or _is_fine(document) or not _is_fine(_with_pipelines(document, [])):
         return document, []
-    fine = [_is_fine({**document, "pipelines": [one]}) for one in pipelines]
+    fine = [_is_fine(_with_pipelines(document, [one])) for one in pipelines]
     kept = [one for one, is_fine in zip(pipelines, fine, strict=True) if is_fine]
     names = [str(one.get("name")) for one, is_fine in zip(pipelines, fine, strict=True) if not is_fine]
-    return {**document, "pipelines": kept}, names
+    return _with_pipelines(document, kept), names
+
+
+def _with_pipelines(document: Mapping[str, Any], pipelines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """With these alone, and the devices that ask them or an application."""
+    names = [None, *(one.get("name") for one in pipelines)]
+    sessions = [one for one in document.get("sessions", []) if one.get("pipeline") in names]
+    return {**document, "pipelines": pipelines, **({"sessions": sessions} if "sessions" in document else {})}
 
 
 def _is_fine(document: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ how many regions (`fan_out`, `items`, `items_csv`), and which labels.
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -210,9 +210,16 @@ def _names(written: str | list[str]) -> tuple[str, ...]:
 
 
 def check_pipelines(
-    entries: Sequence[PipelineShape], tenants: Mapping[str, str], duration_s: float | None, base_dir: str
+    entries: Sequence[PipelineShape],
+    tenants: Mapping[str, str],
+    duration_s: float | None,
+    base_dir: str,
+    streamed: Collection[str] = (),
 ) -> None:
-    """`tenants`: application → its tenant. Raises: Malformed, naming the key."""
+    """`tenants`: application → its tenant; `streamed`: pipelines that devices send frames to.
+
+    Raises: Malformed, naming the key.
+    """
     refuse_duplicates((entry.name for entry in entries), "pipelines")
     expected = 0.0
     for i, entry in enumerate(entries):
@@ -220,7 +227,7 @@ def check_pipelines(
         for j, shape in enumerate(entry.stages):
             _check_stage(shape, f"{key}.stages[{j}]", tenants, base_dir)
         _check_graph(entry, key, tenants)
-        expected += _check_frames(entry, key, duration_s)
+        expected += _check_frames(entry, key, duration_s, is_streamed=entry.name in streamed)
     if expected > FRAMES_MAX:
         raise Malformed("duration_s", f"about {expected:.0f} frames are more than {FRAMES_MAX}")
 
@@ -269,13 +276,13 @@ def _has_crop(shape: StageShape) -> bool:
     return shape.application is not None and shape.is_fanned
 
 
-def _check_frames(entry: PipelineShape, key: str, duration_s: float | None) -> float:
-    """How many there will be, at most about."""
+def _check_frames(entry: PipelineShape, key: str, duration_s: float | None, *, is_streamed: bool) -> float:
+    """How many there will be beside those of devices, at most about."""
     sources = [name for name in ("rate_rps", "times_s", "csv") if getattr(entry, name) is not None]
     if len(sources) > 1:
         raise Malformed(f"{key}.{sources[1]}", f"goes with no {sources[0]}")
-    if not sources and not entry.clients:
-        raise Malformed(key, "needs one of rate_rps, times_s, csv, or clients")
+    if not sources and not entry.clients and not is_streamed:
+        raise Malformed(key, "needs one of rate_rps, times_s, csv, clients, or sessions that name it")
     if duration_s is None:
         if entry.rate_rps is not None or entry.clients:
             raise Malformed("duration_s", "is missing")

@@ -243,9 +243,10 @@ def parse_scenario(document: Mapping[str, Any], base_dir: str = ".") -> Scenario
     names = [a.name for a in scenario.applications]
     check_arrivals(scenario.arrivals, names, scenario.duration_s)
     slos = {a.name: a.latency_slo_ms for a in scenario.applications}
-    check_sessions(scenario.sessions, slos, scenario.duration_s, base_dir)
+    check_sessions(scenario.sessions, slos, scenario.duration_s, base_dir, [p.name for p in scenario.pipelines])
     tenants = {a.name: a.tenant for a in scenario.applications}
-    check_pipelines(scenario.pipelines, tenants, scenario.duration_s, base_dir)
+    streamed = {one.pipeline for one in scenario.sessions if one.pipeline is not None}
+    check_pipelines(scenario.pipelines, tenants, scenario.duration_s, base_dir, streamed)
     devices = [name for entry in scenario.sessions for name in (entry.name, *entry.names())]
     check_faults(scenario.faults, names, [p.name for p in scenario.box.processors], devices)
     check_policies(scenario.policies)

@@ -1,6 +1,6 @@
 """Devices as a scenario writes them, `[[sessions]]`: how many, when they come, their promises and their links."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -36,17 +36,20 @@ class NetworkShape(Shape):
 
 
 class SessionShape(Shape):
-    """One entry of `[[sessions]]`. With `accuracy_slo` its devices are promised an accuracy, else a latency."""
+    """One entry of `[[sessions]]`, of an application or a pipeline. With `accuracy_slo` its devices are promised an
+    accuracy, else a latency.
+    """
 
     name: Name
     count: Annotated[int, Field(ge=1, le=DEVICES_MAX)] = 1
-    application: Name
+    application: Name | None = None
+    pipeline: Name | None = None
     fps: Annotated[float, Field(gt=0, le=1000)] | None = None
     """Frames captured; None: as many as `rate_rps`."""
     rate_rps: Annotated[float, Field(gt=0, le=1000)] | None = None
     """Frames to be answered, of a promise of latency; None: all."""
     latency_slo_ms: Annotated[float, Field(ge=1, le=60_000)] | None = None
-    """From capture to answer; None: the application's."""
+    """From capture to answer; None: the application's, or the pipeline's."""
     accuracy_min: Annotated[float, Field(ge=0, le=100)] | None = None
     accuracy_slo: Annotated[float, Field(gt=0, le=1)] | None = None
     reference: Literal["dedicated", "fresh"] = "dedicated"
@@ -92,8 +95,9 @@ def check_sessions(
     slo_ms_of: Mapping[str, float | None],
     duration_s: float | None,
     base_dir: str,
+    pipelines: Collection[str] = (),
 ) -> None:
-    """`slo_ms_of`: application → its own. Raises: Malformed."""
+    """`slo_ms_of`: application → its own; `pipelines`: those that there are. Raises: Malformed."""
     refuse_duplicates((entry.name for entry in entries), "sessions")
     refuse_duplicates((name for entry in entries for name in entry.names()), "sessions")
     if entries and duration_s is None:
@@ -102,11 +106,9 @@ def check_sessions(
         raise Malformed("sessions", f"are more than {DEVICES_MAX} devices")
     for i, entry in enumerate(entries):
         key = f"sessions[{i}]"
-        known(entry.application, list(slo_ms_of), f"{key}.application")
+        _check_target(entry, key, slo_ms_of, pipelines)
         if entry.fps is None and entry.rate_rps is None:
             raise Malformed(f"{key}.fps", "is missing")
-        if entry.accuracy_slo is None and entry.latency_slo_ms is None and slo_ms_of[entry.application] is None:
-            raise Malformed(f"{key}.latency_slo_ms", "is missing, as is accuracy_slo, and the application has none")
         if entry.accuracy_slo is not None:
             for other in ("latency_slo_ms", "rate_rps", "accuracy_min"):
                 if getattr(entry, other) is not None:
@@ -120,3 +122,21 @@ def check_sessions(
     frames = sum(entry.count * entry.captures_fps * min(entry.stay_s or 1e12, duration_s or 0) for entry in entries)
     if frames > FRAMES_MAX:
         raise Malformed("duration_s", f"about {frames:.0f} frames are more than {FRAMES_MAX}")
+
+
+def _check_target(
+    entry: SessionShape, key: str, slo_ms_of: Mapping[str, float | None], pipelines: Collection[str]
+) -> None:
+    """What its frames go to, and what may be promised there."""
+    if (entry.application is None) == (entry.pipeline is None):
+        raise Malformed(key, "needs exactly one of application, pipeline")
+    if entry.pipeline is not None:
+        known(entry.pipeline, list(pipelines), f"{key}.pipeline")
+        for other in ("accuracy_slo", "accuracy_min"):
+            if getattr(entry, other) is not None:
+                raise Malformed(f"{key}.{other}", "goes with no pipeline, of which there is a promise of latency only")
+        return
+    assert entry.application is not None
+    known(entry.application, list(slo_ms_of), f"{key}.application")
+    if entry.accuracy_slo is None and entry.latency_slo_ms is None and slo_ms_of[entry.application] is None:
+        raise Malformed(f"{key}.latency_slo_ms", "is missing, as is accuracy_slo, and the application has none")

@@ -79,8 +79,9 @@ class _Simulation:
         self._accuracies = scenario.accuracies()
         self._shapes = {shape.name: shape for shape in scenario.applications}
         self._answers: list[Answer] = []
-        self._crowd = Crowd(scenario, self._box) if scenario.sessions else None
         self._pipelines = PipelineCrowd(scenario, self._box) if scenario.pipelines else None
+        streams = None if self._pipelines is None else self._pipelines.streams
+        self._crowd = Crowd(scenario, self._box, streams) if scenario.sessions else None
         self._loads_before = 0
 
     async def run(self) -> Run:
@@ -209,10 +210,8 @@ class _Simulation:
         status = self._box.core.engine.status()
         if len(self._answers) != len(self._arrivals):
             raise Broken(f"{len(self._arrivals)} requests and {len(self._answers)} answers")
-        if self._crowd is not None:
-            sent = sum(device.sender.counts.sent for device in self._crowd.devices)
-            if sent != len(self._crowd.answers):
-                raise Broken(f"{sent} frames and {len(self._crowd.answers)} ends")
+        if self._crowd is not None and len(set(self._crowd.frames)) > 1:
+            raise Broken("{} frames and {} ends".format(*self._crowd.frames))
         if self._pipelines is not None and len(set(self._pipelines.frames)) > 1:
             raise Broken("{} frames of pipelines and {} ends".format(*self._pipelines.frames))
         if status["queued"] or status["running"]:

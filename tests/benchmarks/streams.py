@@ -26,7 +26,8 @@ from appliance.lab.links.network import DeviceLink, Network, unavailable
 from appliance.lab.outcome import Outcome, ProcessorUse
 from appliance.lab.scenario import Scenario, read_scenario
 from appliance.lab.session_shapes import SessionShape
-from appliance.lab.sessions.crowd import SessionFigures, _arrival_ns, _camera, _reference_stride, _together
+from appliance.lab.sessions.crowd import SessionFigures, _together
+from appliance.lab.sessions.devices import _arrival_ns, _camera, _reference_stride
 from appliance.lab.sessions.ladder import Ladder
 from appliance.lab.sessions.network import network_of
 from appliance.lab.sessions.tally import Totals
@@ -150,7 +151,7 @@ def plans_of(scenario: Scenario, entry: SessionShape) -> Iterator[Plan]:
             link={"rtt_ms": entry.network.rtt_ms, "uplink_mbps": uplink.rate_bps(arrives_ns) / 1e6},
             arrives_ns=arrives_ns,
             leaves_ns=end_ns if entry.stay_s is None else min(end_ns, arrives_ns + nanoseconds(entry.stay_s)),
-            camera=_camera(model),
+            camera=_camera([model]),
             rates=entry.rates(scenario.base_dir),
             ladder=Ladder(accuracies, sides),
             accuracies=accuracies,

@@ -54,7 +54,7 @@ def test_the_short_form_has_a_crop_before_what_has_several_items() -> None:
             {"stages": [*STAGES, {"application": "door", "name": "again", "after": "nobody"}]},
             "pipelines[0].stages[2].after: ",
         ),
-        ({"rate_rps": None}, "pipelines[0]: needs one of rate_rps, times_s, csv, or clients"),
+        ({"rate_rps": None}, "pipelines[0]: needs one of rate_rps, times_s, csv, clients, or sessions"),
         ({"times_s": [1.0]}, "pipelines[0].times_s: goes with no rate_rps"),
         ({"rate_rps": 1e5}, "duration_s: about 12000000 frames are more than 10000000"),
         (

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import count
 
 from appliance.domain.errors import ApplianceError, PipelineNotPossible, TooManySessions, UnknownClient
@@ -14,6 +13,8 @@ from appliance.lab.pipeline_shapes import PipelineShape, pipeline_of
 from appliance.lab.pipelines.scenes import Scenes
 from appliance.lab.pipelines.senders import Sender, senders_of
 from appliance.lab.pipelines.stages import HostThreads, LabStages
+from appliance.lab.pipelines.streams import CountedStreams
+from appliance.lab.pipelines.tally import Tally
 from appliance.lab.scenario import Scenario
 from appliance.policies.allocation import DEFAULT
 from appliance.runtime.pipelines.accounts import HOST, Cost, Tariff, Watts
@@ -21,17 +22,6 @@ from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPort
 from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.tasks.base import Media
-
-
-@dataclass(slots=True)
-class Tally:
-    """Of one pipeline. `latencies_ns`: of frames that were answered."""
-
-    sent: int = 0
-    ended: int = 0
-    latencies_ns: list[int] = field(default_factory=list)
-    joined: int = 0
-    refused: int = 0
 
 
 class PipelineCrowd:
@@ -65,6 +55,9 @@ class PipelineCrowd:
             entry.name: senders_of(entry, scenario.seed, scenario.duration_s, scenario.base_dir) for entry, _ in made
         }
         self._tallies = {entry.name: Tally() for entry, _ in made}
+        tallies = {pipeline.id: self._tallies[entry.name] for entry, pipeline in made}
+        self.streams = CountedStreams(self._pipelines, box.core.catalogue, box.clock, tallies)
+        """As devices' sessions join them."""
 
     async def plan(self) -> None:
         """The serve loop; until cancelled."""

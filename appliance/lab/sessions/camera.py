@@ -15,12 +15,18 @@ WITHOUT_SIZE_BYTES = 1000.0
 
 
 class Camera:
-    """`points`: (longer side in pixels, bytes) of the variants that say so; `body_bytes` where none has a side."""
+    """`points`: (longer side in pixels, bytes) of the variants that say so; `body_bytes` where none has a side.
+    `least_px`: its pictures have no shorter side, however small those of the variants are.
+    """
 
-    def __init__(self, points: Sequence[tuple[int, float]], body_bytes: float = WITHOUT_SIZE_BYTES) -> None:
+    def __init__(
+        self, points: Sequence[tuple[int, float]], body_bytes: float = WITHOUT_SIZE_BYTES, least_px: int = 0
+    ) -> None:
         self._points = sorted({side: size for side, size in points}.items())
         self._body_bytes = body_bytes
-        self.side_px = self._points[-1][0] if self._points else Orders().size_px
+        self._usual_px = self._points[-1][0] if self._points else Orders().size_px
+        """Longer side of the pictures that `body_bytes` is of."""
+        self.side_px = max(self._usual_px, least_px)
         """Of its pictures; no device sends larger ones."""
 
     def bytes_of(self, side_px: int, quality: int) -> int:
@@ -31,7 +37,7 @@ class Camera:
     def _at(self, side_px: int) -> float:
         """A power law between neighbours, and beyond the ends that of photographs."""
         if not self._points:
-            return float(self._body_bytes * (side_px / self.side_px) ** (2.0 * SIZE_EXPONENT))
+            return float(self._body_bytes * (side_px / self._usual_px) ** (2.0 * SIZE_EXPONENT))
         sides = [side for side, _ in self._points]
         index = bisect_left(sides, side_px)
         if index < len(sides) and sides[index] == side_px:

@@ -4,30 +4,23 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from random import Random
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.names import application_id
-from appliance.domain.session import AccuracyPromise, LatencyPromise, Reference
-from appliance.lab.composition import TENSORS, LabBox, input_px
-from appliance.lab.faults import LINK_DOWN
+from appliance.lab.composition import LabBox
 from appliance.lab.journal import Journal
 from appliance.lab.loop import START_NS, VirtualClock
 from appliance.lab.outcome import Answer
-from appliance.lab.scenario import ModelShape, Scenario, latency_of
-from appliance.lab.session_shapes import SessionShape
-from appliance.lab.sessions.camera import WITHOUT_SIZE_BYTES, Camera
+from appliance.lab.scenario import Scenario
 from appliance.lab.sessions.deciding import InPlace
-from appliance.lab.sessions.device import BoxSide, Device, Stay
-from appliance.lab.sessions.ladder import Ladder
-from appliance.lab.sessions.network import DeviceNetwork, Outage, network_of
-from appliance.lab.sessions.tally import AccuracyTally, LatencyTally, Totals
+from appliance.lab.sessions.device import BoxSide, Device
+from appliance.lab.sessions.devices import device_of
+from appliance.lab.sessions.tally import Totals
 from appliance.lab.workload import nanoseconds
 from appliance.policies.adaptation import DEFAULT as DEFAULT_ADAPTATION
 from appliance.policies.offload import DEFAULT as DEFAULT_OFFLOAD
-from appliance.policies.offload.drop import reference_stride
+from appliance.runtime.ports import StreamedPipelines
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
-from appliance.runtime.sessions.sessions import JoinOrder, Limits, Sessions
+from appliance.runtime.sessions.sessions import Limits, Sessions
 
 LOOK_NS = 100 * NS_PER_MS
 """How often is looked who is served."""
@@ -60,7 +53,7 @@ class SessionFigures:
             "kept": all_.kept,
             "due": all_.due,
             "in_time": _ratio(all_.in_time, all_.due),
-            "accuracy_in_time": _ratio(all_.accuracy_in_time, all_.due),
+            "accuracy_in_time": _ratio(all_.accuracy_in_time, all_.rated),
             "captured": self.captured,
             "sent": self.sent,
             "removals": self.removals,
@@ -71,16 +64,17 @@ class SessionFigures:
 class Crowd:
     """The devices of a scenario around a box; to be made inside the virtual loop."""
 
-    def __init__(self, scenario: Scenario, box: LabBox) -> None:
-        """Raises: Malformed (of a file)."""
+    def __init__(self, scenario: Scenario, box: LabBox, pipelines: StreamedPipelines | None = None) -> None:
+        """`pipelines`: of the box, where devices name some. Raises: Malformed (of a file)."""
         self._scenario = scenario
         self._clock: VirtualClock = box.clock
-        self._sessions = _registry(scenario, box)
-        side = BoxSide(self._sessions, box.core.engine, TENSORS, LIMITS.credit)
+        self._sessions = _registry(scenario, box, pipelines)
+        side = BoxSide(self._sessions, LIMITS.credit)
         self._groups = {
-            entry.name: [_device(scenario, box, side, entry, number, name) for number, name in _named(entry)]
+            entry.name: [device_of(scenario, box, side, entry, *named) for named in enumerate(entry.names())]
             for entry in scenario.sessions
         }
+        self._asks_pipeline = {entry.name for entry in scenario.sessions if entry.pipeline is not None}
         self._served: dict[str, int] = dict.fromkeys(self._groups, 0)
         self._end_ns = START_NS + nanoseconds(scenario.duration_s or 0)
 
@@ -91,9 +85,18 @@ class Crowd:
 
     @property
     def answers(self) -> list[Answer]:
-        """One for each frame that was sent, in the order of captures."""
-        found = [answer for device in self.devices for answer in device.answers]
+        """One for each frame that was sent to an application, in the order of captures: those of a pipeline are no
+        requests.
+        """
+        asking = (group for name, group in self._groups.items() if name not in self._asks_pipeline)
+        found = [answer for group in asking for device in group for answer in device.answers]
         return sorted(found, key=lambda answer: answer.at_ns)
+
+    @property
+    def frames(self) -> tuple[int, int]:
+        """Sent, ended."""
+        devices = self.devices
+        return sum(one.sender.counts.sent for one in devices), sum(len(one.answers) for one in devices)
 
     async def plan(self) -> None:
         """The box's loops; until cancelled."""
@@ -154,7 +157,7 @@ def _together(parts: Sequence[SessionFigures]) -> SessionFigures:
     )
 
 
-def _registry(scenario: Scenario, box: LabBox) -> Sessions:
+def _registry(scenario: Scenario, box: LabBox, pipelines: StreamedPipelines | None) -> Sessions:
     """The very registry of the running box."""
     adaptation = scenario.policies.get("adaptation", DEFAULT_ADAPTATION)
     offload = scenario.policies.get("offload", DEFAULT_OFFLOAD)
@@ -171,99 +174,10 @@ def _registry(scenario: Scenario, box: LabBox) -> Sessions:
         telemetry=box.telemetry,
         decisions=journal,
         deciding=InPlace(adaptation, offload, box.stopwatch),
-        pipelines=None,  # type: ignore[arg-type]  # its devices name applications
+        pipelines=pipelines,  # type: ignore[arg-type]  # where there are none, no device names one
         new_id=lambda: f"s{next(numbers):05}",
     )
     return make_sessions(ports, LIMITS)
-
-
-def _named(entry: SessionShape) -> list[tuple[int, str]]:
-    return list(enumerate(entry.names()))
-
-
-def _device(scenario: Scenario, box: LabBox, side: BoxSide, entry: SessionShape, number: int, name: str) -> Device:
-    shape = next(one for one in scenario.applications if one.name == entry.application)
-    model = next(one for one in scenario.models if one.name == shape.model)
-    assert scenario.duration_s is not None, "checked when it was read"
-    outages = _outages(scenario, entry, name)
-    network = network_of(entry.network, scenario.seed, name, scenario.duration_s, scenario.base_dir, outages)
-    slo_ms = None if entry.accuracy_slo is not None else entry.latency_slo_ms or shape.latency_slo_ms
-    application = box.core.catalogue.entry(application_id(shape.tenant, shape.name)).application
-    arrives_ns = START_NS + _arrival_ns(scenario, entry, number)
-    end_ns = START_NS + nanoseconds(scenario.duration_s)
-    stays_ns = end_ns if entry.stay_s is None else arrives_ns + nanoseconds(entry.stay_s)
-    order = JoinOrder(
-        tenant=shape.tenant,
-        key_id=name,
-        application_id=application.id,
-        fps=entry.captures_fps,
-        promise=_promise(entry, slo_ms),
-        name=name,
-        weight=entry.weight,
-        wait=True,
-        rtt_ms=entry.network.rtt_ms,
-        uplink_bps=network.uplink.rate_bps(arrives_ns - START_NS),
-    )
-    stay = Stay(
-        name,
-        order,
-        arrives_ns,
-        min(end_ns, stays_ns),
-        slo_ms,
-        entry.fits == "deadline",
-        int(entry.result_bytes),
-        entry.sends_px,
-    )
-    if entry.accuracy_slo is None:
-        tally: LatencyTally | AccuracyTally = LatencyTally()
-    else:
-        stride = _reference_stride(scenario, entry, model, network)
-        tally = AccuracyTally(entry.accuracy_slo, stride if entry.reference == "dedicated" else 0.0)
-    accuracies = {variant.name: variant.accuracy for variant in model.variants}
-    sides = {variant.name: px for variant in model.variants if (px := input_px(variant)) is not None}
-    ladder, rates = Ladder(accuracies, sides), entry.rates(scenario.base_dir)
-    return Device(box.clock, side, stay, network, _camera(model), rates, tally, shape.name, ladder, accuracies)
-
-
-def _promise(entry: SessionShape, slo_ms: float | None) -> AccuracyPromise | LatencyPromise:
-    if entry.accuracy_slo is not None:
-        return AccuracyPromise(entry.accuracy_slo, Reference(entry.reference))
-    assert slo_ms is not None, "checked when it was read"
-    return LatencyPromise(slo_ms, entry.rate_rps or entry.captures_fps, entry.accuracy_min)
-
-
-def _camera(model: ModelShape) -> Camera:
-    points = [(side, variant.input_bytes) for variant in model.variants if (side := input_px(variant)) is not None]
-    return Camera(points, max((variant.input_bytes for variant in model.variants), default=0.0) or WITHOUT_SIZE_BYTES)
-
-
-def _reference_stride(scenario: Scenario, entry: SessionShape, model: ModelShape, network: DeviceNetwork) -> float:
-    """Of a box that serves this device alone, with its most accurate variant."""
-    best = max(model.variants, key=lambda variant: variant.accuracy)
-    table = latency_of(best, scenario.processor)
-    assert table is not None, "checked when it was read"
-    way_ms = network.way_ms(best.input_bytes or WITHOUT_SIZE_BYTES, entry.result_bytes)
-    return reference_stride(way_ms, table[min(table)], entry.captures_fps)
-
-
-def _arrival_ns(scenario: Scenario, entry: SessionShape, number: int) -> int:
-    """Each entry draws by itself: adding one leaves the others as they were."""
-    at_s = entry.arrive_s
-    if entry.arrival_rps is not None:
-        random = Random(f"{scenario.seed}/sessions/{entry.name}")
-        at_s += sum(random.expovariate(entry.arrival_rps) for _ in range(number + 1))
-    return nanoseconds(at_s)
-
-
-def _outages(scenario: Scenario, entry: SessionShape, name: str) -> tuple[Outage, ...]:
-    found = []
-    for fault in scenario.faults:
-        if fault.kind == LINK_DOWN and fault.session in (name, entry.name):
-            begin_ns = nanoseconds(fault.at_s)
-            until_s = scenario.duration_s if fault.for_s is None else fault.at_s + fault.for_s
-            assert until_s is not None
-            found.append((begin_ns, max(begin_ns, nanoseconds(until_s + (1 if fault.for_s is None else 0)))))
-    return tuple(found)
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -7,13 +7,12 @@ another connection, as the SDK does. The box takes a device to be gone that it h
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import CreditExceeded, FrameDropped, TooManySessions
-from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, Notice, NoticeKind, SessionPlan
 from appliance.domain.states import SessionState
 from appliance.lab.drop_rates import Rates
@@ -24,11 +23,11 @@ from appliance.lab.sessions.camera import Camera
 from appliance.lab.sessions.ladder import Ladder
 from appliance.lab.sessions.network import DeviceNetwork
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally, Tally
+from appliance.lab.sessions.target import Found, Target
 from appliance.policies.sending.drop import DropEstimate
 from appliance.policies.sending.schedule import Orders
 from appliance.policies.sending.sender import Send, Sender
-from appliance.runtime.serving.engine import Engine
-from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult
+from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession, Notices
 from appliance.runtime.sessions.sessions import JoinOrder, Sessions
 
@@ -48,11 +47,9 @@ SILENCE_NS = 10 * NS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class BoxSide:
-    """What a device meets on the box, and what its requests carry."""
+    """What a device meets on the box."""
 
     sessions: Sessions
-    engine: Engine
-    tensors: Tensors
     credit: int
     """Frames that a device may have on their way without acknowledgement."""
 
@@ -86,11 +83,10 @@ class Device:
         camera: Camera,
         rates: Rates,
         tally: Tally,
-        application: str,
-        ladder: Ladder,
-        accuracies: Mapping[str, float],
+        target: Target,
+        ladder: Ladder | None,
     ) -> None:
-        """`application`: its name in the scenario; `accuracies` of its variants, by name."""
+        """`ladder`: what answers are worth; None: nobody knows, of a pipeline."""
         self._clock = clock
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -100,9 +96,8 @@ class Device:
         self._network = network
         self._camera = camera
         self._rates = rates
-        self._application = application
+        self._target = target
         self._ladder = ladder
-        self._accuracies = accuracies
         self.tally = tally
         self.answers: list[Answer] = []
         """One for each frame that was sent."""
@@ -241,7 +236,7 @@ class Device:
         side_px = Orders().size_px if plan.size is None else plan.size
         self.sender.orders = Orders(side_px, plan.quality, float(plan.interval), frozenset(frames))
 
-    def _answered(self, result: FrameResult, found: Result | None) -> None:
+    def _answered(self, result: FrameResult, found: Found | None) -> None:
         """A frame's end has come back."""
         frame, now_ms = result.frame, self._now_ms()
         if result.end is FrameEnd.ANSWERED:
@@ -258,32 +253,37 @@ class Device:
             self._ended(frame, kind, reason, is_late=end is FrameEnd.LATE)
         else:
             if isinstance(self.tally, LatencyTally) and end is FrameEnd.ANSWERED:
-                self.tally.answered(frame, self._ladder.accuracy(found.variant, self._sides[frame]))
-            self._ended(frame, "warm" if found.warm else "cold", "", found, is_late=end is FrameEnd.LATE)
+                self.tally.answered(frame, self._worth(found, self._sides[frame]))
+            self._ended(frame, "warm" if found.is_warm else "cold", "", found, is_late=end is FrameEnd.LATE)
             if isinstance(self.tally, AccuracyTally):
                 stride = self.tally.result(frame)
                 if stride is not None:
                     self._drops.observe(stride, self._rate() * stride)
         self._pump()
 
+    def _worth(self, found: Found, side_px: int) -> float | None:
+        """What an answer about a picture of that size is worth, in the unit of accuracies; None: nobody knows."""
+        if self._ladder is None or found.variant is None:
+            return None
+        return self._ladder.accuracy(found.variant, side_px)
+
     def _is_late(self, frame: int) -> bool:
         age_ms = (self._clock.now_ns() - self._captured[frame]) / NS_PER_MS
         return self._stay.slo_ms is not None and age_ms > self._stay.slo_ms
 
-    def _ended(
-        self, frame: int, kind: Kind, reason: str, found: Result | None = None, *, is_late: bool = False
-    ) -> None:
+    def _ended(self, frame: int, kind: Kind, reason: str, found: Found | None = None, *, is_late: bool = False) -> None:
         captured_ns = self._captured.pop(frame)
         del self._sides[frame]
         latency_ns = self._clock.now_ns() - captured_ns
+        variant = None if found is None else found.variant
         self.answers.append(
             Answer(
-                self._application,
+                self._target.name,
                 kind,
                 captured_ns - START_NS,
                 latency_ns,
-                None if found is None else found.variant,
-                None if found is None else self._accuracies[found.variant],
+                variant,
+                None if self._ladder is None or variant is None else self._ladder.own(variant),
                 is_late,
                 self._stay.slo_ms is not None,
                 reason,
@@ -478,33 +478,9 @@ class Device:
         self._pump()
 
     async def _run(self, frame: Frame) -> None:
-        found: list[Result] = []
-
-        async def work(call: FrameCall) -> bytes:
-            batch = await call.turn()
-            found.append(await self._box.engine.infer(self._request(call, batch)))
-            call.ran()
-            return b""
-
-        result = await frame.run(work)
-        answer = found[0] if found else None
-        size = ACK_BYTES if answer is None else self._stay.result_bytes
-        self._down(size, lambda: self._answered(result, answer))
-
-    def _request(self, call: FrameCall, batch: int) -> Request:
-        order = self._stay.order
-        return Request(
-            order.application_id,
-            order.tenant,
-            self._box.tensors,
-            call.arrival_ns,
-            variant=call.variant,
-            deadline_ns=call.deadline_ns,
-            priority=call.priority,
-            is_frame=True,
-            is_planned=call.is_planned,
-            batch=batch,
-        )
+        result, found = await self._target.run(frame)
+        size = ACK_BYTES if found is None else self._stay.result_bytes
+        self._down(size, lambda: self._answered(result, found))
 
     def _now_ms(self) -> float:
         return self._clock.now_ns() / NS_PER_MS

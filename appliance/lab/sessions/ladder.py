@@ -12,6 +12,10 @@ class Ladder:
         self._sides = sides
         self._steps = sorted((side, accuracies[name]) for name, side in sides.items())
 
+    def own(self, variant: str) -> float:
+        """Of a variant."""
+        return self._accuracies[variant]
+
     def accuracy(self, variant: str, side_px: int) -> float:
         """Of an answer: the variant's, or, where the picture was smaller than it takes, that of the picture's size,
         linear between variants.

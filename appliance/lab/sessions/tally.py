@@ -24,8 +24,10 @@ class Totals:
     due: int = 0
     """Frames of promises of latency that were captured to be answered while the device was served."""
     in_time: int = 0
+    rated: int = 0
+    """Of the due frames, those whose answers have an accuracy: of a pipeline's none have."""
     accuracy_in_time: float = 0.0
-    """Sum of the accuracies of those."""
+    """Sum of the accuracies of those of them that were in time."""
     intervals: int = 0
     interval_frames: int = 0
     """Between a sent frame of a promise of accuracy and the one before."""
@@ -42,9 +44,10 @@ class Totals:
 
 @dataclass(slots=True)
 class LatencyTally:
-    """Of a promise of latency."""
+    """Of a promise of latency. `is_rated`: whether answers have an accuracy."""
 
     totals: Totals = field(default_factory=Totals)
+    is_rated: bool = True
     _since_ns: int | None = None
     _due: Counter[int] = field(default_factory=Counter)
     _in_time: Counter[int] = field(default_factory=Counter)
@@ -69,14 +72,15 @@ class LatencyTally:
             self._open[frame] = window
             self._due[window] += 1
             self.totals.due += 1
+            self.totals.rated += self.is_rated
 
-    def answered(self, frame: int, accuracy: float) -> None:
-        """In time."""
+    def answered(self, frame: int, accuracy: float | None) -> None:
+        """In time; `accuracy` of an answer that has one."""
         window = self._open.pop(frame, None)
         if window is not None:
             self._in_time[window] += 1
             self.totals.in_time += 1
-            self.totals.accuracy_in_time += accuracy
+            self.totals.accuracy_in_time += accuracy or 0.0
 
     def close(self) -> None:
         """All answers are there: count the windows."""

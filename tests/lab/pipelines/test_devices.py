@@ -1,0 +1,166 @@
+"""Devices of a scenario whose frames go through a pipeline: clients of it, let in and told what to send as by a box."""
+
+from typing import Any
+
+import pytest
+
+from appliance.lab.left_out import without_malformed
+from appliance.lab.pipeline_shapes import pipeline_of
+from appliance.lab.problems.base import Malformed
+from appliance.lab.scenario import parse_scenario
+from appliance.lab.sessions.devices import _camera_before
+from appliance.lab.simulation import simulate
+from appliance.runtime.sessions.pipeline_service import CUT_SIDE
+from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
+from tests.lab.pipelines.test_crowd import FIND, READ, STAGES
+from tests.lab.pipelines.test_crowd import document as signs
+
+FAST = {"uplink_mbps": 100, "downlink_mbps": 500, "rtt_ms": 10}
+CAMERA: dict[str, Any] = {"name": "camera", "pipeline": "signs", "rate_rps": 5, "network": FAST}
+
+
+def document(*sessions: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """20 ms to find, 10 ms to read each of three lines, one worker; nobody else sends frames."""
+    return signs({"latency_slo_ms": 400, **changes.pop("pipeline", {})}, sessions=list(sessions), **changes)
+
+
+def figures(*sessions: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = simulate(parse_scenario(document(*sessions, **changes))).outcome.document()
+    found.pop("decisions")
+    return found
+
+
+def test_a_camera_streams_through_a_pipeline() -> None:
+    """Its frames are the pipeline's, not requests of an application; the device sees them in time as the box does."""
+    found = figures(CAMERA)
+    sessions, pipeline = found["sessions"], found["pipelines"]["signs"]
+    assert sessions["served_mean"] > 0.98
+    assert (sessions["captured"], sessions["sent"]) == (100, 99), "the first one comes before the plan"
+    assert pipeline["frames"] == 99
+    assert sessions["in_time"] == 1.0
+    assert sessions["accuracy_in_time"] is None
+    assert pipeline["finished_in_time"] == 99
+    assert pipeline["items_per_frame"]["read"] == 3.0
+    assert pipeline["latency_ms"]["p50"] == pytest.approx(50.9, abs=1)
+    assert found["requests"] == 0
+    assert pipeline["clients"] == {"joined": 0, "refused": 0}
+
+
+def test_it_joins_as_a_client_of_its_own_id() -> None:
+    """By the very admission of the box, which tells of it; and it leaves when the device does."""
+    run = simulate(parse_scenario(document({**CAMERA, "count": 2, "arrive_s": 1, "stay_s": 5})), keep_journal=True)
+    for event in ("pipeline client joined", "pipeline client left"):
+        assert [one.facts["client"] for one in run.journal.events if one.name == event] == ["s00001", "s00002"]
+
+
+def test_more_cameras_than_fit_wait() -> None:
+    """A frame takes 50 ms of one worker: of ten cameras at most three are served, and those are in time."""
+    sessions = figures({**CAMERA, "count": 10, "arrival_rps": 2})["sessions"]
+    assert 1.5 < sessions["served_mean"] <= 4.0
+    assert sessions["in_time"] > 0.95
+    assert sessions["within_slo"] == 1.0
+
+
+def test_who_leaves_gives_room() -> None:
+    """Two sets of cameras, of which the second waits until the first has gone."""
+    first = {**CAMERA, "name": "first", "count": 3, "stay_s": 8}
+    second = {**CAMERA, "name": "second", "count": 3, "arrive_s": 2, "stay_s": 17}
+    groups = figures(first, second)["sessions"]["groups"]
+    assert groups["first"]["sent"] > 80
+    assert groups["second"]["sent"] > 80
+
+
+@pytest.mark.parametrize(("uplink_mbps", "served"), [(0.05, 0.0), (2.0, 1.0)])
+def test_what_the_link_leaves_of_the_promise_decides(uplink_mbps: float, served: float) -> None:
+    """A link that not even the smallest picture crosses in time lets nobody in; on a slow one pictures are small."""
+    slow = {**CAMERA, "network": {"uplink_mbps": uplink_mbps, "rtt_ms": 10}}
+    found = figures(slow)["sessions"]
+    assert found["served_mean"] == pytest.approx(served, abs=0.1)
+    if served:
+        assert found["in_time"] > 0.9
+
+
+def test_a_link_that_is_down_loses_frames_and_comes_back() -> None:
+    """Each frame that was sent has one end, on either side; the device is let in again."""
+    fault = {"kind": "link-down", "session": "camera", "at_s": 5, "for_s": 5}
+    sessions = figures(CAMERA, faults=[fault])["sessions"]
+    assert sessions["reconnects"] >= 1
+    assert 0.5 < sessions["in_time"] < 1.0
+    assert sessions["sent"] > 60
+
+
+def test_clients_and_devices_of_both_kinds_share_a_box() -> None:
+    """Devices of an application, of a pipeline, clients of that, and frames of nobody who joined; twice the same."""
+    reader = {"name": "reader", "application": "read", "rate_rps": 5, "latency_slo_ms": 300, "network": FAST}
+    more = {"pipeline": {"rate_rps": 1.0, "clients": [{"fps": 2}]}}
+    found = figures(CAMERA, reader, **more)
+    groups, pipeline = found["sessions"]["groups"], found["pipelines"]["signs"]
+    assert groups["camera"]["sent"] > 90
+    assert groups["reader"]["sent"] == found["requests"] > 90
+    assert groups["reader"]["accuracy_in_time"] > 80
+    assert groups["camera"]["accuracy_in_time"] is None
+    assert found["sessions"]["accuracy_in_time"] == groups["reader"]["accuracy_in_time"]
+    assert pipeline["frames"] > groups["camera"]["sent"] + 45
+    assert pipeline["clients"] == {"joined": 1, "refused": 0}
+    assert figures(CAMERA, reader, **more) == found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_frame_has_one_end_whatever_happens(seed: int) -> None:
+    """Links that fail, a processor that is lost and one that is slow; a simulation raises where a frame has none."""
+    cameras = {**CAMERA, "count": 4, "arrival_rps": 0.5, "network": {"like": "lte", "rtt_ms": 40}}
+    faults = [
+        {"kind": "link-down", "session": "camera", "at_s": 4, "for_s": 3},
+        {"kind": "processor-lost", "at_s": 9, "for_s": 2, "target": "cpu"},
+        {"kind": "slow-down", "at_s": 13, "for_s": 3, "target": "cpu", "factor": 2.0},
+    ]
+    found = figures(cameras, faults=faults, seed=seed)
+    assert found["pipelines"]["signs"]["finished_in_time"] > 0
+    assert found["pipelines"]["signs"]["frames"] <= found["sessions"]["sent"]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"pipeline": "nobody"}, "sessions[0].pipeline"),
+    ({"application": "read"}, "sessions[0]"),
+    ({"pipeline": None}, "sessions[0]"),
+    ({"accuracy_slo": 0.02, "rate_rps": None, "fps": 5}, "sessions[0].accuracy_slo"),
+    ({"accuracy_min": 50}, "sessions[0].accuracy_min"),
+]
+
+
+@pytest.mark.parametrize(("changes", "key"), WRONG)
+def test_what_is_wrong_is_refused_by_its_key(changes: dict[str, Any], key: str) -> None:
+    with pytest.raises(Malformed) as refused:
+        parse_scenario(document({**CAMERA, **changes}))
+    assert str(refused.value).startswith(f"{key}:" if key == "sessions[0]" else key)
+
+
+def test_a_pipeline_without_anybody_is_refused() -> None:
+    with pytest.raises(Malformed, match=r"pipelines\[0\]: needs one of .* sessions that name it"):
+        parse_scenario(document())
+
+
+def test_an_odd_pipeline_leaves_with_its_devices() -> None:
+    """All others are simulated."""
+    odd = {"name": "odd", "latency_slo_ms": 200, "stages": [{"application": "find", "after": "nothing"}]}
+    fine = {"name": "signs", "latency_slo_ms": 200, "stages": STAGES}
+    written = {**document(CAMERA, {**CAMERA, "name": "other", "pipeline": "odd"}), "pipelines": [odd, fine]}
+    kept, names = without_malformed(written)
+    assert names == ["odd"]
+    assert [one["name"] for one in kept["sessions"]] == ["camera"]
+    parse_scenario(kept)
+
+
+def test_cameras_are_as_good_as_what_looks_at_their_pictures() -> None:
+    """A network that looks at whole pictures takes few pixels; lines are cut from what the camera has."""
+    find = {"name": "find", "variants": [{**FIND["variants"][0], "input_px": 320, "latency_ms": {"cpu": {"1": 20}}}]}
+    read = {"name": "read", "variants": [{**READ["variants"][0], "input_px": 64, "latency_ms": {"cpu": {"1": 10}}}]}
+    sides, bytes_ = [], []
+    for stages in (STAGES, STAGES[:1]):
+        scenario = parse_scenario(document(CAMERA, models=[find, read], pipeline={"stages": stages}))
+        shape = scenario.pipelines[0]
+        camera = _camera_before(scenario, shape, pipeline_of(shape, {"find": "default", "read": "default"}))
+        sides.append(camera.side_px)
+        bytes_.append(camera.bytes_of(320, 75))
+    assert sides == [CUT_SIDE, 320]
+    assert bytes_[0] == bytes_[1] == pytest.approx(BYTES_PER_PIXEL * 320**2, abs=1)
