@@ -2,7 +2,7 @@
 simulated for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from appliance.lab.problems.base import Malformed
@@ -20,6 +20,18 @@ def without_malformed(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], l
     kept = [one for one, is_fine in zip(pipelines, fine, strict=True) if is_fine]
     names = [str(one.get("name")) for one, is_fine in zip(pipelines, fine, strict=True) if not is_fine]
     return _with_pipelines(document, kept), names
+
+
+def with_as_many(today: Mapping[str, Any], edited: Mapping[str, Any], left_out: Collection[str]) -> Mapping[str, Any]:
+    """The same scenario after edits, without the pipelines that were left out of it.
+
+    Raises: Malformed where one of them is edited.
+    """
+    before, after = ({one["name"]: one for one in each.get("pipelines", [])} for each in (today, edited))
+    for name in left_out:
+        if before[name] != after[name]:
+            raise Malformed(f"pipeline {name}", "is edited, and cannot be simulated")
+    return _with_pipelines(edited, [one for name, one in after.items() if name not in left_out]) if left_out else edited
 
 
 def _with_pipelines(document: Mapping[str, Any], pipelines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ def main() -> None:
     order = json.loads(sys.stdin.buffer.read())
     die_with_parent()
     enter(ChildLimits(**order["limits"]), int(order["parent"]))
-    from appliance.lab.left_out import without_malformed
+    from appliance.lab.left_out import with_as_many, without_malformed
     from appliance.lab.problems.base import Malformed
     from appliance.lab.scenario import parse_scenario
     from appliance.lab.simulation import simulate
@@ -30,7 +30,7 @@ def main() -> None:
     left_out: list[str] = []
     try:
         today, left_out = without_malformed(order["today"])
-        edited, _ = without_malformed(order["edited"])
+        edited = with_as_many(order["today"], order["edited"], left_out)
         scenarios = {"today": parse_scenario(today), "edited": parse_scenario(edited)}
         for name, scenario in scenarios.items():
             report = _Report(len(figures) / len(scenarios), 1 / len(scenarios))

@@ -5,7 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from appliance.wire.fields import Real, Text
+from appliance.domain.catalogue import SLO_MS_MAX
+from appliance.domain.pipeline import CLIENTS_MAX, CostBy
+from appliance.domain.session import FPS_MAX, RATE_MIN
+from appliance.wire.fields import Real, Text, Whole
 from appliance.wire.shape import Order, Shape
 
 TIMES_MAX, RPS_MAX = 1000.0, 10_000.0
@@ -23,6 +26,23 @@ class RateEdit(Order):
     """Requests a second."""
 
 
+class PipelineEdit(Order):
+    """More, or less, of a pipeline, another SLO, or another measure of what it costs; what is left out stays."""
+
+    kind: Literal["pipeline"]
+    pipeline: Text = Field(min_length=1, max_length=63, examples=["signs"])
+    tenant: Text = Field("default", min_length=1, max_length=63, examples=["harbour"])
+    times: Real = Field(1.0, ge=0, le=TIMES_MAX, examples=[2.0])
+    """So many times the clients that it has, a part of one with as many frames fewer, and of the frames of nobody who
+    joined."""
+    more_clients: Whole = Field(0, ge=0, le=CLIENTS_MAX, examples=[10])
+    """Beside them."""
+    client_fps: Real | None = Field(None, ge=RATE_MIN, le=FPS_MAX, examples=[5.0])
+    """Frames a second of each of those; left out: as of the first client that is there."""
+    latency_slo_ms: Real | None = Field(None, gt=0, le=SLO_MS_MAX, examples=[400.0])
+    cost_by: CostBy | None = None
+
+
 class MemoryEdit(Order):
     """Another budget for what is loaded."""
 
@@ -38,7 +58,7 @@ class PolicyEdit(Order):
     name: Text = Field(max_length=63, examples=["lru"])
 
 
-Edit = Annotated[RateEdit | MemoryEdit | PolicyEdit, Field(discriminator="kind")]
+Edit = Annotated[RateEdit | PipelineEdit | MemoryEdit | PolicyEdit, Field(discriminator="kind")]
 
 
 class SimulationOrder(Order):
@@ -83,6 +103,14 @@ class ApplicationFigures(Shape):
     latency_ms: LatencyFigures
 
 
+class ClientFigures(Shape):
+    """Clients of a pipeline that asked to be let in over the simulated time."""
+
+    joined: int
+    refused: int
+    """There was no room for them: their frames are not sent."""
+
+
 class PipelineFigures(Shape):
     """A pipeline over the simulated time."""
 
@@ -93,6 +121,7 @@ class PipelineFigures(Shape):
     """What all of them took, in what the pipeline's `cost_by` counts: seconds of processors, joules, or a price; null:
     not known of its processors.
     """
+    clients: ClientFigures
 
 
 class SimulatedFigures(ApplicationFigures):

@@ -481,7 +481,7 @@ def test_what_if(tab: Tab, box: Box) -> None:
         row.wait_for(timeout=60_000)
         today, edited = (row.get_by_role("cell").nth(at).inner_text().replace(",", "") for at in (1, 2))
         assert int(edited) > 2000 > int(today)
-        page.get_by_role("status").filter(has_text="It fits: no more requests are refused").wait_for()
+        page.get_by_role("status").filter(has_text="It fits: no more requests or frames are refused").wait_for()
         assert "simulation=" in page.url
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from appliance.domain.pipeline import PIPELINES_MAX, Ask, Crop
-from appliance.lab.left_out import without_malformed
+from appliance.lab.left_out import with_as_many, without_malformed
 from appliance.lab.pipeline_shapes import PipelineShape, pipeline_of, read_items
 from appliance.lab.problems.base import Malformed, shaped
 from appliance.lab.scenario import parse_scenario
@@ -111,3 +111,14 @@ def test_items_of_a_file(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "items.csv").write_text(text)
     with pytest.raises(Malformed, match=message):
         read_items(tmp_path / "items.csv", "items_csv")
+
+
+def test_after_edits_the_same_ones_are_left_out() -> None:
+    """An edit of what cannot be simulated is no edit that nobody sees: it is told."""
+    fine, odd = entry(name="fine"), entry(name="odd", latency_slo_ms=0)
+    today = document(pipelines=[odd, fine])
+    edited = document(pipelines=[odd, {**fine, "rate_rps": 9.0}])
+    assert with_as_many(today, edited, ["odd"])["pipelines"] == [{**fine, "rate_rps": 9.0}]
+    assert with_as_many(today, edited, []) is edited
+    with pytest.raises(Malformed, match="pipeline odd: is edited"):
+        with_as_many(today, document(pipelines=[{**odd, "rate_rps": 9.0}, fine]), ["odd"])

@@ -1,6 +1,6 @@
 """What if: the running box simulated as it is and with edits."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from appliance.api.simulations import Simulation
 from appliance.api.v1 import system
 from appliance.api.v1.applications import shape_of as application_shape
 from appliance.api.v1.deps import Admin, TheBox
+from appliance.api.v1.edits import FAMILIES, frames_rps, make
 from appliance.api.v1.pipeline_shapes import status_of
 from appliance.api.v1.shapes import model_shape
 from appliance.clock import NS_PER_MS
@@ -25,40 +26,18 @@ from appliance.domain.errors import (
     TooManySimulations,
     UnknownSimulation,
 )
-from appliance.policies.adaptation import ADAPTATION_POLICIES
-from appliance.policies.batching import BATCHING_POLICIES
-from appliance.policies.dispatch import DISPATCH_POLICIES
-from appliance.policies.offload import OFFLOAD_POLICIES
-from appliance.policies.residency import EVICTION_POLICIES
-from appliance.policies.selection import SELECTION_POLICIES
 from appliance.wire.access import TenantShape
 from appliance.wire.box import MemoryShape
 from appliance.wire.scenario import Snapshot, Use, measured, scenario_of
 from appliance.wire.scenario_pipelines import left_out as pipelines_left_out
 from appliance.wire.shape import Deleted
-from appliance.wire.simulations import (
-    Edit,
-    MemoryEdit,
-    PolicyEdit,
-    RateEdit,
-    SimulationOrder,
-    SimulationShape,
-    SimulationsShape,
-)
+from appliance.wire.simulations import SimulationOrder, SimulationShape, SimulationsShape
 
 router = APIRouter(prefix="/v1/simulations", tags=["simulations"], route_class=StrictRoute)
 
 SimulationId = Annotated[str, Path(description="Id of the simulation.", examples=["9f8a3c5be01d4f7a"])]
 REQUESTS_MAX = 500_000
 """Of one run: about a minute."""
-FAMILIES: Mapping[str, Collection[str]] = {
-    "adaptation": ADAPTATION_POLICIES,
-    "batching": BATCHING_POLICIES,
-    "dispatch": DISPATCH_POLICIES,
-    "eviction": EVICTION_POLICIES,
-    "offload": OFFLOAD_POLICIES,
-    "selection": SELECTION_POLICIES,
-}
 
 
 @router.post(
@@ -69,7 +48,8 @@ FAMILIES: Mapping[str, Collection[str]] = {
 )
 async def begin_simulation(order: SimulationOrder, box: TheBox, principal: Admin) -> SimulationShape:
     """The running box as a scenario (its processors, budget, models with measured run times, tenants, and the mean rate
-    of each application since the start), simulated as it is and with the edits made one after the other.
+    of each application since the start; its pipelines with the clients that are there), simulated as it is and with the
+    edits made one after the other.
 
     Both run in virtual time in a process of their own; ask for the simulation until it is `done`. Needs an admin key.
     """
@@ -81,9 +61,9 @@ async def begin_simulation(order: SimulationOrder, box: TheBox, principal: Admin
     _require_few(today, "duration_s")
     edited = deepcopy(today)
     for number, edit in enumerate(order.edits):
-        _make(edited, edit, f"edits[{number}]", snapshot.names())
+        make(edited, edit, f"edits[{number}]", snapshot.names())
         _require_few(edited, f"edits[{number}]")
-    edits = [edit.model_dump() for edit in order.edits]
+    edits = [edit.model_dump(mode="json") for edit in order.edits]
     return shape_of(box.simulations.begin(today, edited, edits=edits, left_out=left_out))
 
 
@@ -117,35 +97,11 @@ def shape_of(simulation: Simulation) -> SimulationShape:
 def _require_few(scenario: Mapping[str, Any], place: str) -> None:
     """Raises: BadEdit."""
     rates = [entry["poisson_rps"] for entry in scenario["arrivals"]]
-    for entry in scenario.get("pipelines", ()):
-        rates += [entry["rate_rps"], *(client["fps"] for client in entry["clients"])]
+    rates += [frames_rps(entry) for entry in scenario.get("pipelines", ())]
     expected = sum(rates) * scenario["duration_s"]
     if expected > REQUESTS_MAX:
         reason = f"{expected:.0f} requests are more than the {REQUESTS_MAX} that one simulation takes"
         raise BadEdit(edit=place, reason=reason)
-
-
-def _make(scenario: dict[str, Any], edit: Edit, place: str, names: Mapping[tuple[str, str], str]) -> None:
-    """Raises: BadEdit."""
-    match edit:
-        case RateEdit():
-            name = names.get((edit.tenant, edit.application))
-            if name is None:
-                known = ", ".join(f"{tenant}/{application}" for tenant, application in sorted(names)[:20])
-                reason = f"{edit.tenant}/{edit.application} is not one of those that can be simulated: {known}"
-                raise BadEdit(edit=f"{place}.application", reason=reason)
-            entry = next(one for one in scenario["arrivals"] if one["application"] == name)
-            entry["poisson_rps"] = entry["poisson_rps"] * edit.times + edit.more_rps
-        case MemoryEdit():
-            scenario["box"]["memory_mb"] = edit.budget_mb
-        case PolicyEdit():
-            if edit.family not in FAMILIES:
-                reason = f"{edit.family!r} is not one of: {', '.join(FAMILIES)}"
-                raise BadEdit(edit=f"{place}.family", reason=reason)
-            if edit.name not in FAMILIES[edit.family]:
-                reason = f"{edit.name!r} is not one of: {', '.join(sorted(FAMILIES[edit.family]))}"
-                raise BadEdit(edit=f"{place}.name", reason=reason)
-            scenario["policies"][edit.family] = edit.name
 
 
 async def _snapshot(box: RunningBox, principal: Principal) -> tuple[Snapshot, list[str]]:

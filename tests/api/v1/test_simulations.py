@@ -8,8 +8,10 @@ import pytest
 
 from appliance.api.simulations import LIMITS, WAITING_MAX, Simulations
 from appliance.api.v1 import simulations
+from appliance.api.v1.edits import frames_rps, make
 from appliance.clock import SystemClock
 from appliance.confinement.limits import ChildLimits
+from appliance.wire.simulations import PipelineEdit
 from tests.api.stand import WAIT_S, Stand
 
 pytestmark = pytest.mark.anyio
@@ -66,10 +68,100 @@ async def test_pipelines_are_in_it(stand: Stand) -> None:
     assert sum(one["batches"] for one in today["processors"].values()) >= 95
     assert list(today["pipelines"]) == list(shown["edited"]["pipelines"]) == ["harbour/one"]
     frames = today["pipelines"]["harbour/one"]
-    assert set(frames) == {"frames", "finished_in_time", "cost"}
+    assert set(frames) == {"frames", "finished_in_time", "cost", "clients"}
+    assert frames["clients"] == {"joined": 1, "refused": 0}
     assert 95 <= frames["frames"] <= 105
     assert 0 < frames["finished_in_time"] <= frames["frames"]
     assert frames["cost"] > 0
+
+
+async def test_a_pipeline_is_edited(stand: Stand) -> None:
+    """Twice the clients, two more, another SLO and another measure of cost: what was asked for is in the one run, and
+    not in the other.
+    """
+    harbour, admin = stand.client("harbour"), stand.client()
+    stages = [{"name": "what", "application": "digits"}]
+    order = {"name": "one", "latency_slo_ms": 500, "stages": stages}
+    assert (await harbour.post("/v1/pipelines", json=order)).status_code == 201
+    assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).status_code == 201
+    edit = {"kind": "pipeline", "pipeline": "one", "tenant": "harbour"}
+    more = edit | {"times": 2, "more_clients": 2, "latency_slo_ms": 600, "cost_by": "price"}
+    answer = await admin.post("/v1/simulations", json={"edits": [more], "duration_s": 20})
+    assert answer.status_code == 202, answer.text
+    shown = await ended(admin, answer.json()["id"])
+    assert (shown["state"], shown["error"]) == ("done", "")
+    assert shown["edits"][0]["cost_by"] == "price"
+    today, edited = (shown[name]["pipelines"]["harbour/one"] for name in ("today", "edited"))
+    assert 95 <= today["frames"] <= 105
+    assert 380 <= edited["frames"] <= 420
+    assert (today["clients"]["joined"], edited["clients"]["joined"]) == (1, 4)
+    assert today["cost"] > 0
+    assert edited["cost"] is None, "this box knows no prices"
+
+
+PIPELINE = {"kind": "pipeline", "pipeline": "one", "tenant": "harbour"}
+
+
+@pytest.mark.parametrize(
+    ("edit", "place"),
+    [
+        (PIPELINE | {"pipeline": "nobody"}, "edits[1].pipeline"),
+        (PIPELINE | {"tenant": "default"}, "edits[1].pipeline"),
+        (PIPELINE | {"more_clients": 2}, "edits[1].client_fps"),
+        (PIPELINE | {"more_clients": 200, "client_fps": 0.1}, "edits[1]"),
+        (PIPELINE | {"more_clients": 100, "client_fps": 30}, "edits[1]"),
+        ({"kind": "policy", "family": "allocation", "name": "nexus-like"}, "edits[1].name"),
+    ],
+)
+async def test_an_edit_of_a_pipeline_that_cannot_be_made_is_named(
+    stand: Stand, edit: dict[str, Any], place: str
+) -> None:
+    """Also by how many clients and frames all edits before it have made."""
+    harbour, admin = stand.client("harbour"), stand.client()
+    order = {"name": "one", "latency_slo_ms": 500, "stages": [{"name": "what", "application": "digits"}]}
+    assert (await harbour.post("/v1/pipelines", json=order)).status_code == 201
+    first = RATE if edit.get("more_clients") != 200 else PIPELINE | {"more_clients": 100, "client_fps": 0.1}
+    answer = await admin.post("/v1/simulations", json={"edits": [first, edit], "duration_s": 300})
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["type"] == "/problems/bad-edit"
+    assert answer.json()["edit"] == place
+    assert answer.json()["detail"].startswith(place)
+
+
+@pytest.mark.parametrize(
+    ("edit", "key"),
+    [
+        ({"times": -1}, "times"),
+        ({"more_clients": 300}, "more_clients"),
+        ({"more_clients": 1.5}, "more_clients"),
+        ({"client_fps": 0}, "client_fps"),
+        ({"latency_slo_ms": 0}, "latency_slo_ms"),
+        ({"cost_by": "luck"}, "cost_by"),
+    ],
+)
+async def test_what_is_out_of_bounds_is_named_by_its_key(stand: Stand, edit: dict[str, Any], key: str) -> None:
+    answer = await stand.client().post("/v1/simulations", json={"edits": [PIPELINE | edit]})
+    assert answer.status_code == 422
+    assert key in answer.text
+
+
+@pytest.mark.parametrize(
+    ("times", "clients", "expected"),
+    [
+        (2.5, [{"fps": 10.0}], [(2, 10.0), (1, 5.0)]),
+        (0.5, [{"fps": 10.0}, {"fps": 4.0}], [(1, 5.0), (1, 2.0)]),
+        (1.0, [{"fps": 10.0, "count": 3}], [(3, 10.0)]),
+        (0.0, [{"fps": 10.0}], []),
+    ],
+)
+def test_so_many_times_the_clients(times: float, clients: list[dict[str, Any]], expected: list[Any]) -> None:
+    """Whole ones as they are, and one with what is left: all of their frames together are as many times as many."""
+    entry: dict[str, Any] = {"name": "harbour/one", "rate_rps": 3.0, "clients": clients}
+    before = frames_rps(entry)
+    edit = PipelineEdit(kind="pipeline", pipeline="one", tenant="harbour", times=times)
+    make({"pipelines": [entry]}, edit, "edits[0]", {})
+    assert [(one["count"], one["fps"]) for one in entry["clients"]] == expected
+    assert frames_rps(entry) == pytest.approx(times * before)
 
 
 @pytest.mark.parametrize(
