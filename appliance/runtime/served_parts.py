@@ -51,6 +51,10 @@ class ServedParts:
     """How often a build of the first kind, which runs every part, is in memory."""
     quickest: frozenset[str] = frozenset()
     """The kinds of those processors that the quickest sequence of runs takes, were all idle."""
+    home: str = ""
+    """The kind that most of a run is spent on, each part on the kind that is quickest for it: as whose the whole of it
+    counts for planners that know one kind for each network.
+    """
 
 
 def places_of(groups: Sequence[RunGroup], kinds: Sequence[str]) -> list[Place]:
@@ -121,7 +125,21 @@ def served_parts(
         times=times,
         first_copies=copies(cut.kinds[0]),
         quickest=frozenset(kind for at in next(iter(sequences.values()))[1] for kind in kinds[at] if kind is not None),
+        home=_home(cut, kinds, places, used),
     )
+
+
+def _home(cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: Sequence[Place], used: Sequence[str]) -> str:
+    """Of the kinds that are used, that on which most time is spent."""
+    spent_ms = dict.fromkeys(used, 0.0)
+    for number in range(len(cut.parts)):
+        took_ms, kind = min(
+            (_cost(cut, number, kind).p50_ms() / places[at][kind].speed, kind)
+            for at, chosen in kinds.items()
+            if (kind := chosen[number]) is not None
+        )
+        spent_ms[kind] += took_ms
+    return max(used, key=lambda kind: spent_ms[kind])
 
 
 def _together(

@@ -57,6 +57,7 @@ def test_on_shared_cores_they_run_one_after_the_other() -> None:
     assert one.p50_ms == pytest.approx(1.5 * (2 + 1 + 4 + 2 * PASS_MS))
     assert one.p99_ms / one.p50_ms == pytest.approx(1.5)
     assert four.batch == 4
+    assert found.home == "cpu", "5 ms of 7"
     assert (found.profile.resident_bytes, found.profile.peak_bytes) == (300, 330)
     assert found.profile.asleep_bytes is None
 
@@ -67,6 +68,7 @@ def test_over_groups_the_quickest_sequence_counts() -> None:
     assert found is not None
     assert found.kinds == {0: ("npu", "cpu", "cpu"), 1: (None, None, "gpu")}
     assert 4 < found.profile.latencies[0].p50_ms < 7
+    assert found.home == "npu"
     assert found.profile.resident_bytes == 100 + 2 * 200 + 100
     assert found.build_id != served(VARIANT, {"cpu": MEASURED, "npu": MEASURED}).build_id  # type: ignore[union-attr]
 

@@ -71,12 +71,14 @@ def longest_ms(graph: Graph, pipeline: Pipeline, takes_ms: Mapping[str, float]) 
 
 def _times_ms(entry: Entry, stage: Ask) -> list[float]:
     floor = entry.application.accuracy_min if stage.accuracy_min is None else stage.accuracy_min
-    variants = [one.variant for one in entry.servables.values()]
+    servables = list(entry.servables.values())
     if stage.variant is not None:
-        variants = [one for one in variants if one.name == stage.variant]
+        servables = [one for one in servables if one.name == stage.variant]
     else:
-        variants = [one for one in variants if one.accuracy_points >= floor] or variants
-    return [one.latencies[0].p50_ms for variant in variants for one in variant.profiles if one.latencies]
+        servables = [one for one in servables if one.accuracy >= floor] or servables
+    in_parts = [one.parts.profile for one in servables if one.parts is not None]
+    profiles = [*in_parts, *(profile for one in servables for profile in one.variant.profiles)]
+    return [one.latencies[0].p50_ms for one in profiles if one.latencies]
 
 
 def _entry(catalogue: Catalogue, pipeline: Pipeline, stage: Ask) -> Entry | None:

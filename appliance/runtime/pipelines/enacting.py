@@ -134,8 +134,9 @@ class Enacting:
                 if servable is None or of is None:
                     continue
                 content = servable.variant.content_sha256
-                own = rates.setdefault(content, {})
-                own[of.kind] = own.get(of.kind, 0.0) + row.rate_rps
+                if servable.parts is None:  # else it is on kinds of its own, by what each part takes there
+                    own = rates.setdefault(content, {})
+                    own[of.kind] = own.get(of.kind, 0.0) + row.rate_rps
                 users = planned.setdefault(content, set())
                 users |= {held.applications[row.stage], f"{pipeline.tenant}/"}
                 place = row.stage, servable.build_id

@@ -9,6 +9,7 @@ from appliance.policies.allocation.placement import available_of
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.around import Live
 from appliance.runtime.pipelines.problem import Machine
+from appliance.runtime.servable import Servable
 
 
 def holds(live: Live, placement: Sequence[Placed], machine: Machine, catalogue: Catalogue, room_bytes: int) -> bool:
@@ -45,7 +46,12 @@ def _has_variants(live: Live, machine: Machine, catalogue: Catalogue, room_bytes
         except ApplianceError:
             return False
         servable = servables.get(row.variant)
-        if servable is None or machine.of[row.worker].kind not in catalogue.able_kinds(servable):
+        if servable is None or machine.of[row.worker].kind not in _kinds_of(servable, catalogue):
             return False
         sizes[servable.build_id] = servable.resident_bytes
     return sum(sizes.values()) <= room_bytes
+
+
+def _kinds_of(servable: Servable, catalogue: Catalogue) -> Sequence[str]:
+    """On which a plan may have a variant."""
+    return catalogue.able_kinds(servable) if servable.parts is None else (servable.parts.home,)

@@ -5,9 +5,10 @@ use are offered the largest leave until whatever is chosen fits, none that is th
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from appliance.domain.catalogue import Profile as Measured
+from appliance.domain.names import kind_of
 from appliance.domain.pipeline import Ask
 from appliance.runtime.catalogue import Entry
 from appliance.runtime.servable import Servable
@@ -18,10 +19,19 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A variant that a stage may be served with, and the kinds of processors that run it, measured."""
+    """A variant that a stage may be served with, and the kinds of processors that run it, measured.
+
+    One that serves in parts has one kind: that on which it spends most of its time, with all of that.
+    """
 
     servable: Servable
     profiles: tuple[Measured, ...]
+    serves_on: str
+    """Of these kinds the one on which it does now."""
+
+    @property
+    def is_in_parts(self) -> bool:
+        return self.servable.parts is not None
 
     @property
     def name(self) -> str:
@@ -31,6 +41,11 @@ class Offer:
     def quickest_ms(self) -> float:
         """An item alone, on the kind where that is quickest."""
         return min(profile.latencies[0].p50_ms for profile in self.profiles)
+
+    def profile_of(self, ran_on: str) -> Measured | None:
+        """That of a kind of which runs were seen; of a network in parts these are of all of its kinds, joined."""
+        kind = self.serves_on if ran_on == kind_of(self.servable.build_id) else ran_on
+        return next((one for one in self.profiles if one.kind == kind), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +96,11 @@ def offers_of(stage: Ask, entry: Entry, kinds_of: Callable[[Servable], Sequence[
 
 
 def _offer(servable: Servable, kinds: Sequence[str]) -> Offer:
+    parts = servable.parts
+    if parts is not None:
+        return Offer(servable, (replace(parts.profile, kind=parts.home),), parts.home)
     profiles = tuple(one for one in servable.variant.profiles if one.kind in kinds and one.latencies)
-    return Offer(servable, profiles)
+    return Offer(servable, profiles, kind_of(servable.build_id))
 
 
 @dataclass(frozen=True, slots=True)

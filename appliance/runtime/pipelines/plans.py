@@ -1,6 +1,8 @@
 """A policy's answer as a pipeline's plan, with the reasons that it is shown with."""
 
-from appliance.domain.pipeline import CostBy, PipelinePlan
+from collections.abc import Iterable, Sequence
+
+from appliance.domain.pipeline import CostBy, PipelinePlan, StagePlan
 from appliance.policies.allocation.several import Served
 from appliance.runtime.pipelines.around import Live
 from appliance.runtime.pipelines.picture import Picture
@@ -10,6 +12,7 @@ from appliance.runtime.pipelines.problem import Asked, stage_plans, takes_ms
 def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: int) -> PipelinePlan:
     """How a pipeline is served."""
     plan = served.plan
+    stages = stage_plans(made, served.level, plan, picture.machine)
     fps = picture.seen[live.pipeline.id].fps
     notes = []
     if made.reserved_ms > 0.0:
@@ -17,6 +20,11 @@ def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: i
     if served.problem.cost_by is not live.pipeline.cost_by:
         unknown = "watts" if live.pipeline.cost_by is CostBy.ENERGY else "prices"
         notes.append(f"by {served.problem.cost_by}, for the {unknown} of some processor are not known")
+    notes += [
+        f"{row.stage} serves in parts, planned as if all of it ran on {made.in_parts[row.stage, row.variant]}"
+        for row in _first_rows(stages)
+        if (row.stage, row.variant) in made.in_parts
+    ]
     if served.first:
         notes.append("more accurate variants are too slow for the SLO")
     if served.level > served.first:
@@ -29,7 +37,7 @@ def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: i
         feasible=plan.feasible,
         cost=plan.cost,
         latency_ms=None if plan.latency_ms is None else plan.latency_ms + made.reserved_ms,
-        stages=stage_plans(made, served.level, plan, picture.machine),
+        stages=stages,
         reason="; ".join([plan.reason, *notes]),
         fps=served.fps,
         wanted_fps=fps,
@@ -37,6 +45,11 @@ def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: i
         cost_by=served.problem.cost_by,
         takes_ms=takes_ms(served.problem),
     )
+
+
+def _first_rows(stages: Sequence[StagePlan]) -> Iterable[StagePlan]:
+    """One of each stage and variant."""
+    return {(row.stage, row.variant): row for row in reversed(stages)}.values()
 
 
 def no_plan(number: int, reason: str, fps: float) -> PipelinePlan:

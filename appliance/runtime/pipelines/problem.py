@@ -6,11 +6,10 @@ cannot say is taken off the SLO: decoding, and the wait of a frame's items for o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from appliance.domain.catalogue import Latency
 from appliance.domain.catalogue import Profile as Measured
-from appliance.domain.names import kind_of
 from appliance.domain.pipeline import Ask, CostBy, Crop, Join, Pick, Pipeline, Stage, StagePlan
 from appliance.domain.pipeline_graph import ROOT, Graph
 from appliance.policies.allocation.base import (
@@ -107,6 +106,8 @@ class Asked:
     """Taken off the SLO."""
     missing: str = ""
     """Why nothing can be planned: a stage without a measured variant."""
+    in_parts: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(Stage, variant) that serves in parts → the kind of processor as whose all of it counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,13 @@ def asked(
         levels.append(made.problem())
         variants.append(made.variants)
         reserved_ms = reserved_ms or made.reserved_ms
-    return Asked(tuple(levels), tuple(variants), items, reserved_ms)
+    in_parts = {
+        (stage.name, offer.name): offer.serves_on
+        for stage in asks
+        for offer in offers[stage.name].all
+        if offer.is_in_parts
+    }
+    return Asked(tuple(levels), tuple(variants), items, reserved_ms, in_parts=in_parts)
 
 
 class _Level:
@@ -216,20 +223,20 @@ class _Level:
 
     def _profiles(self, stage: Ask) -> list[Profile]:
         """Of each configuration that of the variant that is quickest there. A kind on which a variant does not serve
-        now has to be noticeably quicker: going over to it costs a load.
+        now has to be noticeably quicker: going over to it costs a load. What a network in parts takes is of the
+        processors that are there: the speed of its kind's is in it.
         """
         best: dict[tuple[str, int, int], tuple[float, str]] = {}
         for offer in self._offered[stage.name]:
-            serves_on = kind_of(offer.servable.build_id)
             for measured in offer.profiles:
-                factor = 1.0 if measured.kind == serves_on else 1.0 + NOTICEABLE
+                factor = 1.0 if measured.kind == offer.serves_on else 1.0 + NOTICEABLE
                 for worker, of in self._machine.of.items():
                     if of.kind != measured.kind:
                         continue
                     group = self._machine.groups[of.group]
                     for row in rows_of(measured, group, offer.servable.together_max):
                         point = worker, row.batch, row.concurrency
-                        found = factor * row.p50_ms / group.speed, offer.name
+                        found = factor * row.p50_ms / (1.0 if offer.is_in_parts else group.speed), offer.name
                         best[point] = min(best.get(point, found), found)
         for point, (_ms, name) in best.items():
             self.variants[stage.name, *point] = name
@@ -252,8 +259,8 @@ class _Level:
             return 1.0 if times is None else max(1e-3, times.ballooning_at(now_ns))
         seen_ms = expected_ms = 0.0
         for (name, ran), took_ms in self._subject.observed.takes_as_ms.items():
-            profiles = offered[ran.variant].profiles if name == stage.name and ran.variant in offered else ()
-            own = next((one for one in profiles if one.kind == ran.kind), None)
+            offer = offered.get(ran.variant) if name == stage.name else None
+            own = None if offer is None else offer.profile_of(ran.kind)
             if own is not None:
                 seen_ms += took_ms
                 expected_ms += _item_ms(own, ran.batch)

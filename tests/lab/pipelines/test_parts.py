@@ -1,0 +1,79 @@
+"""Networks that serve in parts, on several kinds of processors, in pipelines: planned as one variant on the kind that
+most of it runs on.
+"""
+
+from typing import Any
+
+import pytest
+
+from appliance.lab.scenario import parse_scenario
+from appliance.lab.simulation import Run, simulate
+from tests.lab.pipelines.test_crowd import document
+
+CPU, NPU = {"name": "cpu"}, {"name": "npu"}
+UNITS = {
+    "ops": [
+        {"name": "body", "processors": ["cpu", "npu"]},
+        {"name": "resize", "processors": ["cpu"], "inputs": ["body"]},
+        {"name": "heads", "processors": ["cpu", "npu"], "inputs": ["resize"]},
+    ],
+    "latency_ms": {"cpu": {"body": 30, "resize": 4, "heads": 20}, "npu": {"body": 5, "heads": 6}},
+}
+"""54 ms on the CPU; 15 in parts, of which 11 on the NPU."""
+
+
+def run(pipeline: dict[str, Any], **changes: Any) -> Run:
+    find = {"name": "find", "variants": [{"name": "one", "size_mb": 10, "accuracy": 80, "load_ms": 50, "units": UNITS}]}
+    read = {"name": "read", "variants": [{"name": "one", "size_mb": 10, "accuracy": 90, "load_ms": 50}]}
+    find["variants"][0]["resident"] = read["variants"][0]["resident"] = True  # type: ignore[index]
+    read["variants"][0]["latency_ms"] = {"cpu": {"1": 10}}  # type: ignore[index]
+    changes.setdefault("box", {"memory_mb": 100, "engine": True, "processors": [CPU, NPU]})
+    written = document(pipeline, models=[find, read], **changes)
+    return simulate(parse_scenario(written), keep_journal=True)
+
+
+def test_a_network_in_parts_is_planned_for() -> None:
+    """Its client is let in, every frame is in time, and the plan says as what it counts."""
+    made = run({"clients": [{"fps": 8}]})
+    found: Any = made.outcome.document()
+    assert found["pipelines"]["signs"]["clients"] == {"joined": 1, "refused": 0}
+    assert found["pipelines"]["signs"]["finish_rate"] > 0.99
+    problems: list[Any] = [one.facts["problem"] for one in made.journal.decisions if one.name == "pipeline"]
+    (row,) = next(one for one in problems[-1].modules if one.name == "find").profiles
+    assert row.worker == "npu"
+    assert row.latency_ms == pytest.approx(15, abs=1)
+    reasons = [str(one.facts["reason"]) for one in made.journal.events if one.name == "pipeline planned"]
+    assert reasons
+    assert all("find serves in parts, planned as if all of it ran on npu" in reason for reason in reasons)
+
+
+def test_it_goes_on_serving_in_parts() -> None:
+    """A plan moves none of it: each part stays on the kind on which it is quickest."""
+    found: Any = run({"times_s": [1.0, 2.0, 3.0], "rate_rps": None}).outcome.document()
+    assert found["processors"]["npu"]["batches"] == 2 * 3
+    assert found["processors"]["cpu"]["batches"] == 3 + 3 * 3
+    assert found["pipelines"]["signs"]["latency_ms"]["p50"] == pytest.approx(15 + 0.9 + 3 * 10, abs=0.5)
+
+
+def test_who_is_too_much_is_refused_by_what_is_missing() -> None:
+    """The NPU takes 66 such networks a second at most."""
+    found: Any = run({"clients": [{"fps": 40, "count": 3}], "stages": [{"application": "find"}]}).outcome.document()
+    assert found["pipelines"]["signs"]["clients"] == {"joined": 1, "refused": 2}
+    assert found["pipelines"]["signs"]["finish_rate"] > 0.95
+
+
+def test_a_kind_that_is_lost_is_planned_without() -> None:
+    """It serves whole on the CPU meanwhile, and in parts again after it; every frame has one end."""
+    faults = [{"kind": "processor-lost", "target": "npu", "at_s": 6, "for_s": 6}]
+    made = run({"clients": [{"fps": 4}]}, faults=faults)
+    found: Any = made.outcome.document()
+    assert found["pipelines"]["signs"]["finish_rate"] > 0.9
+    workers = {
+        row.worker
+        for one in made.journal.decisions
+        if one.name == "pipeline"
+        for module in one.facts["problem"].modules  # type: ignore[attr-defined]
+        if module.name == "find"
+        for row in module.profiles
+    }
+    assert workers == {"npu", "cpu"}
