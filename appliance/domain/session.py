@@ -196,13 +196,24 @@ class FrameCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class StageVariant:
+    """What answers at a stage of a pipeline."""
+
+    stage: str
+    variant: str
+    """Empty: nothing can now."""
+    accuracy: float | None = None
+    """Points, of the variant; None: not measured."""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionPlan:
     """What a device is told: what to send, and when, until the next plan."""
 
     number: int
     """Grows with every plan of the session."""
     variant: str
-    """That its frames will run on; a frame that was made for another is served all the same."""
+    """That its frames will run on; a frame that was made for another is served all the same. Empty of a pipeline."""
     size: int | None
     """Longer side of the picture to send, in pixels; None: as the device likes."""
     quality: int
@@ -219,6 +230,13 @@ class SessionPlan:
     """Points, of the variant; None: not measured."""
     expected_drop: float | None = None
     """Of a session with a promise of accuracy."""
+    stages: tuple[StageVariant, ...] = ()
+    """Of a pipeline: the stages that ask a network, each with its own variant."""
+
+    @property
+    def answering(self) -> tuple[str, ...]:
+        """What its frames run on; of a pipeline at each stage."""
+        return self.variant, *(f"{one.stage}: {one.variant}" for one in self.stages)
 
 
 class NoticeKind(StrEnum):
@@ -227,7 +245,8 @@ class NoticeKind(StrEnum):
     PLAN = "plan"
     """A new plan of the same variant."""
     VARIANT = "variant"
-    """A new plan with another variant: accuracy and perhaps size change."""
+    """A new plan with another variant, or with another one at a stage of its pipeline: accuracy and perhaps size
+    change."""
     SERVED = "served"
     """It was waiting, or its link is back."""
     REMOVED = "removed"

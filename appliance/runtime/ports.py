@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
-from appliance.domain.session import FrameEnd
+from appliance.domain.session import FrameEnd, StageVariant
 from appliance.tasks.base import Media, TokenOrder, TokenRows
 
 T = TypeVar("T")
@@ -264,6 +264,8 @@ class PipelineStanding:
     """Longer side of the pictures that the first networks take, in pixels; None: any, or no pictures."""
     is_cut: bool = False
     """Items are cut from the picture as it came: a larger one shows them better."""
+    stages: tuple[StageVariant, ...] = ()
+    """What answers now, at each stage that asks a network."""
 
 
 @dataclass(frozen=True, slots=True)

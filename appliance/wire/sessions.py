@@ -97,6 +97,16 @@ class SessionChange(Order):
     """A paused session sends nothing and holds no capacity."""
 
 
+class StageVariantShape(Shape):
+    """What answers at a stage of a pipeline."""
+
+    stage: str = Field(examples=["read"])
+    variant: str = Field(examples=["int8"])
+    """Empty: nothing can now."""
+    accuracy: float | None = Field(examples=[0.89])
+    """Of the variant, 0..1; null: not measured."""
+
+
 class SessionPlanShape(Shape):
     """What to send until the next plan."""
 
@@ -104,6 +114,8 @@ class SessionPlanShape(Shape):
     """Rises with each plan of the session."""
     variant: str = Field(examples=["int8-320"])
     """That answers; empty where stages of a pipeline do, each with its own."""
+    stages: list[StageVariantShape] | None
+    """Of a pipeline: what answers at each stage that asks a network; null of an application."""
     size: int | None = Field(examples=[320])
     """Pixels of the longer side to send; null: as the device likes."""
     quality: int = Field(examples=[75])

@@ -168,6 +168,16 @@ class ResultMessage(End):
     """The answer is a picture, which follows as one binary message."""
 
 
+class StageVariant(Message):
+    """What answers at a stage of a pipeline."""
+
+    stage: str = Field(examples=["read"])
+    variant: str = Field(examples=["int8"])
+    """Empty: nothing can now."""
+    accuracy: float | None = Field(None, examples=[0.89])
+    """Of the variant, 0..1; null: not measured."""
+
+
 class PlanMessage(Message):
     """What to send from now on; the newest holds."""
 
@@ -194,6 +204,8 @@ class PlanMessage(Message):
     """Of the variant, 0..1; null: not measured."""
     expected_drop: float | None = Field(None, examples=[0.021])
     """Of what the device shows, a share of 1; where accuracy is promised."""
+    stages: list[StageVariant] | None = None
+    """Of a pipeline: what answers at each stage that asks a network."""
     credit: int = CREDIT
     """Frames that may be begun and not acknowledged."""
 
@@ -215,13 +227,16 @@ class Notice(Message):
 
     type: Literal["notice"] = "notice"
     kind: NoticeKind
-    """`variant`: another one answers, so accuracy and perhaps size change; `served`: from now on; `removed`: it waits,
-    for its promise cannot be kept; `ended`.
+    """`variant`: another one answers, of a pipeline at some stage, so accuracy and perhaps size change; `served`: from
+    now on; `removed`: it waits, for its promise cannot be kept; `ended`.
     """
     state: SessionState
     variant: str | None = Field(None, examples=["int8-320"])
+    """Empty of a pipeline."""
     accuracy: float | None = Field(None, examples=[0.412])
     """Of that variant, 0..1."""
+    stages: list[StageVariant] | None = None
+    """Of a pipeline: what answers now at each stage that asks a network; `reason` says which have changed."""
     reason: str = Field("", examples=["memory: fp32-640 made room for harbour/gate"])
     """For a person."""
 

@@ -21,6 +21,7 @@ from appliance.wire.stream import (
     Picture,
     PlanMessage,
     ResultMessage,
+    StageVariant,
     read_box_message,
     read_device_message,
     write_message,
@@ -35,6 +36,12 @@ FROM_BOX: tuple[BoxMessage, ...] = (
     PlanMessage(number=3, variant="fp32", quality=75, frames=(132, 136)),
     BoxClock(sent_ms=1.0, of_ms=2.0, of_came_ms=3.0),
     Notice(kind=NoticeKind.VARIANT, state=SessionState.SERVED, variant="int8", accuracy=0.4),
+    Notice(
+        kind=NoticeKind.VARIANT,
+        state=SessionState.SERVED,
+        variant="",
+        stages=[StageVariant(stage="read", variant="int8", accuracy=0.4), StageVariant(stage="find", variant="")],
+    ),
     ErrorMessage(problem={"type": "/problems/bad-media", "status": 422}, frame=17, outcome=FrameEnd.DROPPED),
 )
 

@@ -10,7 +10,15 @@ from appliance.domain.session import DropCause, Notice, SessionPlan
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.pictures import kind_of
-from appliance.wire.stream import ErrorMessage, Message, Picture, PlanMessage, ResultMessage, write_message
+from appliance.wire.stream import (
+    ErrorMessage,
+    Message,
+    Picture,
+    PlanMessage,
+    ResultMessage,
+    StageVariant,
+    write_message,
+)
 from appliance.wire.stream import Notice as NoticeMessage
 
 
@@ -34,7 +42,21 @@ def plan_fields(plan: SessionPlan, live: LiveSession, now_ns: int) -> dict[str, 
         "valid_ms": round(max(0, plan.valid_until_ns - now_ns) / NS_PER_MS, 3),
         "accuracy": None if plan.accuracy is None else share(plan.accuracy),
         "expected_drop": plan.expected_drop,
+        "stages": stages_of(plan),
     }
+
+
+def stages_of(plan: SessionPlan) -> list[dict[str, Any]] | None:
+    """What answers at the stages of a pipeline; None: there are none."""
+    rows = [
+        {
+            "stage": one.stage,
+            "variant": one.variant,
+            "accuracy": None if one.accuracy is None else share(one.accuracy),
+        }
+        for one in plan.stages
+    ]
+    return rows or None
 
 
 def plan_of(plan: SessionPlan, live: LiveSession, now_ns: int) -> PlanMessage:
@@ -45,11 +67,13 @@ def plan_of(plan: SessionPlan, live: LiveSession, now_ns: int) -> PlanMessage:
 def notice_of(notice: Notice) -> NoticeMessage:
     """What a device is told beside its plan."""
     plan = notice.plan
+    stages = None if plan is None else stages_of(plan)
     return NoticeMessage(
         kind=notice.kind,
         state=notice.state,
         variant=None if plan is None else plan.variant,
         accuracy=None if plan is None or plan.accuracy is None else share(plan.accuracy),
+        stages=None if stages is None else [StageVariant(**one) for one in stages],
         reason=notice.reason,
     )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import ModelUnavailable, UnknownClient, UnknownPipeline
 from appliance.domain.pipeline import Ask
-from appliance.domain.session import FrameEnd
+from appliance.domain.session import FrameEnd, StageVariant
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.frame import FrameCall
 from appliance.runtime.pipelines.live import LivePipeline
@@ -62,6 +62,7 @@ class PipelineStreams:
             max(live.takes_ns(name) for name in live.first) / NS_PER_MS,
             self._size(live),
             live.is_cut,
+            tuple(self._stage(live, stage) for stage in live.stages.values() if isinstance(stage, Ask)),
         )
 
     async def predict(self, pipeline_id: str, media: Media, frame: PipelineFrame) -> PipelineAnswer:
@@ -90,11 +91,26 @@ class PipelineStreams:
                     sizes.append(size)
         return max(sizes, default=None)
 
+    def _stage(self, live: LivePipeline, stage: Ask) -> StageVariant:
+        try:
+            variant = self._answering(live, stage).variant
+        except ModelUnavailable:
+            return StageVariant(stage.name, "")
+        return StageVariant(stage.name, variant.name, None if variant.accuracy is None else variant.accuracy.points)
+
     def _answering(self, live: LivePipeline, stage: Ask) -> Servable:
-        """Raises: ModelUnavailable."""
+        """The one that the stage or the plan names, else what its application wants most of those that are as accurate
+        as the stage asks. Raises: ModelUnavailable.
+        """
         entry = self._catalogue.entry_for(live.pipeline.tenant, stage.application_id)
         name = live.variant_of(stage)
-        return entry.servables[name] if name in entry.servables else entry.order[0]
+        if name in entry.servables:
+            return entry.servables[name]
+        least = stage.accuracy_min or 0.0
+        found = next((one for one in entry.order if one.accuracy >= least), None) or next(iter(entry.order), None)
+        if found is None:
+            raise ModelUnavailable(name=stage.application_id.partition("/")[2])
+        return found
 
 
 def _end_of(answer: FrameAnswer) -> FrameEnd:

@@ -261,11 +261,11 @@ class LiveSession:
         self.lowers_quality = other.lowers_quality
         self._head_delays_ms, self._head_delay_ms = other._head_delays_ms.copy(), other._head_delay_ms
 
-    def take(self, plan: SessionPlan) -> None:
-        """Follow another plan; one that says the same tells the device nothing new."""
+    def take(self, plan: SessionPlan, reason: str = "") -> None:
+        """Follow another plan; one that says the same tells the device nothing new. `reason`: for a person."""
         before, self.plan = self.plan, plan
-        is_other = before is not None and before.variant != plan.variant
-        self.tell(Notice(NoticeKind.VARIANT if is_other else NoticeKind.PLAN, self.state, plan))
+        is_other = before is not None and before.answering != plan.answering
+        self.tell(Notice(NoticeKind.VARIANT if is_other else NoticeKind.PLAN, self.state, plan, reason))
 
     def next_number(self) -> int:
         """Of a plan."""

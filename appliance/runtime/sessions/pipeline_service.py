@@ -198,7 +198,8 @@ class PipelineService:
             verdict = self._too_late(live, standing)
             self._remove(live, verdict.cause or Cause.LINK, verdict.reason)
             return
-        live.take(self._plan(live, standing))
+        plan = self._plan(live, standing)
+        live.take(plan, _replaced(live.plan, plan))
 
     def _remove(self, live: LiveSession, cause: Cause, reason: str) -> None:
         self._figures.removals += 1
@@ -280,6 +281,7 @@ class PipelineService:
             frames=(),
             wait_ms=live.next_due(now_ns)[1],
             valid_until_ns=now_ns + VALID_NS,
+            stages=standing.stages,
         )
 
     def _picture(self, live: LiveSession, standing: PipelineStanding) -> tuple[int | None, int]:
@@ -355,6 +357,13 @@ def _refused(live: LiveSession, refused: PipelineNotPossible, before_fps: float 
     offered = (Offer(replace(promise, rate_rps=rate_rps)),) if is_some else ()
     lacks = f"{', '.join(refused.missing)}: " if refused.missing else ""
     return Verdict(False, Cause.PROCESSOR, f"{lacks}{refused.reason}", offers=offered)
+
+
+def _replaced(before: SessionPlan | None, plan: SessionPlan) -> str:
+    """Which stages have another variant than before, for a person."""
+    known = {} if before is None else {one.stage: one.variant for one in before.stages}
+    found = [(one, known[one.stage]) for one in plan.stages if known.get(one.stage, one.variant) != one.variant]
+    return "; ".join(f"{one.stage}: {one.variant or 'none'} in place of {was or 'none'}" for one, was in found)
 
 
 def _ended() -> Verdict:

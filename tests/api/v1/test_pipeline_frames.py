@@ -264,6 +264,9 @@ async def test_a_session_of_a_pipeline(stand: Stand, pages: page.Pages) -> None:
     session = joined.json()
     assert (session["pipeline"], session["application"], session["state"]) == ("plates", None, "served")
     assert (session["plan"]["variant"], session["plan"]["interval"]) == ("", 2)
+    stages = {one["stage"]: one for one in session["plan"]["stages"]}
+    assert stages.keys() == {stage["name"] for stage in PLATES["stages"] if "application" in stage}
+    assert all(one["variant"] and 0.0 < one["accuracy"] <= 1.0 for one in stages.values())
     assert 96 <= session["plan"]["size"] <= 1920
     shown = (await harbour.get("/v1/pipelines/plates")).json()
     assert shown["clients"] == [{"id": session["id"], "fps": 5.0}]

@@ -211,6 +211,17 @@ def test_a_notice_of_another_variant(box: SessionBox) -> None:
         box.say(Notice.model_validate(notice))
         _seen_until(device, lambda shown: len(device.notices) == 1)
         assert device.notices[-1].accuracy == 0.37
+        stages = [{"stage": "find", "variant": "fp32", "accuracy": 0.9}, {"stage": "read", "variant": "int8"}]
+        reason = "read: int8 in place of fp32"
+        box.say(Notice.model_validate(notice | {"variant": "", "stages": stages, "reason": reason}))
+        _seen_until(device, lambda shown: len(device.notices) == 2)
+        told = device.notices[-1]
+        assert told.stages is not None
+        assert [(one.stage, one.variant, one.accuracy) for one in told.stages] == [
+            ("find", "fp32", 0.9),
+            ("read", "int8", None),
+        ]
+        assert told.reason == reason
 
 
 def test_tasks_without_boxes_are_held_with_their_age() -> None:

@@ -6,9 +6,20 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from appliance.api.streams.words import notice_of
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import BadInput, PromiseNotPossible, UnknownClient, UnknownPipeline
-from appliance.domain.session import AccuracyPromise, Cause, DropCause, FrameEnd, FrameHead, LatencyPromise, NoticeKind
+from appliance.domain.session import (
+    AccuracyPromise,
+    Cause,
+    DropCause,
+    FrameEnd,
+    FrameHead,
+    LatencyPromise,
+    Notice,
+    NoticeKind,
+    StageVariant,
+)
 from appliance.domain.states import SessionState
 from appliance.runtime.pipelines.live import LivePipeline
 from appliance.runtime.pipelines.streaming import PipelineStreams
@@ -45,6 +56,10 @@ class Both:
     def clients(self) -> dict[str, float]:
         """Of the pipeline, with their frames a second."""
         return {one.id: one.fps for one in self.whole.pipelines.get("t/signs").clients}
+
+    def accuracy(self, application: str, variant: str) -> float:
+        """Points."""
+        return self.whole.box.catalogue.entry(f"t/{application}").servables[variant].accuracy
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -236,6 +251,48 @@ async def test_one_that_does_not_fit_any_more_is_removed() -> None:
         assert devices[0] not in removed
         assert "processor" in removed[-1].live.reason
         assert devices[0].live.counts.answered > 100
+
+
+@story
+async def test_another_variant_at_a_stage_is_told() -> None:
+    """Frames show more, and cheaper variants serve: the device is told which, at which stage, and how accurate they
+    are; while these stay, nothing."""
+    both = Both(workers=1, objects=2)
+    async with both.working():
+        live = await both.join(LatencyPromise(400.0, 15.0))
+        heard: list[Notice] = []
+
+        async def listen() -> None:
+            with both.fleet.sessions.subscribe(live) as notices:
+                async for notice in notices:
+                    heard.append(notice)
+
+        listening = asyncio.create_task(listen())
+        both.fleet.stream(live, steady(20))
+        await both.fleet.pass_s(3)
+        assert heard
+        assert {notice.kind for notice in heard} == {NoticeKind.PLAN}
+        assert live.plan is not None
+        assert [(one.stage, one.variant) for one in live.plan.stages] == [("find", "fine"), ("read", "fine")]
+        both.whole.objects = 8
+        await both.fleet.pass_s(5)
+        changes = [notice for notice in heard if notice.kind is NoticeKind.VARIANT]
+        assert changes
+        told, plan = changes[-1], changes[-1].plan
+        assert plan is not None
+        assert "read: coarse in place of fine" in changes[0].reason
+        fine, coarse = (both.accuracy("read", name) for name in ("fine", "coarse"))
+        assert fine > coarse
+        assert StageVariant("read", "coarse", coarse) in plan.stages
+        notice = notice_of(told)
+        assert (notice.variant, notice.accuracy) == ("", None)
+        assert notice.stages is not None
+        assert ("read", "coarse", coarse / 100.0) in [(one.stage, one.variant, one.accuracy) for one in notice.stages]
+        await both.fleet.pass_s(5)
+        assert len([notice for notice in heard if notice.kind is NoticeKind.VARIANT]) == len(changes)
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
 
 
 @story

@@ -1031,6 +1031,7 @@ export interface components {
             number: number;
             quality: number;
             size: number | null;
+            stages: components["schemas"]["StageVariantShape"][] | null;
             valid_ms: number;
             variant: string;
             wait_ms: number;
@@ -1182,6 +1183,11 @@ export interface components {
             variant: string;
             wait_ms: number;
             worker: string;
+        };
+        StageVariantShape: {
+            accuracy: number | null;
+            stage: string;
+            variant: string;
         };
         StateShape: {
             /** @default FP32 */
