@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from appliance.log import get as get_log
+from appliance.runtime.pipelines.chunks import in_chunks, read_chunks
 from appliance.runtime.ports import Background, NotComputed
 
 T = TypeVar("T")
@@ -44,7 +45,8 @@ class Elsewhere:
     def __call__(self, compute: Callable[[], T], /) -> Awaitable[T]:
         if self._process.is_ready or self._was_given_up:
             return self._there(compute)
-        self._process.warm_up(callable, compute)  # sent there it is imported; computing it may take for ever
+        # What is sent there is imported; computing it may take for ever.
+        self._process.warm_up(callable, (in_chunks, compute))
         return self._here(compute)
 
     async def _here(self, compute: Callable[[], T]) -> T:
@@ -56,19 +58,21 @@ class Elsewhere:
 
     async def _there(self, compute: Callable[[], T]) -> T:
         try:
-            made: T = await self._process.call(compute)
+            chunks = await self._process.call(in_chunks, compute)
         except self._ended:
             log.warning("the process that plans pipelines ended; it is begun anew")
-            made = await (self._again if self._was_given_up else self._here)(compute)
+            if not self._was_given_up:
+                return await self._here(compute)
+            chunks = await self._again(compute)
         except asyncio.CancelledError:  # the process was ended with it
             self._was_given_up = True
             raise
+        made: T = await read_chunks(chunks)
         return made
 
-    async def _again(self, compute: Callable[[], T]) -> T:
+    async def _again(self, compute: Callable[[], T]) -> Any:
         """Once more there. Raises: NotComputed where that ends, too."""
         try:
-            made: T = await self._process.call(compute)
+            return await self._process.call(in_chunks, compute)
         except self._ended:
             raise NotComputed from None
-        return made
