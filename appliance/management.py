@@ -250,6 +250,7 @@ class Follower:
                 self._catalogue.put_tenant(tenant)
                 self._release_unused()
                 self._residency.look_again()
+                self._pipelines.look_again()  # its ceiling, or its weight, may be another one
             case "tenant", None:
                 self._catalogue.remove_tenant(change.id)
                 self._keyring.remove_tenant(change.id)

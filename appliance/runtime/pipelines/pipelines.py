@@ -137,13 +137,13 @@ class Pipelines:
         if before is not None:
             live.succeed(before)
         self.live[pipeline.id] = live
-        self._look_again()
+        self.look_again()
         return live
 
     def remove(self, pipeline_id: str) -> None:
         """Frames under way go on; nobody finds it any more."""
         self.live.pop(pipeline_id, None)
-        self._look_again()
+        self.look_again()
 
     def get(self, pipeline_id: str) -> LivePipeline:
         """Raises: UnknownPipeline."""
@@ -160,6 +160,11 @@ class Pipelines:
     def all(self) -> list[LivePipeline]:
         """By id."""
         return [self.live[id] for id in sorted(self.live)]
+
+    def look_again(self) -> None:
+        """Something has changed that plans go by: they are looked at now, and not at the next turn."""
+        if self._planning is not None:
+            self._planning.wake()
 
     # -- frames --------------------------------------------------------------------------------------------------------
 
@@ -249,7 +254,7 @@ class Pipelines:
     def keep(self, pipeline_id: str, fps: float, session: str) -> None:
         """A session that was let in before the box was started again is planned with. Raises: UnknownPipeline."""
         self.get(pipeline_id).clients.join(PipelineClient(session, pipeline_id, fps, True), self._clock.now_ns())
-        self._look_again()
+        self.look_again()
 
     async def change(self, pipeline_id: str, client_id: str, fps: float) -> None:
         """Another rate. More frames are let in as those of one more client would be, which then has gone.
@@ -265,7 +270,7 @@ class Pipelines:
             live = self.get(pipeline_id)
             live.clients.leave(more.id)
         live.clients.change(client_id, fps)
-        self._look_again()
+        self.look_again()
 
     def leave(self, pipeline_id: str, client_id: str, *, as_session: bool = False) -> None:
         """Only who speaks for a session ends its part. Raises: UnknownPipeline, UnknownClient."""
@@ -307,10 +312,6 @@ class Pipelines:
     def ballooning(self, pipeline_id: str) -> Mapping[str, float]:
         """Stage that asks → what runs take over what was measured, as the last plan saw it; absent: nobody knows."""
         return {} if self._planning is None else self._planning.ballooning(pipeline_id)
-
-    def _look_again(self) -> None:
-        if self._planning is not None:
-            self._planning.wake()
 
     @staticmethod
     def _stage_status(live: LivePipeline, name: str, ballooning: float | None) -> StageStatus:

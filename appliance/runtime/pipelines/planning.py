@@ -1,9 +1,9 @@
 """The serve loop: what was seen of pipelines becomes problems, the policy's answers plans, and plans wishes to whoever
 serves (Scrooge §3.4-3.6).
 
-Twice a second, and at once when a client joins or leaves, or a pipeline, a processor or the memory changes. It plans
-where a figure has moved by more than chance and a tenth; a policy is asked where it delays nobody. Its answer is
-applied to the pipelines that still are what it was asked about, as long as the box is. Event-loop thread only.
+Twice a second, and at once when a client joins or leaves, or a pipeline, a tenant, a processor or the memory changes.
+It plans where a figure has moved by more than chance and a tenth; a policy is asked where it delays nobody. Its answer
+is applied to the pipelines that still are what it was asked about, as long as the box is. Event-loop thread only.
 """
 
 import asyncio
