@@ -254,10 +254,11 @@ class Queue:
 
     def ended(self, job: Job) -> None:
         """The run of a job that was taken is over: it is charged with what it took."""
-        self.under_way.end(job)
+        took_ns = job.took_ns
+        self.under_way.end(job, took_ns)
         self.flows.end(job, self._clock.now_ns())
-        if job.took_ns:
-            self._backlog.done(max(LEAST_NS, job.charged_ns), job.took_ns, job.finished_ns)
+        if took_ns:
+            self._backlog.done(max(LEAST_NS, job.charged_ns), took_ns, job.finished_ns)
 
     # -- staged: it begins without a worker having asked for it --------------------------------------------------------
 

@@ -33,11 +33,11 @@ class RunsUnderWay:
         job.holds_ns = job.likely_ns
         job.charged_ns = int(job.holds_ns * job.worth)
 
-    def end(self, job: Job) -> None:
-        """It is over, or has never begun; `job` may also be one that shared it."""
+    def end(self, job: Job, took_ns: int) -> None:
+        """It is over, or has never begun; `job` may also be one that shared it, and had `took_ns` of it."""
         self._first.pop(job, None)
         if job.rest is None:
-            _note_run(job.build, job.took_ns, job.finished_ns, fades=not job.servable.is_guarded)
+            _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
 
     def rests_ns(self, but: Job | None = None) -> list[int]:
         """For how long each run under way is expected to go on; not that of `but`, and none of which nobody knows."""
