@@ -197,10 +197,6 @@ class Builds:
             if one is not None and one.is_tried and one.form is None
         ]
 
-    def reason(self, build_id: str) -> str:
-        """Why a build has no prepared form; empty where it has one, was not tried or nobody said."""
-        return self._builds[build_id].reason
-
     def uncut(self) -> list[str]:
         """Contents that are to be cut: all kinds have been tried, some of them does not run the whole, and nothing says
         for these kinds how it is cut. None while kinds take no runs, and none that must be guarded.
@@ -319,12 +315,12 @@ class Builds:
             return build.form or plain
         target = self._home(build).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
         await asyncio.to_thread(target.mkdir, parents=True)
-        form, reason = None, ""
+        form, reason = None, f"{processor.kind} cannot compile it"
         try:
             try:
                 form = await measure.prepare(str(source), str(target), processor.name)
             except LoadFailed as error:
-                reason = error.reason
+                reason += f": {error.reason}"
             if form is None:  # perhaps only for now
                 await asyncio.to_thread(require_free, target, int(_ROOM_FACTOR * build.size_bytes), 0)
         except BaseException:
@@ -332,6 +328,7 @@ class Builds:
             raise
         if form is not None:
             return replace(form, build_id=build.id)
+        log.warning("no prepared form", build_id=build.id, reason=reason)
         await self._settle(build.id, target, None, reason)
         return plain
 
