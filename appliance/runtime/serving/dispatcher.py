@@ -235,6 +235,7 @@ class PartsDispatcher:
             partial(self._join, answer, items),
             takes_ns,
             tuple(left),
+            kinds={at: {number: one.kind for number, one in there.items()} for at, there in places.items()},
             parts=len(self._parts.cut.parts),
             is_whole=not progress.done and not progress.lost,
             is_begun=bool(progress.done),

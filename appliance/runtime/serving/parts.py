@@ -119,6 +119,8 @@ class Rest:
     """Numbers of the parts that run next: all of them, unless a policy decides otherwise."""
     times: Mapping[int, Mapping[int, RunTimes | None]] = field(default_factory=dict)
     """As `takes_ns`, of runs of any number of rows."""
+    kinds: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    """As `takes_ns`: the kind of processor that each part runs on there."""
     parts: int = 0
     """Of the network."""
     is_whole: bool = False
@@ -145,6 +147,14 @@ class Rest:
     def holds_ns(self, group: int) -> int:
         """For how long what runs next holds a worker there."""
         return sum(self.takes_ns[group][number] for number in self.next)
+
+    def kinds_ns(self, group: int) -> Mapping[str, int]:
+        """The same, by kind of processor."""
+        found: dict[str, int] = {}
+        for number in self.next:
+            kind = self.kinds[group][number]
+            found[kind] = found.get(kind, 0) + self.takes_ns[group][number]
+        return found
 
     def worth(self, group: int) -> float:
         """Of a nanosecond there, against one where these parts run quickest."""

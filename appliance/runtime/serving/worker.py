@@ -148,7 +148,7 @@ class Worker:
         for place, job in enumerate(batch.jobs):
             job.finished_ns = now_ns
             self._queue.ended(job)
-            (job.request.meter or self._single).ran(kind_of(job.build.build_id), job.took_ns)
+            self._charge(job)
             job.to(RequestState.FAILED if error else RequestState.DONE)
             if job.is_abandoned:
                 self._release(job.build)
@@ -168,6 +168,21 @@ class Worker:
             self._go_on(*following)
         elif not self._is_stopped:
             self._queue.offer(self._begin, self._index)
+
+    def _charge(self, job: Job) -> None:
+        """What it had of its run, to who pays for it: of parts to each kind that they run on, by what they take."""
+        meter, left_ns = job.request.meter or self._single, job.took_ns
+        if job.rest is None:
+            meter.ran(kind_of(job.build.build_id), left_ns)
+            return
+        held_ns = job.rest.kinds_ns(self._index)
+        total_ns = max(1, sum(held_ns.values()))
+        *others, last = held_ns
+        for kind in others:
+            part_ns = job.took_ns * held_ns[kind] // total_ns
+            meter.ran(kind, part_ns)
+            left_ns -= part_ns
+        meter.ran(last, left_ns)
 
     def _count(self, job: Job, items: int) -> None:
         """A run has ended well that began with a job; 0 items: it has not."""

@@ -55,6 +55,18 @@ def test_it_goes_on_serving_in_parts() -> None:
     assert found["pipelines"]["signs"]["latency_ms"]["p50"] == pytest.approx(15 + 0.9 + 3 * 10, abs=0.5)
 
 
+def test_it_costs_what_each_kind_costs() -> None:
+    """11 ms of the NPU at 7.2 an hour and 4 of the CPU at 3.6, then three lines on the CPU; all of it is what the
+    processors were busy for.
+    """
+    processors = [{**CPU, "price_per_hour": 3.6, "power_w": 10.0}, {**NPU, "price_per_hour": 7.2, "power_w": 2.0}]
+    box = {"memory_mb": 100, "engine": True, "processors": processors}
+    found: Any = run({"times_s": [5.0], "cost_by": "price"}, box=box).outcome.document()
+    assert found["pipelines"]["signs"]["cost"] == pytest.approx(0.001 * (0.011 * 2 + 0.004 + 0.030), rel=0.01)
+    found = run({"times_s": [5.0], "cost_by": "energy"}, box=box).outcome.document()
+    assert found["pipelines"]["signs"]["cost"] == pytest.approx(0.011 * 2 + (0.004 + 0.030) * 10, rel=0.01)
+
+
 def test_who_is_too_much_is_refused_by_what_is_missing() -> None:
     """The NPU takes 66 such networks a second at most."""
     found: Any = run({"clients": [{"fps": 40, "count": 3}], "stages": [{"application": "find"}]}).outcome.document()
