@@ -22,7 +22,7 @@ ASIDE = ("elapsed_ms", "times")
 """Keys of an answer that are none of the policy's: how long it took, and how often the same was decided."""
 BOXS_OWN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("adaptation", "offload"), ("outcome", "session", "actions")),
-    "pipeline": ("outcome", "pipeline", "actions"),
+    "pipeline": ("outcome", "pipeline", "because", "actions"),
 }
 """By kind: what the box has made of the policy's answer, and whom it asked for."""
 

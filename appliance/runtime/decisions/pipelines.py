@@ -23,8 +23,9 @@ def pipeline(
     plan: AllocationPlan,
     policy: str,
     outcome: str,
+    because: str,
 ) -> dict[str, object]:
-    """How a pipeline is served, of kind `pipeline`."""
+    """How a pipeline is served, of kind `pipeline`; `because`: what it was planned for (SC-17)."""
     return {
         "pipeline": pipeline_id,
         "concerned": tuple((id, tenant) for id in sorted(application_ids)),
@@ -32,6 +33,7 @@ def pipeline(
         "plan": plan,
         "policy": policy,
         "outcome": outcome,
+        "because": because,
     }
 
 
@@ -46,6 +48,7 @@ def pipeline_record(at: datetime.datetime, facts: Mapping[str, Any]) -> Decision
         {
             "outcome": facts["outcome"],
             "pipeline": facts["pipeline"],
+            "because": facts["because"],
             "actions": [],
             **pipeline_answer_json(facts["plan"], facts["problem"].cost_by),
         },

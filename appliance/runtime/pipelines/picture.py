@@ -30,17 +30,35 @@ class Seen:
     offered: Mapping[str, tuple[str, ...]]
     """Stage that asks → the variants that it may be served with."""
 
-    def has_changed(self, then: "Seen") -> bool:
-        """Whether what is seen now calls for another plan than that made by what was seen `then`."""
-        if (self.pipeline, self.version, self.clients) != (then.pipeline, then.version, then.clients):
-            return True
+    def change_since(self, then: "Seen") -> str:
+        """What calls for another plan than that made by what was seen `then`, for a person; empty: nothing does
+        (SC-17).
+        """
+        if self.pipeline != then.pipeline:
+            return "it was changed"
+        if self.version != then.version:
+            return "applications or processors have changed"
+        if self.clients != then.clients:
+            return f"clients have joined or left: {_named(then.clients)} before, {_named(self.clients)} now"
         if self.offered != then.offered:
-            return True
+            return "other variants may serve"
         least = max(CHANGE, self.least_change)
-        pairs = [(self.fps, then.fps)]
-        pairs += [(self.items.get(stage, 0.0), value) for stage, value in then.items.items()]
-        pairs += [(self.ballooning.get(stage, 1.0), value) for stage, value in then.ballooning.items()]
-        return any(abs(now - before) > least * max(before, 1e-9) for now, before in pairs if now or before)
+        figures = [("frames a second", self.fps, then.fps)]
+        figures += [(f"items of a frame at {at}", self.items.get(at, 0.0), value) for at, value in then.items.items()]
+        figures += [
+            (f"runs of {at}, times as long as measured", self.ballooning.get(at, 1.0), value)
+            for at, value in then.ballooning.items()
+        ]
+        moved = (
+            f"{what}: {before:.3g} before, {now:.3g} now"
+            for what, now, before in figures
+            if (now or before) and abs(now - before) > least * max(before, 1e-9)
+        )
+        return next(moved, "")
+
+
+def _named(clients: Sequence[PipelineClient]) -> str:
+    return f"{len(clients)} of {sum(one.fps for one in clients):.4g} frames a second"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ FREED_MIN = 0.01
 SLOW_NS = NS_PER_S
 """A plan that took longer is told of: meanwhile pipelines were served by the old one."""
 SLOW = "no plan was found in time"
+BESIDE = "another pipeline did not fit beside it as it was planned"
+"""Why one is planned of which nothing has changed."""
 log = get_log("pipelines")
 
 
@@ -143,7 +145,9 @@ class Planning:
         async with self._turn:
             picture = await self._pictures.take()
             self._forget_gone()
-            dirty = self._dirty(picture) | (self._again & picture.seen.keys())
+            dirty = {id: "there is room again" for id in sorted(self._again & picture.seen.keys())} | self._dirty(
+                picture
+            )
             self._around.enacting.refresh(now_ns)
             if not dirty:
                 return False
@@ -182,7 +186,7 @@ class Planning:
                 more = replace(picture.seen[id], fps=picture.seen[id].fps + client.fps)
                 asked_of = replace(picture, seen={**picture.seen, id: more})
                 try:
-                    several = await self._solve(asked_of, self._dirty(asked_of) | {id}, may_degrade=False)
+                    several = await self._solve(asked_of, {*self._dirty(asked_of), id}, may_degrade=False)
                 except SolverSlow:
                     reason = f"{SLOW}; ask again"
                     raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason) from None
@@ -200,8 +204,9 @@ class Planning:
             live.clients.require_room(live.pipeline)  # others may have joined meanwhile
             live.clients.join(client, self._around.clock.now_ns())
             joined = replace(more, clients=tuple(live.clients))
-            self._apply(replace(asked_of, seen={**asked_of.seen, id: joined}), several, plans)
-            self._record(live, served, "admitted")
+            because = {id: "a client has joined"}
+            self._apply(replace(asked_of, seen={**asked_of.seen, id: joined}), several, plans, because)
+            self._record(live, served, "admitted", f"a client of {client.fps:.4g} frames a second asks to join")
             self._tell(live, "pipeline client joined", client)
 
     def _still_there(self, id: str) -> Live:
@@ -241,7 +246,7 @@ class Planning:
         fps = 0.0
         with suppress(SolverSlow):
             missing, fps = await self._solver.ask(partial(lacks, lacking.problem, beside, self._around.policy))
-        self._record(live, lacking if lacking is served else served, "refused")
+        self._record(live, served, "refused", f"a client of {client.fps:.4g} frames a second asks to join")
         is_other = lacking is not served
         reason = ("another pipeline would have no room: " if is_other else "") + own_words(lacking, is_other)
         raise PipelineNotPossible(
@@ -250,17 +255,25 @@ class Planning:
 
     # -- one round -----------------------------------------------------------------------------------------------------
 
-    def _dirty(self, picture: Picture) -> set[str]:
-        """Pipelines that are to be planned, whatever has become of the others."""
-        if picture.machine != self._machine or has_moved(picture.memory, self._memory) or self._has_new_load(picture):
-            return set(picture.seen)
-        return {
-            id
-            for id, seen in picture.seen.items()
-            if id not in self._planned
-            or self._pipelines[id].plan is None  # it is not the one that was planned
-            or seen.has_changed(self._planned[id].seen)
-        }
+    def _dirty(self, picture: Picture) -> dict[str, str]:
+        """Pipelines that are to be planned, whatever has become of the others, and why."""
+        of_all = self._of_all(picture)
+        found: dict[str, str] = {}
+        for id, seen in picture.seen.items():
+            planned = self._planned.get(id)
+            if planned is None or self._pipelines[id].plan is None:  # it is not the one that was planned
+                found[id] = "it has no plan"
+            elif because := of_all or seen.change_since(planned.seen):
+                found[id] = because
+        return found
+
+    def _of_all(self, picture: Picture) -> str:
+        """Why all are to be planned; empty: they are not."""
+        if picture.machine != self._machine:
+            return "processors have changed"
+        if has_moved(picture.memory, self._memory):
+            return "the memory has changed"
+        return "single calls take more or less of the processors" if self._has_new_load(picture) else ""
 
     def _has_new_load(self, picture: Picture) -> bool:
         """Whether single calls take much more or less than all were planned with."""
@@ -271,7 +284,7 @@ class Planning:
             for name in {**now, **self._load}
         )
 
-    async def _plan(self, picture: Picture, dirty: set[str]) -> bool:
+    async def _plan(self, picture: Picture, dirty: Mapping[str, str]) -> bool:
         start_ns = self._around.clock.now_ns()
         several = await self._solve(picture, dirty, may_degrade=True)
         took_ns = self._around.clock.now_ns() - start_ns
@@ -287,15 +300,15 @@ class Planning:
         if 0 < self._thrown_away <= STALE_MAX:
             return False
         self._thrown_away = 0
-        self._apply(picture, several, plans)
+        self._apply(picture, several, plans, dirty)
         for id, served in several.served.items():
             live = self._pipelines.get(id)
             if live is not None and self._has_stages_of(live, picture):
-                self._record(live, served, outcome_of(served))
+                self._record(live, served, outcome_of(served), dirty.get(id, BESIDE))
                 await others_first()
         return True
 
-    async def _solve(self, picture: Picture, dirty: set[str], *, may_degrade: bool) -> Several:
+    async def _solve(self, picture: Picture, dirty: Collection[str], *, may_degrade: bool) -> Several:
         """The plans of those that are dirty, beside the others'; of all where they do not fit."""
         around = self._around
         weights = self._weights(picture)
@@ -377,9 +390,11 @@ class Planning:
                 await others_first()
         return found
 
-    def _apply(self, picture: Picture, several: Several, plans: Mapping[str, PipelinePlan]) -> None:
-        """The plans hold from now on. Of a pipeline that was changed meanwhile its place is kept, for the others were
-        planned beside it, and it is planned next.
+    def _apply(
+        self, picture: Picture, several: Several, plans: Mapping[str, PipelinePlan], because: Mapping[str, str]
+    ) -> None:
+        """The plans hold from now on, by pipeline `because` of what. Of one that was changed meanwhile its place is
+        kept, for the others were planned beside it, and it is planned next.
         """
         if picture.machine != self._machine or self._has_new_load(picture):  # all were planned
             self._load = load_of(picture.busy)
@@ -398,10 +413,11 @@ class Planning:
             if served is not None and plan is not None:
                 is_short = served.is_possible and (plan.degraded or not plan.feasible)
                 self._planned[id] = _Planned(picture.seen[id], served.plan.placement, is_short)
-                self._put(live, plan)
+                self._put(live, plan, because.get(id, BESIDE))
             elif made.missing:
                 self._planned[id] = _Planned(picture.seen[id], ())
-                self._put(live, no_plan(self._number(live), made.missing, picture.seen[id].fps))
+                without = no_plan(self._number(live), made.missing, picture.seen[id].fps)
+                self._put(live, without, because.get(id, BESIDE))
             if served is not None or made.missing:
                 self._again.discard(id)
                 self._around.enacting.put(live.pipeline, live.plan, picture.machine)
@@ -409,7 +425,7 @@ class Planning:
             self._plan_short_ones_again(but=several.served.keys())
         self._around.enacting.enact(self._around.clock.now_ns())
 
-    def _keep_what_holds(self, picture: Picture, dirty: Collection[str]) -> None:
+    def _keep_what_holds(self, picture: Picture, dirty: Mapping[str, str]) -> None:
         """No new plans are made: old ones stay where they can, all others are served without one."""
         around = self._around
         is_changed = False
@@ -423,7 +439,7 @@ class Planning:
                 continue
             self._planned.pop(id, None)
             if live.plan is None or live.plan.feasible:
-                self._put(live, no_plan(self._number(live), SLOW, picture.seen[id].fps))
+                self._put(live, no_plan(self._number(live), SLOW, picture.seen[id].fps), dirty[id])
                 around.enacting.put(live.pipeline, live.plan, picture.machine)
                 is_changed = True
         if is_changed:
@@ -455,18 +471,19 @@ class Planning:
         number = self._numbers[live.pipeline.id] = self._numbers.get(live.pipeline.id, 0) + 1
         return number
 
-    def _put(self, live: Live, plan: PipelinePlan) -> None:
+    def _put(self, live: Live, plan: PipelinePlan, because: str) -> None:
         before = live.plan
         live.new_plan(plan)
         if not plan.fps and not plan.stages and (before is None or not before.stages):  # there is nobody to serve
             return
-        facts = {"pipeline": live.pipeline.name, "tenant": live.pipeline.tenant, "reason": plan.reason}
+        about = {"pipeline": live.pipeline.name, "tenant": live.pipeline.tenant}
+        facts = {**about, "reason": plan.reason, "because": because}
         if not plan.feasible and (before is None or before.feasible or before.reason != plan.reason):
             self._around.events.emit("pipeline without a plan", **facts)
         elif plan.feasible and (before is None or not is_alike(before, plan)):
             self._around.events.emit("pipeline planned", fps=round(plan.fps, 3), degraded=plan.degraded, **facts)
 
-    def _record(self, live: Live, served: Served, outcome: str) -> None:
+    def _record(self, live: Live, served: Served, outcome: str, because: str) -> None:
         pipeline = live.pipeline
         facts = decision_of(
             pipeline.id,
@@ -476,5 +493,6 @@ class Planning:
             served.plan,
             self._around.policy_name,
             outcome,
+            because,
         )
         self._around.decisions.record("pipeline", facts)

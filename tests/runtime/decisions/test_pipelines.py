@@ -29,12 +29,12 @@ PROBLEM = AllocationInput(
 def test_is_replayed() -> None:
     """`appliance plan` answers the record's problem with the record's answer, but for what the box adds."""
     plan = Frontier().plan(PROBLEM)
-    facts = pipelines.pipeline("t/signs", "t", ["t/b", "t/a"], PROBLEM, plan, "frontier", "planned")
+    facts = pipelines.pipeline("t/signs", "t", ["t/b", "t/a"], PROBLEM, plan, "frontier", "planned", "it has no plan")
     record = record_of(AT, "pipeline", facts)
     assert (record.kind, record.application, record.concerned) == ("pipeline", None, (("t/a", "t"), ("t/b", "t")))
     assert record.reason == plan.reason
     answer = plan_one(record.problem)
-    own = {"outcome": "planned", "pipeline": "t/signs", "actions": []}
+    own = {"outcome": "planned", "pipeline": "t/signs", "because": "it has no plan", "actions": []}
     assert {**record.answer} == {**own, **{key: value for key, value in answer.items() if key != "elapsed_ms"}}
     assert answer["feasible"]
 
@@ -47,7 +47,8 @@ def test_is_replayed_where_others_take_more_than_there_is() -> None:
     )
     problem = replace(PROBLEM, existing=taken)
     plan = Frontier().plan(problem)
-    record = record_of(AT, "pipeline", pipelines.pipeline("t/signs", "t", [], problem, plan, "frontier", "planned"))
+    facts = pipelines.pipeline("t/signs", "t", [], problem, plan, "frontier", "planned", "it has no plan")
+    record = record_of(AT, "pipeline", facts)
     answer = plan_one(record.problem)
     assert {key: record.answer[key] for key in ("feasible", "allocations", "placement", "reason")} == {
         key: answer[key] for key in ("feasible", "allocations", "placement", "reason")

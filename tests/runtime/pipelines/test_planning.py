@@ -110,6 +110,43 @@ async def test_measured_rates_are_planned_for() -> None:
 
 
 @story
+async def test_each_plan_says_what_it_was_made_for() -> None:
+    """A pipeline that is new, frames that come, more items on each, a client that asks, joins and leaves, a processor
+    that goes: in the decision, and in the event of a plan that runs otherwise (SC-17).
+    """
+    bench = _bench()
+
+    def last(outcome: str = "") -> str:
+        return str(bench.decided(outcome)[-1]["because"])
+
+    async with bench.working():
+        live = bench.add()
+        await bench.pause(0.1)
+        assert last() == "it has no plan"
+        await bench.feed(live, 10, 2, 1)
+        assert last().startswith(("frames a second: 0 before", "items of a frame at"))
+        await bench.feed(live, 10, 2, 4)
+        assert last().startswith("items of a frame at read: ")
+        await bench.join(live, 2)
+        assert last("admitted") == "a client of 2 frames a second asks to join"
+        with pytest.raises(PipelineNotPossible):
+            await bench.join(live, 500, "c2")
+        assert last("refused") == "a client of 500 frames a second asks to join"
+        live.clients.leave("c1")
+        bench.planning.wake()
+        await bench.pause(0.1)
+        assert last().startswith("clients have joined or left: 1 of 2 frames a second before, 0 of 0")
+        bench.box.memory.resize(60)
+        await bench.pause(0.1)
+        assert last() == "the memory has changed"
+        bench.box.catalogue.leave_out(frozenset({"cpu"}))
+        bench.box.core.engine.look_again()
+        await bench.pause(0.1)
+        told = [one.facts["because"] for one in bench.box.telemetry.recent() if one.event == "pipeline without a plan"]
+        assert told == ["processors have changed"]
+
+
+@story
 async def test_items_come_at_once() -> None:
     """From none to eight items a frame at once: within a second the plan is for eight."""
     bench = _bench()
