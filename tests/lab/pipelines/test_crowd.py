@@ -108,6 +108,20 @@ def test_clients_join_and_leave_and_who_is_too_much_is_refused() -> None:
     assert found["plans"] >= 2
 
 
+def test_cpu_stages_overlap_with_processors() -> None:
+    """20 ms on the processor and 20 in a media thread: of 40 frames a second, which one after the other could not be
+    done, all are in time (SC-24).
+    """
+    stages = [
+        {"application": "find"},
+        {"name": "thing", "do": "crop", "after": "find", "items": [1], "takes_ms": 20},
+    ]
+    box = {"memory_mb": 100, "media_threads": 1, "processors": [{"name": "cpu"}]}
+    found = figures({"stages": stages, "times_s": [1 + n / 40 for n in range(200)]}, box=box)
+    assert found["finish_rate"] == 1.0
+    assert found["latency_ms"]["p99"] == pytest.approx(40, abs=1)
+
+
 def test_too_many_frames_are_dropped_not_late() -> None:
     found = figures({"rate_rps": 40.0})
     assert found["finished_in_time"] + found["late"] + found["failed"] <= found["frames"]
