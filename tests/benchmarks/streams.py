@@ -121,7 +121,8 @@ def live(scenario: Scenario, *, has_links: bool) -> tuple[dict[str, Any], float]
 
 
 def plans_of(scenario: Scenario, entry: SessionShape) -> Iterator[Plan]:
-    """The devices of an entry."""
+    """The devices of an entry, which ask an application."""
+    assert entry.application is not None
     shape = next(one for one in scenario.applications if one.name == entry.application)
     model = next(one for one in scenario.models if one.name == shape.model)
     assert scenario.duration_s is not None, "checked when it was read"

@@ -12,7 +12,7 @@ from appliance.lab.sessions.devices import _camera_before
 from appliance.lab.simulation import simulate
 from appliance.runtime.sessions.pipeline_service import CUT_SIDE
 from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
-from tests.lab.pipelines.test_crowd import FIND, READ, STAGES
+from tests.lab.pipelines.test_crowd import STAGES
 from tests.lab.pipelines.test_crowd import document as signs
 
 FAST = {"uplink_mbps": 100, "downlink_mbps": 500, "rtt_ms": 10}
@@ -153,8 +153,9 @@ def test_an_odd_pipeline_leaves_with_its_devices() -> None:
 
 def test_cameras_are_as_good_as_what_looks_at_their_pictures() -> None:
     """A network that looks at whole pictures takes few pixels; lines are cut from what the camera has."""
-    find = {"name": "find", "variants": [{**FIND["variants"][0], "input_px": 320, "latency_ms": {"cpu": {"1": 20}}}]}
-    read = {"name": "read", "variants": [{**READ["variants"][0], "input_px": 64, "latency_ms": {"cpu": {"1": 10}}}]}
+    variant = {"name": "one", "size_mb": 10, "accuracy": 80, "load_ms": 50, "latency_ms": {"cpu": {"1": 20}}}
+    find = {"name": "find", "variants": [{**variant, "input_px": 320}]}
+    read = {"name": "read", "variants": [{**variant, "input_px": 64}]}
     sides, bytes_ = [], []
     for stages in (STAGES, STAGES[:1]):
         scenario = parse_scenario(document(CAMERA, models=[find, read], pipeline={"stages": stages}))
