@@ -42,9 +42,8 @@ def replay(
         overrides["duration_s"] = duration_s
     with well_written(scenario):
         read = read_scenario(scenario, overrides)
-        if read.pipelines:
-            names = ", ".join(one.name for one in read.pipelines)
-            say(f"left out: pipelines ({names}), for a scenario has no pictures")
+        for what in left_out(read):
+            say(f"left out: {what}, for a scenario has no pictures")
         replayed = replayed_on(box, read)
     document = document_of(replayed)
     if box.as_json:
@@ -91,6 +90,12 @@ def replayed_on(box: Connection, scenario: "Scenario") -> "Replayed":
             return await Replay(scenario, SystemClock(), http).run(arrivals)
 
     return asyncio.run(run())
+
+
+def left_out(scenario: "Scenario") -> list[str]:
+    """What of a scenario is not sent, for a person."""
+    of = {"pipelines": [one.name for one in scenario.pipelines], "devices": [one.name for one in scenario.sessions]}
+    return [f"{what} ({', '.join(names)})" for what, names in of.items() if names]
 
 
 def document_of(replayed: "Replayed") -> dict[str, Any]:

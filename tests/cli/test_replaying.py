@@ -7,9 +7,14 @@ from random import Random
 
 import httpx
 
+from appliance.cli.replay import left_out
 from appliance.cli.replay_inputs import IDLE_NS_MAX, SEQUENCE_LENGTH, Feed, Sizes, Streams, feed_of
 from appliance.cli.replaying import read_timing, told_by
+from appliance.lab.scenario import parse_scenario
 from appliance.wire.catalogue import ModelShape
+from tests.lab.pipelines.test_devices import CAMERA
+from tests.lab.pipelines.test_devices import document as streamed
+from tests.lab.scenarios import document
 
 INPUTS = [
     {"name": "picture", "datatype": "FP32", "shape": [-1, 3, -1, -1]},
@@ -97,3 +102,9 @@ def test_the_timing_header_is_read() -> None:
         "compute": 3.0,
     }
     assert read_timing("") == {}
+
+
+def test_what_is_not_sent_is_told() -> None:
+    """Pipelines and devices send pictures, of which a scenario has none."""
+    assert left_out(parse_scenario(document())) == []
+    assert left_out(parse_scenario(streamed(CAMERA))) == ["pipelines (signs)", "devices (camera)"]
