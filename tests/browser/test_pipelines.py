@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from appliance.client import Client
@@ -125,6 +126,33 @@ def test_changing_one(tab: Tab, numbers: str) -> None:
         page.get_by_text("4000 ms").first.wait_for()
         page.get_by_role("cell", name="cut out regions, score from 0.5").wait_for()
         page.get_by_text("1 since the box started").wait_for()
+
+
+def test_a_session_on_one_is_shown(tab: Tab, box: Box, numbers: str) -> None:
+    """A device joins with a promise: the page of sessions leads to the pipeline, and says which variant answers at
+    each stage; while it is there it is a client of the pipeline."""
+    promise = {"kind": "latency", "slo_ms": 9000, "rate_rps": 1}
+    order = {"pipeline": numbers, "name": "plate camera", "fps": 2, "promise": promise}
+    headers = {"Authorization": f"Bearer {box.server.admin_key}"}
+    with tab("/sessions") as page, box.server.client() as admin:
+        page.get_by_role("heading", name="Sessions", level=1).wait_for()
+        answer = httpx.post(f"{box.server.url}/v1/sessions", json=order, headers=headers, timeout=60)
+        assert answer.status_code == 201, answer.text
+        session = answer.json()
+        card = page.get_by_label("plate camera", exact=True)
+        card.get_by_text("answers within 9000 ms, 1 frames a second").wait_for()
+        card.get_by_text("served", exact=True).wait_for()
+        for stage in session["plan"]["stages"]:
+            card.get_by_text(f"{stage['stage']} {stage['variant']}").wait_for()
+        assert [one.id for one in admin.pipeline(numbers).clients] == [session["id"]]
+        assert violations(page) == []
+        card.get_by_role("link", name=numbers, exact=True).click()
+        page.get_by_role("heading", name=numbers, level=1).wait_for()
+        page.goto(f"{box.server.url}/sessions")
+        card.get_by_role("button", name="End the session").click()
+        page.get_by_role("dialog").get_by_role("button", name="End the session").click()
+        card.get_by_text("ended", exact=True).wait_for()
+        assert admin.pipeline(numbers).clients == []
 
 
 def test_deleting_says_what_is_lost(tab: Tab, box: Box, numbers: str) -> None:
