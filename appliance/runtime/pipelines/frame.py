@@ -279,6 +279,7 @@ class FrameRun:
             self.deadline_ns - (0 if self._is_trial else self.live.tail_ns(stage.name)),
             variant,
             is_planned,
+            is_of_planned=self._is_served,
             meter=StageMeter(self.live.figures[stage.name], self.spending),
             sequence_id=sequence_id,
             watch=watch,

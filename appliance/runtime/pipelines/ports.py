@@ -25,6 +25,8 @@ class ItemCall:
     """As planned, or as the stage says."""
     is_planned: bool | None = None
     """False: beyond what the plan counts on; it waits behind other tenants' planned ones. None: there is no plan."""
+    is_of_planned: bool = True
+    """False: not even its frame is what the plan counts on; it waits behind the tenant's other ones."""
     batch: int = 0
     """As of a `Request`."""
     meter: RunMeter | None = None

@@ -350,10 +350,16 @@ async def test_items_beyond_the_plan_are_marked() -> None:
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 1})
     desk.live.new_plan(plan)
     await desk.ask()
-    marks = [(name, call.is_planned) for name, call in desk.stages.calls]
-    assert marks == [("find", None), ("what", True), ("what", True), ("what", False)]
+    marks = [(name, call.is_planned, call.is_of_planned) for name, call in desk.stages.calls]
+    assert marks == [("find", None, True), ("what", True, True), ("what", True, True), ("what", False, True)]
     find, what = desk.stages.calls[0][1], desk.stages.calls[1][1]
     assert what.deadline_ns - find.deadline_ns == 40 * NS_PER_MS
+    desk.stages.calls.clear()
+    await desk.ask(is_planned=False)
+    assert [(call.is_planned, call.is_of_planned) for _, call in desk.stages.calls] == [
+        (None, False),
+        *3 * [(False, False)],
+    ]
     desk.assert_quiet()
 
 

@@ -124,6 +124,18 @@ def picture() -> bytes:
 
 
 @story
+async def test_only_frames_beyond_the_plan_yield_to_the_tenants_own() -> None:
+    """Items beyond the plan of a frame that it counts on go by their deadline, as all others of it."""
+    desk = Desk()
+    stage = desk.pipeline.stage("find")
+    assert isinstance(stage, Ask)
+    counted = ItemCall("t", "r", 0, 1000, is_planned=False)
+    calls = [desk.stages._call(stage, one) for one in (counted, replace(counted, is_of_planned=False))]
+    assert [call.priority for call in calls] == [0, -100]
+    assert [call.beyond_plan for call in calls] == [True, True]
+
+
+@story
 async def test_a_frame_is_answered_by_real_tasks() -> None:
     """Each crop is classified by itself, and its box is where it lies in the picture; the figures say what was done."""
     desk = Desk()

@@ -48,7 +48,7 @@ class EngineStages(FakeStages):
             self.clock.now_ns(),
             variant=call.variant,
             deadline_ns=call.deadline_ns,
-            priority=-100 if call.is_planned is False else 0,
+            priority=0 if call.is_of_planned else -100,
             is_item=True,
             beyond_plan=None if call.is_planned is None else not call.is_planned,
             meter=call.meter,
