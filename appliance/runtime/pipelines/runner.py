@@ -41,9 +41,9 @@ _TURN_PIXELS = 1 << 20
 """So many are copied in one turn of the media threads, unless a single region has more: nobody waits behind all of a
 frame's, and none begins after its deadline."""
 _BEYOND_PLAN = -100
-"""Priority of frames beyond the plan, among the tenant's own: those that it counts on go first. Of these the items beyond
-the plan have no less: behind the items of newer frames they would make late what is nearly done. In virtual time, where
-frames show eight items from one moment on, a quarter fewer are late so.
+"""Priority of frames beyond the plan, among the tenant's own: those that it counts on go first. Of these the items
+beyond the plan have no less: behind the items of newer frames they would make late what is nearly done. In virtual
+time, where frames show eight items from one moment on, a quarter fewer are late so.
 """
 
 
