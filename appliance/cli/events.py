@@ -14,6 +14,10 @@ def events(
     after: Annotated[
         int | None, typer.Option(help="Begin with the recent events above this id; 0: all that are kept.")
     ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only events of this name, or whose names begin with this word; may be given several times."),
+    ] = None,
 ) -> None:
     """Follow the box's events until Ctrl-C: loads, evictions, imports, keys, trouble.
 
@@ -21,9 +25,10 @@ def events(
 
     [dim]$[/dim] appliance events
     [dim]$[/dim] appliance events --after 0 --json | jq .event
+    [dim]$[/dim] appliance events --kind variant --kind "job progressed"
     """
     with box.client() as client:
-        for event in client.events(after=after):
+        for event in client.events(after=after, kinds=kind or ()):
             print(json.dumps(event.model_dump(mode="json")) if box.as_json else line_of(event), flush=True)
 
 

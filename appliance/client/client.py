@@ -430,9 +430,14 @@ class Client(PipelineCalls):
         """The box stays as it is."""
         self._send("DELETE", "/v1/restore")
 
-    def events(self, after: int | None = None) -> Iterator[EventShape]:
-        """What happens, without end; `after` an event id, what was missed comes first."""
-        for event in self._events("/v1/events", {} if after is None else {"after": str(after)}):
+    def events(self, after: int | None = None, kinds: Sequence[str] = ()) -> Iterator[EventShape]:
+        """What happens, without end; `after` an event id, what was missed comes first. `kinds`: only events of these
+        names, or whose names begin with these words.
+        """
+        query: dict[str, str | list[str]] = {"kinds": list(kinds)} if kinds else {}
+        if after is not None:
+            query["after"] = str(after)
+        for event in self._events("/v1/events", query):
             yield EventShape.model_validate_json(event.data)
 
     def metrics(self) -> str:

@@ -111,7 +111,7 @@ class Sending:
             yield from (shape.model_validate(item) for item in page["items"])
             cursor = page["next_cursor"]
 
-    def _events(self, path: str, params: Mapping[str, str]) -> Iterator[ServerEvent]:
+    def _events(self, path: str, params: Mapping[str, str | list[str]]) -> Iterator[ServerEvent]:
         with self._http.stream("GET", path, params=params, timeout=httpx.Timeout(60.0, connect=5.0)) as response:
             if not response.is_success:
                 response.read()

@@ -7,7 +7,7 @@ Recording is list arithmetic (about a microsecond); the Prometheus text is made 
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,7 +150,7 @@ class Telemetry:
         """Events still in the ring with an id above `after_id`."""
         return [e for e in self._ring if e.id > after_id]
 
-    async def subscribe(self, after_id: int | None = None) -> AsyncIterator[Event]:
+    async def subscribe(self, after_id: int | None = None) -> AsyncGenerator[Event, None]:
         """Recent events after `after_id` (None: only new ones), then new ones as they come."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue(self._subscriber_len)
         self._subscribers.add(queue)

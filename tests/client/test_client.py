@@ -207,6 +207,9 @@ def test_events(port: Port) -> None:
         stream = box.events(after=0)
         assert next(stream).id >= 1
         stream.close()  # type: ignore[attr-defined]
+        chosen = box.events(after=0, kinds=["variant"])
+        assert next(chosen).event.startswith("variant ")
+        chosen.close()  # type: ignore[attr-defined]
         box.delete_tenant("shortlived")
 
 

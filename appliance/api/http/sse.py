@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
@@ -19,7 +19,7 @@ def frame(data: Any, *, event: str, id: int | str | None = None) -> bytes:
     return f"{head}event: {name}\ndata: {json.dumps(data, default=str, ensure_ascii=False)}\n\n".encode()
 
 
-async def beating(items: AsyncIterator[T], seconds: float = HEARTBEAT_S) -> AsyncIterator[T | None]:
+async def beating(items: AsyncIterator[T], seconds: float = HEARTBEAT_S) -> AsyncGenerator[T | None, None]:
     """`items` as they come, and None whenever none came for `seconds`, and at the beginning.
 
     The source is closed at the end.

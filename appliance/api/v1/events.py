@@ -1,14 +1,15 @@
 """What happens, as it happens."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
+from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from appliance.api.auth.keyring import Principal
-from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, problems
 from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
 from appliance.api.streams.welcome import Welcome
@@ -16,6 +17,7 @@ from appliance.api.v1.deps import Following, Member, TheBox
 from appliance.domain.errors import Forbidden
 from appliance.runtime.telemetry import Event
 from appliance.wire.box import EventShape
+from appliance.wire.fields import Text
 
 _ID = re.compile("[0-9]{1,18}")
 """An id of an event; a reader that sends anything else has seen none of ours."""
@@ -32,6 +34,15 @@ After = Annotated[
 Latest = Annotated[
     int | None,
     Query(ge=1, le=2000, description="So many of the latest events come first, where none was seen before."),
+]
+Kind = Annotated[Text, Field(min_length=1, max_length=60)]
+Kinds = Annotated[
+    list[Kind] | None,
+    Query(
+        max_length=50,
+        description="Only events of this name, or whose names begin with this word, each as its own `kinds=`.",
+        examples=[["variant", "job progressed"]],
+    ),
 ]
 
 
@@ -57,33 +68,49 @@ async def follow(
     last_event_id: LastEventId = None,
     after: After = None,
     latest: Latest = None,
+    kinds: Kinds = None,
 ) -> StreamingResponse:
     """Loads, evictions, imports and changes of the catalogue, with a heartbeat every 15 seconds.
 
     An admin sees everything, a tenant what is about itself. After a broken line send `Last-Event-ID` to get what was
     missed, as far back as the box remembers (2000 events).
     """
+    wanted = tuple(kinds or ())
     if last_event_id is not None and _ID.fullmatch(last_event_id):
         after = int(last_event_id)
     if after is None and latest is not None:
-        seen = [event.id for event in box.telemetry.recent() if is_visible(event, principal)][-latest:]
+        seen = [event.id for event in box.telemetry.recent() if is_told(event, principal, wanted)][-latest:]
         after = seen[0] - 1 if seen else None
-    return event_stream(_frames(box, principal, welcome, after))
+    return event_stream(_frames(told(box.telemetry.subscribe(after), principal, wanted), welcome))
 
 
-async def _frames(box: RunningBox, principal: Principal, welcome: Welcome, after: int | None) -> AsyncIterator[bytes]:
-    async for event in beating(box.telemetry.subscribe(after)):
+async def _frames(events: AsyncIterator[Event], welcome: Welcome) -> AsyncIterator[bytes]:
+    async for event in beating(events):
         if not welcome.holds(have_frames_come=False):
             return  # the key was revoked or has expired, or the browser has signed out
         if event is None:
             yield HEARTBEAT
-        elif is_visible(event, principal):
+        else:
             yield frame(shape_of(event).model_dump(mode="json"), event=event.event, id=event.id)
 
 
-def is_visible(event: Event, principal: Principal) -> bool:
-    """Whether the caller may know of it."""
-    return principal.is_admin or event.tenant == principal.tenant
+async def told(
+    events: AsyncGenerator[Event, None], principal: Principal, kinds: Collection[str] = ()
+) -> AsyncGenerator[Event, None]:
+    """Those of which the caller is told. They are chosen before heartbeats are put between them: who is told nothing of
+    a busy box has to hear that the line is alive.
+    """
+    async with aclosing(events):
+        async for event in events:
+            if is_told(event, principal, kinds):
+                yield event
+
+
+def is_told(event: Event, principal: Principal, kinds: Collection[str] = ()) -> bool:
+    """Whether the caller may know of it, and asked for its kind; no kinds: for all."""
+    if not principal.is_admin and event.tenant != principal.tenant:
+        return False
+    return not kinds or any(event.event == kind or event.event.startswith(f"{kind} ") for kind in kinds)
 
 
 def shape_of(event: Event) -> EventShape:

@@ -2,11 +2,20 @@
 
 import asyncio
 import datetime
+import itertools
 import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pytest
 
+from appliance.api.auth.keyring import Principal
+from appliance.api.http.sse import beating
+from appliance.api.v1.events import told
 from appliance.client.sse import ServerEvent, events
+from appliance.clock import SystemClock
+from appliance.domain.access import Role
+from appliance.runtime.telemetry import Event
 from tests.api.stand import Asking, Stand
 
 pytestmark = pytest.mark.anyio
@@ -46,6 +55,41 @@ async def test_a_tenant_sees_only_its_own(stand: Stand) -> None:
         telemetry.emit("two")
         telemetry.emit("three", tenant="harbour", model_id="harbour/digits")
         assert [event.event for event in await seen(line, 1)] == ["three"]
+
+
+async def test_some_kinds_alone(stand: Stand) -> None:
+    """By name, or by the words with which names begin; also of what came before."""
+    telemetry = stand.appliance.running().telemetry
+    for event in ("lamp lit", "lamp out", "lamps lit", "door opened", "door closed"):
+        telemetry.emit(event)
+    chosen = "kinds=lamp&kinds=door%20opened"
+    async with asking(stand, "admin", f"{chosen}&latest=2") as line:
+        assert [event.event for event in await seen(line, 2)] == ["lamp out", "door opened"]
+        telemetry.emit("door closed")
+        telemetry.emit("lamp")
+        assert [event.event for event in await seen(line, 1)] == ["lamp"]
+
+
+@pytest.mark.parametrize("kinds", ["", "a" * 61, "two%0Alines"])
+async def test_kinds_that_cannot_be(stand: Stand, kinds: str) -> None:
+    """The answer names the one that is wrong."""
+    answer = await stand.client().get(f"/v1/events?kinds=variant&kinds={kinds}")
+    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-request")
+    assert "kinds" in answer.json()["detail"]
+
+
+async def test_who_is_told_nothing_hears_that_the_line_is_alive() -> None:
+    """Also where others' events come faster than heartbeats do."""
+    clock = SystemClock()
+
+    async def busy() -> AsyncGenerator[Event, None]:
+        for number in itertools.count(1):
+            yield Event(number, "2026-01-01T00:00:00+00:00", "lamp lit", "museum", {})
+            await clock.sleep_until_ns(clock.now_ns() + 1_000_000)
+
+    harbour = Principal("harbour", Role.TENANT, (), "key")
+    async with asyncio.timeout(60), aclosing(beating(told(busy(), harbour), 0.05)) as line:
+        assert [await anext(line) for _ in range(3)] == [None, None, None]
 
 
 @pytest.mark.parametrize("way", ["header", "query"])
