@@ -28,6 +28,7 @@ from appliance.wire.access import (
     TenantChange,
     TenantOrder,
     TenantShape,
+    TenantWithUseShape,
 )
 from appliance.wire.audit import AuditShape
 from appliance.wire.backups import BackupShape, ChoreShape, RestoreOrder, RestoreShape
@@ -279,9 +280,9 @@ class Client(PipelineCalls):
         """All for an admin, else the key's own."""
         return self._pages("/v1/tenants", TenantShape)
 
-    def tenant(self, name: str) -> TenantShape:
-        """One, with its quota."""
-        return self._get(f"/v1/tenants/{name}", TenantShape)
+    def tenant(self, name: str) -> TenantWithUseShape:
+        """One, with its quota and what it uses of that."""
+        return self._get(f"/v1/tenants/{name}", TenantWithUseShape)
 
     def create_tenant(self, name: str, quota: QuotaShape | None = None) -> TenantShape:
         """Needs an admin key."""

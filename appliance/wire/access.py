@@ -70,6 +70,29 @@ class TenantShape(Shape):
     quota: QuotaShape
 
 
+class TenantUseShape(Shape):
+    """What a tenant uses of what it may: beside each limit of a quota."""
+
+    requests_per_s: float | None = Field(examples=[3.2])
+    """That it sent, in the mean of the last minute; null: nothing was sampled yet, or the box keeps no history."""
+    concurrent_requests: int = Field(examples=[2])
+    """Under way now."""
+    memory_bytes: int
+    """What its models take now, those being loaded with their peak."""
+    stored_bytes: int
+    """Of its models, equal contents once, and of its uploads, with what was announced of them."""
+    processor_s: float = Field(examples=[41.7])
+    """What runs of its requests to applications that there are have taken since the start of the box. A run that
+    requests share counts for the first of them.
+    """
+
+
+class TenantWithUseShape(TenantShape):
+    """A tenant, and what it uses."""
+
+    use: TenantUseShape
+
+
 class KeyOrder(Order):
     """A new key."""
 

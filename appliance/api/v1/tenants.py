@@ -11,6 +11,7 @@ from appliance.api.http.documented import problems
 from appliance.api.http.routes import StrictRoute
 from appliance.api.v1.deps import Admin, Cursor, Limit, Member, TheBox, every_tenant
 from appliance.api.v1.pages import page
+from appliance.api.v1.tenant_use import use_of
 from appliance.domain.access import EXPIRES_SOON, KeyRecord, Role
 from appliance.domain.catalogue import DEFAULT_TENANT, Quota, Tenant
 from appliance.domain.errors import (
@@ -30,7 +31,16 @@ from appliance.domain.errors import (
     UnknownTenant,
 )
 from appliance.domain.names import pipeline_id
-from appliance.wire.access import KeyOrder, KeyShape, NewKeyShape, QuotaShape, TenantChange, TenantOrder, TenantShape
+from appliance.wire.access import (
+    KeyOrder,
+    KeyShape,
+    NewKeyShape,
+    QuotaShape,
+    TenantChange,
+    TenantOrder,
+    TenantShape,
+    TenantWithUseShape,
+)
 from appliance.wire.shape import Deleted, Page
 
 router = APIRouter(prefix="/v1/tenants", tags=["tenants"], route_class=StrictRoute)
@@ -63,9 +73,10 @@ async def list_tenants(box: TheBox, principal: Member, cursor: Cursor = "", limi
 
 
 @router.get("/{tenant}", summary="Show a tenant", responses=problems(UnknownTenant))
-async def show_tenant(tenant: TenantName, box: TheBox, principal: Member) -> TenantShape:
-    """The tenant with its quota."""
-    return TenantShape.model_validate(_visible(box, principal, tenant))
+async def show_tenant(tenant: TenantName, box: TheBox, principal: Member) -> TenantWithUseShape:
+    """The tenant with its quota, and what it uses of that."""
+    shown = TenantShape.model_validate(_visible(box, principal, tenant))
+    return TenantWithUseShape(name=shown.name, quota=shown.quota, use=await use_of(box, tenant))
 
 
 @router.put(

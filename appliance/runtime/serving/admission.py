@@ -62,6 +62,10 @@ class Admission:
         if rate is not None and (tokens := self._bucket(tenant, rate).tokens) < 1:
             raise QuotaExceeded(tenant=tenant, quota="requests per second", retry_after_s=(1 - tokens) / rate)
 
+    def running(self, tenant: str) -> int:
+        """Those that have entered and not left."""
+        return self._running[tenant]
+
     def leave(self, tenant: str) -> None:
         """Count a request out."""
         self._running[tenant] -= 1

@@ -195,6 +195,10 @@ class Engine:
         finally:
             self._admission.leave(tenant)
 
+    def running_of(self, tenant: str) -> int:
+        """Requests of a tenant that were let in and have no answer yet."""
+        return self._admission.running(tenant)
+
     def take_slot(self, tenant: str) -> bool:
         """One more run of a call that was let in, beside those of it that are under way: whether the tenant may have
         one more request at once. One that may is counted until `give_slot`; it is none of the rate.

@@ -39,6 +39,24 @@ async def test_a_tenant_from_making_to_deleting(stand: Stand) -> None:
     assert (await admin.get("/v1/tenants/airport")).status_code == 404
 
 
+async def test_what_a_tenant_uses(stand: Stand) -> None:
+    """Beside each limit: its own alone, of its own requests; another tenant is not told."""
+    harbour, empty = stand.client("harbour"), {"concurrent_requests": 0, "memory_bytes": 0, "stored_bytes": 0}
+    before = (await harbour.get("/v1/tenants/harbour")).json()["use"]
+    image = {"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}
+    asked = await harbour.post("/v2/models/digits/infer", json={"inputs": [image]})
+    assert asked.status_code == 200, asked.text
+    use = (await harbour.get("/v1/tenants/harbour")).json()["use"]
+    assert use["processor_s"] > before["processor_s"]
+    assert use["memory_bytes"] > 0
+    assert use["stored_bytes"] > 0
+    assert use["concurrent_requests"] == 0
+    assert use["requests_per_s"] is None or use["requests_per_s"] >= 0
+    other = (await stand.client("museum").get("/v1/tenants/museum")).json()["use"]
+    assert {name: other[name] for name in empty} == empty
+    assert (await stand.client("museum").get("/v1/tenants/harbour")).status_code == 404
+
+
 async def test_a_tenant_with_models_stays(stand: Stand) -> None:
     """Its models must be deleted first; the default tenant always stays."""
     for name in ("harbour", "default"):
