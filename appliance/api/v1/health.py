@@ -3,7 +3,7 @@
 import asyncio
 import datetime
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 
 import psutil
 from fastapi import APIRouter
@@ -12,10 +12,10 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.documented import problems
 from appliance.api.v1.deps import Member, TheBox
-from appliance.clock import EPOCH, NS_PER_S
+from appliance.clock import EPOCH, NS_PER_MS, NS_PER_S
 from appliance.domain.access import EXPIRES_SOON
 from appliance.domain.backups import BackupState
-from appliance.domain.errors import Forbidden, Unavailable
+from appliance.domain.errors import ApplianceError, Forbidden, Unavailable
 from appliance.domain.sensors import Quantity
 from appliance.domain.states import ProcessorState, VariantState
 from appliance.wire.box import CheckShape, HealthShape
@@ -32,6 +32,8 @@ DISK_DAYS_MIN = 14
 """Days until the disk is full below which it is time to look."""
 BACKUP_AGE_MAX = datetime.timedelta(hours=36)
 CERTIFICATE_SOON = datetime.timedelta(days=30)
+LOOP_LATE_MS_MAX = 250.0
+"""How late the event loop may be; each request waits at least as long."""
 
 
 @router.get("", summary="Is the box well?", responses=problems(Forbidden))
@@ -40,17 +42,52 @@ async def health(box: TheBox, principal: Member) -> HealthShape:
 
     An admin key sees all of them, a tenant's key those that concern the tenant.
     """
-    checks = [_answers(box), *_quarantine(box, principal), await _keys(box, principal)]
+    checks = [_answers(box), *_quarantine(box, principal), await _looked("keys", _keys(box, principal))]
     if principal.is_admin:
-        checks[1:1] = [await _database(box), _processors(box), _memory(box), _disk(box), _heat(box), _clock(box)]
+        checks[1:1] = [
+            await _event_loop(box),
+            await _database(box),
+            _processors(box),
+            _memory(box),
+            await _looked("disk", _disk(box)),
+            _heat(box),
+            _clock(box),
+        ]
         checks += [_confinement(box), *await asyncio.to_thread(lambda: list(certificate(box)))]
-        checks += [await _backup(box), _chores(box)]
+        checks += [await _looked("backup", _backup(box)), _chores(box)]
     worst = max(checks, key=lambda check: ("good", "warn", "bad").index(check.status))
     return HealthShape(status=worst.status, checks=checks)
 
 
 def _good(name: str, detail: str) -> CheckShape:
     return CheckShape(name=name, status="good", detail=detail, action="")
+
+
+async def _looked(name: str, look: Awaitable[CheckShape]) -> CheckShape:
+    """A check whose look may itself fail: that is what it tells then, and the others are told all the same."""
+    try:
+        return await look
+    except (ApplianceError, OSError) as error:
+        return CheckShape(
+            name=name,
+            status="bad",
+            detail=f"it cannot be looked at: {error}",
+            action="Look at the disk and the owner of the state folder.",
+        )
+
+
+async def _event_loop(box: RunningBox) -> CheckShape:
+    """How long what a thread hands over waits for its turn, just now."""
+    handed_over_ns = await asyncio.to_thread(box.clock.now_ns)
+    late_ms = (box.clock.now_ns() - handed_over_ns) / NS_PER_MS
+    if late_ms > LOOP_LATE_MS_MAX:
+        return CheckShape(
+            name="event loop",
+            status="warn",
+            detail=f"it was held for {late_ms:.0f} ms just now",
+            action="See what else takes the processors of the machine; save a support file on the page Box if nothing.",
+        )
+    return _good("event loop", f"it turns: {late_ms:.1f} ms late just now")
 
 
 def _answers(box: RunningBox) -> CheckShape:
@@ -125,8 +162,8 @@ def _memory(box: RunningBox) -> CheckShape:
     return _good("memory", f"{_mb(machine.available)} of the machine's {_mb(machine.total)} are free")
 
 
-def _disk(box: RunningBox) -> CheckShape:
-    disk = shutil.disk_usage(box.state_dir)
+async def _disk(box: RunningBox) -> CheckShape:
+    disk = await asyncio.to_thread(shutil.disk_usage, box.state_dir)
     detail = f"{_mb(disk.free)} of {_mb(disk.total)} are free where the state folder is"
     if disk.free < DISK_FREE_BYTES_MIN:
         return CheckShape(
@@ -231,7 +268,16 @@ def certificate(box: RunningBox) -> Iterator[CheckShape]:
         return
     from appliance.api.http.certificate import end_of  # cryptography is large and seldom needed
 
-    end = end_of(path)
+    try:
+        end = end_of(path)
+    except (OSError, ValueError) as error:
+        yield CheckShape(
+            name="certificate",
+            status="bad",
+            detail=f"its file cannot be read ({error}); the box shows the one that it has read before",
+            action=f"Put a certificate at {path}: without one the box does not start again.",
+        )
+        return
     if end - box.clock.wall_now() < CERTIFICATE_SOON:
         yield CheckShape(
             name="certificate",

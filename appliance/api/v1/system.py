@@ -230,7 +230,11 @@ def _python_build() -> str:
 
 
 def _fingerprint(certificate: Path | None) -> str | None:
-    return None if certificate is None or not certificate.exists() else fingerprint_of(certificate)
+    """None also where the file cannot be read just now, of which `/v1/health` tells."""
+    try:
+        return None if certificate is None else fingerprint_of(certificate)
+    except (OSError, ValueError):
+        return None
 
 
 @lru_cache(maxsize=1)

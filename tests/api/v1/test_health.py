@@ -22,9 +22,8 @@ async def checks(stand: Stand, who: str = "admin") -> dict[str, dict[str, Any]]:
 async def test_a_box_that_is_well(stand: Stand) -> None:
     """An admin sees all checks, a tenant what concerns it; what is good needs nothing done."""
     seen = await checks(stand)
-    assert {"service", "database", "processors", "memory", "disk", "clock", "imports", "quarantine", "keys"} <= set(
-        seen
-    )
+    assert {"service", "event loop", "database", "processors", "memory", "disk", "clock"} <= set(seen)
+    assert {"imports", "quarantine", "keys"} <= set(seen)
     assert all(bool(check["action"]) == (check["status"] != "good") for check in seen.values())
     assert set(await checks(stand, "harbour")) == {"service", "quarantine", "keys"}
     assert (await stand.client("device").get("/v1/health")).status_code == 403
@@ -60,4 +59,25 @@ async def test_a_certificate_is_looked_at(furnished: tuple[Path, dict[str, str]]
         told = (await stand.client().get("/v1/system")).json()
         shown, own = (fingerprint_of(folder / "tls" / name) for name in ("cert.pem", "authority.pem"))
         assert (told["certificate_sha256"], told["authority_sha256"]) == (shown, own)
+        (folder / "tls" / "cert.pem").write_text("half a certi")
+        damaged = (await checks(stand))["certificate"]
+        assert damaged["status"] == "bad"
+        assert "cert.pem" in damaged["action"]
+        assert (await stand.client().get("/v1/system")).json()["certificate_sha256"] is None
+        await stand.close()
+
+
+async def test_what_cannot_be_looked_at_is_told(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """The disk of the state folder is gone: that is told, and so is what else was looked at."""
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        assert (await checks(stand))["disk"]["status"] != "bad"
+        away = folder.rename(tmp_path / "away")
+        try:
+            seen = await checks(stand)
+        finally:
+            away.rename(folder)
+        assert (seen["disk"]["status"], seen["service"]["status"]) == ("bad", "good")
+        assert "cannot be looked at" in seen["disk"]["detail"]
         await stand.close()
