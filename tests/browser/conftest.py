@@ -6,6 +6,7 @@ The browser is the system's. Tests skip themselves, and say why, where there is 
 import io
 import json
 import shutil
+import wave
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from appliance.api.pages import FOLDER
@@ -81,9 +83,9 @@ def box(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """The browser, with a camera and a microphone that are made up. Its driver runs an event loop in this thread, which
-    no test of another file may find.
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The browser, with a camera that is made up, and a microphone that hears a tone every second. Its driver runs an
+    event loop in this thread, which no test of another file may find.
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: scripts/setup dev")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -91,6 +93,8 @@ def chromium() -> Iterator[Any]:
         pytest.skip(f"no browser on this machine: none of {', '.join(BROWSERS)}")
     with playwright.sync_playwright() as driver:
         arguments = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+        heard = tones(tmp_path_factory.mktemp("microphone") / "heard.wav", rate=48_000, seconds=4)
+        arguments.append(f"--use-file-for-fake-audio-capture={heard}")
         browser = driver.chromium.launch(executable_path=path, args=arguments)
         yield browser
         browser.close()
@@ -132,6 +136,18 @@ def tab(chromium: Any, box: Box) -> Tab:
         assert seen == Seen()
 
     return opened
+
+
+def tones(path: Path, *, rate: int, seconds: int) -> Path:
+    """A tone for the first half of each second, as a WAV file with two channels."""
+    times = np.arange(rate * seconds) / rate
+    one = np.where(times % 1 < 0.5, 0.5 * np.sin(2 * np.pi * 440 * times), 0)
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(np.repeat((one * 32767).astype("<i2"), 2).tobytes())
+    return path
 
 
 def sign_in(page: Any, key: str) -> None:

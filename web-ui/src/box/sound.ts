@@ -1,4 +1,5 @@
-// Sound of the microphone as a WAV file: one channel, 16 bits, at the rate that the browser records with.
+// Sound as a WAV file, which is what the box reads: one channel, 16 bits, 16 kHz.
+const RATE_HZ = 16_000
 
 export async function recorded(seconds: number): Promise<Blob> {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true })
@@ -10,13 +11,23 @@ export async function recorded(seconds: number): Promise<Blob> {
     recorder.start()
     setTimeout(() => recorder.stop(), seconds * 1000)
     await ended
-    const context = new AudioContext({ sampleRate: 16_000 })
-    const sound = await context.decodeAudioData(await new Blob(pieces).arrayBuffer())
-    await context.close()
-    return wav(sound.getChannelData(0), sound.sampleRate)
+    return await asWav(new Blob(pieces))
   } finally {
     for (const track of stream.getTracks()) track.stop()
   }
+}
+
+/** Of whatever the browser can read: a phone's own recorder writes no WAV. Throws where it cannot. */
+export async function asWav(sound: Blob): Promise<Blob> {
+  const decoded = await new OfflineAudioContext(1, 1, RATE_HZ).decodeAudioData(await sound.arrayBuffer())
+  return wav(mixed(decoded), decoded.sampleRate)
+}
+
+function mixed(sound: AudioBuffer): Float32Array {
+  const channels = Array.from({ length: sound.numberOfChannels }, (_, at) => sound.getChannelData(at))
+  const [first, ...others] = channels
+  if (!first || others.length === 0) return first ?? new Float32Array()
+  return first.map((value, at) => others.reduce((sum, one) => sum + (one[at] ?? 0), value) / channels.length)
 }
 
 export function wav(samples: Float32Array, rate: number): Blob {

@@ -1,0 +1,74 @@
+"""Trying an application with a sound: of the microphone, and of a file that a phone's own recorder has written."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.browser.conftest import WIDTHS, Box, Tab, tones
+
+pytestmark = [pytest.mark.browser, pytest.mark.e2e]
+LISTENER = "listener"
+
+
+@pytest.fixture(scope="module")
+def listener(box: Box, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An application for which everything loud is speech."""
+    network = _loudness(tmp_path_factory.mktemp("listener") / "loudness.onnx")
+    with box.server.client() as admin:
+        job = admin.upload_model(network, LISTENER, "voice-activity", metadata={"precisions": []})
+        assert [step.state for step in admin.follow_job(job.id)][-1] == "done"
+    return LISTENER
+
+
+def _loudness(path: Path) -> Path:
+    """512 samples of sound behind 64 of before: 1 where the loudest of them is above a twentieth, else 0."""
+    sound = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 576])
+    answer = helper.make_tensor_value_info("speech", TensorProto.FLOAT, [1, 1])
+    nodes = [
+        helper.make_node("Abs", ["input"], ["height"], name="height"),
+        helper.make_node("ReduceMax", ["height"], ["loudest"], name="loudest", axes=[1]),
+        helper.make_node("Sub", ["loudest", "limit"], ["above"], name="above"),
+        helper.make_node("Mul", ["above", "slope"], ["steep"], name="steep"),
+        helper.make_node("Sigmoid", ["steep"], ["speech"], name="speech"),
+    ]
+    values = {"limit": 0.05, "slope": 200.0}
+    constants = [numpy_helper.from_array(np.array([value], np.float32), name) for name, value in values.items()]
+    graph = helper.make_graph(nodes, "loudness", [sound], [answer], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    return path
+
+
+@pytest.mark.parametrize("shape", WIDTHS)
+def test_with_the_microphone(tab: Tab, listener: str, shape: str) -> None:
+    """Three seconds are recorded, and the tones in them found."""
+    with tab(f"/applications/{listener}", shape=shape) as page:
+        page.get_by_role("tab", name="Microphone").click()
+        with page.expect_response("**/predict*") as answered:
+            page.get_by_role("button", name="Record 3 seconds").click()
+        assert answered.value.request.headers["content-type"] == "audio/wav"
+        assert answered.value.status == 200
+        found = page.get_by_role("table", name="Speech").locator("tbody tr")
+        found.first.wait_for()
+        assert found.count() >= 2
+        assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0]
+
+
+def test_with_a_file_of_another_kind(tab: Tab, listener: str, tmp_path: Path) -> None:
+    """The box reads WAV alone; what the browser can read the page sends as that. What is no sound is refused, and the
+    page says what to choose.
+    """
+    memo = tones(tmp_path / "memo.wav", rate=44_100, seconds=3).rename(tmp_path / "memo.m4a")
+    words = tmp_path / "words.mp3"
+    words.write_text("no sound at all")
+    with tab(f"/applications/{listener}") as page:
+        field = page.get_by_label("Picture, sound, text or tensors")
+        with page.expect_response("**/predict*") as answered:
+            field.set_input_files(memo)
+        assert answered.value.request.headers["content-type"] == "audio/wav"
+        assert answered.value.json()["segments"][0]["start_s"] == 0
+        assert len(answered.value.json()["segments"]) == 3
+        field.set_input_files(words)
+        page.get_by_role("alert").get_by_text("a WAV sound").wait_for()
