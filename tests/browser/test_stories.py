@@ -323,7 +323,7 @@ def test_a_tenant_sees_its_own(tab: Tab, box: Box) -> None:
         assert page.get_by_label("Tenant", exact=True).count() == 0
         page.goto(f"{box.server.url}/tenants")
         page.get_by_role("link", name="harbour").wait_for()
-        assert page.get_by_role("button", name="Make").count() == 0
+        assert page.get_by_role("button", name="Make", exact=True).count() == 0
         page.goto(f"{box.server.url}/tenants/default")
         page.get_by_role("alert").get_by_text("No such tenant").wait_for()
         page.goto(f"{box.server.url}/models/{MODEL}?tenant=default")

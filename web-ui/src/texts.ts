@@ -649,7 +649,7 @@ export const t = {
     revokeTitle: (label: string) => `Revoke the key ${label}?`,
     revokeLoses: 'It stops working at once, and cannot be brought back. Browsers that signed in with it are signed out.',
     revokeRole: (role: string, what: string) => `A ${role} key for ${what}.`,
-    makeKey: 'Make a key',
+    makeKey: (tenant: string) => `Make a key of ${tenant}`,
     labelField: 'Where it is used',
     roleField: 'Role',
     roles: { device: 'device: calls applications', tenant: 'tenant: everything of the tenant', admin: 'admin: the whole box' } as Record<string, string>,
