@@ -159,7 +159,7 @@ def _quantize(graph: Any, ranges: Mapping[str, float]) -> None:
     graph.initializer.append(numpy_helper.from_array(np.zeros((), np.int8), "fake_zero"))
     readers = list(graph.node)
     for name, reach in ranges.items():
-        graph.initializer.append(numpy_helper.from_array(np.float32(reach / 127), f"{name}_fake_scale"))
+        graph.initializer.append(numpy_helper.from_array(np.asarray(reach / 127, np.float32), f"{name}_fake_scale"))
         for reader in readers:
             reader.input[:] = [f"{name}_fake" if one == name else one for one in reader.input]
         parameters = [f"{name}_fake_scale", "fake_zero"]

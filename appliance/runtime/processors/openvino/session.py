@@ -211,5 +211,5 @@ class OpenVinoSessions:
 
 def _told(error: Exception) -> str:
     """The last of the lines that say where in OpenVINO's code it was raised is what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [text for line in str(error).splitlines() if (text := line.strip().removeprefix("-- "))]
     return (lines[-1] if lines else type(error).__name__)[:500]
