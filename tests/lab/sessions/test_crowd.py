@@ -102,7 +102,7 @@ def test_links_and_rates_come_from_files(tmp_path: Path) -> None:
     assert found["drop_mean"] > 0.0
 
 
-@pytest.mark.parametrize("name", ["depth-5g", "traffic-lte"])
+@pytest.mark.parametrize("name", ["depth-5g", "traffic-lte", "street-cameras"])
 def test_scenarios_of_the_repository_run(name: str) -> None:
     path = Path(__file__).parents[3] / "scenarios" / f"{name}.toml"
     found = simulate(read_scenario(path, {"duration_s": 2.0})).outcome.document()["sessions"]
