@@ -102,9 +102,9 @@ def test_links_and_rates_come_from_files(tmp_path: Path) -> None:
     assert found["drop_mean"] > 0.0
 
 
-@pytest.mark.parametrize("name", ["depth-5g", "traffic-lte", "street-cameras"])
-def test_scenarios_of_the_repository_run(name: str) -> None:
+@pytest.mark.parametrize(("name", "duration_s"), [("depth-5g", 2.0), ("traffic-lte", 2.0), ("street-cameras", 12.0)])
+def test_scenarios_of_the_repository_run(name: str, duration_s: float) -> None:
     path = Path(__file__).parents[3] / "scenarios" / f"{name}.toml"
-    found = simulate(read_scenario(path, {"duration_s": 2.0})).outcome.document()["sessions"]
+    found = simulate(read_scenario(path, {"duration_s": duration_s})).outcome.document()["sessions"]
     assert isinstance(found, dict)
     assert found["served_mean"] > 0
