@@ -8,12 +8,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from appliance.terminal.screen import console, say
 
 if TYPE_CHECKING:
+    from appliance.lab.papers.claims import Claim
     from appliance.lab.papers.figures import Figure
     from appliance.lab.papers.reproduce import Estimate, Gap
     from appliance.lab.papers.stated import Statement
@@ -26,10 +29,11 @@ Job = TypeVar("Job")
 Done = TypeVar("Done")
 
 
-def reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool) -> None:
+def reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool, profiles: Path | None = None) -> None:
     """Run and print it; with `reference` also how far a clairvoyant would get, which takes longer than all the rest.
+    `profiles`: of Scrooge's comparisons those with the networks in a file, in place of all others.
 
-    Raises: ValueError for a paper that is not one of `PAPERS`, or less than one repetition.
+    Raises: ValueError for a paper that is not one of `PAPERS`, less than one repetition, or another file; OSError.
     """
     if paper not in PAPERS:
         raise ValueError(f"--reproduce: {paper[:80]!r} is not one of: {', '.join(PAPERS)}")
@@ -37,7 +41,11 @@ def reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool) -
         raise ValueError("--repetitions: must be >= 1")
     if reference and paper != "edge-multiai":
         raise ValueError("--reference: goes with a scenario or with --reproduce edge-multiai")
-    if paper == "band":
+    if profiles is not None and paper != "scrooge":
+        raise ValueError("--profiles: goes with --reproduce scrooge")
+    if profiles is not None:
+        _reproduce_measured(profiles, repetitions, as_json=as_json)
+    elif paper == "band":
         _reproduce_band(repetitions, as_json=as_json)
     elif paper in ("arise", "jellyfish", "scrooge"):
         _reproduce_claims(paper, repetitions, as_json=as_json)
@@ -95,6 +103,21 @@ def _reproduce_claims(paper: str, repetitions: int, *, as_json: bool) -> None:
     }[paper]
     jobs = jobs_of([*experiments], repetitions)
     found = statements(by_repetition([*_spread(run_job, jobs, "runs")]))
+    _print_claims(paper, found, _EMULATED[paper], repetitions, as_json=as_json)
+
+
+def _reproduce_measured(profiles: Path, repetitions: int, *, as_json: bool) -> None:
+    from appliance.lab.papers.claims import by_repetition, jobs_of
+    from appliance.lab.papers.scrooge import measured
+
+    jobs = jobs_of([*measured.experiments_of(profiles)], repetitions)
+    found = measured.statements(by_repetition([*_spread(partial(measured.run_job, profiles), jobs, "runs")]))
+    emulated = f"The cluster and its clients are emulated; run times are those of {profiles.name}."
+    _print_claims("scrooge", found, emulated, repetitions, as_json=as_json)
+
+
+def _print_claims(paper: str, found: "Sequence[Claim]", emulated: str, repetitions: int, *, as_json: bool) -> None:
+    """What the paper says, or what is asked of us, beside what our runs give."""
     if as_json:
         facts = {"paper": paper, "repetitions": repetitions, "stated": [one.document() for one in found]}
         print(json.dumps(facts, ensure_ascii=False))
@@ -102,7 +125,7 @@ def _reproduce_claims(paper: str, repetitions: int, *, as_json: bool) -> None:
     lines = [
         "## What the paper states",
         "",
-        f"{_over_repetitions(repetitions)} {_EMULATED[paper]}",
+        f"{_over_repetitions(repetitions)} {emulated}",
         "",
         "| section | what | paper | ours | asked | reached |",
         "| --- | --- | --- | --- | --- | --- |",

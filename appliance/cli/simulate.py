@@ -46,6 +46,12 @@ def simulate(
     repetitions: Annotated[
         int, typer.Option(help="Of each run of --reproduce; time grows with them, intervals shrink.")
     ] = 10,
+    profiles: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv", help="With --reproduce scrooge: networks as PPipe has measured them, block_timing.csv."
+        ),
+    ] = None,
 ) -> None:
     """Run the box in virtual time on emulated processors: an hour takes seconds.
 
@@ -61,7 +67,7 @@ def simulate(
     [dim]$[/dim] appliance simulate --reproduce scrooge --repetitions 1
     """
     if paper is not None:
-        _reproduce(paper, repetitions, reference=reference, as_json=as_json)
+        _reproduce(paper, repetitions, reference=reference, as_json=as_json, profiles=profiles)
         return
     if scenario is None:
         print("SCENARIO: is missing", file=sys.stderr)
@@ -107,11 +113,14 @@ def _clairvoyant(scenario: "Scenario", figures: dict[str, Any]) -> dict[str, flo
     return asdict(found)
 
 
-def _reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool) -> None:
+def _reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool, profiles: Path | None) -> None:
     from appliance.cli.reproducing import reproduce
 
     try:
-        reproduce(paper, repetitions, reference=reference, as_json=as_json)
+        reproduce(paper, repetitions, reference=reference, as_json=as_json, profiles=profiles)
+    except OSError as error:
+        print(f"--profiles: {error.filename}: {error.strerror}", file=sys.stderr)
+        raise typer.Exit(2) from None
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None

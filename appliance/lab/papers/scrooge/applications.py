@@ -9,7 +9,7 @@ saves (§4.4); CPU stages, to how many front ends Nexus needs (§4.2). *Assumed*
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from appliance.lab.papers.scrooge.profiles import Network, profiles_of
+from appliance.lab.papers.scrooge.profiles import Measured, Network, profiles_of
 from appliance.policies.allocation.base import Profile, WorkerType
 
 P100, V100, CPU = "P100", "V100", "cpu"
@@ -42,15 +42,17 @@ class CpuStage:
 class Application:
     """`scenes`: mean objects by kind that cameras see, one of the scenes for each client.
 
-    `front_ends`: machines that Nexus needs for the CPU stage (§4.2); 0 where there is none.
+    `front_ends`: machines that Nexus needs for the CPU stage (§4.2); 0 where there is none. `prices`: USD an hour of
+    each type of worker, as many as wanted.
     """
 
     name: str
-    stages: Mapping[str, Network | CpuStage]
+    stages: Mapping[str, Network | Measured | CpuStage]
     edges: tuple[Edge, ...]
     fps: tuple[float, float]
     scenes: Sequence[Mapping[str, float]]
     front_ends: int = 0
+    prices: Mapping[str, float] = field(default_factory=lambda: PRICES)
     after: Mapping[str, tuple[Edge, ...]] = field(init=False)
     root: str = field(init=False)
 
@@ -60,11 +62,18 @@ class Application:
         object.__setattr__(self, "after", after)
         object.__setattr__(self, "root", next(name for name in self.stages if name not in targets))
 
+    @property
+    def workers(self) -> tuple[WorkerType, ...]:
+        """As many as wanted: the paper's 16 machines are enough but for the highest rates."""
+        return tuple(WorkerType(name, price) for name, price in self.prices.items())
+
     def profiles(self, stage: str) -> tuple[Profile, ...]:
         """What planners choose from. A CPU stage has a machine's cores as throughput, and batches of one."""
         made = self.stages[stage]
         if isinstance(made, CpuStage):
             return (Profile(CPU, 1, 1, made.item_ms, 1000.0 * CORES / made.item_ms),)
+        if isinstance(made, Measured):
+            return made.profiles
         return tuple(profiles_of(made, {P100: 1.0, V100: made.quicker}))
 
     def run_ms(self, stage: str, worker: str, batch: int, running: int) -> float:
@@ -72,11 +81,11 @@ class Application:
         made = self.stages[stage]
         if isinstance(made, CpuStage):
             return made.item_ms
+        if isinstance(made, Measured):
+            return made.takes_ms[worker, batch, running]
         return made.run_ms(batch, running, 1.0 if worker == P100 else made.quicker)
 
 
-WORKERS = tuple(WorkerType(name, price) for name, price in PRICES.items())
-"""As many as wanted: the paper's 16 machines are enough but for the highest rates."""
 VIDEOS = (8.94, 4.0, 0.37)
 """Objects a frame: vid1, the middle of vid2's range, vid3 (§2)."""
 

@@ -59,11 +59,15 @@ def name_of(application: str, policy: str, conditions: Conditions) -> str:
     return f"{application}/{policy}/{at}"
 
 
-def _experiment(application: str, policy: str, conditions: Conditions, duration_s: float) -> Callable[[int], Numbers]:
+def experiment_of(
+    application: Application, policy: str, conditions: Conditions, duration_s: float
+) -> Callable[[int], Numbers]:
+    """By seed: one planner's numbers, under the name of the experiment."""
+
     def experiment(seed: int) -> Numbers:
-        made = APPLICATIONS[application]
-        figures = run_with(made, draw(made, seed, duration_s), policy, conditions)
-        return {f"{name_of(application, policy, conditions)}/{key}": v for key, v in numbers_of(figures).items()}
+        figures = run_with(application, draw(application, seed, duration_s), policy, conditions)
+        name = name_of(application.name, policy, conditions)
+        return {f"{name}/{key}": value for key, value in numbers_of(figures).items()}
 
     return experiment
 
@@ -114,7 +118,8 @@ def experiments(
     found: dict[str, Callable[[int], Numbers]] = {}
     for application in applications:
         for policy, conditions in conditions_of():
-            found[name_of(application, policy, conditions)] = _experiment(application, policy, conditions, duration_s)
+            name = name_of(application, policy, conditions)
+            found[name] = experiment_of(APPLICATIONS[application], policy, conditions, duration_s)
         for machines in FRONT_ENDS.get(application, ()):
             found[f"{application}/front ends {machines}"] = _front_ends(application, machines, duration_s)
         found[f"{application}/decisions"] = _decisions(application, duration_s)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.domain.pipeline import CostBy
-from appliance.lab.papers.scrooge.applications import CPU, PRICES, WORKERS, Application, CpuStage
+from appliance.lab.papers.scrooge.applications import CPU, Application, CpuStage
 from appliance.policies.allocation.base import (
     Allocation,
     AllocationInput,
@@ -15,6 +15,7 @@ from appliance.policies.allocation.base import (
     Existing,
     Module,
     Placed,
+    WorkerType,
 )
 from appliance.policies.allocation.configurations import Pipeline, Stage, StagePlan, configuration
 from appliance.policies.allocation.placement import Missing, place
@@ -72,9 +73,9 @@ class Planner:
         plan = self._allocated(rates)
         if not plan.feasible:
             return None
-        placed = _placed(plan.allocations, existing)
+        placed = _placed(plan.allocations, self._application.workers, existing)
         spots = [*_spots(plan.allocations, placed), *self._front()]
-        cost_h = (plan.cost or 0.0) + (self._front_ends * PRICES[CPU] if self._in_front else 0.0)
+        cost_h = (plan.cost or 0.0) + (self._front_ends * self._application.prices[CPU] if self._in_front else 0.0)
         return Deployment(tuple(spots), cost_h, self._behind(spots))
 
     def _allocated(self, rates: Mapping[str, float]) -> AllocationPlan:
@@ -87,7 +88,12 @@ class Planner:
             )
             left_ms = max(1.0, self._slo_ms - self._together_ms(modules))
             problem = AllocationInput(
-                left_ms, WORKERS, modules, self._edges, cost_by=CostBy.PRICE, batch_wait=BatchWait.REST
+                left_ms,
+                self._application.workers,
+                modules,
+                self._edges,
+                cost_by=CostBy.PRICE,
+                batch_wait=BatchWait.REST,
             )
             self._known[key] = problem, self._policy.plan(problem)
         return self._known[key][1]
@@ -151,7 +157,9 @@ def _step(rate: float) -> int:
     return math.ceil(math.log(rate, GRID) - 1e-9) if rate > 0.0 else _NOTHING
 
 
-def _placed(rows: Sequence[Allocation], existing: Collection[Existing]) -> tuple[Placed, ...]:
+def _placed(
+    rows: Sequence[Allocation], workers: Sequence[WorkerType], existing: Collection[Existing]
+) -> tuple[Placed, ...]:
     """By the box's own placement; configurations matter to it by worker type and share only."""
     stages = tuple(dict.fromkeys(row.module for row in rows))
     plans = []
@@ -166,7 +174,7 @@ def _placed(rows: Sequence[Allocation], existing: Collection[Existing]) -> tuple
                 rest = made, row.rate_rps
         plans.append(StagePlan(tuple(fulls), rest))
     pipeline = Pipeline(1.0, tuple(Stage(name, 1.0, ()) for name in stages), ())
-    found = place(pipeline, tuple(plans), WORKERS, existing)
+    found = place(pipeline, tuple(plans), tuple(workers), existing)
     assert not isinstance(found, Missing), "there are as many workers as wanted"
     return found
 

@@ -7,7 +7,7 @@ a batch among e of them follows by mean value analysis of a closed queue (Reiser
 with e up to what the device can do; no interference beyond that is assumed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -50,3 +50,19 @@ def profiles_of(network: Network, speeds: dict[str, float]) -> Iterator[Profile]
         for batch in BATCHES:
             for concurrency in CONCURRENCIES:
                 yield Profile(worker, batch, concurrency, network.run_ms(batch, concurrency, speed))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A network whose times somebody has measured: `takes_ms` by worker type, batch and how many run at once, from 1 of
+    either on without a gap below the largest ones.
+    """
+
+    takes_ms: Mapping[tuple[str, int, int], float]
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """What was measured, and nothing else (SC-05)."""
+        return tuple(
+            Profile(worker, batch, running, ms) for (worker, batch, running), ms in sorted(self.takes_ms.items())
+        )

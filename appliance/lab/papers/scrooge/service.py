@@ -18,7 +18,7 @@ from functools import partial
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.lab.papers.scrooge.agenda import Agenda
-from appliance.lab.papers.scrooge.applications import CORES, CPU, LOAD_S, PRICES, Application
+from appliance.lab.papers.scrooge.applications import CORES, CPU, LOAD_S, Application
 from appliance.lab.papers.scrooge.planning import Deployment, Spot
 from appliance.lab.papers.scrooge.workload import Sent
 from appliance.policies.allocation.base import Existing
@@ -299,6 +299,7 @@ class Service:
         now_ns = self._agenda.now_ns
         hours = (now_ns - self._since_ns) / NS_PER_S / 3600.0
         leaving = [one.spot for line in self.lines.values() for one in line.instances if one.is_leaving]
-        self.cost += hours * (self._deployment.cost_h + sum(PRICES[spot.worker] * spot.share for spot in leaving))
-        self.rented += hours * sum(PRICES[worker] for worker, _ in self._loaded)
+        prices = self._application.prices
+        self.cost += hours * (self._deployment.cost_h + sum(prices[spot.worker] * spot.share for spot in leaving))
+        self.rented += hours * sum(prices[worker] for worker, _ in self._loaded)
         self._since_ns = now_ns

@@ -72,9 +72,9 @@ def _compare(claims: Claims, name: str) -> None:
         what = f"{name}: frames in time, {NEXUS}, {machines} for the CPU stage"
         claims.say("4.2", what, FEWER[name, machines], f"{name}/front ends {machines}/finish")
     claims.say(
-        "4.2", f"{name}: cost of {NEXUS} / ours, as many frames in time", NEXUS_COST[name], _equal(name), least=1.16
+        "4.2", f"{name}: cost of {NEXUS} / ours, as many frames in time", NEXUS_COST[name], equal_cost(name), least=1.16
     )
-    claims.say("4.2", f"{name}: the same in whole workers", UNSAID, _equal(name, "rented"))
+    claims.say("4.2", f"{name}: the same in whole workers", UNSAID, equal_cost(name, "rented"))
     alone = name_of(name, ALONE, usual)
     claims.say("4.4", f"{name}: cost of {ALONE} / ours", ALONE_COST[name], _ratio(alone, ours, "cost"), least=1.1)
     best = name_of(name, FORESIGHT, usual)
@@ -124,8 +124,8 @@ def _points(more: str, less: str) -> Callable[[Numbers], float]:
     return lambda numbers: 100.0 * (numbers[f"{more}/finish"] - numbers[f"{less}/finish"])
 
 
-def _equal(name: str, key: str = "cost") -> Callable[[Numbers], float]:
-    """With the least headroom that gives Nexus as many frames in time as ours, or the largest one tried."""
+def equal_cost(name: str, key: str = "cost") -> Callable[[Numbers], float]:
+    """Of Nexus over ours, with the least headroom that gives Nexus as many frames in time, or the largest one tried."""
     usual = Conditions()
     ours = name_of(name, OURS, usual)
     ladder = [name_of(name, NEXUS, replace(usual, headroom=h)) for h in (usual.headroom, *HEADROOMS)]
