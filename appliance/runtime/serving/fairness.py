@@ -11,6 +11,7 @@ time: it has saved nothing up. Pure: no clock, no waiting; O(log flows) each.
 
 import heapq
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -78,6 +79,20 @@ class FairLine(Generic[F]):
                 return flow
             heapq.heappop(heap)
         return None
+
+    def near(self, span: float) -> Iterator[F]:
+        """Flows in line whose next runs start at most `span` after the first one's, in no order."""
+        first = self.first()
+        if first is None:
+            return
+        latest, ahead = self.start_of(first) + span, [0]
+        while ahead:
+            at = ahead.pop()
+            if at < len(self._heap) and self._heap[at][0] <= latest:
+                flow: F = self._heap[at][3]
+                if flow.entry is self._heap[at]:
+                    yield flow
+                ahead += (2 * at + 1, 2 * at + 2)
 
     def begin(self, flow: F, expected_ns: int, weight: float) -> None:
         """A run of the flow begins."""

@@ -8,14 +8,18 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from appliance.clock import NS_PER_S
 from appliance.runtime.serving.fairness import FairLine, Flow
-from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.job import LONG_NS, Job
 
 ACTIVE_NS = 60 * NS_PER_S
 """A tenant that asked within this time may ask again at any moment."""
+_NEAR = 16
+"""Applications of a tenant whose items are weighed against one another, before every run."""
+_FOREVER = 1 << 62
 _KEPT = 64
 """Applications of an idle tenant that are not worth forgetting."""
 
@@ -63,7 +67,11 @@ class TenantFlow(Flow):
         return found
 
     def head(self, awaits: Callable[[Job], bool] | None = None) -> Job | None:
-        """The request whose turn it is among the tenant's; of applications whose first one `awaits` others none."""
+        """The request whose turn it is among the tenant's; of applications whose first one `awaits` others none.
+
+        Of items of pipelines it is the one that has to begin first, of those whose applications have had no more than
+        `LONG_NS` beyond the others: a frame goes through several of them, and is in time with its last item.
+        """
         held: list[tuple[ApplicationFlow, Any]] = []
         found: Job | None = None
         while found is None and (application := self.line.first()) is not None:
@@ -76,6 +84,10 @@ class TenantFlow(Flow):
                 self.line.drop(application)
             else:
                 found = job
+        if found is not None and found.request.is_item:
+            near = (application.head() for application in islice(self.line.near(LONG_NS), _NEAR))
+            items = [job for job in near if job is not None and job.request.is_item]
+            found = min((job for job in items if awaits is None or not awaits(job)), key=_begins_by, default=found)
         for application, tie in held:
             self.line.put(application, tie)
         return found
@@ -140,7 +152,7 @@ class TenantFlows:
         """The run of a job begins whose turn it is."""
         tenant = self.by_name[job.request.tenant]
         self.line.begin(tenant, job.charged_ns, job.weights[0])
-        tenant.line.begin(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
+        tenant.line.overtake(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
 
     def overtake(self, job: Job) -> None:
         """The same, whoever's turn it is."""
@@ -215,3 +227,10 @@ def in_turn(flow: Flow) -> list[Any]:
     """What orders flows that wait: whose turn comes first."""
     assert flow.entry is not None
     return flow.entry[:3]
+
+
+def _begins_by(job: Job) -> tuple[int, int, int]:
+    """Of items: by priority, then by when they have to begin at the latest, then as they came."""
+    assert job.place is not None, "it waits"
+    drop_ns = job.request.drop_ns
+    return -job.request.priority, _FOREVER if drop_ns is None else drop_ns - job.likely_ns, job.place[2]

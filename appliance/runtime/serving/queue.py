@@ -1,5 +1,6 @@
 """Requests that are ready to run and wait for a worker: processor time goes to tenants by weight, inside a tenant to
-applications by weight, and inside an application to the most urgent request.
+applications by weight, and inside an application to the most urgent request. Of a tenant's items of pipelines the one
+goes first that has to begin first, as far as its application has hardly had more than the others.
 
 Bounded per application of each tenant, per tenant and in all. Only the event-loop thread touches a queue. Late work is
 dropped here, before it costs a processor anything.

@@ -105,3 +105,20 @@ def test_places_that_were_left_do_not_pile_up() -> None:
             line.drop(flow)
     assert line.first() is flows[0]
     assert len(line._heap) <= 2 * len(flows) + 65
+
+
+def test_who_is_near_the_first() -> None:
+    """Those in line whose runs start at most so much after the first one's; who has left the line is none of them."""
+    line: FairLine[Flow] = FairLine()
+    assert list(line.near(5.0)) == []
+    flows = [Flow() for _ in range(20)]
+    for at, flow in enumerate(flows):
+        line.put(flow)
+        line.ran(flow, at, 1.0)
+    line.drop(flows[3])
+    near = list(line.near(5.0))
+    first = line.first()
+    assert first is not None
+    limit = line.start_of(first) + 5.0
+    assert {id(one) for one in near} == {id(one) for one in flows if one.entry is not None and one.tag <= limit}
+    assert 1 < len(near) < len(flows)

@@ -1,6 +1,7 @@
 """The queue: most urgent first, bounded, and nothing late or abandoned is handed out."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.clock import NS_PER_S, NS_PER_US
+from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
@@ -304,5 +305,57 @@ def test_who_waits_for_planned_ones_is_not_forgotten_with_what_is_late() -> None
         assert queue.take() is planned
         assert queue.take() is beyond
         assert len(queue) == 0
+
+    run_virtual(story)
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "is_item", "first"),
+    [(40, True, "urgent"), (60, True, "patient"), (40, False, "patient")],
+    ids=["as much as the others", "more than 50 ms beyond them", "no items"],
+)
+def test_items_of_a_tenant_go_by_when_they_have_to_begin(ahead_ms: int, is_item: bool, first: str) -> None:
+    """Whichever application they ask, as long as that has had hardly more than the others; plain calls by what theirs
+    have had alone.
+    """
+
+    async def story() -> None:
+        clock = HandClock()
+        queue = Queue(clock, 100, 100)
+        for name, within_s in (("patient", 3), ("urgent", 1)):
+            one = job(name, deadline_ns=clock.now_ns() + within_s * NS_PER_S, expected_ns=10 * NS_PER_MS)
+            one.request.is_item = is_item
+            queue.put(one)
+        queue.flows.ran("t", "urgent", ahead_ms * NS_PER_MS, (1.0, 1.0))
+        taken = queue.take()
+        assert taken is not None
+        assert taken.request.application_id == first
+        assert queue.take() is not None
+        assert queue.take() is None
+
+    run_virtual(story)
+
+
+def test_urgent_items_leave_the_others_their_share() -> None:
+    """Of two applications whose items always wait the one with the later deadlines is behind by 50 ms and a run."""
+
+    async def story() -> None:
+        clock = HandClock()
+        queue = Queue(clock, 1000, 1000)
+        run_ns = 10 * NS_PER_MS
+        for _ in range(100):
+            for name, within_s in (("patient", 30), ("urgent", 20)):
+                one = job(name, deadline_ns=clock.now_ns() + within_s * NS_PER_S, expected_ns=run_ns)
+                one.request.is_item = True
+                queue.put(one)
+        count: Counter[str] = Counter()
+        for _ in range(100):
+            taken = queue.take()
+            assert taken is not None
+            clock.pass_s(run_ns / NS_PER_S)
+            taken.finished_ns = clock.now_ns()
+            queue.ended(taken)
+            count[taken.request.application_id] += 1
+            assert 0 <= count["urgent"] - count["patient"] <= 6
 
     run_virtual(story)
