@@ -23,7 +23,15 @@ from tests.checkers.offload import check
 from tests.instances.offload.rolling import Stay, carry_out, play, snapshot
 from tests.instances.offload.scenes import DEPTH, LINKS, NETWORKS, RATES, SLAS, new_client, waiting_scene
 from tests.instances.offload.stale_scenes import stale_scene
-from tests.instances.offload.variants import THREE_TIERS, TWO_TIERS, UNIFORM, ZOOS, only, zoo_scene
+from tests.instances.offload.variants import (
+    THREE_TIERS,
+    TWO_TIERS,
+    UNIFORM,
+    ZOOS,
+    changing_scenes,
+    only,
+    zoo_scene,
+)
 
 CROWDS = {"0.02, 0.04, 0.06": THREE_TIERS, "0.02, 0.06": TWO_TIERS, "uniform 0.02-0.06": UNIFORM}
 LIGHT: Mapping[int, float] = {n: 1.0 + 0.35 * n for n in (1, 2, 4, 8, 16, 32)}
@@ -120,6 +128,31 @@ def _joint_row(scenes: Sequence[OffloadInput], names: Sequence[str]) -> str:
 def _within(loads: Iterable[float], capacity: float = 0.9) -> int:
     """How many clients, the cheapest first, load the processor by no more than plans usually carry."""
     return sum(total <= capacity for total in accumulate(sorted(loads)))
+
+
+def door(seeds: Sequence[int]) -> None:
+    """Sixty at the door, planned anew at five instants between which every link changes, against fresh results."""
+    print("\n## Sixty at the door, links that change, against fresh results\n")
+    print(
+        "| zoo | best fixed | most accurate | joint | / best fixed | worst instant | / most accurate | ms | at most |"
+    )
+    print("|" + " --- |" * 9)
+    policy = OFFLOAD_POLICIES["earliest-due"]()
+    for zoo, rows in ZOOS.items():
+        joint, fixed, accurate, spent = [], [], [], []
+        for scene in [scene for seed in seeds for scene in changing_scenes(seed, 60, rows)]:
+            start = time.process_time_ns()
+            plan = policy.plan(scene)
+            spent.append((time.process_time_ns() - start) / 1e6)
+            assert not check(scene, plan).faults
+            joint.append(len(plan.clients))
+            each = [len(policy.plan(only(scene, row[0])).clients) for row in rows]
+            fixed.append(max(each))
+            accurate.append(each[0])
+        worst = min(ours / max(1, best) for ours, best in zip(joint, fixed, strict=True))
+        ratios = f"{sum(joint) / sum(fixed):.2f} | {worst:.2f} | {sum(joint) / max(1, sum(accurate)):.2f}"
+        means = " | ".join(f"{statistics.mean(found):.1f}" for found in (fixed, accurate, joint))
+        print(f"| {zoo} | {means} | {ratios} | {statistics.median(spent):.0f} | {max(spent):.0f} |", flush=True)
 
 
 def following(seeds: Sequence[int]) -> None:
@@ -265,6 +298,7 @@ TABLES = {
     "times": times,
     "growth": growth,
     "variants": variants,
+    "door": door,
     "capacity": capacity,
     "following": following,
     "floors": floors,

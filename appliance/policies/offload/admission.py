@@ -26,6 +26,9 @@ ROOMY = 0.7
 """Share of the expected load below which a broken SLA is the client's own trouble, not the crowd's."""
 BLOCKING_MAX = 2
 """Clients that a trial may show to be in trouble of their own; if more are, the plan is at fault."""
+MIXED_ROOMY, MIXED_BLOCKING = 1.1, 0.25
+"""The same of a crowd on several networks, as shares of the expected load and of the clients: there a long run of one
+network breaks the SLAs of those who need short waits, however much room the processor has."""
 
 SMALL = 12
 """Clients up to which another packer gets a chance at one more: there a single batch decides, and a plan costs
@@ -40,13 +43,14 @@ Resumer = Callable[[Fleet, Opening, Sequence[int]], Verified | None]
 @dataclass(slots=True)
 class Decision:
     """The set to serve with its plan, the opening it begins from, how many plans were tried, how many clients have
-    to go.
+    to go, and the effort of the search, as of `Verified`.
     """
 
     verified: Verified
     state: Opening
     trials: int
     removed: int
+    effort: int
 
 
 class Admission:
@@ -63,43 +67,67 @@ class Admission:
         expected: float,
         margin: float = 0.0,
         resume: Resumer | None = None,
-        beat: int = 0,
         released: Collection[int] = (),
     ) -> None:
         """`packers`: the first one searches, the others get a second chance where it fails.
 
         `expected`: Σ load up to which SLAs are usually kept; only
         where the search starts. `margin`: share of its SLA that every client keeps free when one is admitted to a box
-        that serves others. `resume`: how to go on with the previous plan.
-        `beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will
-        not get there. `released`: served clients that stay only if there is room after the waiting ones."""
+        that serves others. `resume`: how to go on with the previous plan. `released`: served clients that stay only if
+        there is room after the waiting ones."""
         self._fleet = fleet
         self._load = load
         self._packers = packers
         self._expected = expected
         self._margin = margin
         self._resume = resume
-        self._beat = beat
         self._released = released
         self._state = opening(fleet)
         self._trials = 0
-
-    def decide(self) -> Decision:
-        fleet, load = self._fleet, self._load
+        self.effort = 0
+        """So far, as of `Verified`."""
         order = sorted(range(len(fleet.clients)), key=lambda i: (load[i], i))
-        served = [i for i in order if fleet.is_served[i] and load[i] < float("inf")]
-        held = [i for i in served if i not in self._released]
-        base = self._first(held)
+        able = [i for i in order if load[i] < float("inf")]
+        self._served = [i for i in able if fleet.is_served[i]]
+        self._held = [i for i in self._served if i not in released]
+        self._able = [i for i in able if not fleet.is_served[i] and not is_hopeless(fleet, self._state, i)]
+        self._began: Verified | None = None
+        self._guessed: tuple[list[int], Verified] | None = None
+
+    def prospect(self) -> int:
+        """About how many it may serve, by a plan of all that stay and of as many of the waiting as are usually carried:
+        all of these, or those whose SLAs hold in it. `decide` does not make that plan again.
+        """
+        base = self._begin()
         if base is None or base.broken:
-            base = self._keep([i for i in held if not is_hopeless(fleet, self._state, i)])
+            return 0
+        joined = self._joined(base, self._able[: max(1, self._number_within(self._expected, base, self._able))])
+        plan = self._try(joined)
+        self._guessed = joined, plan
+        return len(joined) - len(plan.broken)
+
+    def decide(self, beat: int = 0, effort_max: float = float("inf")) -> Decision:
+        """`beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will
+        not get there. `effort_max`: nor does it look for more where that would cost more and it serves some.
+        """
+        fleet = self._fleet
+        base = self._begin()
+        if base is None or base.broken:
+            hopeful = [i for i in self._held if not is_hopeless(fleet, self._state, i)]
+            base = self._keep(hopeful, beat - len(self._able) if beat and fleet.problem.has_variants else 0)
         kept = set(base.members)
-        waiting = [i for i in order if not fleet.is_served[i] and load[i] < float("inf")]
-        able = [i for i in waiting if not is_hopeless(fleet, self._state, i)]
-        best = self._extend(base, [*able, *(i for i in served if i not in kept)])
-        while self._forget({i for i in order if fleet.is_served[i]} - set(best.members)):
+        best = self._extend(base, [*self._able, *(i for i in self._served if i not in kept)], beat, effort_max)
+        is_served = {i for i in range(len(fleet.clients)) if fleet.is_served[i]}
+        while self._forget(is_served - set(best.members)):
             best = self._keep(best.members)
         staying = sum(fleet.is_served[i] for i in best.members)
-        return Decision(best, self._state, self._trials, sum(fleet.is_served) - staying)
+        return Decision(best, self._state, self._trials, sum(fleet.is_served) - staying, self.effort)
+
+    def _begin(self) -> Verified | None:
+        """A plan of all that stay."""
+        if self._began is None:
+            self._began = self._first(self._held)
+        return self._began
 
     def _first(self, served: Sequence[int]) -> Verified | None:
         """A plan of all that are served.
@@ -115,7 +143,7 @@ class Admission:
     def _go_on(self, served: Sequence[int]) -> Verified | None:
         plan = self._resume(self._fleet, self._state, served) if self._resume else None
         self._trials += plan is not None
-        return plan
+        return plan and self._counted(plan)
 
     def _anew(self, served: Sequence[int]) -> Verified | None:
         return self._try(served) if sum([self._load[i] for i in served]) <= OVERLOAD_MAX else None
@@ -124,20 +152,26 @@ class Admission:
         """Take clients that are no longer served out of the head. True if that changed it."""
         if not gone or not any(i in gone for _, _, requests in self._state.head for i, _ in requests):
             return False
-        self._state = opening(self._fleet, frozenset(gone))
+        self._state, self._guessed = opening(self._fleet, frozenset(gone)), None
         return True
 
     def _try(self, members: Sequence[int], packer: Packer | None = None) -> Verified:
+        if packer is None and self._guessed is not None and self._guessed[0] == members:
+            return self._guessed[1]
         self._trials += 1
-        return (packer or self._packers[0])(self._fleet, self._state, members)
+        return self._counted((packer or self._packers[0])(self._fleet, self._state, members))
 
-    def _keep(self, served: list[int]) -> Verified:
-        """The served, less those that have to go."""
+    def _counted(self, plan: Verified) -> Verified:
+        self.effort += plan.effort
+        return plan
+
+    def _keep(self, served: list[int], more_than: int = 0) -> Verified:
+        """The served, less those that have to go; nobody where no more than `more_than` would be left."""
         members = served[:]
         total = sum(self._load[i] for i in members)
         while members and total > OVERLOAD_MAX:
             total -= self._load[members.pop()]
-        plan = self._try(members)
+        plan = self._try(members if len(members) > more_than else [])
         broken_before = len(plan.broken) + 1
         while plan.broken:
             second = self._second_chance(plan.members) if len(plan.broken) == 1 else None
@@ -145,7 +179,8 @@ class Admission:
                 return second
             stuck = len(plan.broken) >= broken_before
             broken_before = len(plan.broken)
-            plan = self._try(self._without_heaviest(plan, of=plan.broken if stuck else plan.members))
+            left = self._without_heaviest(plan, of=plan.broken if stuck else plan.members)
+            plan = self._try(left if len(left) > more_than else [])
         return plan
 
     def _without_heaviest(self, plan: Verified, of: list[int]) -> list[int]:
@@ -161,29 +196,32 @@ class Admission:
                 return plan
         return None
 
-    def _extend(self, base: Verified, candidates: list[int]) -> Verified:
+    def _extend(self, base: Verified, candidates: list[int], beat: int, effort_max: float) -> Verified:
         """`base` with the longest prefix of candidates that the search finds to keep every SLA: from the expected
         number up or down, then by halves.
         """
         if not candidates:
             return base
         best, low, high = base, 0, self._number_within(OVERLOAD_MAX, base, candidates)
-        enough = self._beat + 1 - len(base.members) if self._beat else 0
+        enough = beat + 1 - len(base.members) if beat else 0
         guess, step, top = enough or self._number_within(self._expected, base, candidates), 1, high
-        while low < high and high >= enough:
+        cost = 0
+        while low < high and high >= enough and (self.effort + cost < effort_max or not best.members):
             guess = max(low + 1, min(high, guess))
             plan = self._try(self._joined(base, candidates[:guess]))
+            cost = plan.effort
             if self._is_admissible(plan, base):
                 best, low = plan, guess
             elif blocking := self._blocking(plan, base):
                 candidates = [i for i in candidates if i not in blocking]
                 top = high = min(high, len(candidates))
+                guess -= len(blocking) if self._fleet.problem.has_variants else 0
                 continue
             else:
                 high = guess - 1
             bracketed = low > 0 and high < top
             guess, step = ((low + high + 1) // 2, step) if bracketed else (guess + step * (1 if low else -1), step * 2)
-        while enough - 1 <= low < top and len(best.members) < SMALL:
+        while enough - 1 <= low < top and len(best.members) < SMALL and self.effort < effort_max:
             plan_or_none = self._second_chance(self._joined(base, candidates[: low + 1]))
             if plan_or_none is None or not self._is_admissible(plan_or_none, base):
                 break
@@ -196,8 +234,11 @@ class Admission:
         They must not keep out those behind them.
         """
         broken = set(plan.broken) - set(base.members)
-        has_room = sum(self._load[i] for i in plan.members) < ROOMY * self._expected
-        return broken if has_room and len(broken) == len(plan.broken) <= BLOCKING_MAX else set()
+        room, most = ROOMY, BLOCKING_MAX
+        if self._fleet.problem.has_variants:
+            room, most = MIXED_ROOMY, max(most, int(MIXED_BLOCKING * len(plan.members)))
+        has_room = sum(self._load[i] for i in plan.members) < room * self._expected
+        return broken if has_room and len(broken) == len(plan.broken) <= most else set()
 
     def _joined(self, base: Verified, more: Sequence[int]) -> list[int]:
         return sorted([*base.members, *more], key=lambda i: (self._load[i], i))

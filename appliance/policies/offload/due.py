@@ -104,8 +104,9 @@ def pack_due(
     early_ms = [(1.0 - patience.lead) * ms for ms in period_ms]
     period_max_ms = max([period_ms[i] for i in members], default=0.0)
     early_max_ms = (1.0 - patience.lead) * period_max_ms
-    join_early_ms = (1.0 - join) * period_max_ms + EPSILON
-    shared = None if len(networks) == 1 else of
+    # Who may join at t is due by t and this much of the longest period of the network.
+    join_early_ms = [(1.0 - join) * ms + EPSILON for ms in _longest_ms(fleet, members, period_ms)]
+    is_shared = len({of[i] for i in members}) <= 1
     slots: list[Slot] = []
     t = state.free_ms
     while t < end_ms and line:
@@ -117,7 +118,10 @@ def pack_due(
             t = _next_lead_ms(line, joins, early_ms, early_max_ms)
             continue
         network = networks[of[i]]
-        chosen = [leader] if leader[1] == -1 else _fill(line, leader, joins, t, t + join_early_ms, shared)
+        if leader[1] == -1:
+            chosen = [leader]
+        else:
+            chosen = _fill(line, leader, joins, t, t + join_early_ms[of[i]], None if is_shared else of)
         size = network.fit(len(chosen)) or network.sizes[0]
         if size > len(chosen):  # even the smallest batch needs more; somebody may join later
             t = min((joins[i] for _, _, i in line if joins[i] > t), default=end_ms)
@@ -142,6 +146,14 @@ def pack_due(
         slots.append((t, of[leader[2]], requests))
         t += latency
     return slots
+
+
+def _longest_ms(fleet: Fleet, members: Sequence[int], period_ms: Sequence[float]) -> list[float]:
+    """The longest period of the members of each network."""
+    longest_ms = [0.0] * len(fleet.networks)
+    for i in members:
+        longest_ms[fleet.network[i]] = max(longest_ms[fleet.network[i]], period_ms[i])
+    return longest_ms
 
 
 def _line_up(
@@ -181,12 +193,13 @@ def _fill(
     missing = -most - 1
     chosen = [leader]
     smaller = []
+    own = -1 if of is None else of[leader[2]]
     for entry in line:
-        if entry[0] > due_max:
+        due, wish, i = entry
+        if due > due_max:
             break
-        i = entry[2]
-        if joins[i] <= t and entry is not leader and (of is None or of[i] == of[leader[2]]):
-            if entry[1] <= most:
+        if joins[i] <= t and (of is None or of[i] == own) and entry is not leader:
+            if wish <= most:
                 chosen.append(entry)
                 missing -= 1
                 if not missing:

@@ -3,17 +3,17 @@ of variants.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.policies.offload.admission import ROOMY, SMALL, Admission, Decision, Packer, Resumer
 from appliance.policies.offload.answer import assemble
 from appliance.policies.offload.arise import adjusting
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.policies.offload.due import Pace, Patience, pace, pack_due
-from appliance.policies.offload.fleet import Fleet, fleet_of, step1
-from appliance.policies.offload.joint import choices, held
+from appliance.policies.offload.fleet import Common, Fleet, common_of, fleet_of, step1
+from appliance.policies.offload.joint import Promise, choices, held
 from appliance.policies.offload.ledger import Opening, opening
-from appliance.policies.offload.reactive import floor
+from appliance.policies.offload.reactive import FLOOR, FLOOR_TRIALS_MAX, floor
 from appliance.policies.offload.verify import Verified, allowed_after, is_hopeless, verified
 from appliance.policies.offload.warm import resumed
 
@@ -26,9 +26,22 @@ EAGER = Patience(join=0.5, lead=0.5)
 ROUNDS = 1
 """Times that a plan in which few SLAs break is packed again, with the slack of some given to others; a second time
 adds half a percent of clients and a quarter of the time of a search."""
+MENDED = 3
+"""One client of so many may see its SLA broken in a plan that is packed again ..."""
+MENDED_EFFORT_MAX = 1200
+"""... and on several networks it is packed again only where that costs no more, as of `Verified`: quick ones run in so
+many batches that another choice, or a client less, is tried for the same."""
 SLACK_FRAMES_MAX = 10.0
 FULL = 0.93
 """Share of the expected load from which on a box is full, even if clients have to go."""
+PROBED_MAX = 4
+"""Choices of variants of which one plan each is made before one of them is searched in full."""
+PROBING_EFFORT_MAX = 5000
+"""Effort, as of `Verified`, after which no further one is probed."""
+ALONE_FIRST = 2
+"""Choices of one variant for all that are searched before the other ones."""
+EFFORT_MAX = 13_000
+"""Effort of a decision over variants, after which no further search is begun; a thousand take one or two ms."""
 RELEASED = (1.5, 1.1)
 """Times its usual load from which on a client that has to make good an old result gives way to those that wait;
 tried in turn.
@@ -41,7 +54,8 @@ class EarliestDue:
     While nobody waits the previous plan goes on where it can (`warm`). Where a set fails, the slack of those far below
     their SLA is given to those above it, once; then ARISE's own order has a try. With variants, the most promising
     choices (`joint`) are planned and the one that serves most is taken; the first of those that tie, so that nobody
-    changes networks for nothing. O(requests) a trial; ties as in `admission`, `due`.
+    changes networks for nothing. O(requests) a trial; ties as in `admission`, `due`. No other choice is begun once
+    that has cost `EFFORT_MAX`, so that a crowd at the door is planned within a part of a period.
 
     Where somebody is left out whom a plan could serve, other searches follow, each for more clients than the best
     before it: with the paces of those whose shown result is old set by what they still owe, without these clients where
@@ -65,50 +79,80 @@ class EarliestDue:
 
         While nobody waits, the one of the previous plan if it still serves everybody.
         """
-        kept = held(problem)
+        common, kept = common_of(problem), held(problem)
         if not problem.waiting and len(kept) == len(problem.clients):
-            option = self._best_on(fleet_of(problem, kept))
+            option = self._best_on(fleet_of(problem, kept, common))
             if option.served == len(problem.clients):
                 return option
-        first, *others = choices(problem)
-        best = self._best_on(fleet_of(problem, first.choice))
-        for promise in others:
-            if promise.most > best.served:
-                option = self._best_on(fleet_of(problem, promise.choice), beat=best.served)
-                best = option if option.served > best.served else best
-        return self._second_thoughts(best)
+        promises = choices(problem, common)
+        searches = {0: self._searching(fleet_of(problem, promises[0].choice, common))}
+        first = self._most_promising(problem, promises, common, searches)
+        best = searches[first].best(effort_max=EFFORT_MAX - sum(s.effort for at, s in searches.items() if at != first))
+        effort = sum(search.effort for search in searches.values())
+        for at in _alone_first(promises):
+            promise = promises[at]
+            if effort + best.decision.verified.effort > EFFORT_MAX:
+                return best
+            # Of equals the first counts, where somebody would have to change networks for the other one.
+            beat = max(0, best.served - 1) if kept and at < first else best.served
+            if at != first and promise.most > beat:
+                search = searches.get(at) or self._searching(fleet_of(problem, promise.choice, common))
+                before = search.effort
+                option = search.best(beat, before + EFFORT_MAX - effort)
+                effort += search.effort - before
+                best = option if option.served > beat else best
+        return self._second_thoughts(best, EFFORT_MAX - effort)
 
-    def _best_on(self, fleet: Fleet, beat: int = 0) -> "_Option":
+    def _most_promising(
+        self, problem: OffloadInput, promises: Sequence[Promise], common: Common, searches: dict[int, "_Searching"]
+    ) -> int:
+        """Of the best promises the one whose first plan leaves most SLAs whole, for the closed form knows nothing of
+        batches that wait behind one another; the first of equals. Searches that were begun for it are added.
+        """
+        best, most = 0, 0
+        for at in range(min(PROBED_MAX, len(promises))):
+            if promises[at].most <= most or sum(search.effort for search in searches.values()) > PROBING_EFFORT_MAX:
+                break
+            if at not in searches:
+                searches[at] = self._searching(fleet_of(problem, promises[at].choice, common))
+            number = searches[at].prospect()
+            best, most = (at, number) if number > most else (best, most)
+        return best
+
+    def _best_on(self, fleet: Fleet) -> "_Option":
+        return self._searching(fleet).best()
+
+    def _searching(self, fleet: Fleet) -> "_Searching":
         chosen = pace(fleet)
-        return self._search(fleet, chosen, resuming(chosen), beat)
+        return self._search(fleet, chosen, resuming(chosen))
 
     def _search(
         self,
         fleet: Fleet,
         chosen: Pace,
         resume: Resumer | None = None,
-        beat: int = 0,
         released: Collection[int] = (),
-    ) -> "_Option":
+    ) -> "_Searching":
         packers = [leading(chosen), in_order]
-        search = Admission(fleet, chosen.load, packers, EXPECTED_LOAD, self._margin, resume, beat, released)
+        search = Admission(fleet, chosen.load, packers, EXPECTED_LOAD, self._margin, resume, released)
         interval = [int(ms * fleet.frames_per_ms) or 1 for ms in chosen.period_ms]
-        return _Option(fleet, search.decide(), interval, chosen.batch)
+        return _Searching(fleet, search, interval, chosen.batch)
 
-    def _second_thoughts(self, option: "_Option") -> "_Option":
+    def _second_thoughts(self, option: "_Option", effort_max: float = float("inf")) -> "_Option":
         """The best of what further searches find, while somebody is left out whom a plan could serve; the first of
-        equals.
+        equals. No further one is begun once they have cost `effort_max`.
         """
         if option.served == len(option.fleet.clients) or (not option.decision.removed and self._is_full(option, ROOMY)):
             return option
         state = opening(option.fleet)
         able = sum(not is_hopeless(option.fleet, state, i) for i in range(len(option.fleet.clients)))
         for search in (*self._paying_debts(option, state), self._in_order, _floor):
-            if option.served >= able and not option.fleet.problem.has_variants:
+            if effort_max <= 0 or (option.served >= able and not option.fleet.problem.has_variants):
                 break
             if search is _floor and (self._margin or self._is_full(option, FULL)):
                 break
-            found = search(option)
+            found = search(option, effort_max)
+            effort_max -= found.decision.effort if found else 0
             option = found if found and found.served > option.served else option
         return option
 
@@ -137,16 +181,16 @@ class EarliestDue:
 
         def without(limit: float) -> "_Search":
             released = {i for i, more in enumerate(times) if more > limit}
-            return lambda best: self._search(fleet, chosen, beat=best.served, released=released)
+            return lambda best, effort_max: self._search(fleet, chosen, released=released).best(best.served, effort_max)
 
         return [without(float("inf")), *map(without, limits)]
 
-    def _in_order(self, option: "_Option") -> "_Option":
+    def _in_order(self, option: "_Option", effort_max: float) -> "_Option":
         """ARISE's own search."""
         fleet = option.fleet
         settings = step1(fleet)
-        search = Admission(fleet, settings.load, [adjusting(settings)], EXPECTED_LOAD, self._margin, beat=option.served)
-        return _Option(fleet, search.decide(), settings.interval, settings.batch)
+        search = Admission(fleet, settings.load, [adjusting(settings)], EXPECTED_LOAD, self._margin)
+        return _Option(fleet, search.decide(option.served, effort_max), settings.interval, settings.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +212,45 @@ class _Option:
         return assemble(self.fleet, self.decision, self.interval, self.batch, "earliest due")
 
 
-_Search = Callable[[_Option], _Option | None]
-"""From the best option so far to another one."""
+@dataclass(slots=True)
+class _Searching:
+    """The search on one choice of variants; `interval` and `batch` as of `_Option`."""
+
+    fleet: Fleet
+    search: Admission
+    interval: Sequence[int]
+    batch: Sequence[int]
+
+    @property
+    def effort(self) -> int:
+        """So far, as of `Verified`."""
+        return self.search.effort
+
+    def prospect(self) -> int:
+        """As of `Admission`."""
+        return self.search.prospect()
+
+    def best(self, beat: int = 0, effort_max: float = float("inf")) -> _Option:
+        """What it finds. `beat`, `effort_max`: as of `Admission.decide`."""
+        return _Option(self.fleet, self.search.decide(beat, effort_max), self.interval, self.batch)
 
 
-def _floor(option: _Option) -> _Option | None:
+def _alone_first(promises: Sequence[Promise]) -> list[int]:
+    """All of them by place, but first the best ones of one variant for all: a joint choice is to be no loss."""
+    alone = [at for at, promise in enumerate(promises) if len(promise.chosen) == 1][:ALONE_FIRST]
+    return [*alone, *(at for at in range(len(promises)) if at not in alone)]
+
+
+_Search = Callable[[_Option, float], _Option | None]
+"""From the best option so far, and the effort that it may cost, to another one."""
+
+
+def _floor(option: _Option, effort_max: float) -> _Option | None:
     """The best of the baselines, each client on its most accurate variant; None if none may serve more."""
     problem = option.fleet.problem
     fleet = fleet_of(problem) if problem.has_variants else option.fleet
-    found = floor(fleet, beat=option.served)
+    trials_max = min(FLOOR_TRIALS_MAX, effort_max // (len(FLOOR) * max(1, option.decision.verified.effort)))
+    found = floor(fleet, option.served, trials_max)
     return None if found is None else _Option(fleet, found[0], found[1].interval, found[1].batch)
 
 
@@ -203,15 +277,17 @@ def leading(chosen: Pace) -> Packer:
     """Pack by urgency; mend a plan that nearly holds."""
 
     def pack(fleet: Fleet, state: Opening, members: Sequence[int]) -> Verified:
-        period_ms = chosen.period_ms
+        period_ms, is_mixed = chosen.period_ms, fleet.problem.has_variants
         plan = verified(fleet, state, members, pack_due(fleet, state, members, chosen.batch, period_ms, PATIENT))
         for _ in range(ROUNDS):
-            if not 0 < len(plan.broken) <= max(1, len(members) // 3):
+            if not 0 < len(plan.broken) <= max(1, len(members) // MENDED):
+                break
+            if is_mixed and plan.effort > MENDED_EFFORT_MAX:
                 break
             period_ms = _shifted(fleet, plan, period_ms)
             mended = verified(fleet, state, members, pack_due(fleet, state, members, chosen.batch, period_ms, EAGER))
-            if len(mended.broken) <= len(plan.broken):
-                plan = mended
+            effort = plan.effort + mended.effort
+            plan = replace(mended if len(mended.broken) <= len(plan.broken) else plan, effort=effort)
         return plan
 
     return pack

@@ -77,27 +77,49 @@ Choice = Mapping[str, Variant]
 """Client → the variant that it runs; a client that is not there runs the problem's own network."""
 
 
-def fleet_of(problem: OffloadInput, choice: Choice | None = None) -> Fleet:
-    """All clients of the problem, each on its chosen variant; without a choice, on the variant with the smallest gap.
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Columns that are the same whatever variants the clients run: of all fleets of one problem."""
 
-    O(N log N).
-    """
+    clients: tuple[Client, ...]
+    networks: tuple[Network, ...]
+    up_ms: tuple[float, ...]
+    """Expected, of the client's own network: the regression over its arrivals is most of the cost of a fleet."""
+    reference: tuple[float, ...]
+    is_served: tuple[bool, ...]
+
+
+def common_of(problem: OffloadInput) -> Common:
+    """O(N log N), and a regression for each client that has arrivals."""
     served = {client.name for client in problem.clients}
     clients = tuple(sorted((*problem.clients, *problem.waiting), key=lambda c: c.name))
-    if choice is None:
-        choice = most_accurate(clients)
     middle = (problem.now_ms + problem.horizon_ms / 2.0) * problem.fps / 1000.0
     up = [
         predicted_uplink_ms(c.arrivals, c.uplink_ms, problem.fps, middle) if c.arrivals else c.uplink_ms
         for c in clients
     ]
+    return Common(
+        clients=clients,
+        networks=(Network.of(None, problem.inference_ms), *_variants(clients)),
+        up_ms=tuple(up),
+        reference=tuple(_references(problem, clients, up)),
+        is_served=tuple([c.name in served for c in clients]),
+    )
+
+
+def fleet_of(problem: OffloadInput, choice: Choice | None = None, common: Common | None = None) -> Fleet:
+    """All clients of the problem, each on its chosen variant; without a choice, on the variant with the smallest gap.
+
+    `common`: of the same problem, where several fleets of it are made. O(N) beside that.
+    """
+    common = common or common_of(problem)
+    clients, reference = common.clients, list(common.reference)
+    if choice is None:
+        choice = most_accurate(clients)
     count = len(clients)
-    network, gap = [0] * count, [0.0] * count
-    networks: tuple[Network, ...] = (Network.of(None, problem.inference_ms),)
-    reference = _references(problem, clients, up)
+    network, gap, up = [0] * count, [0.0] * count, list(common.up_ms)
     if choice:
-        networks += _variants(clients)
-        index = {n.name: k for k, n in enumerate(networks)}
+        index = {n.name: k for k, n in enumerate(common.networks)}
         for i, client in enumerate(clients):
             variant = choice.get(client.name)
             if variant is not None:
@@ -108,7 +130,7 @@ def fleet_of(problem: OffloadInput, choice: Choice | None = None) -> Fleet:
         frames_per_ms=problem.fps / 1000.0,
         display_from=first_frame_at(problem.now_ms, problem.fps),
         display_to=first_frame_at(problem.now_ms + problem.horizon_ms, problem.fps),
-        networks=networks,
+        networks=common.networks,
         clients=clients,
         network=network,
         up_ms=up,
@@ -117,7 +139,7 @@ def fleet_of(problem: OffloadInput, choice: Choice | None = None) -> Fleet:
         allowed=[_allowed(c, r, g) for c, r, g in zip(clients, reference, gap, strict=True)],
         aimed=[_allowed(c, r, g + c.kept_free) for c, r, g in zip(clients, reference, gap, strict=True)],
         gap=gap,
-        is_served=[c.name in served for c in clients],
+        is_served=list(common.is_served),
     )
 
 
@@ -131,11 +153,11 @@ def _variants(clients: Iterable[Client]) -> tuple[Network, ...]:
 
     Where clients disagree about a latency, the longest counts, for the sizes that all of them know.
     """
-    tables: dict[str, dict[int, float]] = {}
+    tables: dict[str, Mapping[int, float]] = {}
     for client in clients:
         for variant in client.variants:
-            table = tables.setdefault(variant.name, dict(variant.inference_ms))
-            if table != variant.inference_ms:
+            table = tables.setdefault(variant.name, variant.inference_ms)
+            if table is not variant.inference_ms and table != variant.inference_ms:
                 common = {n: max(ms, variant.inference_ms[n]) for n, ms in table.items() if n in variant.inference_ms}
                 tables[variant.name] = common or table
     return tuple(Network.of(name, tables[name]) for name in sorted(tables))

@@ -14,9 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from appliance.policies.offload.base import Client, OffloadInput, Variant
 from appliance.policies.offload.due import pace
-from appliance.policies.offload.fleet import Choice, fleet_of
+from appliance.policies.offload.fleet import Choice, Common, common_of, fleet_of
 
 SET_MAX = 3
 """Variants of a set. More of them share too few clients to fill batches; 6 candidates make 41 sets."""
@@ -43,23 +46,49 @@ class Promise:
     most: int
 
 
-Loads = Mapping[str, Mapping[str, float]]
-"""Variant → client → share of the processor, if everybody who can ran that variant."""
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What each variant would cost each client: rows by name of the variant, columns by name of the client.
+
+    `load`: share of the processor, if everybody who can ran that variant; infinite where the client has no such one.
+    """
+
+    clients: tuple[Client, ...]
+    names: tuple[str, ...]
+    variants: tuple[Mapping[str, Variant], ...]
+    """Of each client, by name."""
+    load: NDArray[np.float64]
+    gap: NDArray[np.float64]
 
 
-def choices(problem: OffloadInput) -> list[Promise]:
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A promise before its choice is written out: the row of the table that each client takes, -1 for none."""
+
+    chosen: tuple[str, ...]
+    rows: NDArray[np.intp]
+    clients: int
+    load: float
+    most: int
+
+
+def choices(problem: OffloadInput, common: Common | None = None) -> list[Promise]:
     """The most promising choices, best first: by the number of clients whose loads fit, then by the load that is left,
     then by name.
-    Every variant alone is among them, so that a joint choice is no loss."""
-    loads = _loads(problem)
-    alone = sorted(loads, key=lambda name: (-_promise(problem, loads, (name,), 1.0).clients, name))[:CANDIDATES_MAX]
-    promises = [_promise(problem, loads, chosen, 1.0) for chosen in _sets(sorted(alone))]
+    Every variant alone is among them, so that a joint choice is no loss.
+
+    `common`: of the problem, where it is known. O(sets · variants · clients)."""
+    table = _table(problem, common or common_of(problem))
+    alone = _rows(table, [(k,) for k in range(len(table.names))], 1.0)
+    alone.sort(key=lambda p: (-p.clients, p.chosen))
+    best = sorted(table.names.index(p.chosen[0]) for p in alone[:CANDIDATES_MAX])
+    promises = _rows(table, list(_sets(best)), 1.0)
     promises.sort(key=lambda p: (-p.clients, p.load, p.chosen))
-    sets = _distinct(promises)[:SETS_PLANNED]
-    found = [_promise(problem, loads, p.chosen, times) for times in RELUCTANCES for p in sets]
+    sets = [tuple(table.names.index(name) for name in p.chosen) for p in _distinct(promises)[:SETS_PLANNED]]
+    found = [p for times in RELUCTANCES for p in _rows(table, sets, times)]
     found += [p for p in promises if len(p.chosen) == 1]
     found.sort(key=lambda p: -p.clients)
-    return _with_previous(problem, _distinct(found))
+    return _with_previous(problem, [_written(table, p) for p in _distinct(found)])
 
 
 def held(problem: OffloadInput) -> Choice:
@@ -68,62 +97,74 @@ def held(problem: OffloadInput) -> Choice:
     return {c.name: v for c in problem.clients for v in c.variants if before.get(c.name) == v.name}
 
 
-def _distinct(promises: Iterable[Promise]) -> list[Promise]:
+def _distinct(promises: Iterable[_Row]) -> list[_Row]:
     """The first of those with the same choice."""
-    kept: list[Promise] = []
+    kept: dict[bytes, _Row] = {}
     for promise in promises:
-        if all(promise.choice != other.choice for other in kept):
-            kept.append(promise)
-    return kept
+        kept.setdefault(promise.rows.tobytes(), promise)
+    return list(kept.values())
 
 
-def _sets(names: list[str]) -> Iterator[tuple[str, ...]]:
-    for count in range(1, min(SET_MAX, len(names)) + 1):
-        yield from combinations(names, count)
+def _sets(rows: list[int]) -> Iterator[tuple[int, ...]]:
+    for count in range(1, min(SET_MAX, len(rows)) + 1):
+        yield from combinations(rows, count)
 
 
-def _loads(problem: OffloadInput) -> Loads:
-    clients = (*problem.clients, *problem.waiting)
-    names = sorted({variant.name for client in clients for variant in client.variants})
-    loads = {}
-    for name in names:
-        choice = {c.name: v for c in clients for v in c.variants if v.name == name}
-        fleet = fleet_of(problem, choice)
-        rates = pace(fleet).load
-        loads[name] = {c.name: rates[i] for i, c in enumerate(fleet.clients) if c.name in choice}
-    return loads
+def _table(problem: OffloadInput, common: Common) -> _Table:
+    clients = common.clients
+    variants = tuple([{variant.name: variant for variant in client.variants} for client in clients])
+    names = tuple(sorted({name for own in variants for name in own}))
+    load, gap = np.full((len(names), len(clients)), np.inf), np.full((len(names), len(clients)), np.inf)
+    for k, name in enumerate(names):
+        choice = {client.name: own[name] for client, own in zip(clients, variants, strict=True) if name in own}
+        rates = pace(fleet_of(problem, choice, common)).load
+        for i, own in enumerate(variants):
+            if name in own:
+                load[k, i], gap[k, i] = rates[i], own[name].accuracy_gap
+    return _Table(clients, names, variants, load, gap)
 
 
-def _promise(problem: OffloadInput, loads: Loads, chosen: tuple[str, ...], reluctance: float) -> Promise:
-    """What a set of variants promises if each client takes the cheapest of the set, those with a larger gap counted
-    `reluctance` times.
+def _rows(table: _Table, sets: Sequence[tuple[int, ...]], reluctance: float) -> list[_Row]:
+    """What sets of variants promise if each client takes the cheapest of the set, those with a larger gap counted
+    `reluctance` times; of equals the one of the smaller gap, then by name. Who has none of a set takes any of its own.
     """
-    choice: dict[str, Variant] = {}
-    costs = []
-    for client in (*problem.clients, *problem.waiting):
-        usable = [v for v in client.variants if v.name in chosen] or list(client.variants)
-        if usable:
-            variant = _cheapest(client, usable, loads, reluctance)
-            choice[client.name] = variant
-            costs.append(loads[variant.name][client.name])
-    total, number, within, most = 0.0, 0, 0.0, 0
-    for cost in sorted(costs):
-        total += cost
-        if total <= 1.0:
-            within, number = total, number + 1
-        if total <= LOAD_MAX:
-            most += 1
-    return Promise(chosen, choice, number, within, most)
+    if not sets:
+        return []
+    has = np.isfinite(table.gap)
+    usable = np.zeros((len(sets), len(table.names), 1), bool)
+    for k, chosen in enumerate(sets):
+        usable[k, list(chosen)] = True
+    usable = usable & has
+    usable |= ~usable.any(axis=1, keepdims=True) & has
+    gap = np.where(usable, table.gap, np.inf)
+    times = np.where(gap > gap.min(axis=1, keepdims=True, initial=np.inf), reluctance, 1.0)
+    cost = np.where(usable, times * table.load, np.inf)
+    is_least = (cost == cost.min(axis=1, keepdims=True, initial=np.inf)) & usable
+    rows = np.where(is_least, gap, np.inf).argmin(axis=1)
+    columns = np.arange(len(table.clients))
+    loads = np.where(has.any(axis=0), table.load[rows, columns], 0.0)
+    rows = np.where(has.any(axis=0), rows, -1)
+    is_counted = has.any(axis=0)
+    return [
+        _row(tuple(table.names[k] for k in chosen), rows[at], np.sort(loads[at][is_counted]).cumsum())
+        for at, chosen in enumerate(sets)
+    ]
 
 
-def _cheapest(client: Client, usable: Sequence[Variant], loads: Loads, reluctance: float) -> Variant:
-    least = min(v.accuracy_gap for v in usable)
+def _row(chosen: tuple[str, ...], rows: NDArray[np.intp], totals: NDArray[np.float64]) -> _Row:
+    """`totals`: of the loads, the least first."""
+    number = int(np.searchsorted(totals, 1.0, side="right"))
+    within = float(totals[number - 1]) if number else 0.0
+    return _Row(chosen, rows, number, within, int(np.searchsorted(totals, LOAD_MAX, side="right")))
 
-    def cost(variant: Variant) -> tuple[float, float, str]:
-        times = reluctance if variant.accuracy_gap > least else 1.0
-        return times * loads[variant.name][client.name], variant.accuracy_gap, variant.name
 
-    return min(usable, key=cost)
+def _written(table: _Table, row: _Row) -> Promise:
+    choice = {
+        client.name: own[table.names[k]]
+        for client, own, k in zip(table.clients, table.variants, row.rows.tolist(), strict=True)
+        if k >= 0
+    }
+    return Promise(row.chosen, choice, row.clients, row.load, row.most)
 
 
 def _with_previous(problem: OffloadInput, found: list[Promise]) -> list[Promise]:
@@ -133,4 +174,7 @@ def _with_previous(problem: OffloadInput, found: list[Promise]) -> list[Promise]
     kept = held(problem)
     if not kept:
         return found
-    return _distinct([*(replace(p, choice={**p.choice, **kept}) for p in found), *found])
+    distinct: dict[tuple[tuple[str, str], ...], Promise] = {}
+    for promise in (*(replace(p, choice={**p.choice, **kept}) for p in found), *found):
+        distinct.setdefault(tuple(sorted([(name, v.name) for name, v in promise.choice.items()])), promise)
+    return list(distinct.values())

@@ -135,7 +135,7 @@ class Reactive:
         for tuning in _promising(fleet, self.tunings(fleet.problem), beat + 1) if beat else self.tunings(fleet.problem):
             if trials >= trials_max:
                 break
-            decision = Admission(fleet, load, [self._packer(tuning)], EXPECTED_LOAD, beat=beat).decide()
+            decision = Admission(fleet, load, [self._packer(tuning)], EXPECTED_LOAD).decide(beat)
             trials += decision.trials
             if found is None or len(decision.verified.members) > len(found[0].verified.members):
                 found = decision, tuning
@@ -284,7 +284,7 @@ FLOOR_TRIALS_MAX = 300
 """Plans tried of one baseline in the floor: bounds a decision."""
 
 
-def floor(fleet: Fleet, beat: int, trials_max: int = FLOOR_TRIALS_MAX) -> Found | None:
+def floor(fleet: Fleet, beat: int, trials_max: float = FLOOR_TRIALS_MAX) -> Found | None:
     """What the best of the baselines decides; None where none may serve more than `beat` clients."""
     load = step1(fleet).load
     best: Found | None = None

@@ -7,6 +7,9 @@ from appliance.policies.offload.drop import EPSILON
 from appliance.policies.offload.fleet import Fleet
 from appliance.policies.offload.ledger import Opening, Slot
 
+BATCH_EFFORT = 4
+"""What it costs to pack and verify a batch, in requests of it."""
+
 
 @dataclass(slots=True)
 class Verified:
@@ -16,6 +19,8 @@ class Verified:
     slots: list[Slot]
     strides: dict[int, float]
     broken: list[int]
+    effort: int = 0
+    """What it has cost, in requests that were packed, those of plans that gave way to it among them."""
 
     @property
     def ok(self) -> bool:
@@ -66,7 +71,8 @@ def violators(fleet: Fleet, strides: dict[int, float]) -> list[int]:
 def verified(fleet: Fleet, state: Opening, members: Sequence[int], slots: list[Slot]) -> Verified:
     """The plan of `members` with what it does to them."""
     strides = mean_strides(fleet, state, members, slots)
-    return Verified(list(members), slots, strides, violators(fleet, strides))
+    effort = BATCH_EFFORT * len(slots) + sum([len(requests) for _, _, requests in slots])
+    return Verified(list(members), slots, strides, violators(fleet, strides), effort)
 
 
 def drop_of(fleet: Fleet, i: int, stride: float) -> float:

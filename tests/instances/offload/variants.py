@@ -100,6 +100,37 @@ def zoo_scene(
     )
 
 
+FRESH_SLAS = (0.04, 0.12)
+"""Against fresh results: over LTE the way alone loses 0.02 to 0.04."""
+STEP, SLOWEST = 0.35, 4.0
+"""Of links that change: standard deviation of the logarithm from one instant to the next; the most that the way takes,
+and the least, as factors."""
+
+
+def changing_scenes(seed: int, clients: int, zoo: Sequence[Row], instants: int = 5) -> list[OffloadInput]:
+    """The same crowd before an empty box at several instants, against fresh results, the link of each slower or quicker
+    than a moment ago."""
+    random = Random(seed)
+    travel_ms = {"5G": 2.6, "LTE": 9.0}
+    links = [LINKS[("5G", "LTE")[i % 2]] for i in range(clients)]
+    crowd = [(new_client(random, i, link, FRESH_SLAS, (0.004, 0.009)), 0.0) for i, link in enumerate(links)]
+    found = []
+    for instant in range(instants):
+        crowd = [(client, max(-1.0, min(1.0, way + random.gauss(0.0, STEP)))) for client, way in crowd]
+        waiting = []
+        for i, (client, way) in enumerate(crowd):
+            usual_ms = travel_ms[("5G", "LTE")[i % 2]]
+            now_ms = usual_ms * SLOWEST**way
+            moved = replace(client, uplink_ms=client.uplink_ms - usual_ms + now_ms, reference_stride=0.0)
+            waiting.append(with_zoo(moved, now_ms, zoo))
+        found.append(
+            OffloadInput(
+                fps=60.0, now_ms=1000.0 * instant, horizon_ms=1000.0, inference_ms=zoo[0][3], waiting=tuple(waiting)
+            )
+        )
+    return found
+
+
 def only(problem: OffloadInput, variant: str) -> OffloadInput:
     """The same crowd with one fixed variant for all."""
 

@@ -4,12 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.policies.offload import earliest_due, fleet
+from appliance.policies.offload.admission import Admission
+from appliance.policies.offload.arrivals import predicted_uplink_ms
 from appliance.policies.offload.base import OffloadInput
-from appliance.policies.offload.earliest_due import EarliestDue
+from appliance.policies.offload.earliest_due import EFFORT_MAX, EarliestDue
 from appliance.policies.offload.joint import choices
+from appliance.policies.offload.verify import Verified
 from tests.checkers.offload import check
 from tests.instances.offload.rolling import Stay, carry_out, snapshot
-from tests.instances.offload.variants import SPREAD, TWO_TIERS, UNIFORM, ZOOS, only, zoo_scene
+from tests.instances.offload.variants import SPREAD, TWO_TIERS, UNIFORM, ZOOS, changing_scenes, only, zoo_scene
 
 
 def _best_fixed(problem: OffloadInput, names: list[str]) -> int:
@@ -72,3 +76,57 @@ def test_nobody_changes_networks_while_nobody_waits() -> None:
     following = EarliestDue().plan(second)
     assert check(second, following).faults == ()
     assert {s.name: s.variant for s in following.clients} == variant
+
+
+@pytest.mark.parametrize("zoo", ["spread", "yolo"])
+def test_what_a_decision_over_variants_costs_is_bounded(zoo: str) -> None:
+    """Sixty at the door: plans are tried until so much has been packed, and the last one or two may go beyond that by
+    what they cost. The uplinks of clients that were heard of are computed once, whatever number of choices is weighed.
+    """
+    problem = zoo_scene(2, 60, UNIFORM, ZOOS[zoo])
+    efforts: list[int] = []
+    predicted: list[str] = []
+
+    class Watched(Admission):
+        def _counted(self, plan: Verified) -> Verified:
+            efforts.append(plan.effort)
+            return super()._counted(plan)
+
+    def uplink(arrivals: tuple[tuple[int, float], ...], prior_ms: float, fps: float, at_frame: float) -> float:
+        predicted.append("")
+        return predicted_uplink_ms(arrivals, prior_ms, fps, at_frame)
+
+    heard = tuple(replace(client, arrivals=((1, 1000.0 / 60 + client.uplink_ms),)) for client in problem.waiting)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(earliest_due, "Admission", Watched)
+        patch.setattr(fleet, "predicted_uplink_ms", uplink)
+        plan = EarliestDue().plan(replace(problem, waiting=heard))
+    assert check(problem, plan).drops.keys() == {client.name for client in plan.clients}
+    assert sum(efforts) <= EFFORT_MAX + 2 * max(efforts)
+    assert len(predicted) == 60
+
+
+def test_choices_follow_links_that_change() -> None:
+    """Against fresh results, at instants between which every link changes: never 1 % below the best fixed network."""
+    for zoo in ("yolov5, 4 x quicker", "sizes"):
+        for scene in changing_scenes(3, 40, ZOOS[zoo], 2):
+            plan = EarliestDue().plan(scene)
+            assert check(scene, plan).faults == ()
+            assert len(plan.clients) >= 0.99 * _best_fixed(scene, [row[0] for row in ZOOS[zoo]])
+
+
+def test_who_has_no_variant_of_a_set_takes_any_of_its_own() -> None:
+    """Two clients know one network only, one none: each choice has for everybody what it can run, the cheapest of the
+    set where there is one."""
+    problem = zoo_scene(1, 6, UNIFORM, SPREAD)
+    waiting = list(problem.waiting)
+    for at in (0, 1):
+        waiting[at] = replace(waiting[at], variants=waiting[at].variants[at : at + 1])
+    waiting[2] = replace(waiting[2], variants=())
+    found = choices(replace(problem, waiting=tuple(waiting)))
+    assert {promise.chosen for promise in found} >= {("tiny",)}
+    for promise in found:
+        assert promise.choice["c000"].name == "transformer"
+        assert promise.choice["c001"].name == "compact"
+        assert "c002" not in promise.choice
+        assert {promise.choice[name].name for name in ("c003", "c004", "c005")} <= set(promise.chosen)
