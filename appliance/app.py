@@ -101,6 +101,8 @@ class Appliance:
         self._is_wanted = asyncio.Event()
         """Somebody waits for what manages the box."""
         self._management: asyncio.Task[tuple[Management, ASGIApp]] | None = None
+        self._is_management_begun = False
+        """It is being imported and made, or there."""
         self.on_managed: Callable[[], None] = _nothing
         """Called once what manages the box is there."""
         self.on_migrating: Callable[[], None] = _nothing
@@ -441,6 +443,7 @@ class Appliance:
         """Import and make it in a thread, when somebody asks for it or nobody was in a hurry for a while."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_wanted.wait(), _MANAGEMENT_AFTER_S)
+        self._is_management_begun = True
         module = await asyncio.to_thread(_management)
         made = module.Management(box, core, folder, builds, confinement, self.settings)
         service = await asyncio.to_thread(module.make_service, made.box)
@@ -453,12 +456,17 @@ class Appliance:
             self.logger.error("the box serves, but cannot be managed", reason=repr(error))
 
     async def _stop_management(self) -> None:
+        if self._management is not None and not self._is_management_begun:
+            # Importing it takes seconds. Nothing was managed yet: the next start brings back what this one began with.
+            self._management.cancel()
+            await asyncio.gather(self._management, return_exceptions=True)
+            return
         with suppress(Exception):  # told when it happened
             management, _ = await self._managed()
             await management.stop()
 
     async def _close_management(self) -> None:
-        if self._management is not None:
+        if self._management is not None and not self._management.cancelled():
             with suppress(Exception):
                 management, _ = await self._managed()
                 await management.close()
