@@ -4,7 +4,15 @@ import logging
 import sys
 from typing import Any
 
-import structlog
+_has_rich = "rich" in sys.modules
+if not _has_rich:
+    # structlog imports it, with two other libraries behind it, for tracebacks that the box never prints: a fifteenth of
+    # a start, and megabytes.
+    sys.modules["rich"] = None  # type: ignore[assignment]
+import structlog  # noqa: E402
+
+if not _has_rich:
+    del sys.modules["rich"]
 
 
 def configure(level: str, style: str) -> None:

@@ -148,6 +148,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
 
     def listening(url: str) -> None:
         gc.freeze()
+        gc.enable()
         address.write_text(url + "\n")
         stack.callback(address.unlink, missing_ok=True)
         on_listen(url)

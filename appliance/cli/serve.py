@@ -1,6 +1,7 @@
 """`appliance serve`: one box in this process, until SIGTERM or Ctrl-C."""
 
 import errno
+import gc
 import os
 import socket
 import tempfile
@@ -59,6 +60,8 @@ def serve(
     _require_free(settings.http.host, settings.http.port)
     _require_folder(settings.state_dir)
 
+    gc.disable()  # until the box listens: what a start makes stays, and looking for rubbish in it takes an eighth of it
+
     from appliance.domain.errors import InUse
     from appliance.server import serve as run
 
@@ -74,6 +77,8 @@ def serve(
         if unix_socket is None or error.filename is not None:
             raise
         raise CommandFailed(f"the Unix socket {unix_socket} cannot be made ({error})") from error
+    finally:
+        gc.enable()
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:
