@@ -211,12 +211,15 @@ class _Planner:
         return served if not first else self._plan(demand, first, demand.fps, placements)
 
     def degraded(self) -> dict[str, Served]:
-        """Each at a level and a rate that its share allows."""
+        """Each at a level and a rate that its share allows; those first that ask for the least of it: what others ask
+        for beyond theirs may have no end, and whole instances leave gaps.
+        """
         levels = self._levels()
         rates = self._rates(levels)
         found: dict[str, Served] = {}
         placements: dict[str, tuple[Placed, ...]] = {}
-        for demand in self.demands:
+        asked = {one.name: self._takes(one, levels[one.name]) * one.fps / one.weight for one in self.demands}
+        for demand in sorted(self.demands, key=lambda one: asked[one.name]):
             served = self._shrunk(demand, levels[demand.name], rates[demand.name], placements)
             found[demand.name] = served
             placements[demand.name] = served.plan.placement
@@ -234,18 +237,20 @@ class _Planner:
         return served
 
     def _levels(self) -> dict[str, int]:
-        """Who takes most beyond its share goes to the next cheaper variants, until all fits or nobody can."""
+        """Who takes most beyond its share goes to the next cheaper variants, until all fits or nobody can; who takes no
+        more than its share does not.
+        """
         levels = {one.name: self._first_possible(one) for one in self.demands}
-        total = sum(one.weight for one in self.demands)
+        total, sold = sum(one.weight for one in self.demands), self._sold_max()
         while True:
             takes = {one.name: self._takes(one, levels[one.name]) * one.fps for one in self.demands}
-            if sum(takes.values()) <= SOLD_MAX:
+            if sum(takes.values()) <= sold:
                 return levels
             able = [
                 one
                 for one in self.demands
                 if levels[one.name] + 1 < len(one.levels)
-                and takes[one.name] > 0.0
+                and takes[one.name] > sold * one.weight / total
                 and self._takes(one, levels[one.name] + 1) * one.fps < takes[one.name]
             ]
             if not able:
@@ -262,7 +267,7 @@ class _Planner:
         """Frames a second by shares: who wants less than its share leaves the rest to the others."""
         rates = {one.name: one.fps for one in self.demands}
         waiting = [one for one in self.demands if self._takes(one, levels[one.name]) * one.fps > 0.0]
-        left = SOLD_MAX
+        left = self._sold_max()
         while waiting:
             total = sum(one.weight for one in waiting)
             content = [
@@ -277,6 +282,16 @@ class _Planner:
             left -= sum(self._takes(one, levels[one.name]) * one.fps for one in content)
             waiting = [one for one in waiting if one not in content]
         return rates
+
+    def _sold_max(self) -> float:
+        """Part of all workers that pipelines may take together: not what others take, but always a little."""
+        workers = self.demands[0].levels[0].workers if self.demands else ()
+        limits = [available_of(pool, workers) for pool in sorted({worker.pool for worker in workers})]
+        most = sum(limit for limit in limits if limit is not None)
+        if not most or None in limits:
+            return SOLD_MAX
+        taken = sum(part.share for one in self.busy for part in one.parts)
+        return max(1.0 - SOLD_MAX, SOLD_MAX - taken / most)
 
     def _takes(self, demand: Demand, level: int) -> float:
         """Part of the machine that a frame a second takes; 0 where nothing is scarce, or nobody knows.

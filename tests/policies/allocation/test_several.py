@@ -110,6 +110,20 @@ def test_shares_by_weight_at_last() -> None:
     _check(found)
 
 
+def test_who_asks_for_little_has_it_whatever_the_others_ask() -> None:
+    """One pipeline asks for five times the box, single calls take half of it: another one that asks for a tenth has all
+    its frames, whole, whichever of both comes first by name.
+    """
+    busy = [Existing("cpu", 1, (Part("requests", 1.0),))]
+    for little, much in (("a", "b"), ("b", "a")):
+        for fps in (30.0, 60.0, 300.0):
+            found = plan_several([_demand(little, 6.0), _demand(much, fps)], Frontier(), None, busy)
+            _check(found)
+            served = found.served[little]
+            assert (served.level, served.fps, served.plan.feasible) == (0, 6.0, True)
+            assert 0.0 < found.served[much].fps <= fps
+
+
 def test_nobody_is_degraded_for_who_asks() -> None:
     """Where nobody may be degraded, who does not fit gets no plan, and says so."""
     found = plan_several([_demand("a", 40), _demand("b", 40)], Frontier(), may_degrade=False)
