@@ -59,6 +59,6 @@ class Around:
     """... and those of all."""
     is_resident: Callable[[str], bool]
     """Whether a build is in memory."""
-    busy_s: Callable[[], Mapping[int, float]]
-    """Group of processors → seconds that single calls have taken there, since the start."""
+    busy_s: Callable[[], Mapping[str, Mapping[int, float]]]
+    """Tenant → group of processors → seconds that its single calls have taken there, since the start."""
     enacting: Enacting

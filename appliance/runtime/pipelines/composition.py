@@ -11,6 +11,7 @@ from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.around import Around, Live
 from appliance.runtime.pipelines.enacting import Actuators, Enacting
+from appliance.runtime.pipelines.load import BusySeconds
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.problem import Group, Machine
 from appliance.runtime.ports import Background, DecisionSink, RunGroup
@@ -97,20 +98,20 @@ def groups_of(
     return found
 
 
-def busy_of(
-    engine: Engine, groups: Sequence[RunGroup], machine: Callable[[], Machine]
-) -> Callable[[], Mapping[int, float]]:
-    """Seconds of single calls by group; of a kind that several groups run, on the first of them."""
+def busy_of(engine: Engine, groups: Sequence[RunGroup], machine: Callable[[], Machine]) -> Callable[[], BusySeconds]:
+    """Seconds of single calls by tenant and group; of a kind that several groups run, on the first of them."""
 
-    def busy() -> Mapping[int, float]:
+    def busy() -> BusySeconds:
         first: dict[str, int] = {}
         for of in machine().of.values():
             if of.group >= 0:
                 first[of.kind] = min(first.get(of.kind, of.group), of.group)
-        found = dict.fromkeys(range(len(groups)), 0.0)
-        for kind, took_ns in engine.single.by_kind.items():
-            if kind in first:
-                found[first[kind]] += took_ns / NS_PER_S
+        found: dict[str, dict[int, float]] = {}
+        for tenant, spent in engine.single.by_tenant.items():
+            own = found[tenant] = dict.fromkeys(range(len(groups)), 0.0)
+            for kind, took_ns in spent.by_kind.items():
+                if kind in first:
+                    own[first[kind]] += took_ns / NS_PER_S
         return found
 
     return busy

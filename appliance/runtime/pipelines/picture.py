@@ -1,6 +1,6 @@
 """What the pipelines and the box around them are, as a round of planning finds them. Event-loop thread only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.clock import others_first
@@ -9,7 +9,7 @@ from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
 from appliance.policies.allocation.base import Existing, Part
 from appliance.runtime.catalogue import Entry
 from appliance.runtime.pipelines.around import Around, Live
-from appliance.runtime.pipelines.load import SingleLoad
+from appliance.runtime.pipelines.load import SingleLoad, parts_of
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
 from appliance.runtime.pipelines.problem import Asked, Machine, Subject, asked
 from appliance.runtime.pipelines.windows import CHANGE, FrameWindows, Observed
@@ -133,7 +133,8 @@ class Pictures:
         for id in found.keys() - self._pipelines.keys():
             del seen[id], made[id]
         self._single.observe(now_ns, around.busy_s())
-        return Picture(machine, memory, seen, made, self._busy(machine))
+        using = {looked.pipeline.tenant for looked in found.values() if looked.is_used}
+        return Picture(machine, memory, seen, made, self._busy(machine, using))
 
     def forget_gone(self) -> None:
         """Of pipelines that are no more nothing is kept."""
@@ -209,12 +210,16 @@ class Pictures:
             {stage: tuple(one.name for one in own.all) for stage, own in looked.offers.items()},
         )
 
-    def _busy(self, machine: Machine) -> tuple[Existing, ...]:
-        """What single calls take, from the last worker of each group on."""
+    def _busy(self, machine: Machine, using: Collection[str]) -> tuple[Existing, ...]:
+        """What single calls take, from the last worker of each group on; of each tenant no more than its part, by
+        weight, among those that call and those that are `using` pipelines.
+        """
+        weight_of = self._around.catalogue.processor_weight
+        parts = parts_of({tenant: weight_of(tenant) for tenant in {*self._single.tenants, *using}})
         found: list[Existing] = []
         for at, group in enumerate(machine.groups):
             worker = next((name for name, of in machine.of.items() if of.group == at), None)
-            share = self._single.share(at, group.workers)
+            share = self._single.share(at, group.workers, parts)
             workers = 1 if group.is_device else group.workers
             left = share * workers
             for index in range(workers - 1, -1, -1):

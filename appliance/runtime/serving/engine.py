@@ -42,7 +42,7 @@ from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.runs_in_parts import RunsInParts
 from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
-from appliance.runtime.serving.spending import Spending
+from appliance.runtime.serving.spending import SingleSpending
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
@@ -94,7 +94,7 @@ class Engine:
         self.outcomes = Outcomes(clock, catalogue, telemetry, decisions)
         self._residency = residency
         workers = sum(group.workers for group in groups)
-        self.single = Spending()
+        self.single = SingleSpending()
         """Processor time of requests that have no meter of their own."""
         self.on_processors: Callable[[], None] = lambda: None
         """Called when processors have come or gone."""

@@ -11,7 +11,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application
 from appliance.domain.names import kind_of
 from appliance.domain.profiles import INLINE
-from appliance.domain.request import Request, RunMeter
+from appliance.domain.request import Request
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
@@ -22,6 +22,7 @@ from appliance.runtime.serving.placement import Placed
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.sole_caller import SoleCaller
+from appliance.runtime.serving.spending import SingleSpending
 from appliance.runtime.serving.worker import Unplanned
 
 _OVERRUN = 20
@@ -53,7 +54,7 @@ class InlineRuns:
         memory: MemoryManager,
         processor: Processor,
         reservations: Reservations,
-        single: RunMeter,
+        single: SingleSpending,
         short_ns_max: int,
         alone_ns_max: int,
     ) -> None:
@@ -138,7 +139,7 @@ class InlineRuns:
         self.whole[kind] += 1
         self.rows[kind] += items
         self.busy_ns += took_ns
-        (request.meter or self._single).ran(kind, took_ns)
+        (request.meter or self._single.of(request.tenant)).ran(kind, took_ns)
         if not request.is_planned:
             self.unplanned.ran(took_ns)
         build.overruns = build.overruns + 1 if took_ns > limit.overrun_ns else 0

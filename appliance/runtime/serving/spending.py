@@ -6,6 +6,9 @@ The processors' busy time is that of all who spend, together. Event-loop thread 
 
 from collections.abc import Mapping
 
+_TENANTS_MAX = 4096
+"""Whose spending is kept apart; beyond, all begin anew."""
+
 
 class Spending:
     """Implements `RunMeter`. What is spent for a part is spent for the whole, too."""
@@ -31,3 +34,27 @@ class Spending:
     def total_ns(self) -> int:
         """On all kinds."""
         return sum(self._by_kind.values())
+
+
+class SingleSpending(Spending):
+    """That of requests that have no meter of their own, together and by who asked."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of: dict[str, Spending] = {}
+
+    def of(self, tenant: str) -> Spending:
+        """What is spent for a tenant is spent here, too."""
+        found = self._of.get(tenant)
+        if found is None:
+            if len(self._of) >= _TENANTS_MAX:
+                self._of.clear()
+            found = self._of[tenant] = Spending(self)
+        return found
+
+    @property
+    def by_tenant(self) -> Mapping[str, Spending]:
+        """Since the start, or since they began anew."""
+        return self._of

@@ -13,13 +13,14 @@ from typing import Any
 from appliance.clock import Clock
 from appliance.domain.errors import ApplianceError, ProcessorLost, RunRefused, RunStopped, ShuttingDown
 from appliance.domain.names import kind_of
-from appliance.domain.request import RunMeter, Tensors
+from appliance.domain.request import Tensors
 from appliance.domain.states import RequestState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.batching import Batch, Batching
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.spending import SingleSpending
 from appliance.tasks.padding import Padded, cropped
 
 
@@ -47,7 +48,7 @@ class Worker:
         queue: Queue,
         release: Callable[[LoadedBuild], None],
         batching: Batching,
-        single: RunMeter,
+        single: SingleSpending,
         index: int = 0,
     ) -> None:
         """`release` unpins the build of a run whose caller went away; `single`: who pays for requests that have no
@@ -171,7 +172,7 @@ class Worker:
 
     def _charge(self, job: Job) -> None:
         """What it had of its run, to who pays for it: of parts to each kind that they run on, by what they take."""
-        meter, left_ns = job.request.meter or self._single, job.took_ns
+        meter, left_ns = job.request.meter or self._single.of(job.request.tenant), job.took_ns
         if job.rest is None:
             meter.ran(kind_of(job.build.build_id), left_ns)
             return

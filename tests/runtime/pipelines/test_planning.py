@@ -762,7 +762,7 @@ async def test_load_of_single_calls_is_planned_with() -> None:
         feed = asyncio.create_task(bench.feed(live, 20, 40, 1, "c1"))
         await bench.pause(3)
         rounds = bench.planning.figures.rounds
-        taken = _Taken(bench)
+        taken = _Taken(bench, t=1.0)
         pictures = bench.planning._pictures
         pictures._around = replace(pictures._around, busy_s=taken.seconds)
         await bench.pause(10)
@@ -776,14 +776,39 @@ async def test_load_of_single_calls_is_planned_with() -> None:
 
 
 class _Taken:
-    """One worker is busy with single calls from now on."""
+    """So many workers are busy with single calls of tenants from now on."""
 
-    def __init__(self, bench: PlanningBench) -> None:
-        self._bench, self._since_ns = bench, bench.now_ns
+    def __init__(self, bench: PlanningBench, **workers: float) -> None:
+        self._bench, self._since_ns, self._workers = bench, bench.now_ns, workers
 
-    def seconds(self) -> Mapping[int, float]:
-        """By group."""
-        return {0: (self._bench.now_ns - self._since_ns) / NS_PER_S}
+    def seconds(self) -> Mapping[str, Mapping[int, float]]:
+        """By tenant and group."""
+        passed_s = (self._bench.now_ns - self._since_ns) / NS_PER_S
+        return {tenant: {0: workers * passed_s} for tenant, workers in self._workers.items()}
+
+
+@story
+async def test_others_calls_take_no_more_than_their_part() -> None:
+    """Another tenant's single calls fill both workers: the plan counts one for them, for the queue gives this tenant's
+    items theirs; of a tenant without calls nothing is counted.
+    """
+    bench = _bench()
+    async with bench.working():
+        live = bench.add()
+        await bench.join(live, 20, "c1")
+        feed = asyncio.create_task(bench.feed(live, 20, 40, 1, "c1"))
+        await bench.pause(3)
+        taken = _Taken(bench, u=2.0, v=0.0)
+        pictures = bench.planning._pictures
+        pictures._around = replace(pictures._around, busy_s=taken.seconds)
+        await bench.pause(10)
+        problem: Any = bench.decided()[-1]["problem"]
+        assert 0.75 < sum(part.share for one in problem.existing for part in one.parts) <= 1.0 + 1e-9
+        assert live.plan is not None
+        assert live.plan.feasible
+        assert live.plan.has_all
+        assert set(pictures._single.tenants) == {"u"}
+        feed.cancel()
 
 
 @story

@@ -26,7 +26,7 @@ from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.spending import Spending
+from appliance.runtime.serving.spending import SingleSpending
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
 from tests.runtime.serving.test_queue import SERVABLE, job
@@ -77,7 +77,8 @@ class Bench:
         batching = Batching(self.clock, self.queue, NoBatching(), RunMemory(lambda: 0, lambda: 0), workers)
         group = RunGroup("p", workers, self.processor, {"cpu": ""}, stage=self.processor.stage)
         self.workers = [
-            Worker(self.clock, group, self.queue, self.released.append, batching, Spending()) for _ in range(workers)
+            Worker(self.clock, group, self.queue, self.released.append, batching, SingleSpending())
+            for _ in range(workers)
         ]
         self.tasks = [asyncio.ensure_future(worker.work()) for worker in self.workers]
         self.jobs: dict[int, Job] = {}
