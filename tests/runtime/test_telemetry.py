@@ -80,7 +80,7 @@ def test_slow_subscriber_loses_the_oldest(telemetry: Telemetry) -> None:
         for name in "abcd":
             telemetry.emit(name)
         assert [(await first).id, (await anext(events)).id] == [3, 4]
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()
         telemetry.emit("e")
 
     run_virtual(story)

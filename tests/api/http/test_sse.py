@@ -59,5 +59,5 @@ async def test_leaving_early_closes_the_source() -> None:
     stream = beating(source(), 0.01)
     async for _ in stream:
         break
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     assert closed == [True]
