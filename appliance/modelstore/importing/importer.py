@@ -263,15 +263,17 @@ class Importer:
         def on_stage(doing: str) -> None:
             self._measured_now = build.id, doing
 
+        kind = build.processor.kind
         original = await self._original_of(measured[0][0])
         for variant in await profiled_elsewhere(self._tools, build.processor, measured, path, on_stage, original):
             await self._store.models.put_variant(variant)
             self._tools.builds.put(variant)
             kinds = [profile.kind for profile in variant.profiles]
             log.info("variant measured elsewhere", variant_id=variant.id, kinds=kinds)
-            tenant, kind = variant.model_id.partition("/")[0], build.processor.kind
             facts = {"model_id": variant.model_id, "variant": variant.name, "kind": kind, "runs_there": kind in kinds}
-            self._events.emit("variant measured", tenant=tenant, **facts)
+            given_up = {one.kind: one.reason for one in self._tools.builds.given_up(build.content_sha256)}
+            why = {"reason": given_up[kind]} if kind in given_up else {}
+            self._events.emit("variant measured", tenant=variant.model_id.partition("/")[0], **facts, **why)
 
     async def _original_of(self, variant: Variant) -> str | None:
         """Content of the same network in full precision, where a variant was made of one that takes what it takes."""
