@@ -34,8 +34,7 @@ export interface Asked {
 
 export async function answer(path: string, asked: Asked = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: 'application/json', ...asked.headers }
-  const tenant = route.query.get('tenant')
-  if (tenant && path !== '/v1/sign-in') headers['X-Tenant'] = tenant
+  if (route.tenant && path !== '/v1/sign-in') headers['X-Tenant'] = route.tenant
   if (asked.body !== undefined) headers['Content-Type'] = 'application/json'
   let response: Response
   try {

@@ -54,7 +54,7 @@ export function live<T>(fetch: (signal: AbortSignal) => Promise<T>, told: Told =
   const made = new Live(fetch)
   $effect(() => {
     void session.who // signed in as somebody else: all of it is another's
-    void route.query.get('tenant')
+    void route.tenant
     if (session.ended) return
     void made.refresh()
     const quiet = line.listen((event) => {

@@ -9,8 +9,7 @@ export const SPANS: Record<string, number> = { hour: 3600, day: 86_400, month: 3
 
 /** As the address says. */
 export function span(): string {
-  const asked = route.query.get('span') ?? ''
-  return asked in SPANS ? asked : 'hour'
+  return route.span in SPANS ? route.span : 'hour'
 }
 
 function period(): URLSearchParams {
@@ -89,7 +88,7 @@ function unpacked({ builds, ways, stays, applications, windows, ...rest }: Schem
 
 const LAYERS = 6
 /** Places on the axis of time; changes that are nearer than that are drawn as one. */
-const PLACES = 4000
+const PLACES = 1500
 
 export interface Stack {
   at: number[]

@@ -3,6 +3,11 @@
 class Route {
   path = $state(location.pathname)
   query = $state(new URLSearchParams(location.search))
+  // Apart from the rest: what follows one of these is not asked of the box again for each letter of a filter.
+  /** The tenant that an admin acts for; empty: its own. */
+  tenant = $derived(this.query.get('tenant') ?? '')
+  /** The stretch of time that is looked at, as asked. */
+  span = $derived(this.query.get('span') ?? '')
 
   constructor() {
     addEventListener('popstate', () => this.#read())
@@ -54,8 +59,7 @@ export const route = new Route()
 /** A link that keeps the tenant that an admin acts for. */
 export function to(path: string, more: Record<string, string> = {}): string {
   const query = new URLSearchParams(more)
-  const tenant = route.query.get('tenant')
-  if (tenant && !query.has('tenant')) query.set('tenant', tenant)
+  if (route.tenant && !query.has('tenant')) query.set('tenant', route.tenant)
   const text = query.toString()
   return path + (text ? `?${text}` : '')
 }

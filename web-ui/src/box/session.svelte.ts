@@ -25,7 +25,7 @@ class Session {
 
   /** The tenant acted for. */
   get tenant(): string {
-    return (this.isAdmin && route.query.get('tenant')) || this.who?.tenant || ''
+    return (this.isAdmin && route.tenant) || this.who?.tenant || ''
   }
 
   /** A link that signs in, once: the token stands behind `#`, and leaves the address before anything else. */
