@@ -6,7 +6,6 @@ change the bytes of the ledger, and those of the process above what it took with
 """
 
 import asyncio
-import gc
 import json
 import sys
 import tempfile
@@ -24,11 +23,10 @@ from appliance.domain.hardware import MeasureCase, PreparedForm
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.processors.cpu.heap import trim
-from appliance.runtime.processors.cpu.process_memory import memory_of
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests.fakes.memory import without_applications
+from tests.fakes.own_memory import own_bytes
 from tests.fakes.sinks import Decisions
 
 CLOCK = SystemClock()
@@ -140,22 +138,6 @@ class Story:
             await CLOCK.sleep_until_ns(CLOCK.now_ns() + NS_PER_MS)
 
 
-def taken_bytes(folder: Path) -> int:
-    """Pss of this process without what its heap keeps for later, and without files that are not below `folder`: its
-    part of the libraries changes with every other process that begins or ends.
-    """
-    gc.collect()
-    trim()
-    taken, is_ours = memory_of("Pss_Anon"), False
-    with Path("/proc/self/smaps").open() as file:
-        for line in file:
-            if not line[0].isupper():  # a mapping; what follows is about it
-                is_ours = f" {folder}/" in line
-            elif is_ours and line.startswith("Pss:"):
-                taken += int(line.split()[1]) * 1024
-    return taken
-
-
 async def tell(changes: int, seed: int, *, large: bool) -> dict[str, list[int]]:
     """What the program prints."""
     with tempfile.TemporaryDirectory() as name:
@@ -172,12 +154,12 @@ async def tell(changes: int, seed: int, *, large: bool) -> dict[str, list[int]]:
             await story.memory.unload(build_id)
         wakes_before = story.memory.wakes
         found: dict[str, list[int]] = {"ledger": [], "process": [], "wakes": [], "budget": [story.memory.budget_bytes]}
-        taken_bytes(Path(name))
-        base = taken_bytes(Path(name))
+        own_bytes(Path(name))
+        base = own_bytes(Path(name))
         for _ in range(changes):
             await story.change()
             found["ledger"].append(story.memory.used_bytes)
-            found["process"].append(taken_bytes(Path(name)) - base)
+            found["process"].append(own_bytes(Path(name)) - base)
         found["wakes"].append(story.memory.wakes - wakes_before)
         await story.memory.close()
         processor.close()
