@@ -16,7 +16,7 @@ from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.box import RunningBox, ServingBox
-from appliance.api.service import create_service
+from appliance.api.service import create_service, prepare
 from appliance.api.simulations import Simulations
 from appliance.api.v1.health import certificate
 from appliance.clock import Clock
@@ -59,6 +59,7 @@ def make_service(box: RunningBox) -> FastAPI:
     """The framework's application over a box; any thread may make it."""
     service = create_service()
     service.state.box = box
+    prepare(service)
     return service
 
 

@@ -124,6 +124,15 @@ def create_service(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Non
     return app
 
 
+def prepare(app: FastAPI) -> None:
+    """Have the framework make what it otherwise makes of every router when a request first comes that far in their
+    list: 0.15 s in all, for which the event loop would stand. Any thread.
+    """
+    nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
+    for route in app.router.routes:
+        route.matches(nowhere)
+
+
 def openapi(app: FastAPI) -> dict[str, Any]:
     """The document that `/openapi.json` serves."""
     return documents.openapi(app)
