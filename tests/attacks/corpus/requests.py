@@ -54,6 +54,11 @@ def _orders() -> list[Attack]:
         "application": ("POST", "/v1/applications", "tenant"),
         "change": ("PATCH", "/v1/applications/door", "tenant"),
         "upload": ("POST", "/v1/uploads", "tenant"),
+        "pipeline": ("POST", "/v1/pipelines", "tenant"),
+        "pipeline-change": ("PATCH", "/v1/pipelines/signs", "tenant"),
+        "client": ("POST", "/v1/pipelines/signs/clients", "device"),
+        "session": ("POST", "/v1/sessions", "device"),
+        "session-change": ("PATCH", "/v1/sessions/x", "device"),
     }
     return [
         Attack(f"{route}-{kind}", method, path, body.encode("latin-1"), JSON, role)
@@ -85,6 +90,46 @@ def _typed() -> list[Attack]:
         "name-like-a-path": ("/v1/applications", {"name": "../x", "model": "centerface"}),
     }
     return [Attack(name, "POST", path, json.dumps(body).encode(), JSON) for name, (path, body) in values.items()]
+
+
+def _streams() -> list[Attack]:
+    """Pipelines and sessions with numbers and graphs that nobody means."""
+    ask = '{"name": "a", "application": "door"}'
+    crop = '{"name": "c", "do": "crop", "of": "objects", "after": ["a"]'
+    stages = {
+        "one-stage": f"[{ask}]",
+        "no-stage": "[]",
+        "five-thousand-stages": "[" + ",".join([ask] * 5000) + "]",
+        "stages-in-a-circle": '[{"name": "a", "application": "door", "after": ["a"]}]',
+        "stage-of-a-long-sort": f'[{{"name": "a", "do": "{LONG[:100_000]}"}}]',
+        "at-most-nobody": '[{"name": "a", "application": "door", "at_most": 0}]',
+        "at-most-everybody": f'[{{"name": "a", "application": "door", "at_most": {DIGITS}}}]',
+        "best-of-none": f'[{ask}, {crop}}}, {{"name": "p", "do": "pick", "best": 0, "after": ["c"]}}]',
+        "accuracy-nan": '[{"name": "a", "application": "door", "accuracy_min": NaN}]',
+        "size-endless": f'[{ask}, {crop}, "where": {{"size_min": 1e999}}}}]',
+        "deep-stages": DEEP,
+    }
+    odd = ("NaN", "1e308", "-1e308", "1e999", "0", "-1", "true", '"1"', "[]", DIGITS)
+    bodies = {
+        f"pipeline-{name}": ("/v1/pipelines", f'{{"name": "q", "latency_slo_ms": {slo}, "stages": {given}}}')
+        for name, given in stages.items()
+        for slo in (("NaN",) if name == "one-stage" else ("100",))
+    }
+    promise = '{"kind": "latency", "slo_ms": %s, "rate_rps": %s}'
+    for at, number in enumerate(odd):
+        bodies |= {
+            f"pipeline-slo-{at}": ("/v1/pipelines", f'{{"name": "q", "latency_slo_ms": {number}, "stages": [{ask}]}}'),
+            f"client-fps-{at}": ("/v1/pipelines/signs/clients", f'{{"fps": {number}}}'),
+            f"session-slo-{at}": (
+                "/v1/sessions",
+                f'{{"pipeline": "signs", "fps": 5, "promise": {promise % (number, "1")}}}',
+            ),
+            f"session-rate-{at}": (
+                "/v1/sessions",
+                f'{{"application": "door", "fps": 5, "promise": {promise % ("100", number)}}}',
+            ),
+        }
+    return [Attack(name, "POST", path, body.encode(), JSON) for name, (path, body) in bodies.items()]
 
 
 def _infer(name: str, statuses: tuple[int, ...] = (400,), **changed: Any) -> Attack:
@@ -179,7 +224,7 @@ PATHS = tuple(
         ("admin-deletes-the-default", "DELETE", "/v1/tenants/default", "admin", (409,)),
     )
 )
-REQUESTS: tuple[Attack, ...] = (*_orders(), *_typed(), *INFERS, *HEADERS, *PATHS)
+REQUESTS: tuple[Attack, ...] = (*_orders(), *_typed(), *_streams(), *INFERS, *HEADERS, *PATHS)
 
 
 def _killer(name: str, *tensors: tuple[str, str, list[int], list[float]]) -> Attack:
