@@ -550,15 +550,15 @@ def _policies(settings: Settings, groups: Sequence[RunGroup]) -> Policies:
         if (name := getattr(chosen, family)) not in known:
             raise RuntimeError(f"policies.{family}: {name!r} is not one of: {', '.join(sorted(known))}")
     names = {group.name for group in groups}
-    for model, processor in chosen.fixed.items():
+    for model, processor in settings.dispatch.fixed.items():
         if processor not in names:
-            raise RuntimeError(f"policies.fixed: {model}: {processor!r} is not one of: {', '.join(sorted(names))}")
+            raise RuntimeError(f"dispatch.fixed: {model}: {processor!r} is not one of: {', '.join(sorted(names))}")
     return Policies(
         selection=SELECTION_POLICIES[chosen.selection](),
         batching=BATCHING_POLICIES[chosen.batching](),
         dispatch=DISPATCH_POLICIES[chosen.dispatch](),
         dispatch_name=chosen.dispatch,
-        fixed=chosen.fixed,
+        fixed=settings.dispatch.fixed,
         eviction=EVICTION_POLICIES[chosen.eviction](),
         eviction_name=chosen.eviction,
     )

@@ -260,16 +260,19 @@ class PolicySettings(Section):
     """Registry name in `policies.dispatch`: which of the requests whose turn it is runs next, and where, on a box whose
     processors have cores of their own; one group of processors goes by turns and deadlines.
     """
-    fixed: dict[str, str] = {}
-    """Under `dispatch = "fixed"`, by model (`tenant/name`): the name of the processor that its runs stay on; a model
-    that is not named stays where it runs quickest.
-    """
     adaptation: str = "exchange"
     """Registry name in `policies.adaptation`: which variant serves each session that is promised a latency."""
     offload: str = "earliest-due"
     """Registry name in `policies.offload`: which frames sessions send that are promised an accuracy."""
     allocation: str = "frontier"
     """Registry name in `policies.allocation`: worker, batch and number at once of each stage of a pipeline."""
+
+
+class DispatchSettings(Section):
+    fixed: dict[str, str] = {}
+    """Under `policies.dispatch = "fixed"`, by model (`tenant/name`): the name of the processor that its runs stay on; a
+    model that is not named stays where it runs quickest.
+    """
 
 
 class SelectionSettings(Section):
@@ -405,6 +408,7 @@ class Settings(BaseSettings):
     guard: GuardSettings = GuardSettings()
     imports: ImportSettings = ImportSettings()
     policies: PolicySettings = PolicySettings()
+    dispatch: DispatchSettings = DispatchSettings()
     selection: SelectionSettings = SelectionSettings()
     profiles: ProfileSettings = ProfileSettings()
     decisions: DecisionSettings = DecisionSettings()

@@ -143,7 +143,7 @@ class Bench:
             self._fixed,
             APPLIANCE_PROCESSORS=GROUPS,
             APPLIANCE_POLICIES__DISPATCH="fixed",
-            APPLIANCE_POLICIES__FIXED=json.dumps(places),
+            APPLIANCE_DISPATCH__FIXED=json.dumps(places),
         )
 
     def _fps(self, box: subjects.LiveBox, seconds: float) -> float:

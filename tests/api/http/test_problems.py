@@ -54,6 +54,7 @@ FACTS = {
     "frame": 17,
     "sessions_max": 256,
     "of": "pools",
+    "of_all": False,
     "edit": "edits[1].name",
     "field": "from",
     "series": "p99:harbour/gate",
