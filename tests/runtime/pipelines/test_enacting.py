@@ -27,7 +27,7 @@ def planned(instances: float) -> PipelinePlan:
 
 def catalogue_of(*applications: str) -> Any:
     """Applications that all serve one content."""
-    servable = SimpleNamespace(variant=SimpleNamespace(content_sha256="c"), build_id="c@cpu")
+    servable = SimpleNamespace(variant=SimpleNamespace(content_sha256="c"), build_id="c@cpu", parts=None)
     entries = {
         id: SimpleNamespace(servables={"v": servable}, application=SimpleNamespace(id=id, tenant=id.partition("/")[0]))
         for id in applications
@@ -92,6 +92,17 @@ def test_a_plan_moves_no_model_of_others() -> None:
     enacting.forget("u/one")
     enacting.enact(0)
     assert told[-1] == {}
+
+
+def test_a_plan_moves_no_network_in_parts() -> None:
+    """It has it on one kind; on which each part runs stays with dispatch."""
+    told: list[Mapping[str, str]] = []
+    catalogue = catalogue_of("t/read")
+    catalogue.entry_for("t", "t/read").servables["v"].parts = object()
+    enacting = Enacting(Hands(catalogue, lambda *wishes: None, lambda waits: None, told.append))
+    enacting.put(pipeline_of("t"), planned(1.0), MACHINE)
+    enacting.enact(0)
+    assert told == []
 
 
 @pytest.mark.parametrize("turn_off_ns", [0, NS_PER_S // 2, 30 * NS_PER_S])
