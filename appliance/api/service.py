@@ -128,7 +128,7 @@ def prepare(app: FastAPI) -> None:
     """Have the framework make what it otherwise makes of every router when a request first comes that far in their
     list: 0.15 s in all, for which the event loop would stand. Any thread.
     """
-    nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
+    nowhere: dict[str, Any] = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
     for route in app.router.routes:
         route.matches(nowhere)
 

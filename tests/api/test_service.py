@@ -27,7 +27,7 @@ def test_routes_are_made_before_the_first_request(
     app = create_service()
     make_ready(app)
     monkeypatch.setattr("fastapi.routing.compile_path", not_now)
-    scope = {"type": "http", "method": "GET", "path": "/v1/simulations", "root_path": "", "headers": []}
+    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/v1/simulations", "root_path": "", "headers": []}
 
     def is_there() -> bool:
         return any(route.matches(scope)[0].value for route in app.router.routes)

@@ -24,6 +24,7 @@ from tests.runtime.sessions.fleet import Fleet, steady
 
 FIND = {"fine": Cost(run_ms=20), "coarse": Cost(run_ms=10)}
 READ = {"fine": Cost(run_ms=8), "coarse": Cost(run_ms=4)}
+Ask = Callable[[], Coroutine[Any, Any, object]]
 SLOW = {"v": Cost(run_ms=200)}
 WORKERS = 2
 OBJECTS = 2
@@ -53,7 +54,7 @@ class Crowded:
         async with self.whole.working(), self.fleet.planned():
             yield
 
-    async def flood(self, way: str, ask: Callable[[], Coroutine[Any, Any, object]], rps: float, seconds: float) -> None:
+    async def flood(self, way: str, ask: Ask, rps: float, seconds: float) -> None:
         """Ask at an even rate, whatever is answered."""
         for _ in range(int(rps * seconds)):
             task = asyncio.create_task(self._one(way, ask))
@@ -66,7 +67,7 @@ class Crowded:
         while self._under_way:
             await asyncio.wait(self._under_way)
 
-    async def _one(self, way: str, ask: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    async def _one(self, way: str, ask: Ask) -> None:
         try:
             await ask()
             self.ends[f"{way} answered"] += 1
@@ -105,7 +106,7 @@ def test_a_promise_holds_beside_a_flood(within_ms: float | None) -> None:
             await fleet.pass_s(5)
             before = [(device.live.counts.sent, device.live.counts.answered) for device in streamed]
             seconds = 10.0
-            ways = [
+            ways: list[tuple[str, Ask, float]] = [
                 ("call", lambda: crowd.call("find", within_ms), 400.0),
                 ("slow", lambda: crowd.call("slow", within_ms), 40.0),
                 ("frame", crowd.frame, 200.0),
