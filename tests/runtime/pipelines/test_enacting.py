@@ -99,7 +99,7 @@ def test_a_plan_moves_no_network_in_parts() -> None:
     told: list[Mapping[str, str]] = []
     catalogue = catalogue_of("t/read")
     catalogue.entry_for("t", "t/read").servables["v"].parts = object()
-    enacting = Enacting(Hands(catalogue, lambda *wishes: None, lambda waits: None, told.append))
+    enacting = Enacting(Actuators(catalogue, lambda *wishes: None, lambda waits: None, told.append))
     enacting.put(pipeline_of("t"), planned(1.0), MACHINE)
     enacting.enact(0)
     assert told == []
