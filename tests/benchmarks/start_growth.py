@@ -81,7 +81,7 @@ def make_state(state: Path, folder: Path, count: int) -> None:
                     builds.append(home.name.replace(old, new[old]))
             for table, those in rows.items():
                 for row in those:
-                    _insert(database, table, _renamed(row, name, new, state))
+                    insert(database, table, _renamed(row, name, new, state))
         database.execute("DELETE FROM resident")
         database.executemany("INSERT INTO resident (position, build_id) VALUES (?, ?)", enumerate(builds))
 
@@ -97,7 +97,8 @@ def _renamed(row: dict[str, Any], name: str, contents: dict[str, str], state: Pa
     return new
 
 
-def _insert(database: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
+def insert(database: sqlite3.Connection, table: str, row: dict[str, Any]) -> None:
+    """A row, as it is."""
     marks = ", ".join("?" * len(row))
     database.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
