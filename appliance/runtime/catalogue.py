@@ -50,6 +50,11 @@ class Entry:
         """The variant of such a request; empty: there is none."""
         return self.order[0].name if self.order else ""
 
+    def most_wanted(self, accuracy_min: float | None) -> Servable | None:
+        """The first of those that are as accurate, else the first of all; None: there is none."""
+        fitting = (one for one in self.order if accuracy_min is None or one.accuracy >= accuracy_min)
+        return next(fitting, None) or next(iter(self.order), None)
+
 
 class Catalogue:
     """Tenants, models and applications in memory."""

@@ -6,16 +6,14 @@ of its own; the median of nine. Also said: when the page's heading stands there,
 
 import argparse
 import os
-import shutil
 import statistics
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import sync_playwright
-
-from tests.browser.conftest import BROWSERS, sign_in
+from tests.benchmarks._chromium import chromium
+from tests.browser.conftest import sign_in
 from tests.e2e.server import running_server
 
 WATCH = """(() => {
@@ -36,9 +34,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         server = stack.enter_context(running_server(Path(folder) / "state"))
-        driver = stack.enter_context(sync_playwright())
-        path = next(filter(None, map(shutil.which, BROWSERS)))
-        browser = stack.enter_context(driver.chromium.launch(executable_path=path, args=["--no-sandbox"]))
+        browser = stack.enter_context(chromium())
         context = browser.new_context()
         page = context.new_page()
         page.goto(server.url)

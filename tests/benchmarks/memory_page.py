@@ -6,17 +6,15 @@ decisions, and as many windows.
 
 import argparse
 import json
-import shutil
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 from appliance.history.file import HistoryFile, ReasonRow, StayRow, WindowRow
 from appliance.history.pieces import DAY_S
-from tests.browser.conftest import BROWSERS, sign_in
+from tests.benchmarks._chromium import chromium
+from tests.browser.conftest import sign_in
 from tests.e2e.server import running_server
 
 DAY = """() => new Promise(done => {
@@ -49,9 +47,7 @@ def main() -> None:
         server.start_again()
         headers = {"Authorization": f"Bearer {server.admin_key}"}
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - DAY_S))
-        with sync_playwright() as driver:
-            program = next(filter(None, map(shutil.which, BROWSERS)))
-            browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        with chromium() as browser:
             page = browser.new_page()
             page.goto(server.url)
             sign_in(page, server.admin_key)
@@ -69,7 +65,6 @@ def main() -> None:
                 drawn.append(page.evaluate(DAY))
                 page.wait_for_timeout(500)
                 parsed.append(page.evaluate(FETCH, since))
-            browser.close()
     count = len(json.loads(body)["stays"]["build"])
     print(f"{count} stays, {len(body) / 1e6:.1f} MB: fetched in {statistics.median(fetched):.0f} ms")
     print(f"fetched and parsed by the page, without reasons, in {statistics.median(parsed):.0f} ms")

@@ -7,17 +7,15 @@ in the filter to the frame after it. Models and variants are copies of one.
 import argparse
 import contextlib
 import os
-import shutil
 import sqlite3
 import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import sync_playwright
-
+from tests.benchmarks._chromium import chromium
 from tests.benchmarks.start_growth import insert, make_state
-from tests.browser.conftest import BROWSERS, sign_in
+from tests.browser.conftest import sign_in
 from tests.e2e.server import running_server
 
 VARIANTS = 6
@@ -50,9 +48,7 @@ def main() -> None:
         state = Path(folder) / "state"
         make_state(state, Path(folder), options.models)
         _more_variants(state)
-        with running_server(state) as server, sync_playwright() as driver:
-            program = next(filter(None, map(shutil.which, BROWSERS)))
-            browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        with running_server(state) as server, chromium() as browser:
             page = browser.new_page()
             page.goto(server.url)
             sign_in(page, server.admin_key)
@@ -65,7 +61,6 @@ def main() -> None:
                 size = page.evaluate(BYTES)
                 page.wait_for_timeout(500)
                 typed += [page.evaluate(TYPED, text) for text in ("m", "m0", "m01", "m012", "")]
-            browser.close()
     print(f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores, slowed {SLOWER} times")
     print(f"list of {options.models} models with {VARIANTS} variants each: {size / 1e3:.1f} kB (asked: 60)")
     print(f"opened in {statistics.median(opened):.0f} ms, most {max(opened):.0f} (asked: 1000)")

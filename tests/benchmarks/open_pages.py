@@ -8,7 +8,6 @@ hour.
 """
 
 import argparse
-import shutil
 import socket
 import statistics
 import tempfile
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import sync_playwright
 
 from appliance.demo.zoo import toys
 from tests.benchmarks import _subjects as subjects
-from tests.browser.conftest import BROWSERS, sign_in
+from tests.benchmarks._chromium import chromium
+from tests.browser.conftest import sign_in
 
 CONNECTIONS = 16
 PATHS = ("/", "/applications/tiny", "/memory", "/tenants", "/box")
@@ -37,15 +36,13 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         subjects.box(Path(folder) / "state") as box,
-        sync_playwright() as driver,
+        chromium() as browser,
     ):
         subjects.await_job(box, subjects.upload(box, "tiny", toys.tiny_add(Path(folder) / "tiny.onnx")))
         with box.http() as http:
             inputs = http.get("/v2/models/tiny").json()["inputs"]
         arrays = {one["name"]: np.zeros([max(1, size) for size in one["shape"]], np.float32) for one in inputs}
         request = subjects.infer_request("tiny", box.key, arrays)
-        path = next(filter(None, map(shutil.which, BROWSERS)))
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         context = browser.new_context()
         tabs = [context.new_page() for _ in PATHS]
         tabs[0].goto(f"http://127.0.0.1:{box.port}/")
@@ -66,7 +63,6 @@ def main() -> None:
             by_cpu = statistics.median(none_us / opened_us for (_, opened_us), (_, none_us) in rounds)
             print(f"median ratio {ratio:.3f} (asked ≥ 0.95), by processor time {by_cpu:.3f}")
         grow(tabs, box, request, options.minutes)
-        browser.close()
 
 
 def lie(tabs: list[Any], port: int, *, is_open: bool) -> None:

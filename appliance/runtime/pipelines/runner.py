@@ -211,9 +211,8 @@ class BoxStages:
         found = stage.variant or (named if named in entry.servables else None)
         if found is not None or stage.accuracy_min is None:
             return found
-        order = entry.order
-        fitting = [one.name for one in order if one.accuracy >= stage.accuracy_min]
-        return None if not order or not fitting or fitting[0] == order[0].name else fitting[0]
+        wanted = entry.most_wanted(stage.accuracy_min)
+        return None if wanted is None or wanted is entry.order[0] else wanted.name
 
     def _call(self, stage: Ask, call: ItemCall) -> Call:
         entry = self._catalogue.entry_for(call.tenant, stage.application_id)

@@ -106,8 +106,7 @@ class PipelineStreams:
         name = live.variant_of(stage)
         if name in entry.servables:
             return entry.servables[name]
-        least = stage.accuracy_min or 0.0
-        found = next((one for one in entry.order if one.accuracy >= least), None) or next(iter(entry.order), None)
+        found = entry.most_wanted(stage.accuracy_min)
         if found is None:
             raise ModelUnavailable(name=stage.application_id.partition("/")[2])
         return found

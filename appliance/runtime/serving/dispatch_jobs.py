@@ -57,7 +57,7 @@ class DispatchJobs:
         drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
         deadline_ms = FOREVER if drop_ns is None else rounded_ms(drop_ns - from_ns)
         arrival_ms = rounded_ms(request.arrival_ns - from_ns)
-        fixed = self._fixed.get(job.servable.variant.model_id) if self._fixed else None
+        fixed = self._fixed.get(job.servable.variant.model_id)
         return DispatchJob(name, partition, arrival_ms, deadline_ms, at=at, priority=request.priority, fixed=fixed)
 
     def _whole(self, job: Job, open_to: Iterable[int]) -> Partition:

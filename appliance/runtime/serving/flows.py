@@ -19,7 +19,7 @@ ACTIVE_NS = 60 * NS_PER_S
 """A tenant that asked within this time may ask again at any moment."""
 _NEAR = 16
 """Applications of a tenant whose items are weighed against one another, before every run."""
-_FOREVER = 1 << 62
+FOREVER_NS = 1 << 62
 _KEPT = 64
 """Applications of an idle tenant that are not worth forgetting."""
 
@@ -233,4 +233,4 @@ def _begins_by(job: Job) -> tuple[int, int, int]:
     """Of items: by priority, then by when they have to begin at the latest, then as they came."""
     assert job.place is not None, "it waits"
     drop_ns = job.request.drop_ns
-    return -job.request.priority, _FOREVER if drop_ns is None else drop_ns - job.likely_ns, job.place[2]
+    return -job.request.priority, FOREVER_NS if drop_ns is None else drop_ns - job.likely_ns, job.place[2]

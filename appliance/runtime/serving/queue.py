@@ -18,7 +18,7 @@ from appliance.domain.request import Request
 from appliance.domain.states import RequestState
 from appliance.runtime.serving.backlog import LEAST_NS, Announced, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
-from appliance.runtime.serving.flows import TenantFlow, TenantFlows, in_turn
+from appliance.runtime.serving.flows import FOREVER_NS, TenantFlow, TenantFlows, in_turn
 from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
 from appliance.runtime.serving.staging import StagedJob
@@ -26,7 +26,6 @@ from appliance.runtime.serving.under_way import RunsUnderWay
 from appliance.runtime.serving.waiting_counts import WaitingCounts
 from appliance.runtime.serving.waits import PlannedWaits
 
-_FOREVER = 1 << 62
 _HASTE = 0.9
 """Of the time until its deadline a request may be expected to take: the rest is for the way back, and for what was not
 expected."""
@@ -38,7 +37,7 @@ class Queue:
     """Who waits for a worker, and who is next. Priorities and short time limits order a tenant's own requests only."""
 
     def __init__(
-        self, clock: Clock, len_max: int, total_max: int, *, workers: int = 1, wait_ns_max: int = _FOREVER
+        self, clock: Clock, len_max: int, total_max: int, *, workers: int = 1, wait_ns_max: int = FOREVER_NS
     ) -> None:
         """Nobody waits who is expected to wait longer than `wait_ns_max`."""
         self._clock = clock
@@ -91,8 +90,8 @@ class Queue:
             self._idle.popleft()[0](job)
             return
         self._sequence += 1
-        deadline = _FOREVER if request.deadline_ns is None else request.deadline_ns
-        place = [-_FOREVER if is_begun else -request.priority, deadline, self._sequence, job]
+        deadline = FOREVER_NS if request.deadline_ns is None else request.deadline_ns
+        place = [-FOREVER_NS if is_begun else -request.priority, deadline, self._sequence, job]
         application = tenant.of(request.application_id)
         job.waiting_ns = max(LEAST_NS, job.likely_ns)
         if not was_let_in:
