@@ -2,17 +2,30 @@
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-_has_rich = "rich" in sys.modules
-if not _has_rich:
-    # structlog imports it, with two other libraries behind it, for tracebacks that the box never prints: a fifteenth of
-    # a start, and megabytes.
-    sys.modules["rich"] = None  # type: ignore[assignment]
-import structlog  # noqa: E402
 
-if not _has_rich:
-    del sys.modules["rich"]
+@contextmanager
+def _as_if_absent(module: str) -> Iterator[None]:
+    """Imports inside find that a module is not installed, unless somebody has it already: `None` in `sys.modules` is
+    Python's word for that.
+    """
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+
+
+# structlog imports rich wherever it is installed, and has no setting for it (`structlog/dev.py`), for tracebacks that
+# the box never prints: with two other libraries behind it a fifteenth of a start, and megabytes.
+with _as_if_absent("rich"):
+    import structlog
 
 
 def configure(level: str, style: str) -> None:
