@@ -222,7 +222,6 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         groups=variant_groups,
         expectations=expectations,
         arbiter=arbiter,
-        shares=shares,
         memory=memory,
         events=events,
         windows=ports.windows,

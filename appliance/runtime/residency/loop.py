@@ -1,30 +1,28 @@
 """The residency loop: which variant of which application is in memory, and when it comes and goes (Edge-MultiAI §III).
 
 Requests are noted on the inference path (one append); the loop takes them over, moves the windows, brings what a window
-wants, and asks the policy what to do with memory that is left. Whatever it brings is loaded in the background, while
-what is there serves.
+wants, and asks the policy what to do with memory that is left. `PlanEnactor` does what was decided.
 """
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, others_first
-from appliance.domain.errors import ApplianceError
 from appliance.domain.events import EventSink
-from appliance.policies.residency.base import Change, Intent, ResidencyPlan, Wish
+from appliance.policies.residency.base import Intent, ResidencyPlan, Wish
 from appliance.policies.residency.steps import PART
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.room import Replacement
 from appliance.runtime.ports import WindowSink
 from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations, window_load_ns
+from appliance.runtime.residency.enacting import PlanEnactor
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
-from appliance.runtime.residency.shares import Shares
+from appliance.runtime.residency.reloads import Reloads
+from appliance.runtime.residency.wishes import Wishes
 from appliance.runtime.servable import Servable
 
-_PER_MINUTE_NS = 60 * NS_PER_S
 _LOOK_NS = NS_PER_S // 4
 """As long as somebody is without its best variant: with every moment a request is nearer or less likely, so memory
 may be better given to others.
@@ -39,7 +37,6 @@ of a core.
 """
 _READ_AHEAD = 2
 """A file is read from disk so many times earlier than that is expected to take, for it is read in the background."""
-_CHANGES_MAX = 1000
 _CROWD = 8
 """Requests of one application that are taken over in one turn of the loop: a busier one is expected at any moment,
 and more would say no more.
@@ -47,9 +44,7 @@ and more would say no more.
 
 
 class ResidencyLoop:
-    """Moves applications between the maximalist and the minimalist set, and enacts the policy's plans through the
-    memory manager.
-    """
+    """Moves applications between the maximalist and the minimalist set, and has the policy's plans enacted."""
 
     def __init__(
         self,
@@ -58,7 +53,6 @@ class ResidencyLoop:
         groups: VariantGroups,
         expectations: Expectations,
         arbiter: EvictionArbiter,
-        shares: Shares,
         memory: MemoryManager,
         events: EventSink,
         windows: WindowSink,
@@ -73,20 +67,21 @@ class ResidencyLoop:
         self._groups = groups
         self._expectations = expectations
         self._arbiter = arbiter
-        self._shares = shares
         self._memory = memory
-        self._events = events
         self._windows = windows
         self._tick_ns = int(tick_ms * NS_PER_MS)
-        self._reloads_max = reloads_per_min_max
+        self._reloads = Reloads(clock, events, reloads_per_min_max)
+        self._enactor = PlanEnactor(
+            groups=groups,
+            expectations=expectations,
+            arbiter=arbiter,
+            memory=memory,
+            reloads=self._reloads,
+            on_brought=self._moved,
+        )
         self._seen: list[tuple[str, int]] = []
         self._wake = asyncio.Event()
         self._version = -1
-        self._busy: dict[str, asyncio.Task[None]] = {}
-        """Group → the task that changes its variant."""
-        self._pauses: dict[str, int] = {}
-        """Build whose load has failed → until when it is not brought."""
-        self._changes: dict[str, deque[int]] = {}
         self._procured_ns: dict[str, int] = {}
         """Group whose best variant was not there when a window opened → when that was, the last time."""
         self._edge_ns: int | None = None
@@ -98,10 +93,7 @@ class ResidencyLoop:
         self._awake: frozenset[str] = frozenset()
         self._is_wanted = False
         """Of those best builds some is not among those that are awake."""
-        self._wishes: dict[str, dict[str, tuple[Wish, ...]]] = {}
-        """Application → what each source wishes for it."""
-        self._thrashing: set[str] = set()
-        self._thrashes: Counter[str] = Counter()
+        self._wishes = Wishes()
         memory.watch(self._loaded, self._left, self._failed)
         self.transitions = 0
 
@@ -153,12 +145,8 @@ class ResidencyLoop:
         group = self._groups.of_application(application_id)
         if group is None:
             return
-        by_source = {**self._wishes.pop(application_id, {}), source: wishes}
-        if any(by_source.values()):
-            self._wishes[application_id] = by_source
-        members = [one for one in sorted(self._wishes) if self._groups.of_application(one) is group]
-        own = (wished for one in members for wished in self._wishes[one].values())
-        self._arbiter.wish(group.name, tuple(wish for wished in own for wish in wished))
+        self._wishes.put(application_id, wishes, source)
+        self._arbiter.wish(group.name, self._wishes.of(lambda one: self._groups.of_application(one) is group))
         self._version = -1
         self._wake.set()
 
@@ -176,14 +164,14 @@ class ResidencyLoop:
                 if not self._seen:
                     await self._until_next_edge()
         finally:
-            for task in self._busy.values():
-                task.cancel()
+            self._enactor.cancel()
 
     def _step(self) -> bool:
         """Everything that is due now, but a look at memory that is left; whether it is time for that."""
         now_ns = self._clock.now_ns()
         self._take_over()
-        self._end_pauses(now_ns)
+        if self._enactor.end_pauses(now_ns):
+            self._is_settled = False
         is_new = self._version != self._groups.version
         if is_new:
             self._forget_the_gone()
@@ -196,7 +184,7 @@ class ResidencyLoop:
         # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of
         # the smallest.
         lead_ns = self._tick_ns + self._groups.slowest_floor_ns()
-        was_busy = len(self._busy)
+        loads_before = self._enactor.loads_under_way
         for group in self._due(now_ns, lead_ns, is_new):
             expectation = self._expectations.of(group.name)
             before_ns, was_answered = expectation.window_ns, expectation.is_answered
@@ -215,7 +203,7 @@ class ResidencyLoop:
                 self._is_settled = False
                 self.transitions += 1
         self._edge_ns = self._expectations.next_edge_ns(lead_ns)
-        if len(self._busy) > was_busy:
+        if self._enactor.loads_under_way > loads_before:
             # the loads that were just ordered have no memory yet: what is left is seen in the next turn
             self._wake.set()
         elif not self._is_settled and now_ns - self._looked_ns >= self._rest_ns():
@@ -276,15 +264,13 @@ class ResidencyLoop:
             if expectation.name not in names:
                 self._expectations.forget(expectation.name)
                 self._arbiter.forget(expectation.name)
-                self._changes.pop(expectation.name, None)
+                self._reloads.forget(expectation.name)
                 self._procured_ns.pop(expectation.name, None)
-                self._thrashes.pop(expectation.name, None)
-                self._thrashing.discard(expectation.name)
-        for application_id in [one for one in self._wishes if self._groups.of_application(one) is None]:
-            del self._wishes[application_id]
+        self._wishes.forget(lambda one: self._groups.of_application(one) is None)
 
     async def _until_next_edge(self) -> None:
-        edge_ns = min([ns for ns in (self._edge_ns, *self._pauses.values()) if ns is not None], default=None)
+        edges_ns = (self._edge_ns, self._enactor.next_end_ns())
+        edge_ns = min((ns for ns in edges_ns if ns is not None), default=None)
         wait_s = None if edge_ns is None else max(0.0, (edge_ns - self._clock.now_ns()) / NS_PER_S)
         if not self._is_settled or (wait_s is not None and self._is_better_wanted()):
             look_s = max(_LOOK_NS, self._rest_ns()) / NS_PER_S
@@ -307,8 +293,6 @@ class ResidencyLoop:
             self._memory.asleep(),
         )
 
-    # -- enacting ------------------------------------------------------------------------------------------------------
-
     def _procure(self, group: VariantGroup) -> None:
         """A window opens: bring the best variant that the policy finds room for, unless it is there."""
         if self._memory.is_resident(group.servables[0].build_id):
@@ -318,7 +302,7 @@ class ResidencyLoop:
         plan = self._decide(group.name, "procure")
         own = next((c for c in plan.changes if c.application == group.name), None)
         if own is not None and own.after is not None:
-            self._bring(group, own.after)
+            self._enactor.bring(group, own.after)
 
     async def _rebalance(self) -> None:
         """Look what to do with memory that is left, in parts, so that requests have their turns meanwhile."""
@@ -330,78 +314,24 @@ class ResidencyLoop:
             try:
                 next(steps)
             except StopIteration as end:
-                await self._enact(end.value)
+                if not await self._enactor.enact(end.value):
+                    self._is_settled = False
                 return
             await others_first()
 
-    async def _enact(self, plan: ResidencyPlan) -> None:
-        """Enact what needs no wait, and what others have not overtaken while it was planned; in parts, as it was.
-
-        The rest is planned anew when a load has come: what gives way is replaced beside what it has, so room comes
-        later.
-        """
-        is_making_room = False
-        for first in range(0, len(plan.changes), PART):
-            if first:
-                await others_first()
-            is_making_room = self._enact_part(plan.changes[first : first + PART], is_making_room)
-
-    def _enact_part(self, planned: Sequence[Change], is_making_room: bool) -> bool:
-        """Whether anything that gives way makes room now, or did before."""
-        memory = self._memory
-        changes = [change for change in planned if self._is_possible(change)]
-        if len(changes) < len(planned):
-            self._is_settled = False
-        ordered_bytes = 0  # by loads that begin in their next turn
-        for change in changes:
-            group = self._groups.of_application(change.application)
-            if group is None or group.name in self._busy or self._is_coming(group):
-                continue
-            if change.after is None:
-                memory.release(group.servable(change.before or "").build_id)
-            elif _is_smaller(group, change):
-                self._replace(group, change)
-                is_making_room = True
-            elif (need_bytes := self._need_bytes(group.servable(change.after))) <= memory.free_bytes - ordered_bytes:
-                ordered_bytes += need_bytes if self._bring(group, change.after) else 0
-            elif self._may_leave(group, change) and not (is_making_room or self._is_thrashing(group)):
-                self._replace(group, change, ordered_bytes)
-        return is_making_room
-
-    def _is_possible(self, change: Change) -> bool:
-        """Whether the application still has what it is to change from, and can have the other."""
-        group = self._groups.of_application(change.application)
-        if group is None or {change.before, change.after} - {None, *(option.name for option in group.options)}:
-            return False
-        there = group.resident(self._memory.awake())
-        before = None if change.before is None else group.servable(change.before)
-        return there is before
-
-    def _may_leave(self, group: VariantGroup, change: Change) -> bool:
-        """Whether what it has may leave before the other one is there."""
-        return change.before is not None and group.servable(change.before).build_id not in group.stand_ins
-
-    def _need_bytes(self, servable: Servable) -> int:
-        return self._memory.need_bytes(servable.build_id, servable.need_bytes)
-
-    def _is_coming(self, group: VariantGroup) -> bool:
-        """A variant of a group that is absent is being loaded, for a request, so it has no memory yet that the policy
-        could see; when it has come there is another look.
-        """
-        builds = group.builds
-        return any(map(self._memory.is_loading, builds)) and not any(map(self._memory.is_resident, builds))
+    # -- what becomes of builds ----------------------------------------------------------------------------------------
 
     def _loaded(self, build_id: str) -> None:
         """A build has come into memory, for whomever: perhaps there is more to do."""
         group, build = self._groups.of_build(build_id), self._memory.build(build_id)
         assert build is not None, build_id
-        self._end_pause(build_id)
+        self._enactor.end_pause(build_id)
         if build.is_woken:
             self._groups.woken(build_id, build.wake_ns)
         self._groups.comes_by_wake(build_id, wakes=self._memory.will_sleep(build_id))
         if group is not None:
             if not build.is_woken:
-                self._count_change(group.name)
+                self._reloads.note(group.name)
             self._expectations.look_again(group.name)
         self._moved()
 
@@ -417,85 +347,12 @@ class ResidencyLoop:
         """A load came to nothing: what is planned goes without the build for a while, and longer every time."""
         build = self._memory.build(build_id)
         assert build is not None, build_id
-        self._pauses[build_id] = build.again_ns
-        self._arbiter.go_without(build_id)
+        self._enactor.pause(build_id, build.again_ns)
         self._moved()
-
-    def _end_pauses(self, now_ns: int) -> None:
-        for build_id in [build_id for build_id, until_ns in self._pauses.items() if until_ns <= now_ns]:
-            self._end_pause(build_id)
-            self._is_settled = False
-
-    def _end_pause(self, build_id: str) -> None:
-        if self._pauses.pop(build_id, None) is not None:
-            self._arbiter.go_with(build_id)
 
     def _moved(self) -> None:
         self._is_settled = False
         self._wake.set()
-
-    def _replace(self, group: VariantGroup, change: Change, ordered_bytes: int = 0) -> None:
-        assert change.before is not None and change.after is not None
-        after = group.servable(change.after)
-        self._memory.replace(
-            Replacement(group.servable(change.before).build_id, after.build_id, after.resident_bytes, after.peak_bytes),
-            ordered_bytes,
-        )
-
-    def _bring(self, group: VariantGroup, option: str) -> bool:
-        """Load a variant in the background; when it is there, the other variants of its group go. Whether it begins."""
-        servable = group.servable(option)
-        if group.name in self._busy or servable.build_id in self._pauses or self._is_thrashing(group):
-            return False
-        task = asyncio.create_task(self._brought(group, servable), name=f"bring {group.name}")
-        self._busy[group.name] = task
-        self._arbiter.begin_change(group.name)
-        return True
-
-    async def _brought(self, group: VariantGroup, servable: Servable) -> None:
-        try:
-            build = await self._memory.pin(
-                servable.build_id, servable.resident_bytes, servable.peak_bytes, None, is_urgent=False
-            )
-        except ApplianceError:  # counted and announced by the memory manager; the next window tries again
-            self._count_change(group.name)  # or it would be tried for ever
-            return
-        # the task's last wait is over: its entry goes here and nowhere else, or a late end would drop that of the next
-        # task
-        finally:
-            del self._busy[group.name]
-            self._arbiter.end_change(group.name)
-        if not build.is_woken:
-            self._groups.loaded(servable.build_id, build.load_ns)
-        self._expectations.look_again(group.name)
-        for other in group.builds - {servable.build_id, *(one.build_id for one in servable.overflow)}:
-            self._memory.release(other)
-        self._memory.unpin(build)
-        self._moved()
-
-    def _count_change(self, name: str) -> None:
-        self._changes.setdefault(name, deque(maxlen=_CHANGES_MAX)).append(self._clock.now_ns())
-
-    def _changes_per_min(self, name: str) -> int:
-        """Loads of a group's variants in the last minute, those for requests too."""
-        changes, now_ns = self._changes.get(name), self._clock.now_ns()
-        if changes is None:
-            return 0
-        while changes and now_ns - changes[0] > _PER_MINUTE_NS:
-            changes.popleft()
-        return len(changes)
-
-    def _is_thrashing(self, group: VariantGroup) -> bool:
-        """Whether it changed too often in the last minute to be changed again without need."""
-        count = self._changes_per_min(group.name)
-        if count < self._reloads_max:
-            self._thrashing.discard(group.name)
-            return False
-        if group.name not in self._thrashing:
-            self._thrashing.add(group.name)
-            self._thrashes[group.name] += 1
-            self._events.emit("residency thrashes", application=group.name, changes_per_min=count)
-        return True
 
     # -- for people ----------------------------------------------------------------------------------------------------
 
@@ -521,18 +378,9 @@ class ResidencyLoop:
             "variants": [o.name for o in group.options],
             "forecaster": expectation.forecaster.name,
             "expected_in_ms": None if next_ns is None else (next_ns - now_ns) / NS_PER_MS,
-            "reloads_per_min": self._changes_per_min(group.name),
-            "thrashes": self._thrashes[group.name],
+            "reloads_per_min": self._reloads.per_min(group.name),
+            "thrashes": self._reloads.thrashes(group.name),
         }
-
-
-def _is_smaller(group: VariantGroup, change: Change) -> bool:
-    names = [o.name for o in group.options]
-    return (
-        change.before is not None
-        and change.after is not None
-        and names.index(change.after) > names.index(change.before)
-    )
 
 
 def _latest(seen: list[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -97,13 +97,13 @@ async def test_the_end_of_one_change_does_not_end_the_next() -> None:
     loop = bench.core.residency
     group = VariantGroups(bench.catalogue).of_application("t/app")
     assert group is not None
-    loop._bring(group, "small")
+    loop._enactor.bring(group, "small")
     for _ in range(2):  # woken by the load's end, and by that of the change, as the loop itself is
         loop._wake.clear()
         await loop._wake.wait()
-    loop._bring(group, "mid")
+    loop._enactor.bring(group, "mid")
     await settle()
-    loop._bring(group, "large")
+    loop._enactor.bring(group, "large")
     await settle()
     assert bench.memory.is_loading(bench.build("mid"))
     assert not bench.memory.is_loading(bench.build("large"))
@@ -139,7 +139,7 @@ async def test_what_a_plan_brings_together_has_room_together() -> None:
         bench.add({"v": Cost(20)}, name=name)
         changes.append(Change(f"t/{name}", None, "v"))
     loop = bench.core.residency
-    await loop._enact(ResidencyPlan("cold", None, tuple(changes), "both"))
+    await loop._enactor.enact(ResidencyPlan("cold", None, tuple(changes), "both"))
     await bench.pause(1_000)
     assert bench.memory.resident_set() == [bench.build("v", "t/a")]
     assert bench.memory.loads_skipped == 0
@@ -261,8 +261,8 @@ async def test_wishes_leave_with_their_application() -> None:
     async with bench.working(residency=True):
         residency.wish("t/app", (Wish("v", 10**12, 2),), "pipelines")
         await bench.pause(10)
-        assert set(residency._wishes) == {"t/app"}
+        assert set(residency._wishes._by_source) == {"t/app"}
         bench.catalogue.remove_application(application.id)
         await bench.infer(application=bench.add({"w": Cost(resident_bytes=40)}, name="other").id)
         await bench.pause(10)
-        assert residency._wishes == {}
+        assert residency._wishes._by_source == {}

@@ -105,9 +105,9 @@ class Story:
                     Decisions(),
                     "expected-utility",
                 )
-                for name in residency._busy:
+                for name in residency._enactor._busy:
                     fresh.begin_change(name)
-                for build_id in residency._pauses:
+                for build_id in residency._enactor._pauses:
                     fresh.go_without(build_id)
                 for name, wishes in kept._states._wishes.items():  # who is left out is wished nothing for
                     fresh.wish(name, wishes)
