@@ -5,13 +5,11 @@ unload, close the store.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from secrets import token_hex
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import psutil
 
@@ -23,17 +21,18 @@ from appliance.api.box import ServingBox
 from appliance.api.deferred import DeferredRequests
 from appliance.api.gateway import Gateway
 from appliance.api.http.lifespan import lifespan
-from appliance.api.http.limits import ASGIApp, BodyRules, Bounds, InFlight, Receive, Scope, Send
+from appliance.api.http.limits import BodyRules, Bounds, InFlight, Receive, Scope, Send
 from appliance.api.regions.regions import Regions
 from appliance.clock import NS_PER_S, Clock, SystemClock
+from appliance.configuration import chosen_policies, media_threads, runtime_config
 from appliance.confinement.available import Confinement, available
 from appliance.domain.errors import ApplianceError
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import EMULATED
-from appliance.domain.isolation import Isolation
 from appliance.domain.names import kind_of, owner_of
 from appliance.domain.session import Session
 from appliance.history.composition import make_history
+from appliance.lazy_management import LazyManagement, import_management
 from appliance.machine import STEPPED, Machine
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.importing.quarantine import Quarantine
@@ -44,15 +43,9 @@ from appliance.modelstore.store.quick_start import quick_start
 from appliance.modelstore.store.sign_ins import SignInFile
 from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
-from appliance.policies.adaptation import ADAPTATION_POLICIES
 from appliance.policies.allocation import ALLOCATION_POLICIES
-from appliance.policies.batching import BATCHING_POLICIES
-from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
-from appliance.policies.offload import OFFLOAD_POLICIES
-from appliance.policies.residency import EVICTION_POLICIES
-from appliance.policies.selection import SELECTION_POLICIES
-from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
+from appliance.runtime.assembly import RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
@@ -63,7 +56,6 @@ from appliance.runtime.pipelines.elsewhere import Elsewhere
 from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.pipelines.streaming import PipelineStreams
-from appliance.runtime.ports import RunGroup
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.keeper import Keeper
@@ -76,12 +68,6 @@ from appliance.runtime.sessions.sessions import Limits, Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, RequestSettings, Settings
 
-if TYPE_CHECKING:
-    from appliance.management import Management
-    from appliance.modelstore.store.models import Models
-
-_MANAGEMENT_AFTER_S = 1.0
-"""After a start, the processors are for those who want an answer."""
 _MEMORY_DOMAIN = "host"
 """The one that the memory forecaster looks at."""
 
@@ -98,14 +84,8 @@ class Appliance:
         """Why the box could not start."""
         self._ready = False
         self.in_flight = InFlight(settings.http.inflight_bytes_max)
-        self._is_wanted = asyncio.Event()
-        """Somebody waits for what manages the box."""
-        self._management: asyncio.Task[tuple[Management, ASGIApp]] | None = None
-        self._is_management_begun = False
-        """It is being imported and made, or there."""
-        self.on_managed: Callable[[], None] = _nothing
-        """Called once what manages the box is there."""
-        self.on_migrating: Callable[[], None] = _nothing
+        self.management = LazyManagement(self.logger)
+        self.on_migrating: Callable[[], None] = lambda: None
         """Called where a start has more to do with the state folder than to read it: a new one, or an older one."""
         self.asgi = self._outermost()
 
@@ -140,7 +120,7 @@ class Appliance:
         if scope["type"] == "lifespan":
             await lifespan(self.started(), receive, send)
             return
-        _, service = await self._managed()
+        _, service = await self.management.get()
         await service(scope, receive, send)
 
     @asynccontextmanager
@@ -155,16 +135,6 @@ class Appliance:
             self._ready = True
             stack.push_async_callback(self._drain)
             yield
-
-    async def _managed(self) -> "tuple[Management, ASGIApp]":
-        """What manages the box, as soon as it is there."""
-        assert self._management is not None
-        self._is_wanted.set()
-        return await asyncio.shield(self._management)
-
-    async def _models(self) -> "Models":
-        management, _ = await self._managed()
-        return management.box.store.models
 
     async def _drain(self) -> None:
         self.begin_drain()
@@ -202,11 +172,11 @@ class Appliance:
         beginning = await asyncio.to_thread(quick_start, folder)
         if beginning is None:
             self.on_migrating()
-            beginning = await (await asyncio.to_thread(_management)).mended(folder, clock)
-        stack.push_async_callback(self._close_management)
+            beginning = await (await asyncio.to_thread(import_management)).mended(folder, clock)
+        stack.push_async_callback(self.management.close)
         forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)
         memory_forecasts = ForecasterFile(settings.state_dir / "memory_forecasters.json", MEMORY_FORECASTERS)
-        served = ServedBuilds(builds, self._models)
+        served = ServedBuilds(builds, self.management.models)
         ports = RuntimePorts(
             clock=clock,
             processor=processor,
@@ -228,7 +198,7 @@ class Appliance:
             save_forecasters=forecasts.save,
             save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
-        core = assemble(ports, _policies(settings, machine.groups), _config(settings))
+        core = assemble(ports, chosen_policies(settings, machine.groups), runtime_config(settings))
         self._hear(processor, core, served, telemetry)
         machine.watch(core, builds, telemetry)
         keeper.begin()
@@ -299,10 +269,8 @@ class Appliance:
             settings=settings.model_dump(mode="json"),
             described_settings=settings.described(),
         )
-        manage = self._manage(box, core, folder, builds, confinement)
-        self._management = asyncio.create_task(manage, name="management")
-        self._management.add_done_callback(self._look_at_management)
-        stack.push_async_callback(self._stop_management)
+        self.management.begin(lambda module: module.Management(box, core, folder, builds, confinement, settings))
+        stack.push_async_callback(self.management.stop)
         return box
 
     def _hear(
@@ -314,7 +282,7 @@ class Appliance:
         processor.on_base = core.charge_guards
         processor.on_servers = partial(core.memory.set_overhead, of="fork servers")
         tell = partial(_tell_avoided, telemetry)
-        quarantine = Quarantine(self.clock, self._models, core.catalogue.variants_of, core.avoid, tell)
+        quarantine = Quarantine(self.clock, self.management.models, core.catalogue.variants_of, core.avoid, tell)
         processor.on_crash = quarantine.crashed
         core.memory.when_short(processor.end_idle)
 
@@ -414,7 +382,7 @@ class Appliance:
             background=Elsewhere(planner, PlannerEnded, asyncio.to_thread),
             groups=machine.groups,
             devices=machine.devices,
-            media_threads=_media_threads(self.settings, machine),
+            media_threads=media_threads(self.settings, machine.groups),
         )
         config = PlanningConfig(
             policy=ALLOCATION_POLICIES[name](),
@@ -435,53 +403,6 @@ class Appliance:
         tell("confinement of children and guards", **asdict(found))
         return found
 
-    # -- what manages the box ------------------------------------------------------------------------------------------
-
-    async def _manage(
-        self, box: ServingBox, core: RuntimeParts, folder: StateFolder, builds: Builds, confinement: Confinement
-    ) -> "tuple[Management, ASGIApp]":
-        """Import and make it in a thread, when somebody asks for it or nobody was in a hurry for a while."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._is_wanted.wait(), _MANAGEMENT_AFTER_S)
-        self._is_management_begun = True
-        module = await asyncio.to_thread(_management)
-        made = module.Management(box, core, folder, builds, confinement, self.settings)
-        service = await asyncio.to_thread(module.make_service, made.box)
-        made.start()
-        self.on_managed()
-        return made, service
-
-    def _look_at_management(self, made: "asyncio.Task[tuple[Management, ASGIApp]]") -> None:
-        if not made.cancelled() and (error := made.exception()) is not None:
-            self.logger.error("the box serves, but cannot be managed", reason=repr(error))
-
-    async def _stop_management(self) -> None:
-        if self._management is not None and not self._is_management_begun:
-            # Importing it takes seconds. Nothing was managed yet: the next start brings back what this one began with.
-            self._management.cancel()
-            await asyncio.gather(self._management, return_exceptions=True)
-            return
-        with suppress(Exception):  # told when it happened
-            management, _ = await self._managed()
-            await management.stop()
-
-    async def _close_management(self) -> None:
-        if self._management is not None and not self._management.cancelled():
-            with suppress(Exception):
-                management, _ = await self._managed()
-                await management.close()
-
-
-def _management() -> ModuleType:
-    """The module; the first to ask waits for seconds."""
-    from appliance import management
-
-    return management
-
-
-def _nothing() -> None:
-    """Nobody waits for what manages the box."""
-
 
 def _run_until_stopped(stack: AsyncExitStack, tasks: Sequence[asyncio.Task[None]]) -> None:
     """Tasks that are cancelled, and waited for, when the stack ends."""
@@ -492,12 +413,6 @@ def _run_until_stopped(stack: AsyncExitStack, tasks: Sequence[asyncio.Task[None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     stack.push_async_callback(stop)
-
-
-def memory_budget(settings: Settings) -> int:
-    """Bytes for loaded builds: as set, or a share of what the machine has available now."""
-    memory = settings.memory
-    return memory.budget_bytes or int(psutil.virtual_memory().available * memory.budget_share)
 
 
 def _predictor(clock: Clock, core: RuntimeParts, media: MediaPool, machine: Machine, folder: StateFolder) -> Predictor:
@@ -514,13 +429,9 @@ def _predictor(clock: Clock, core: RuntimeParts, media: MediaPool, machine: Mach
 
 
 def _media(settings: Settings, clock: Clock, machine: Machine, catalogue: Catalogue) -> MediaPool:
-    threads = _media_threads(settings, machine)
+    threads = media_threads(settings, machine.groups)
     waiting_max = settings.queues.len_max
     return MediaPool(clock, threads=threads, waiting_max=waiting_max, weight_of=catalogue.processor_weight)
-
-
-def _media_threads(settings: Settings, machine: Machine) -> int:
-    return settings.queues.media_threads or sum(one.workers for one in machine.groups)
 
 
 def _telemetry(settings: RequestSettings, clock: Clock) -> Telemetry:
@@ -532,59 +443,6 @@ def _telemetry(settings: RequestSettings, clock: Clock) -> Telemetry:
 
 def _regions(http: HttpSettings) -> Regions | None:
     return Regions(http.shared_memory_regions_max, http.shared_memory_bytes_max) if http.shared_memory else None
-
-
-def _policies(settings: Settings, groups: Sequence[RunGroup]) -> Policies:
-    """Raises: RuntimeError naming the key that is wrong."""
-    chosen = settings.policies
-    registries: dict[str, Collection[str]] = {
-        "selection": SELECTION_POLICIES,
-        "batching": BATCHING_POLICIES,
-        "dispatch": DISPATCH_POLICIES,
-        "eviction": EVICTION_POLICIES,
-        "adaptation": ADAPTATION_POLICIES,
-        "offload": OFFLOAD_POLICIES,
-        "allocation": ALLOCATION_POLICIES,
-    }
-    for family, known in registries.items():
-        if (name := getattr(chosen, family)) not in known:
-            raise RuntimeError(f"policies.{family}: {name!r} is not one of: {', '.join(sorted(known))}")
-    names = {group.name for group in groups}
-    for model, processor in settings.dispatch.fixed.items():
-        if processor not in names:
-            raise RuntimeError(f"dispatch.fixed: {model}: {processor!r} is not one of: {', '.join(sorted(names))}")
-    return Policies(
-        selection=SELECTION_POLICIES[chosen.selection](),
-        batching=BATCHING_POLICIES[chosen.batching](),
-        dispatch=DISPATCH_POLICIES[chosen.dispatch](),
-        dispatch_name=chosen.dispatch,
-        fixed=settings.dispatch.fixed,
-        eviction=EVICTION_POLICIES[chosen.eviction](),
-        eviction_name=chosen.eviction,
-    )
-
-
-def _config(settings: Settings) -> RuntimeConfig:
-    queues = settings.queues
-    return RuntimeConfig(
-        budget_bytes=memory_budget(settings),
-        reserve_bytes=settings.memory.reserve_bytes,
-        wait_ms_max=settings.memory.wait_ms_max,
-        asleep_share=settings.memory.asleep_share,
-        loads_ahead_max=1,
-        timeout_ms=queues.timeout_ms,
-        queue_len_max=queues.len_max,
-        queue_total_max=queues.total_max,
-        queue_wait_ms_max=queues.wait_ms_max,
-        sequences_max=queues.sequences_max,
-        sequence_idle_s=queues.sequence_idle_s,
-        quick_us_max=queues.quick_us_max,
-        inline_ms_max=queues.inline_ms_max,
-        isolation=Isolation(settings.guard.isolation),
-        loss_max=settings.selection.loss_max,
-        run_weight=settings.profiles.run_weight,
-        **settings.residency.model_dump(),
-    )
 
 
 def _replace_form(served: ServedBuilds, memory: MemoryManager, build_id: str) -> None:

@@ -140,7 +140,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
     appliance.on_migrating = partial(systemd.extend, _MIGRATION_S, "the state folder is made as this version has it")
     appliance.take_thread()
     # What a start makes stays for good: a collection that looked at it would hold the event loop for 20 to 100 ms.
-    appliance.on_managed = gc.freeze
+    appliance.management.on_made = gc.freeze
     http = settings.http
     address = settings.state_dir / "address"
 

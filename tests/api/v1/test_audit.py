@@ -102,7 +102,7 @@ async def test_signing_in_and_failing_to(stand: Stand) -> None:
     assert (await page.post("http://localhost/v1/sign-in", json={"key": stand.keys["harbour"]})).status_code == 204
     [entry, *_] = await entries(stand)
     assert (entry["action"], entry["tenant"], entry["change"]) == ("Sign a browser in", "harbour", None)
-    management, _ = await stand.appliance._managed()
+    management, _ = await stand.appliance.management.get()
     await management._save_refused()
     [refused, *_] = await entries(stand)
     assert (refused["outcome"], refused["times"], refused["actor"]) == ("refused", 3, None)

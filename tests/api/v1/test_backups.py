@@ -156,7 +156,7 @@ async def test_a_disk_that_would_be_full(stand: Stand, monkeypatch: pytest.Monke
     assert (refused.status_code, refused.json()["type"]) == (507, "/problems/storage-full")
     assert [one["name"] for one in (await admin.get("/v1/backups")).json()["items"]] == [before["name"]]
     assert [one.name for one in (stand.state_dir / "backups").iterdir()] == [before["name"]]
-    management, _ = await stand.appliance._managed()
+    management, _ = await stand.appliance.management.get()
     await management.box.housekeeping.run("nightly backup")
     checks = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
     assert checks["housekeeping"]["status"] == "warn"
@@ -189,7 +189,7 @@ async def test_made_while_the_clock_was_ahead(furnished: tuple[Path, dict[str, s
             (folder / "backups" / name).write_bytes(b"")
         health = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
         assert health["backup"]["status"] == "warn"
-        management, _ = await appliance._managed()
+        management, _ = await appliance.management.get()
         await management.box.housekeeping.run("nightly backup")
         names = [one["name"] for one in (await admin.get("/v1/backups")).json()["items"]]
         assert (names[0], len(names)) == (ahead[1], 2)
@@ -254,7 +254,7 @@ async def test_a_stop_saves_before_it_waits_for_a_backup(
     monkeypatch.setattr(management_module, "_REMEMBER_EVERY_S", 10_000)
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder) as appliance:
-        management, _ = await appliance._managed()
+        management, _ = await appliance.management.get()
         save = management.box.store.residents.save
 
         async def saved(residents: list[str]) -> None:
@@ -275,7 +275,7 @@ async def test_seven_nights(furnished: tuple[Path, dict[str, str]], tmp_path: Pa
         stand = opened(appliance, folder, **furnished[1])
         admin = stand.client()
         by_hand = await made(admin)
-        management, _ = await appliance._managed()
+        management, _ = await appliance.management.get()
         for _ in range(3):
             await management.box.housekeeping.run("nightly backup")
         items = (await admin.get("/v1/backups")).json()["items"]

@@ -28,7 +28,7 @@ ASK_DEFAULTS = {**DEFAULTS, "variant": None, "accuracy_min": None, "stateful": F
 
 async def with_text(stand: Stand) -> None:
     """Applications of harbour that are said to find and to read text; nobody asks them here."""
-    management, _ = await stand.appliance._managed()
+    management, _ = await stand.appliance.management.get()
     store, harbour = management.box.store, stand.client("harbour")
     digits = await store.models.get("harbour/digits")
     for name, kind in (("find", TaskKind.TEXT_DETECTION), ("read", TaskKind.TEXT_RECOGNITION)):
@@ -213,7 +213,7 @@ async def test_another_application_of_the_same_name_is_not_asked(stand: Stand, d
     """What a pipeline was defined with goes with its import; what its owner makes of that name later is private."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     harbour, museum = stand.client("harbour"), stand.client("museum")
-    store = (await stand.appliance._managed())[0].box.store
+    store = (await stand.appliance.management.get())[0].box.store
     await store.imports.accept("job-soon", ImportRequest("harbour", "soon", "unused", shared=True))
     order = {**ONE, "stages": [{"name": "what", "application": "soon"}]}
     assert (await museum.post("/v1/pipelines", json=order)).status_code == 201
@@ -233,7 +233,7 @@ async def test_another_application_of_the_same_name_is_not_asked(stand: Stand, d
 async def test_what_is_not_shared_is_its_owners_to_delete(stand: Stand) -> None:
     """Its owner deletes it, though others named one of this id that was."""
     harbour, museum = stand.client("harbour"), stand.client("museum")
-    store = (await stand.appliance._managed())[0].box.store
+    store = (await stand.appliance.management.get())[0].box.store
     await store.imports.accept("job-soon", ImportRequest("harbour", "soon", "unused", shared=True))
     order = {**ONE, "stages": [{"name": "what", "application": "soon"}]}
     assert (await museum.post("/v1/pipelines", json=order)).status_code == 201
@@ -247,7 +247,7 @@ async def test_a_fork_that_has_gone_leaves_the_others(stand: Stand, digits: toys
     """Its item says so; whether it is the first or not, and although the others share one picture."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     harbour = stand.client("harbour")
-    store = (await stand.appliance._managed())[0].box.store
+    store = (await stand.appliance.management.get())[0].box.store
     task = TaskSpec(TaskKind.IMAGE_CLASSIFICATION)
     await store.imports.accept("job-soon", ImportRequest("harbour", "soon", "unused", task=task))
     stages = [ASK, {**ASK, "name": "again"}, {"name": "soon", "application": "soon"}]

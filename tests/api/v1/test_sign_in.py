@@ -293,7 +293,7 @@ async def test_a_link_instead_of_a_key(stand: Stand) -> None:
 
 async def test_a_link_of_a_page_is_as_old_as_its_sign_in(stand: Stand) -> None:
     """A cookie does not live on in the cookies of its links; the key itself makes links without an age."""
-    management, _ = await stand.appliance._managed()
+    management, _ = await stand.appliance.management.get()
     sign_ins = management.box.browsers.sign_ins
     page, phone, other = await signed_in(stand), browser(stand), browser(stand)
     token = (await page.post("/v1/sign-in/links")).json()["path"].partition("=")[2]

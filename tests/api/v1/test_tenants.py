@@ -161,7 +161,7 @@ async def test_when_a_key_was_used_last(stand: Stand) -> None:
     async def listed() -> dict[str, dict[str, Any]]:
         return {one["id"]: one for one in (await admin.get("/v1/tenants/harbour/keys")).json()["items"]}
 
-    management, _ = await stand.appliance._managed()
+    management, _ = await stand.appliance.management.get()
     await management._save_uses()
     before = await listed()
     assert (before[made["id"]]["used_at"], before[made["id"]]["expires_soon"]) == (None, True)
