@@ -189,7 +189,8 @@ class RunBound:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a variant costs on one processor; sizes are ΔPss of a child process that did only this."""
+    """What a variant costs on one processor; sizes are what a child process that did only this had more
+    of its own."""
 
     processor: str
     resident_bytes: int

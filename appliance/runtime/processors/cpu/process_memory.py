@@ -17,6 +17,21 @@ def memory_of(field: str, process: int | str = "self") -> int:
     return 0
 
 
+def own_bytes(*folders: Path) -> int:
+    """What this process alone has in memory: what it allocated, and of mapped files those below `folders`. Of the
+    libraries nothing counts, whose part of each process (Pss) grows by megabytes when another one ends; and the files
+    below `folders` count in full, whoever else maps them. A few milliseconds.
+    """
+    places = {str(place) for folder in folders for place in (folder.absolute(), folder.resolve())}
+    taken, is_ours = memory_of("Pss_Shmem"), False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if not line[0].isupper():  # a mapping; what follows is about it
+            is_ours = any(f" {place}/" in line for place in places)
+        elif line.startswith("Rss:" if is_ours else "Anonymous:"):
+            taken += int(line.split()[1]) * 1024
+    return taken
+
+
 def peak_rss() -> int:
     """The most bytes that were resident since the last `reset_peak`."""
     for line in Path("/proc/self/status").read_text().splitlines():

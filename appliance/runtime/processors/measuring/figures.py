@@ -1,6 +1,6 @@
 """Figures of one build on one kind of processor, in the process that has nothing else to do: what it takes in memory,
-how long loads and runs take, how many rows may share one. Sizes are ΔPss (mapped weights make RSS lie), the peak is the
-high-water mark of a load.
+how long loads and runs take, how many rows may share one. Sizes are what the process alone has (`own_bytes`), the peak
+is the high-water mark of a load.
 """
 
 import gc
@@ -18,7 +18,7 @@ from appliance.clock import NS_PER_MS, SystemClock
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import trim
-from appliance.runtime.processors.cpu.process_memory import memory_of, peak_rss, reset_peak
+from appliance.runtime.processors.cpu.process_memory import memory_of, own_bytes, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.measuring.independence import rows_are_independent
@@ -62,16 +62,17 @@ def size(sessions: Sessions, form: PreparedForm, inputs: Mapping[str, np.ndarray
     gc.collect()
     trim()
     reset_peak()
-    base, base_rss = memory_of("Pss"), memory_of("Rss")
+    folder = Path(form.path).parent
+    base, base_rss = own_bytes(folder), memory_of("Rss")
     loaded = sessions.load(form)
     peak = peak_rss() - base_rss  # before the run: its activations are no part of loading
     sessions.run(loaded, inputs, None)
     trim()
-    resident = max(memory_of("Pss") - base, 0)
+    resident = max(own_bytes(folder) - base, 0)
     asleep, wake_ns = resident, 0
     if isinstance(sessions, OnnxSessions) and loaded.weights is not None:
         sessions.sleep(loaded)
-        asleep = max(memory_of("Pss") - base, 0)
+        asleep = max(own_bytes(folder) - base, 0)
         start_ns = _CLOCK.now_ns()
         sessions.wake(loaded)
         wake_ns = _CLOCK.now_ns() - start_ns
