@@ -20,7 +20,7 @@ from appliance.runtime.residency.demand import Expectations, window_load_ns
 from appliance.runtime.residency.enacting import PlanEnactor
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.reloads import Reloads
-from appliance.runtime.residency.wishes import Wishes
+from appliance.runtime.residency.wishes import PlannerWishes
 from appliance.runtime.servable import Servable
 
 _LOOK_NS = NS_PER_S // 4
@@ -93,7 +93,7 @@ class ResidencyLoop:
         self._awake: frozenset[str] = frozenset()
         self._is_wanted = False
         """Of those best builds some is not among those that are awake."""
-        self._wishes = Wishes()
+        self._wishes = PlannerWishes()
         memory.watch(self._loaded, self._left, self._failed)
         self.transitions = 0
 

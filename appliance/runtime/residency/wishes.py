@@ -5,7 +5,7 @@ from collections.abc import Callable
 from appliance.policies.residency.base import Wish
 
 
-class Wishes:
+class PlannerWishes:
     """By application, and of each by source: what one planner wishes does not take away what another one does."""
 
     def __init__(self) -> None:

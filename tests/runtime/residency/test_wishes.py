@@ -1,13 +1,13 @@
-"""Wishes: each planner's own, of all applications of a group."""
+"""PlannerWishes: each planner's own, of all applications of a group."""
 
 from appliance.policies.residency.base import Wish
-from appliance.runtime.residency.wishes import Wishes
+from appliance.runtime.residency.wishes import PlannerWishes
 
 LARGE, SMALL = Wish("large", 10**12, 2), Wish("small", 10**12, 1)
 
 
 def test_a_source_replaces_its_own_only() -> None:
-    wishes = Wishes()
+    wishes = PlannerWishes()
     wishes.put("t/app", (LARGE,), "sessions")
     wishes.put("t/app", (SMALL,), "pipelines")
     wishes.put("t/app", (), "sessions")
@@ -15,7 +15,7 @@ def test_a_source_replaces_its_own_only() -> None:
 
 
 def test_of_several_applications_in_the_order_of_their_names() -> None:
-    wishes = Wishes()
+    wishes = PlannerWishes()
     wishes.put("t/b", (SMALL,), "sessions")
     wishes.put("t/a", (LARGE,), "sessions")
     wishes.put("u/c", (LARGE,), "sessions")
@@ -23,7 +23,7 @@ def test_of_several_applications_in_the_order_of_their_names() -> None:
 
 
 def test_nothing_is_kept_of_who_is_gone() -> None:
-    wishes = Wishes()
+    wishes = PlannerWishes()
     wishes.put("t/a", (LARGE,), "sessions")
     wishes.put("t/b", (SMALL,), "sessions")
     wishes.forget(lambda one: one == "t/a")
