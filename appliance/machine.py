@@ -36,6 +36,7 @@ from appliance.runtime.processors.guard.processor import GuardedProcessor, Guard
 from appliance.runtime.processors.keeper import Keeper
 from appliance.runtime.processors.member import Member
 from appliance.runtime.processors.probe import ChildProbe
+from appliance.runtime.processors.throttling import Throttling
 from appliance.runtime.sensors.jtop import JtopSensors
 from appliance.runtime.sensors.nvml import NvmlSensors
 from appliance.runtime.sensors.sensors import Sensors
@@ -60,8 +61,15 @@ class Machine:
         self.processor = _guarded(self._group, settings, clock)
         self.descriptions: tuple[ProcessorDescription, ...] = self._group.describe_all()
         """One of each kind, the first one first."""
+        self._throttling = Throttling({kind: known.device for kind, known in KINDS.items()})
+        described = {one.name: one for one in (*self._group.on_cores, *self.descriptions)}
         self.groups = [
-            replace(one, runs=self.processor.runs_of(at, one.runs), stage=self.processor.staging(one.stage))
+            replace(
+                one,
+                runs=self.processor.runs_of(at, one.runs),
+                stage=self.processor.staging(one.stage),
+                is_throttled=self._throttling.of(described[one.name]),
+            )
             for at, one in enumerate(self._group.groups())
         ]
         """Who takes runs at the same time."""
@@ -106,8 +114,10 @@ class Machine:
     def sense(self, core: RuntimeParts, telemetry: Telemetry) -> tuple[Sensors, Statuses]:
         """Sensors, which are read from now on, and what each processor does, as they and the parts see it."""
         sensors = sensors_of(self._settings.sensors, self._clock)
-        statuses = partial(self._statuses, core, sensors)
-        sensors.on_throttled = partial(_tell_throttled, asyncio.get_running_loop(), statuses, telemetry)
+        statuses = partial(self._statuses, core)
+        self._throttling.sensed = sensors.now
+        changed = partial(self._throttled, statuses, core, telemetry)
+        sensors.on_throttled = partial(_told_by_thread, asyncio.get_running_loop(), changed)
         sensors.start()
         return sensors, statuses
 
@@ -148,6 +158,16 @@ class Machine:
         facts = {"processor": member.described.name, "kind": member.described.kind, "reason": status.reason}
         telemetry.emit(f"processor {status.state.value}", **facts)
 
+    def _throttled(self, statuses: Statuses, core: RuntimeParts, telemetry: Telemetry) -> None:
+        """Other devices are throttled than before: who waits may be better off elsewhere now."""
+        for status in statuses():
+            one = status.description
+            is_there = status.state in (ProcessorState.SERVING, ProcessorState.THROTTLED)
+            if self._throttling.has_changed(one) and is_there:
+                facts = {"processor": one.name, "kind": one.kind, "reason": status.reason}
+                telemetry.emit(f"processor {status.state.value}", **facts)
+        core.engine.look_again()
+
     def _follow(self, core: RuntimeParts, builds: Builds) -> None:
         """Kinds have come or gone: what serves where, and what is of no use in memory any more."""
         away = self._group.away()
@@ -156,10 +176,10 @@ class Machine:
         core.engine.look_again()
         core.dismiss_unused()
 
-    def _statuses(self, core: RuntimeParts, sensors: Sensors) -> tuple[ProcessorStatus, ...]:
+    def _statuses(self, core: RuntimeParts) -> tuple[ProcessorStatus, ...]:
         """What each kind of processor does now, the first one first."""
-        sensed, guarded = sensors.now(), self.guard_bytes
-        found = (_slowed(one, sensed) for one in self._group.statuses(*core.engine.run_totals()))
+        guarded = self.guard_bytes
+        found = map(self._slowed, self._group.statuses(*core.engine.run_totals()))
         first, batches = self._group.describe().kind, core.engine.batches()
         return tuple(
             replace(
@@ -169,6 +189,13 @@ class Machine:
             )
             for one in found
         )
+
+    def _slowed(self, status: ProcessorStatus) -> ProcessorStatus:
+        """As sensors see one that serves."""
+        why = self._throttling.why(status.description)
+        if not why or status.state is not ProcessorState.SERVING:
+            return status
+        return replace(status, state=ProcessorState.THROTTLED, reason=why)
 
 
 def _mean_batch(
@@ -262,15 +289,6 @@ def _rest_s(core: RuntimeParts, clock: Clock, handle: Any, begun_ns: int) -> flo
     return core.queue.under_way.rest_ns(is_of, begun_ns, clock.now_ns()) / NS_PER_S
 
 
-def _slowed(status: ProcessorStatus, sensed: Sensed) -> ProcessorStatus:
-    """As sensors see one that serves."""
-    kind = KINDS.get(status.description.kind)
-    why = None if kind is None else sensed.throttled.get(kind.device)
-    if why is None or status.state is not ProcessorState.SERVING:
-        return status
-    return replace(status, state=ProcessorState.THROTTLED, reason=why)
-
-
 def measured_watts(sensed: Sensed, device: str) -> float | None:
     """What a device takes: the largest of what sensors say of it, for some are parts of others; None: none tells."""
     found = [
@@ -289,20 +307,7 @@ def sensors_of(settings: SensorSettings, clock: Clock) -> Sensors:
     return Sensors(clock, sources, settings.interval_s)
 
 
-def _tell_throttled(
-    loop: asyncio.AbstractEventLoop,
-    statuses: Statuses,
-    telemetry: Telemetry,
-    throttled: Mapping[str, str],
-) -> None:
+def _told_by_thread(loop: asyncio.AbstractEventLoop, changed: Callable[[], None], throttled: Mapping[str, str]) -> None:
     """Other devices are throttled than before; called by the thread of the sensors."""
-
-    def tell() -> None:
-        for status in statuses():
-            if status.state in (ProcessorState.SERVING, ProcessorState.THROTTLED):
-                one = status.description
-                facts = {"processor": one.name, "kind": one.kind, "reason": status.reason}
-                telemetry.emit(f"processor {status.state.value}", **facts)
-
     with suppress(RuntimeError):  # the loop has closed meanwhile
-        loop.call_soon_threadsafe(tell)
+        loop.call_soon_threadsafe(changed)

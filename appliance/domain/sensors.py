@@ -1,9 +1,12 @@
 """What the machine's sensors tell, and which devices they say are throttled."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+
+_CORE = re.compile(r"cpu\d+")
 
 
 class Quantity(StrEnum):
@@ -61,4 +64,15 @@ class Sensed:
     at_ns: int = 0
     readings: tuple[Reading, ...] = ()
     throttled: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Devices that compute more slowly than they could, because of heat or power, and why."""
+    """Devices that compute more slowly than they could, because of heat or power, and why: `cpu` is all of it, `cpu3`
+    the core of that number."""
+
+    def why_throttled(self, device: str, cores: Collection[int] = ()) -> str:
+        """Why what computes on a device is throttled, on some of its cores if they are named; empty: it is not."""
+        if device in self.throttled:
+            return self.throttled[device]
+        if device != "cpu":
+            return ""
+        wanted = {f"cpu{core}" for core in cores}
+        own = (one for one in sorted(self.throttled) if (one in wanted if wanted else _CORE.fullmatch(one)))
+        return next((self.throttled[one] for one in own), "")

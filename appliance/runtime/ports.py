@@ -160,6 +160,10 @@ def _always() -> bool:
     return True
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class RunGroup:
     """Processors that share cores, or a device, as whoever hands out runs sees them: never more runs at once than
@@ -177,6 +181,8 @@ class RunGroup:
     """Of its cores, relative to those that the import measured on, as far as the machine says."""
     is_serving: Callable[[], bool] = _always
     """Whether it takes runs now."""
+    is_throttled: Callable[[], bool] = _never
+    """Whether it is slower than it could be, because of heat or power: it has what others cannot do in time."""
     stage: Staging | None = None
     """Of a group that is the only one; None: it cannot."""
 

@@ -164,10 +164,13 @@ class EngineBench:
             cluster.copy_again = partial(group.copy_again, cluster)
             cluster.on_change = lambda: self.engine.look_again()
             cluster.rest_s = self._rest_s
+        self.throttled: set[str] = set()
+        """Groups of processors, by name, that sensors say are throttled."""
+        groups = [replace(one, is_throttled=partial(self._is_throttled, one.name)) for one in group.groups()]
         ports = RuntimePorts(
             clock=self.clock,
             processor=self.processor if other_kind is None and not twins else group,
-            groups=group.groups() if twins or apart else (),
+            groups=groups if twins or apart else (),
             copies=group.copies,
             stepped=stepped,
             kinds=() if other_kind is None else ("cpu", other_kind),
@@ -317,6 +320,9 @@ class EngineBench:
             return isinstance(held, OnKind) and held.has(handle)
 
         return self.queue.under_way.rest_ns(is_of, begun_ns, self.clock.now_ns()) / 1e9
+
+    def _is_throttled(self, group: str) -> bool:
+        return group in self.throttled
 
     def _kinds_changed(self) -> None:
         self.catalogue.leave_out(frozenset() if self.member.is_serving else frozenset({self.member.described.kind}))

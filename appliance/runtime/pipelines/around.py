@@ -52,7 +52,9 @@ class Around:
     events: EventSink
     tariff: Tariff
     machine: Callable[[], Machine]
-    """The processors that are in service now."""
+    """The processors that are in service now, but those that are spared ..."""
+    need_spared: Callable[[], bool]
+    """... which are planned with from now on, where somebody has less than they asked for; False: none were spared."""
     memory_bytes: Callable[[str], int]
     """What the builds of a tenant's pipelines may take together ..."""
     budget_bytes: Callable[[], int]

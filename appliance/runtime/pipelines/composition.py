@@ -1,7 +1,7 @@
 """Planning joined to the parts that serve: the box and the lab both make it here."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.events import EventSink
@@ -14,6 +14,7 @@ from appliance.runtime.pipelines.enacting import Actuators, Enacting
 from appliance.runtime.pipelines.load import BusySeconds
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.problem import Group, Machine
+from appliance.runtime.pipelines.sparing import Sparing
 from appliance.runtime.ports import Background, DecisionSink, RunGroup
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.engine import Engine
@@ -53,9 +54,11 @@ class PlanningConfig:
 def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mapping[str, Live]) -> Planning:
     """`pipelines` by id, kept by the registry; `Planning.run` has yet to be started."""
     catalogue, memory = ports.catalogue, ports.memory
+    sparing = Sparing(ports.groups)
 
     def machine() -> Machine:
-        groups = groups_of(ports.groups, catalogue.servables.kinds, catalogue.servables.away, ports.devices)
+        serving = [replace(one, is_serving=_never) if one.name in sparing.left_out() else one for one in ports.groups]
+        groups = groups_of(serving, catalogue.servables.kinds, catalogue.servables.away, ports.devices)
         return Machine.made(groups, config.tariff, ports.media_threads)
 
     def memory_bytes(tenant: str) -> int:
@@ -73,6 +76,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         events=ports.events,
         tariff=config.tariff,
         machine=machine,
+        need_spared=sparing.need,
         memory_bytes=memory_bytes,
         budget_bytes=lambda: memory.budget_bytes,
         is_resident=memory.is_resident,
@@ -115,3 +119,7 @@ def busy_of(engine: Engine, groups: Sequence[RunGroup], machine: Callable[[], Ma
         return found
 
     return busy
+
+
+def _never() -> bool:
+    return False

@@ -192,13 +192,16 @@ class Planning:
                     raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason) from None
                 plans = await self._plans_of(asked_of, several)
                 live = self._still_there(id)
+                fits = id in several.served and all(one.plan.feasible for one in several.served.values())
+                if not fits and self._around.need_spared():
+                    continue
                 if self._box_is(picture) and self._is_as_seen(live, picture):
                     break
             else:
                 reason = "what it would be served beside keeps changing; ask again"
                 raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason)
             served = several.served.get(id)
-            if served is None or not all(one.plan.feasible for one in several.served.values()):
+            if not fits:
                 await self._refuse(live, client, asked_of, several)
             assert served is not None, "else it was refused"
             live.clients.require_room(live.pipeline)  # others may have joined meanwhile
@@ -289,6 +292,9 @@ class Planning:
         several = await self._solve(picture, dirty, may_degrade=True)
         took_ns = self._around.clock.now_ns() - start_ns
         plans = await self._plans_of(picture, several)
+        if any(plan.degraded or not plan.feasible for plan in plans.values()) and self._around.need_spared():
+            self.wake()
+            return False
         self.figures.last_ms = took_ns / NS_PER_MS
         if took_ns > SLOW_NS:
             self._around.events.emit("pipelines planned slowly", took_ms=round(took_ns / NS_PER_MS, 1))

@@ -28,6 +28,7 @@ _DEVICES = (
 """Device → names of sensors and of things that cool it; the first that fits."""
 _THROTTLES = re.compile(r"^(?!.*fan).*(^processor$|cpufreq|idle|powerclamp|devfreq|throttle-alert|gpu|dla)", re.I)
 """Cooling devices that work by computing less. The others are fans, settings and the like."""
+_CORES_CLOCK = re.compile(r"cpufreq-(cpu\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class SysfsSensors:
         self._sys = root / "sys"
         self._files: list[_File] = []
         self._counters: dict[Path, _Counter] = {}
-        self._cooling: list[tuple[str, Path]] = []
+        self._cooling: list[tuple[str, tuple[str, ...], Path]] = []
+        """Kind, devices that it slows, and the file that says how much of that it does."""
         self._throttle_counts: dict[Path, float | None] = {}
         """File of a core's or package's throttling events → how many there were at the last read."""
         self._throttled: dict[str, str] = {}
@@ -111,13 +113,21 @@ class SysfsSensors:
 
     def _look_for_throttling(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for kind, path in self._cooling:
+        for kind, devices, path in self._cooling:
             if (number(path) or 0) > 0:  # idle injection says -1 when it is off
-                found.setdefault(device_of(kind) or "cpu", f"the kernel holds it back ({kind})")
+                for device in devices:
+                    found.setdefault(device, f"the kernel holds it back ({kind})")
+        cores = dict[str, str]()
         for path, before in self._throttle_counts.items():
             count = self._throttle_counts[path] = number(path)
             if count is not None and before is not None and count > before:
-                found.setdefault("cpu", f"it is too hot ({path.name.removesuffix('_throttle_count')} throttled)")
+                what = path.name.removesuffix("_throttle_count")
+                of = cores if what == "core" else found
+                of.setdefault(path.parts[-3] if what == "core" else "cpu", f"it is too hot ({what} throttled)")
+        if cores and len(cores) == len({path.parts[-3] for path in self._throttle_counts}):
+            found.setdefault("cpu", next(iter(cores.values())))
+        else:
+            found = {**cores, **found}
         return found
 
 
@@ -223,10 +233,19 @@ def _rapl(sys: Path) -> Iterator[_Counter]:
             yield _Counter(_text(domain / "name", domain.name), domain / "energy_uj", wraps_at)
 
 
-def _cooling(sys: Path) -> Iterator[tuple[str, Path]]:
-    """What cools by computing less: its kind, and the file that says how much of that it does."""
+def _cooling(sys: Path) -> Iterator[tuple[str, tuple[str, ...], Path]]:
+    """What cools by computing less: its kind, what it slows, and the file that says how much of that it does."""
     is_one: Callable[[str], object] = _THROTTLES.search
     for device in sorted(sys.glob("class/thermal/cooling_device*")):
         kind = _text(device / "type", "")
         if is_one(kind):
-            yield kind, device / "cur_state"
+            yield kind, _slowed_by(sys, kind), device / "cur_state"
+
+
+def _slowed_by(sys: Path, kind: str) -> tuple[str, ...]:
+    """Devices: of what lowers the clock of some cores (`cpufreq-cpu4`) these cores."""
+    core = _CORES_CLOCK.search(kind)
+    if core is None:
+        return (device_of(kind) or "cpu",)
+    related = _text(sys / f"devices/system/cpu/{core[1]}/cpufreq/related_cpus", core[1].removeprefix("cpu"))
+    return tuple(f"cpu{one}" for one in related.split())

@@ -3,7 +3,7 @@ of it changes meanwhile, so it is stated once, with times on a scale of its own 
 takes longer than to decide.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.policies.dispatch.base import FOREVER
@@ -11,6 +11,7 @@ from appliance.policies.dispatch.base import Job as DispatchJob
 from appliance.policies.dispatch.partition import Partition, uncut
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.parts import Rest
 
 _SCALE_NS = 60 * NS_PER_S
 """Times are on one scale for so long: small numbers are told apart to less than any policy does."""
@@ -50,17 +51,20 @@ class DispatchJobs:
         """The same by another name, with times from now on."""
         return self._made(name, job, open_to, now_ns)
 
-    def _made(self, name: str, job: Job, open_to: Iterable[int], from_ns: int) -> DispatchJob:
+    def is_fixed(self, job: Job) -> bool:
+        """Whether somebody has said on which group a job stays."""
+        return job.servable.variant.model_id in self._fixed
+
+    def _made(self, name: str, job: Job, open_to: Collection[int], from_ns: int) -> DispatchJob:
         request, rest = job.request, job.rest
-        partition, at = (self._whole(job, open_to), None) if rest is None else (rest.partition, rest.at)
-        assert partition is not None, "there are several groups"
+        partition, at = (self._whole(job, open_to), None) if rest is None else (_left(rest, open_to), rest.at)
         drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
         deadline_ms = FOREVER if drop_ns is None else rounded_ms(drop_ns - from_ns)
         arrival_ms = rounded_ms(request.arrival_ns - from_ns)
         fixed = self._fixed.get(job.servable.variant.model_id)
         return DispatchJob(name, partition, arrival_ms, deadline_ms, at=at, priority=request.priority, fixed=fixed)
 
-    def _whole(self, job: Job, open_to: Iterable[int]) -> Partition:
+    def _whole(self, job: Job, open_to: Collection[int]) -> Partition:
         """A network that runs in one piece."""
         takes_ms = tuple(
             (self._groups[at].name, float(f"{job.takes_ns(at) / NS_PER_MS:.3g}")) for at in open_to if job.is_able(at)
@@ -71,6 +75,14 @@ class DispatchJobs:
                 self._partitions.clear()
             partition = self._partitions[takes_ms] = uncut("run", dict(takes_ms))
         return partition
+
+
+def _left(rest: Rest, open_to: Collection[int]) -> Partition:
+    """What is left of a network in parts, on some groups where one of these runs all of it, else on all."""
+    assert rest.partition is not None and rest.on is not None, "there are several groups"
+    own = [at for at in rest.takes_ns if at in open_to]
+    runs_all = any(rest.takes_ns[at].keys() >= set(rest.next) for at in own)
+    return rest.on(own) if runs_all and len(own) < len(rest.takes_ns) else rest.partition
 
 
 def rounded_ms(ns: int) -> float:

@@ -48,8 +48,8 @@ class Dispatching:
         self.queue = queue
         self.memory = memory
         self.groups = tuple(groups)
-        self._partitions: OrderedDict[tuple[str, tuple[int, ...]], list[Partition]] = OrderedDict()
-        """By build and what is left, the last used at the end, of both."""
+        self._partitions: OrderedDict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Partition]] = OrderedDict()
+        """By build, what is left, and the groups that it is for; the last used at the end, of both."""
 
     def partition(
         self, build_id: str, cut: Cut, takes_ns: Mapping[int, Mapping[int, int]], left: Sequence[int]
@@ -61,8 +61,9 @@ class Dispatching:
             self.groups[at].name: {number: float(f"{own[number] / NS_PER_MS:.3g}") for number in left if number in own}
             for at, own in takes_ns.items()
         }
-        known = self._partitions.setdefault((build_id, tuple(left)), [])
-        self._partitions.move_to_end((build_id, tuple(left)))
+        key = build_id, tuple(left), tuple(takes_ns)
+        known = self._partitions.setdefault(key, [])
+        self._partitions.move_to_end(key)
         if len(self._partitions) > _LEFT_MAX:
             self._partitions.popitem(last=False)
         found = next((one for one in reversed(known) if _is_near(one, takes_ms)), None)
@@ -257,11 +258,19 @@ class PartsDispatcher:
             rest=rest,
         )
         if len(places) > 1:
-            rest.partition = self.shared.partition(self.build.build_id, self._parts.cut, takes_ns, left)
+            rest.partition = self._partition(takes_ns, left, tuple(takes_ns))
+            rest.on = partial(self._partition, takes_ns, left)
             rest.at = progress.at
             job.expected_by_group = self._soonest_ns(rest.partition, progress.at)
             job.expected_ns = min(job.expected_by_group.values(), default=job.expected_ns)
         return job
+
+    def _partition(
+        self, takes_ns: Mapping[int, Mapping[int, int]], left: Sequence[int], groups: Sequence[int]
+    ) -> Partition:
+        """What is left, for some groups of processors."""
+        own = {at: takes_ns[at] for at in groups}
+        return self.shared.partition(self.build.build_id, self._parts.cut, own, left)
 
     def _takes_ns(self, group: int, number: int) -> int:
         items = self.servable.items_of(self.request.inputs)

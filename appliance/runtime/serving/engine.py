@@ -104,7 +104,7 @@ class Engine:
             for index, group in enumerate(groups)
             for _ in range(group.workers)
         ]
-        overflow = Overflow(clock, catalogue, memory)
+        overflow = Overflow(clock, catalogue, memory, groups)
         placement.on_overflow = overflow.bring
         self._queued = QueuedRuns(clock, catalogue, queue, memory, shared, overflow)
         self._in_parts = RunsInParts(clock, catalogue, shared, Dispatching(clock, queue, memory, groups))

@@ -3,17 +3,21 @@
 A network serves on one kind of processor, as one build. Where its requests wait for that while processors of another
 kind idle, what they would have gained there is added up; when that is worth some loads, the build for the other kind is
 loaded beside the first, and from then on the scheduler has both to choose from. It takes only memory that is free,
-gives it back to whoever needs it, and leaves when nothing has run on it for a while.
+gives it back to whoever needs it, and leaves when nothing has run on it for a while. Where a network's own processors
+are all throttled, the build for another one is loaded at once, so that those are spared.
 """
 
 import asyncio
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
+from appliance.domain.request import Request
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.ports import RunGroup
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.job import Job
 
@@ -32,8 +36,12 @@ _KNOWN_MAX = 256
 class Overflow:
     """Event-loop thread only."""
 
-    def __init__(self, clock: Clock, catalogue: Catalogue, memory: MemoryManager) -> None:
+    def __init__(
+        self, clock: Clock, catalogue: Catalogue, memory: MemoryManager, groups: Sequence[RunGroup] = ()
+    ) -> None:
+        """`groups` of processors, where there are several."""
         self._clock = clock
+        self._groups = tuple(groups)
         self._catalogue = catalogue
         self._memory = memory
         self._gains: dict[str, tuple[float, int]] = {}
@@ -60,6 +68,28 @@ class Overflow:
         now_ns = self._clock.now_ns()
         if now_ns >= self._pauses.get(servable.build_id, now_ns):
             self._begin(servable, now_ns + _OWN_PAUSE_NS)
+
+    def spare(self, servable: Servable, request: Request) -> None:
+        """A request is about to wait for what is to run on `servable`: where all processors that run it are throttled,
+        the quickest build for others that would be in time is loaded meanwhile.
+        """
+        if any(self._is_cool(at) for at in servable.places):
+            return
+        now_ns = self._clock.now_ns()
+        for other in servable.overflow:
+            if not any(self._is_cool(at) for at in other.places):
+                continue
+            there_ns = other.expected_of(request.inputs, now_ns)
+            is_late = request.drop_ns is not None and now_ns + (there_ns or 0) > request.drop_ns
+            if there_ns is None or is_late:
+                continue
+            if not self._memory.is_resident(other.build_id) and self._may_load(other, now_ns):
+                self._begin(other, now_ns + _PAUSE_NS)
+            return
+
+    def _is_cool(self, group: int) -> bool:
+        """Whether a group of processors takes runs at its full speed."""
+        return self._groups[group].is_serving() and not self._groups[group].is_throttled()
 
     @property
     def is_used(self) -> bool:

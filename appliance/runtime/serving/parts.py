@@ -128,7 +128,9 @@ class Rest:
     is_begun: bool = False
     """Some of it has run: it goes before all that has not begun."""
     partition: Partition | None = None
-    """For that policy; None where there is one group."""
+    """For that policy; None where there is one group ..."""
+    on: Callable[[Sequence[int]], Partition] | None = None
+    """... and the same on some groups only that run all of it."""
     at: str | None = None
     """As in `Progress`."""
 

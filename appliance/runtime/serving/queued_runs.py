@@ -70,6 +70,7 @@ class QueuedRuns:
         held = [build]
         if servable.overflow:
             held += self._may_overflow(job, items)
+            self._overflow.spare(servable, request)
         since_ns, idle = self._clock.now_ns(), self._queue.idle().keys() if servable.overflow else frozenset()
         timer: asyncio.TimerHandle | None = None
         try:

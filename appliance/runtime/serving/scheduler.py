@@ -3,9 +3,9 @@
 
 Fair shares stand before it: it sees the requests of the tenant whose turn it is, and those of others only to fill a
 processor that would idle. A request that is better off with a processor that is busy waits for it, and its place there
-is taken when others are weighed. Starts that planners have reserved are kept: until then a processor begins only with
-what ends before. Of a network in parts the first run is decided, and the rest when that is over. With
-one group there is no scheduler: turns and deadlines say all.
+is taken when others are weighed. A throttled processor has what the others have no time for. Starts that planners have
+reserved are kept: until then a processor begins only with what ends before. Of a network in parts the first run is
+decided, and the rest when that is over. With one group there is no scheduler: turns and deadlines say all.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from itertools import repeat
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.policies.dispatch.base import DispatchInput, DispatchPlan, DispatchPolicy, Processor
 from appliance.policies.dispatch.base import Job as DispatchJob
+from appliance.policies.dispatch.sparing import Waiting, spared
 from appliance.runtime.ports import DecisionSink, RunGroup
 from appliance.runtime.served_parts import TRANSFER_MS
 from appliance.runtime.serving.dispatch_jobs import DispatchJobs, rounded_ms
@@ -184,7 +185,7 @@ class Scheduler:
         jobs: dict[str, Job] = {}
         asked: dict[str, DispatchJob] = {}
         now_ms = 0.0 if is_sampled else self._dispatch_jobs.now_ms(now_ns)
-        for place, (job, open_to) in enumerate(zip(able, self._open_to(able, free), strict=True), 1):
+        for place, (job, open_to) in enumerate(zip(able, self._open_to(able, free, now_ns), strict=True), 1):
             if not open_to:
                 continue
             if is_sampled:
@@ -194,12 +195,24 @@ class Scheduler:
             jobs[stated.name], asked[stated.name] = job, stated
         return now_ms, jobs, asked
 
-    def _open_to(self, jobs: Sequence[Job], free: Mapping[int, list[int]]) -> Iterable[tuple[int, ...]]:
-        """The groups that each of a tenant's jobs may be weighed for: of those with an idle worker the ones where it
-        ends before a start that is reserved. Of one in parts it is not known yet what will run next.
+    def _open_to(self, jobs: Sequence[Job], free: Mapping[int, list[int]], now_ns: int) -> Iterable[tuple[int, ...]]:
+        """The groups that each of a tenant's jobs may be weighed for: those that are not throttled where these have
+        time for it; of those with an idle worker the ones where it ends before a start that is reserved. Of one in
+        parts it is not known yet what will run next.
         """
-        if not self._reservations:
+        throttled = [at for at in free if self._groups[at].is_throttled()]
+        if not self._reservations and not 0 < len(throttled) < len(free):
             return repeat(tuple(free), len(jobs))
+        found = [tuple(free)] * len(jobs)
+        if throttled:
+            cool = tuple([at for at in free if at not in throttled])
+            free_to = [() if self._dispatch_jobs.is_fixed(job) else cool for job in jobs]
+            waiting = [
+                Waiting(_takes_ns(job, own), job.left_ns(now_ns)) for job, own in zip(jobs, free_to, strict=True)
+            ]
+            found = [cool if one else tuple(free) for one in spared(waiting, free, throttled)]
+        if not self._reservations:
+            return found
         tenant = jobs[0].request.tenant
         gaps_ns = {at: self._reservations.gap_ns(tenant, at, free) for at, own in free.items() if not own[0]}
 
@@ -208,7 +221,7 @@ class Scheduler:
                 return True
             return job.is_able(at) and not self._reservations.is_held(job, job.takes_ns(at), gaps_ns[at])
 
-        return [tuple([at for at in free if is_open(job, at)]) for job in jobs]
+        return [tuple([at for at in own if is_open(job, at)]) for job, own in zip(jobs, found, strict=True)]
 
     def _is_held(self, job: Job, group: int, takes_ns: int, free: Mapping[int, list[int]]) -> bool:
         """Whether an idle worker of a group is kept for a start that is reserved."""
@@ -265,6 +278,15 @@ def _wait_in(free: Mapping[int, list[int]], job: Job, now_ns: int) -> None:
     if ends:
         group = min(ends, key=ends.__getitem__)
         heapq.heapreplace(free[group], ends[group])
+
+
+def _takes_ns(job: Job, groups: Sequence[int]) -> dict[int, int]:
+    """What all that is left of a job takes on those groups that run all of it."""
+    rest = job.rest
+    if rest is None:
+        return {at: job.takes_ns(at) for at in groups if job.is_able(at)}
+    whole = [at for at in groups if rest.takes_ns.get(at, {}).keys() >= set(rest.next)]
+    return {at: sum(rest.takes_ns[at][number] for number in rest.next) for at in whole}
 
 
 def _decide(job: Job, ops: Sequence[str]) -> None:

@@ -1,6 +1,8 @@
 """Sensors as a running box shows them, and processors that they say are throttled."""
 
 import asyncio
+import itertools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,38 @@ async def test_shown(root: Path, tmp_path: Path) -> None:
                 await asyncio.to_thread(pause_s, 0.02)
         assert events[-2:] == ["processor throttled", "processor serving"]
         await harbour.aclose()
+        await stand.close()
+
+
+async def test_some_cores(root: Path, tmp_path: Path) -> None:
+    """Of two processors on cores of their own the one whose core is too hot is throttled: it is told of alone, and
+    dispatch knows.
+    """
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    counts = {f"devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count": "1" for core in cores}
+    tree(root, counts)
+    both = [{"kind": "cpu", "name": name, "cores": [core]} for name, core in zip("ab", cores, strict=True)]
+    async with running(tmp_path, sensors={"interval_s": 0.05}, processors=both) as appliance:
+        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+        await until(stand, "serving")
+        groups = {one.name: one for one in appliance.running().engine._groups}
+
+        async def states() -> list[str]:
+            return [one["state"] for one in (await stand.client().get("/v1/processors")).json()]
+
+        assert await states() == ["serving", "serving"]
+        async with asyncio.timeout(60):
+            for count in itertools.count(2):
+                tree(root, {sorted(counts)[1]: str(count)})
+                if await states() == ["serving", "throttled"]:
+                    break
+                await asyncio.to_thread(pause_s, 0.02)
+        assert [groups[name].is_throttled() for name in "ab"] == [False, True]
+        async with asyncio.timeout(60):
+            while await states() != ["serving", "serving"]:
+                await asyncio.to_thread(pause_s, 0.02)
+        told = [one.facts["processor"] for one in appliance.running().telemetry.recent() if "throttled" in one.event]
+        assert set(told) == {"b"}
         await stand.close()
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from appliance.domain.catalogue import TaskKind
@@ -58,8 +59,12 @@ class PlanningBench:
         budget: int = 1000,
         watts: Mapping[str, Watts] | None = None,
         prices: Mapping[str, float] | None = None,
+        has_twin: bool = False,
     ) -> None:
+        """`has_twin`: there is a second group of as many workers."""
         self.workers = workers
+        self.throttled: set[str] = set()
+        """Groups, by name."""
         self.box = EngineBench(budget, workers=workers)
         self.box.add(find, name="find")
         self.box.add(read, name="read")
@@ -79,11 +84,17 @@ class PlanningBench:
             events=self.box.telemetry,
             decisions=self.box.decisions,
             background=self._background,
-            groups=(RunGroup("p", workers, self.box.processor, {"cpu": ""}),),
+            groups=[
+                RunGroup(name, workers, self.box.processor, {"cpu": ""}, is_throttled=partial(self._is_throttled, name))
+                for name in ("p", "q")[: 1 + has_twin]
+            ],
         )
         tariff = Tariff((watts or {}).get, prices or {})
         config = PlanningConfig(policy=Frontier(), policy_name="frontier", tariff=tariff)
         self.planning: Planning = make_planning(ports, config, self.pipelines)
+
+    def _is_throttled(self, group: str) -> bool:
+        return group in self.throttled
 
     async def _background(self, compute: Callable[[], T]) -> T:
         await asyncio.sleep(self.answer_s)  # noqa: TID251 - virtual time

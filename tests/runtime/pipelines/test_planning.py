@@ -38,6 +38,11 @@ def _taken(*pipelines: Fed) -> float:
     return sum(row.instances for one in pipelines if one.plan for row in one.plan.stages)
 
 
+def _asked_last(bench: PlanningBench) -> Any:
+    """The problem of the last decision, as it is recorded."""
+    return record_of(bench.box.clock.wall_now(), "pipeline", bench.decided()[-1]).problem
+
+
 def _replayed(bench: PlanningBench) -> int:
     """Every decision is answered again by its record, and every plan keeps SLO and capacity by the independent checker;
     how many there were.
@@ -400,6 +405,42 @@ async def test_what_several_are_offered_fits_together() -> None:
         await bench.pause(0.1)
         assert [row.variant for row in one.plan.stages] == ["fine"]
         _replayed(bench)
+
+
+@story
+async def test_a_throttled_processor_is_planned_with_where_it_is_needed() -> None:
+    """A plan that fits on the other one is made there, and is back where it was when it has cooled. A client who does
+    not fit there is let in all the same.
+    """
+    bench = _bench(workers=1, has_twin=True)
+    async with bench.working():
+        live = bench.add()
+
+        def on() -> set[str]:
+            assert live.plan is not None
+            assert (live.plan.feasible, live.plan.degraded) == (True, False)
+            return {row.worker for row in live.plan.stages if row.worker != "host"}
+
+        await bench.join(live, 10)  # 20 ms and 8 for each of 4 items: half a worker
+        bench.throttled = {"p"}
+        bench.planning.wake()
+        await bench.pause(2)
+        assert on() == {"cpu"}  # the only one of its kind that is planned with
+        assert [row["name"] for row in _asked_last(bench)["workers"]] == ["host", "cpu"]
+        await bench.join(live, 20, "c2")
+        assert on() == {"p-cpu", "q-cpu"}
+        rounds = bench.planning.figures.rounds
+        await bench.pause(3)
+        assert bench.planning.figures.rounds <= rounds + 1
+        bench.throttled = set()
+        bench.planning.wake()
+        await bench.pause(1)
+        assert on() == {"p-cpu", "q-cpu"}
+        bench.throttled = {"p", "q"}
+        bench.planning.wake()
+        await bench.pause(1)
+        assert on() == {"p-cpu", "q-cpu"}
+        assert _replayed(bench) >= 3
 
 
 @pytest.mark.parametrize("changed", ["processors", "budget"])

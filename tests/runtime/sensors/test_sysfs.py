@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.sensors import Quantity, Reading
+from appliance.domain.sensors import Quantity, Reading, Sensed
 from appliance.runtime.sensors.sysfs import SysfsSensors, device_of
 from tests.fakes.hand_clock import HandClock
 from tests.runtime.sensors.trees import JETSON, LAPTOP, tree
@@ -72,6 +72,40 @@ def test_throttled_by_its_counter(tmp_path: Path) -> None:
     assert made.throttled() == {"cpu": "it is too hot (core throttled)"}
     made.read()
     assert made.throttled() == {}
+
+
+def test_some_cores_are_throttled(tmp_path: Path) -> None:
+    """By their counters, or because the kernel lowers the clock that they share; all of them are the processor."""
+    files = {
+        **{f"devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count": "0" for core in range(4)},
+        "devices/system/cpu/cpu0/thermal_throttle/package_throttle_count": "0",
+        "devices/system/cpu/cpu2/cpufreq/related_cpus": "2 3\n",
+        "class/thermal/cooling_device0/type": "cpufreq-cpu2\n",
+        "class/thermal/cooling_device0/cur_state": "0\n",
+    }
+    made = sensors(tree(tmp_path, files))
+    made.read()
+    counter = "devices/system/cpu/cpu{}/thermal_throttle/core_throttle_count"
+    tree(tmp_path, {counter.format(1): "5"})
+    made.read()
+    assert made.throttled() == {"cpu1": "it is too hot (core throttled)"}
+    tree(tmp_path, {"class/thermal/cooling_device0/cur_state": "1"})
+    made.read()
+    assert made.throttled() == dict.fromkeys(("cpu2", "cpu3"), "the kernel holds it back (cpufreq-cpu2)")
+    tree(tmp_path, {"class/thermal/cooling_device0/cur_state": "0", **{counter.format(at): "9" for at in range(4)}})
+    made.read()
+    assert made.throttled() == {"cpu": "it is too hot (core throttled)"}
+    tree(tmp_path, {"devices/system/cpu/cpu0/thermal_throttle/package_throttle_count": "1"})
+    made.read()
+    assert made.throttled() == {"cpu": "it is too hot (package throttled)"}
+
+
+def test_whom_it_slows() -> None:
+    """What runs on some cores is throttled with one of these, what may run anywhere with any, a GPU with none."""
+    sensed = Sensed(1, throttled={"cpu3": "hot", "gpu1": "warm"})
+    assert [sensed.why_throttled("cpu", cores) for cores in ((0, 1), (2, 3), ())] == ["", "hot", "hot"]
+    assert [sensed.why_throttled(device) for device in ("gpu", "dla", "gpu1")] == ["", "", "warm"]
+    assert Sensed(1, throttled={"cpu": "all"}).why_throttled("cpu", (7,)) == "all"
 
 
 def test_nothing_there(tmp_path: Path) -> None:

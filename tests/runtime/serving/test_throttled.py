@@ -1,0 +1,149 @@
+"""A processor is throttled: it has what the others have no time for, and all of its part again when it has cooled."""
+
+import asyncio
+from typing import Any
+
+from appliance.lab.plan import plan_one
+from appliance.policies.dispatch import DISPATCH_POLICIES
+from appliance.runtime.decisions.document import dispatch_record
+from tests.fakes.clock import ms, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+from tests.runtime.serving.test_overflow import LOAD_MS, bench_of, cpu_build
+
+ALIKE = (1, 1.0, 1.0)
+
+
+def bench_on_two(**facts: Any) -> EngineBench:
+    """Two equal processors of a worker each; runs take 10 ms."""
+    bench = EngineBench(twins=[ALIKE], **facts)
+    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    return bench
+
+
+def ran(bench: EngineBench) -> list[int]:
+    return [len(one.ran) for one in (bench.processor, *bench.twins)]
+
+
+@story
+async def test_spared_as_long_as_others_have_time() -> None:
+    """Two requests at a time: all on the other one; and on both again when it has cooled. So under every policy."""
+    for dispatch in sorted(DISPATCH_POLICIES):
+        bench = bench_on_two(dispatch=dispatch)
+        async with bench.working():
+            await bench.infer()
+            before = ran(bench)
+            bench.throttled = {"twin-0"}
+            for _ in range(3):
+                await asyncio.gather(bench.infer(), bench.infer())
+            assert ran(bench)[1] == before[1], dispatch
+            bench.throttled = set()
+            await asyncio.gather(*(bench.infer() for _ in range(4)))
+            assert ran(bench)[1] > before[1] or dispatch == "fixed", dispatch
+
+
+@story
+async def test_who_is_fixed_stays() -> None:
+    """Somebody has said so."""
+    bench = bench_on_two(dispatch="fixed", fixed={"t/app": "twin-0"})
+    async with bench.working():
+        bench.throttled = {"twin-0"}
+        await asyncio.gather(bench.infer(), bench.infer())
+        assert ran(bench) == [0, 2]
+
+
+@story
+async def test_it_has_the_rest() -> None:
+    """Of eight at once two are left to the other one, where the second waits for one run; the others are not kept
+    waiting for it, and nobody is late who would not be.
+    """
+    bench = bench_on_two()
+    async with bench.working():
+        await bench.infer()
+        bench.throttled = {"twin-0"}
+        start_ns = bench.clock.now_ns()
+        await asyncio.gather(*(bench.infer() for _ in range(8)))
+        assert ms(bench.clock.now_ns() - start_ns) <= 50
+        assert ran(bench)[1] >= 3
+        await asyncio.gather(bench.infer(within_ms=12), bench.infer(within_ms=12))
+
+
+@story
+async def test_it_goes_on_where_there_is_no_other() -> None:
+    """All are throttled, or the other one is lost: nothing is refused."""
+    bench = bench_on_two()
+    async with bench.working():
+        await bench.infer()
+        bench.throttled = {"fake", "twin-0"}
+        await asyncio.gather(*(bench.infer() for _ in range(4)))
+        before = ran(bench)
+        assert min(before) >= 2
+        bench.throttled = {"fake"}
+        bench.clusters[0].lose("its core is offline")
+        await bench.infer()
+        assert ran(bench) == [before[0] + 1, before[1]]
+
+
+@story
+async def test_who_waits_is_served_at_once_when_it_has_cooled() -> None:
+    """What was left to the other one does not wait for that any longer than it must."""
+    bench = bench_on_two()
+    async with bench.working():
+        await bench.infer()
+        bench.throttled = {"twin-0"}
+        start_ns = bench.clock.now_ns()
+        both = [asyncio.create_task(bench.infer()) for _ in range(2)]
+        await bench.pause(2)
+        bench.throttled = set()
+        bench.engine.look_again()
+        await asyncio.gather(*both)
+        assert ms(bench.clock.now_ns() - start_ns) == 12
+        assert ran(bench)[1] == 1
+
+
+@story
+async def test_what_was_decided_is_decided_again() -> None:
+    """The decision names only the processors that the request was weighed for, so a replay finds the same."""
+    bench = bench_on_two()
+    async with bench.working():
+        bench.throttled = {"fake"}
+        await bench.infer()
+    taken = [facts for kind, facts in bench.decisions.told if kind == "dispatch"]
+    record = dispatch_record(bench.clock.wall_now(), taken[-1])
+    decision: Any = plan_one(record.problem)["decision"]
+    assert decision == record.answer["decision"]
+    assert decision["processor"] == "twin-0"
+
+
+@story
+async def test_another_kind_is_brought() -> None:
+    """A network that only the throttled device has in memory: the build for another one is loaded beside it, at once,
+    and runs what it has time for. Its own does again when it has cooled.
+    """
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        bench.throttled = {bench.other.describe().name}
+        await bench.infer()
+        await bench.pause(2 * LOAD_MS)
+        assert bench.memory.is_resident(cpu_build(bench))
+        there = len(bench.other.ran)
+        found = [await bench.infer() for _ in range(3)]
+        assert {one.build_id for one in found} == {cpu_build(bench)}
+        assert len(bench.other.ran) == there
+        bench.throttled = set()
+        assert (await bench.infer()).build_id == bench.build("v")
+
+
+@story
+async def test_none_is_brought_that_would_be_late() -> None:
+    """The CPU takes 12 ms, and there are 8: the throttled device goes on."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        bench.throttled = {bench.other.describe().name}
+        for _ in range(5):
+            await bench.infer(within_ms=8)
+        await bench.pause(2 * LOAD_MS)
+        assert not bench.memory.is_resident(cpu_build(bench))
+        assert len(bench.other.ran) == 6
