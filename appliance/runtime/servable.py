@@ -61,6 +61,8 @@ class Servable:
     """On the kind of processor that it serves on; None until measured there."""
     together_max: int = 1
     """Items that requests may bring into one run together; 1 = they would influence one another, or gain nothing."""
+    at_once_max: int | None = None
+    """Runs of its build that pay at once on a processor; None: as many as that has workers."""
     mixes_tenants: bool = False
     """Whether requests of several tenants may share its runs. The import tries a few values; with others a graph can
     give one caller what another sent, so its owner must be trusted not to have made it for that.

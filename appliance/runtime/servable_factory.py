@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from appliance.domain.catalogue import Model, Profile, Shapes, Tenant, Variant
 from appliance.domain.confidence import losses
+from appliance.domain.hardware import CPU_KINDS
 from appliance.domain.isolation import Isolation, is_guarded, is_trusted
 from appliance.domain.names import build_id, content_of, kind_of
 from appliance.domain.padding import Padding, Unfit
@@ -16,6 +17,7 @@ from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
 from appliance.policies.selection.kinds import NOTICEABLE, KindOption, kind_reason, serving_kind
 from appliance.runtime.ports import RunGroup
+from appliance.runtime.profiles.at_once import runs_at_once
 from appliance.runtime.profiles.store import MEASURED, BuildTimes, ProfileStore, Where
 from appliance.runtime.servable import COUNTED_BYTES_MIN, Servable, slot_of
 from appliance.runtime.served_parts import ServedParts, places_of, served_parts, where_of
@@ -268,6 +270,7 @@ class ServableFactory:
             is_guarded=guarded_for is not None,
             profile=profile,
             together_max=_together_max(profile, is_of_free_size) if profile and profile.latencies and batched else 1,
+            at_once_max=_at_once_max(profile) if profile is not None and parts is None else None,
             mixes_tenants=is_trusted(self._isolation, self._isolation_of(model.tenant)),
             times=times,
             usual_times=None if times is None or is_of_free_size else times.usual,
@@ -474,6 +477,10 @@ def _together_max(profile: Profile, is_of_free_size: bool) -> int:
     one = profile.latencies[0]
     paying = [row.batch for row in profile.alone if row.p50_ms * one.batch < row.batch * one.p50_ms]
     return max((batch for batch in paying if batch <= profile.shared_rows_max), default=1)
+
+
+def _at_once_max(profile: Profile) -> int | None:
+    return runs_at_once(profile.latencies, on_cores=profile.kind in CPU_KINDS)
 
 
 def _busy_ms(profile: Profile, *, at_once: bool) -> float:

@@ -67,9 +67,11 @@ class Batching:
         """The run of a staged job, which takes no memory that is counted, and nobody shares."""
         return self._begun(Batch([job], [job.items], 0, job.request.drop_ns))
 
-    def expected_ns(self, request: Request, times: RunTimes, items: int) -> int:
-        """What a run by itself that began now would take."""
-        running = min(self.running + 1, self._workers)
+    def expected_ns(self, request: Request, times: RunTimes, items: int, at_once_max: int | None = None) -> int:
+        """What a run by itself that began now would take. `at_once_max`: runs of its build that are under way at once
+        at most.
+        """
+        running = min(self.running + 1, at_once_max or self._workers)
         now_ns = self._clock.now_ns()
         if request.drop_ns is None:
             return times.expected_ns(items, running, now_ns)
@@ -93,7 +95,8 @@ class Batching:
         times, hoped_ns = first.times, first.hoped_ns if mates else None
         if hoped_ns is None:
             return None
-        now_ns, running = self._clock.now_ns(), self.running + 1
+        at_once_max = first.at_once_max(first.group)
+        now_ns, running = self._clock.now_ns(), min(self.running + 1, at_once_max or self._workers)
         planned = first.request.batch
         mates = [job for job in mates if job.request.batch in (0, planned)]
         together = [first, *(job for job in mates if planned and job.request.batch == planned)]
@@ -115,6 +118,8 @@ class Batching:
 
         busy = self._queue.under_way.rests_ns(but=first)
         free_ns = busy + [0] * (self._workers - 1 - len(busy))
+        if at_once_max is not None:  # whoever waits does not have the other workers
+            free_ns = sorted(free_ns)[: at_once_max - 1]
         items_max = servable.together_max
         most_ns = self._queue.shared_ns_max(first)
         if most_ns is not None:

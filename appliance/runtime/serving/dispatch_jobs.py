@@ -51,9 +51,9 @@ class DispatchJobs:
         """The same by another name, with times from now on."""
         return self._made(name, job, open_to, now_ns)
 
-    def is_fixed(self, job: Job) -> bool:
-        """Whether somebody has said on which group a job stays."""
-        return job.servable.variant.model_id in self._fixed
+    def fixed_to(self, job: Job) -> str | None:
+        """The group on which a job stays, by name; None: nobody has said so."""
+        return self._fixed.get(job.servable.variant.model_id)
 
     def _made(self, name: str, job: Job, open_to: Collection[int], from_ns: int) -> DispatchJob:
         request, rest = job.request, job.rest
@@ -61,7 +61,7 @@ class DispatchJobs:
         drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
         deadline_ms = FOREVER if drop_ns is None else rounded_ms(drop_ns - from_ns)
         arrival_ms = rounded_ms(request.arrival_ns - from_ns)
-        fixed = self._fixed.get(job.servable.variant.model_id)
+        fixed = self.fixed_to(job)
         return DispatchJob(name, partition, arrival_ms, deadline_ms, at=at, priority=request.priority, fixed=fixed)
 
     def _whole(self, job: Job, open_to: Collection[int]) -> Partition:

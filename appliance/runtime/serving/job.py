@@ -148,6 +148,15 @@ class Job:
         """What it runs as on one of several groups of processors."""
         return self.also_on[group][1] if self.also_on and group in self.also_on else self.build
 
+    def at_once_max(self, group: int) -> int | None:
+        """Runs of its build that pay at once there; None: as many as there are workers, and of what is planned: that
+        was weighed.
+        """
+        if self.request.batch or self.request.is_planned:
+            return None
+        servable = self.also_on[group][0] if self.also_on and group in self.also_on else self.servable
+        return servable.at_once_max
+
     def runs_on(self, group: int) -> None:
         """It is handed to one of several groups of processors: what is expected of its run is what runs take there."""
         self.group = group
@@ -213,7 +222,8 @@ class Job:
         if not is_whole:
             took_ns = 0 if took_ns <= self.holds_ns else took_ns * 3 // 2
         if self.times is not None and took_ns:
-            self.times.ran(items, max(running, self.running), took_ns, self.finished_ns)
+            running = max(running, self.running)
+            self.times.ran(items, min(running, self.at_once_max(self.group) or running), took_ns, self.finished_ns)
 
     def note_padded(self, *, has_failed: bool, is_certain: bool = False) -> None:
         """How a run has ended whose inputs, its own among them, were padded."""

@@ -54,6 +54,9 @@ class Queue:
         self.staged: StagedJob | None = None
         """Who begins without a worker having asked; None: nobody ever does."""
         self.under_way = RunsUnderWay(clock)
+        self.has_groups = False
+        """Whether there are several groups of processors: then it depends on these whether more runs of a build pay at
+        once, which is for `assign` to know."""
         self.waits = PlannedWaits(clock)
         self.waits.on_over = self.hand_out
         self._sequence = 0
@@ -83,7 +86,7 @@ class Queue:
             and self.assign is None
             and not self.is_late(job)
             and not self._is_held(job, tenant)
-            and not self._awaits(job)
+            and not self._waits_its_turn(job)
         ):
             job.to(RequestState.QUEUED)
             self._charge(job)  # nobody waits: it needs no place
@@ -351,7 +354,7 @@ class Queue:
         found: Job | None = None
         behind: Job | None = None
         while found is None and (tenant := self.flows.line.first()) is not None:
-            job = tenant.head(self._awaits if self.waits else None)
+            job = tenant.head(self._waits_its_turn)
             if job is None:
                 if tenant.entry is not None and tenant.line.first() is not None:  # its first ones wait for company
                     held.append((self.flows.line, tenant, tenant.entry[1]))
@@ -408,8 +411,12 @@ class Queue:
         elif self.is_late(job):
             self._drop(job)
         else:
-            return not (self._is_held(job, tenant) or self._awaits(job))
+            return not (self._is_held(job, tenant) or self._waits_its_turn(job))
         return False
+
+    def _waits_its_turn(self, job: Job) -> bool:
+        """Whether a job waits for others to share its run, or for another run of its build to end."""
+        return self._awaits(job) or (not self.has_groups and self.under_way.is_full(job))
 
     def _awaits(self, job: Job) -> bool:
         """Whether a job waits for others to share its run, as a plan has reserved it; nobody else's call waits behind

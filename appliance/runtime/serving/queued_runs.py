@@ -48,8 +48,9 @@ class QueuedRuns:
         """
         servable, build, *_ = placed
         expected_ns: int | None = None
+        at_once_max = None if request.batch or request.is_planned else servable.at_once_max
         if times is not None:
-            expected_ns = self._batching.expected_ns(request, times, items)
+            expected_ns = self._batching.expected_ns(request, times, items, at_once_max)
         loop = asyncio.get_running_loop()
         weights = self._catalogue.weights(entry.application, request.tenant)
         answer: asyncio.Future[dict[str, Any]] = loop.create_future()
@@ -65,7 +66,9 @@ class QueuedRuns:
         )
         if servable.places:
             job.times_by_group = found = servable.times_by_place(request.inputs, items)
-            job.expected_by_group = {at: self._batching.expected_ns(request, one, items) for at, one in found.items()}
+            job.expected_by_group = {
+                at: self._batching.expected_ns(request, one, items, at_once_max) for at, one in found.items()
+            }
             job.expected_ns = min(job.expected_by_group.values(), default=expected_ns)
         held = [build]
         if servable.overflow:
@@ -107,7 +110,7 @@ class QueuedRuns:
             for at, one in other.times_by_place(job.request.inputs, items).items():
                 if at not in times:
                     times[at], also[at] = one, (other, build)
-                    expected[at] = self._batching.expected_ns(job.request, one, items)
+                    expected[at] = self._batching.expected_ns(job.request, one, items, other.at_once_max)
         job.times_by_group, job.expected_by_group, job.also_on = times, expected, also
         job.expected_ns = min(expected.values(), default=job.expected_ns)
         return [build for _, build in others]

@@ -10,9 +10,9 @@ decided, and the rest when that is over. With one group there is no scheduler: t
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import repeat
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.policies.dispatch.base import DispatchInput, DispatchPlan, DispatchPolicy, Processor
@@ -69,6 +69,7 @@ class Scheduler:
         self._is_quiet = asyncio.Event()
         """Nothing runs on the one that is paused."""
         self._recorded_ns: int | None = None
+        queue.has_groups = True
         queue.assign = reservations.on_change = self.assign
 
     @asynccontextmanager
@@ -195,33 +196,65 @@ class Scheduler:
             jobs[stated.name], asked[stated.name] = job, stated
         return now_ms, jobs, asked
 
-    def _open_to(self, jobs: Sequence[Job], free: Mapping[int, list[int]], now_ns: int) -> Iterable[tuple[int, ...]]:
-        """The groups that each of a tenant's jobs may be weighed for: those that are not throttled where these have
-        time for it; of those with an idle worker the ones where it ends before a start that is reserved. Of one in
-        parts it is not known yet what will run next.
-        """
-        throttled = [at for at in free if self._groups[at].is_throttled()]
-        if not self._reservations and not 0 < len(throttled) < len(free):
-            return repeat(tuple(free), len(jobs))
-        found = [tuple(free)] * len(jobs)
-        if throttled:
-            cool = tuple([at for at in free if at not in throttled])
-            free_to = [() if self._dispatch_jobs.is_fixed(job) else cool for job in jobs]
-            waiting = [
-                Waiting(_takes_ns(job, own), job.left_ns(now_ns)) for job, own in zip(jobs, free_to, strict=True)
-            ]
-            found = [cool if one else tuple(free) for one in spared(waiting, free, throttled)]
+    def _open_to(self, jobs: Sequence[Job], free: Mapping[int, list[int]], now_ns: int) -> list[tuple[int, ...]]:
+        """The groups that each of a tenant's jobs may be weighed for; none: it has to wait."""
+        found = self._cool(jobs, free, now_ns)
+        waiting = Counter[tuple[str, int]]()
+        found = [self._not_full(job, own, free, waiting, now_ns) for job, own in zip(jobs, found, strict=True)]
         if not self._reservations:
             return found
         tenant = jobs[0].request.tenant
         gaps_ns = {at: self._reservations.gap_ns(tenant, at, free) for at, own in free.items() if not own[0]}
 
         def is_open(job: Job, at: int) -> bool:
+            """Of those with an idle worker the ones where it ends before a start that is reserved. Of one in parts it
+            is not known yet what will run next.
+            """
             if job.rest is not None or at not in gaps_ns:
                 return True
             return job.is_able(at) and not self._reservations.is_held(job, job.takes_ns(at), gaps_ns[at])
 
         return [tuple([at for at in own if is_open(job, at)]) for job, own in zip(jobs, found, strict=True)]
+
+    def _cool(self, jobs: Sequence[Job], free: Mapping[int, list[int]], now_ns: int) -> list[tuple[int, ...]]:
+        """Groups that are not throttled, of each job for which these have time."""
+        throttled = [at for at in free if self._groups[at].is_throttled()]
+        if not 0 < len(throttled) < len(free):
+            return [tuple(free)] * len(jobs)
+        cool = tuple([at for at in free if at not in throttled])
+        waiting = [
+            Waiting({} if self._dispatch_jobs.fixed_to(job) else _takes_ns(job, cool), job.left_ns(now_ns))
+            for job in jobs
+        ]
+        return [cool if one else tuple(free) for one in spared(waiting, free, throttled)]
+
+    def _not_full(
+        self,
+        job: Job,
+        own: tuple[int, ...],
+        free: Mapping[int, list[int]],
+        waiting: Counter[tuple[str, int]],
+        now_ns: int,
+    ) -> tuple[int, ...]:
+        """Groups where more runs of its build pay at once; none where it is done sooner behind those under way.
+        `waiting`: builds and groups that jobs before it wait for so.
+        """
+        if job.rest is not None or (job.servable.at_once_max is None and not job.also_on):
+            return own
+        under_way = self._queue.under_way
+        full = [at for at in own if job.is_able(at) and not free[at][0] and under_way.is_full(job, at)]
+        if not full:
+            return own
+        ends = {at: free[at][0] + job.takes_ns(at) for at in own if job.is_able(at)}
+        for at in full:
+            first_ns = min(one.frees_in_ns(now_ns) for one in under_way.of_build(job, at))
+            ends[at] = first_ns + (1 + waiting[job.build_on(at).build_id, at]) * job.takes_ns(at)
+        home = self._dispatch_jobs.fixed_to(job)
+        soonest = min(ends, key=lambda at: (self._groups[at].name != home, ends[at], at))
+        if soonest not in full:
+            return tuple([at for at in own if at not in full])
+        waiting[job.build_on(soonest).build_id, soonest] += 1
+        return ()
 
     def _is_held(self, job: Job, group: int, takes_ns: int, free: Mapping[int, list[int]]) -> bool:
         """Whether an idle worker of a group is kept for a start that is reserved."""

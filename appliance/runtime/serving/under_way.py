@@ -39,6 +39,18 @@ class RunsUnderWay:
         if job.rest is None:
             _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
 
+    def is_full(self, job: Job, group: int = 0) -> bool:
+        """Whether as many runs of the build that a job has in a group of processors are under way there as pay at
+        once.
+        """
+        most = job.at_once_max(group)
+        return most is not None and len(self.of_build(job, group)) >= most
+
+    def of_build(self, job: Job, group: int = 0) -> list[Job]:
+        """The runs of that build there, by the first job of each."""
+        build = job.build_on(group)
+        return [one for one in self._first if one.group == group and one.build is build]
+
     def rests_ns(self, but: Job | None = None) -> list[int]:
         """For how long each run under way is expected to go on; not that of `but`, and none of which nobody knows."""
         now_ns = self._clock.now_ns()

@@ -1,0 +1,113 @@
+"""Runs at once only where they pay: by what the import measured, on one device and beside others."""
+
+import asyncio
+from dataclasses import replace
+
+from appliance.domain.catalogue import Latency
+from tests.fakes.clock import ms, settle, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+from tests.runtime.serving.test_overflow import CPU_MS, NPU_MS, bench_of
+
+
+def measured(bench: EngineBench, several_ms: float, name: str = "app", **batches: float) -> None:
+    """With two runs under way each takes so long."""
+    model = bench.catalogue.entry(f"t/{name}").model
+    (variant,) = model.variants
+    assert variant.profile is not None
+    of = [variant.profile, *variant.other_profiles]
+    one = of[-1].latencies[0]
+    of[-1] = replace(of[-1], latencies=(*of[-1].latencies, Latency(one.batch, several_ms, several_ms, 2)))
+    bench.catalogue.put_model(replace(model, variants=(replace(variant, profile=of[0], other_profiles=tuple(of[1:])),)))
+
+
+@story
+async def test_one_at_a_time_where_more_bring_nothing() -> None:
+    """Two at once take 25 ms each, one 10: on two workers the second waits, and both are done sooner in the mean."""
+    for several_ms, most in ((25.0, 1), (12.0, 2)):
+        bench = EngineBench(workers=2)
+        bench.add({"v": Cost(run_ms=10, load_ms=0)})
+        measured(bench, several_ms)
+        async with bench.working():
+            await bench.infer()
+            tasks = [asyncio.create_task(bench.infer()) for _ in range(4)]
+            seen = set()
+            while not all(task.done() for task in tasks):
+                await bench.pause(1)
+                seen.add(bench.processor.running)
+            assert max(seen) == most
+        bench.assert_quiet()
+
+
+@story
+async def test_others_have_the_worker() -> None:
+    """Whose turn comes after: another network runs beside it, and a third request of the first waits for its own."""
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
+    measured(bench, 25.0)
+    async with bench.working():
+        await bench.infer()
+        await bench.infer(application="t/other")
+        start_ns = bench.clock.now_ns()
+        await asyncio.gather(bench.infer(), bench.infer(), bench.infer(application="t/other"))
+        assert ms(bench.clock.now_ns() - start_ns) == 20
+    bench.assert_quiet()
+
+
+@story
+async def test_who_waits_shares_the_next_run() -> None:
+    """Four that wait for one run at a time are put together where that gains, though another worker idles."""
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch={2: 11, 4: 12})})
+    measured(bench, 25.0)
+    async with bench.working():
+        await bench.infer()
+        start_ns = bench.clock.now_ns()
+        await asyncio.gather(*(bench.infer(x) for x in range(5)))
+        assert ms(bench.clock.now_ns() - start_ns) == 22
+        assert [len(each) for each in bench.processor.ran_for] == [1, 1, 4]
+
+
+@story
+async def test_a_caller_who_leaves_is_waited_for() -> None:
+    """Its run goes on, and who waits for that begins after it; one who gives up while it waits leaves nothing."""
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    measured(bench, 25.0)
+    async with bench.working():
+        await bench.infer()
+        first = asyncio.create_task(bench.infer())
+        await settle()
+        waiting, last = (asyncio.create_task(bench.infer()) for _ in range(2))
+        await bench.pause(2)
+        first.cancel()
+        waiting.cancel()
+        start_ns = bench.clock.now_ns()
+        await last
+        assert ms(bench.clock.now_ns() - start_ns) == 18
+    bench.assert_quiet()
+
+
+@story
+async def test_beside_another_device() -> None:
+    """Who may not run beside another on the quick device goes to the slower one where it is done sooner there: the
+    second of three, which would be done after two runs in its turn; who would not be waits.
+    """
+    bench = bench_of(workers=2)
+    measured(bench, 4 * NPU_MS)
+    async with bench.working():
+        await bench.infer()
+        there = len(bench.other.ran)
+        start_ns = bench.clock.now_ns()
+        await asyncio.gather(bench.infer(), bench.infer())
+        assert ms(bench.clock.now_ns() - start_ns) == 2 * NPU_MS
+        assert (len(bench.other.ran) - there, len(bench.processor.ran)) == (2, 0)
+        servable = bench.catalogue.entry("t/app").servables["v"]
+        (other,) = servable.overflow
+        bench.memory.unpin(await bench.memory.pin(other.build_id, 10, 12, None))
+        there = len(bench.other.ran)
+        await asyncio.gather(*(bench.infer() for _ in range(4)))
+        assert CPU_MS < 4 * NPU_MS
+        assert (len(bench.other.ran) - there, len(bench.processor.ran)) == (2, 2)
+    bench.assert_quiet()
