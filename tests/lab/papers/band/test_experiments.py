@@ -159,6 +159,10 @@ def test_every_number_of_an_experiment_has_its_place() -> None:
     assert ratio.document()["basis"] == "predicted"
     assert by_what["EagleEye, frames/s, fixed"].basis == "fitted"
     assert by_what["EagleEye, frames/s, fixed"].holds is None
+    at_most = by_what["SLO 2 × P99, one camera: band / fixed"].ceiling
+    assert at_most is not None
+    assert at_most.mean == pytest.approx(1)
+    assert ratio.ceiling is None
     assert len(by_what) == len(found)
 
 
