@@ -63,8 +63,9 @@ from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
+from appliance.runtime.sessions.limits import Limits
 from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
-from appliance.runtime.sessions.sessions import Limits, Sessions
+from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, RequestSettings, Settings
 

@@ -18,7 +18,8 @@ import uvloop
 from appliance import log
 from appliance.demo.zoo import toys
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
-from appliance.runtime.sessions.sessions import JoinOrder, Limits
+from appliance.runtime.sessions.limits import Limits
+from appliance.runtime.sessions.orders import JoinOrder
 from tests.api.stand import furnish, running
 
 LONG_S = 0.005
@@ -65,7 +66,7 @@ async def _measured(state: Path, count: int, options: argparse.Namespace) -> str
     async with running(state, sessions=limits) as appliance, AsyncExitStack() as streams:
         box = appliance.running()
         sessions, planning = box.sessions, box.sessions.planning
-        sessions._limits = Limits(**limits, pools_max=4096)
+        sessions.register.limits = Limits(**limits, pools_max=4096)
         application = box.catalogue.entry("harbour/digits").application
         for number in range(count):
             waits = number >= count - count // 4

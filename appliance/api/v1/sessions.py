@@ -26,7 +26,7 @@ from appliance.domain.errors import (
 )
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.sessions import JoinOrder
+from appliance.runtime.sessions.orders import JoinOrder
 from appliance.wire.sessions import (
     AccuracyPromiseShape,
     DecisionTimesShape,

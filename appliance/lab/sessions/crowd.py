@@ -20,7 +20,8 @@ from appliance.policies.adaptation import DEFAULT as DEFAULT_ADAPTATION
 from appliance.policies.offload import DEFAULT as DEFAULT_OFFLOAD
 from appliance.runtime.ports import StreamedPipelines
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
-from appliance.runtime.sessions.sessions import Limits, Sessions
+from appliance.runtime.sessions.limits import Limits
+from appliance.runtime.sessions.sessions import Sessions
 
 LOOK_NS = 100 * NS_PER_MS
 """How often is looked who is served."""

@@ -29,7 +29,8 @@ from appliance.policies.sending.schedule import Orders
 from appliance.policies.sending.sender import Send, Sender
 from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession, Notices
-from appliance.runtime.sessions.sessions import JoinOrder, Sessions
+from appliance.runtime.sessions.orders import JoinOrder
+from appliance.runtime.sessions.sessions import Sessions
 
 HEAD_BYTES, ACK_BYTES, PLAN_BYTES = 300, 100, 500
 PART_BYTES = 16_384

@@ -22,8 +22,8 @@ from appliance.lab.sessions.tally import AccuracyTally, LatencyTally, Tally
 from appliance.lab.sessions.target import ApplicationTarget, PipelineTarget, Target
 from appliance.lab.workload import nanoseconds
 from appliance.policies.offload.drop import reference_stride
+from appliance.runtime.sessions.orders import JoinOrder
 from appliance.runtime.sessions.pipeline_service import CUT_SIDE
-from appliance.runtime.sessions.sessions import JoinOrder
 from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
 
 

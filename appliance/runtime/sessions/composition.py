@@ -17,9 +17,10 @@ from appliance.runtime.sessions.application_service import ApplicationService
 from appliance.runtime.sessions.around import Around
 from appliance.runtime.sessions.deciding import Deciding
 from appliance.runtime.sessions.ledger import ACTIVE_NS, ProcessorLedger
+from appliance.runtime.sessions.limits import Limits
 from appliance.runtime.sessions.pipeline_service import PipelineService
 from appliance.runtime.sessions.planning import Planning
-from appliance.runtime.sessions.sessions import Limits, Sessions
+from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 
 BRING_NS = 2 * NS_PER_S

@@ -253,6 +253,11 @@ class LiveSession:
         elif before is SessionState.SERVED and state is SessionState.WAITING:
             self.tell(Notice(NoticeKind.REMOVED, state, None, reason))
 
+    def check_alive(self) -> None:
+        """Raises: UnknownSession where it has ended."""
+        if self.state is SessionState.ENDED:
+            raise UnknownSession(name=self.id)
+
     def copy_device(self, other: "LiveSession") -> None:
         """Take over what another session knows of its device: as that says itself, and as frames have shown."""
         self.drop_rate, self.drop_base, self.downlink_ms = other.drop_rate, other.drop_base, other.downlink_ms
@@ -360,8 +365,7 @@ class LiveSession:
 
         Raises: as `Sessions.frame_begins`.
         """
-        if self.state is SessionState.ENDED:
-            raise UnknownSession(name=self.id)
+        self.check_alive()
         now_ns = self._clock.now_ns()
         self.last_heard_ns = now_ns
         if head.report is not None:

@@ -18,8 +18,9 @@ from appliance.runtime.ports import StreamedPipelines
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
+from appliance.runtime.sessions.limits import Limits
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.sessions import JoinOrder, Limits
+from appliance.runtime.sessions.orders import JoinOrder
 from appliance.tasks.base import Media, TokenOrder, TokenRows
 from tests.fakes.engine import EngineBench
 from tests.fakes.media import FakeMedia

@@ -22,9 +22,9 @@ from appliance.domain.session import (
 from appliance.domain.states import SessionState
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.runtime.sessions import accuracy_plans, latency_plans
+from appliance.runtime.sessions.limits import Limits
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.pools import key_of
-from appliance.runtime.sessions.sessions import Limits
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet, steady
@@ -607,7 +607,7 @@ async def test_planned_batches_begin_in_time_under_a_flood() -> None:
 async def test_so_many_sessions_and_no_more() -> None:
     """Two of a tenant, three of all: who is refused is told which of the two it is, and nothing of other tenants'."""
     fleet = Fleet(workers=1)
-    fleet.sessions._limits = Limits(per_tenant_max=2, all_max=3)
+    fleet.sessions.register.limits = Limits(per_tenant_max=2, all_max=3)
     gates = [fleet.add({160: Cost(run_ms=1)}, name=f"gate-{at}", tenant=f"t{at}") for at in range(3)]
     promise = LatencyPromise(500.0, 1.0)
     async with fleet.working():

@@ -148,7 +148,7 @@ async def test_another_promise_is_judged_by_the_device_as_it_is() -> None:
             live, FrameHead(0, now_ns, now_ns - 30 * NS_PER_MS, None, 1000, 320, quality=50)
         )
         frame.received(b"x" * 1000)
-        draft = fleet.sessions._draft(live, live.promise)
+        draft = fleet.sessions._promises.draft(live, live.promise)
         assert live.lowers_quality
         assert live.head_delay_ms == pytest.approx(30.0)
         beside = Beside(0.0, 0.0)
