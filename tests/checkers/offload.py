@@ -141,7 +141,9 @@ def _drop(problem: OffloadInput, plan: OffloadPlan, client: Client, variant: Var
         return float("inf")
     mean = Fraction(sum(strides), len(strides))
     gap = variant.accuracy_gap if variant else 0.0
-    return client.drop_rate * float(mean - _reference(problem, client)) + gap
+    own = None if variant is None else variant.drop_rate
+    rate = client.drop_rate if own is None else own
+    return rate * float(mean) - client.drop_rate * float(_reference(problem, client)) + gap
 
 
 def _reference(problem: OffloadInput, client: Client) -> Fraction:

@@ -7,6 +7,8 @@ import pytest
 
 from appliance.lab.plan import plan_one, plan_text
 from appliance.lab.problems.base import Malformed
+from appliance.policies.offload.base import Client, OffloadInput, Variant
+from appliance.runtime.decisions.sessions import offload_problem_json
 
 
 def _problem(**changes: Any) -> dict[str, Any]:
@@ -119,3 +121,17 @@ def test_a_list_answers_good_and_bad_ones() -> None:
     assert outcome.malformed
     assert answers[0]["admitted"] == ["c9"]
     assert answers[1] == {"error": "fps: must be > 0"}
+
+
+def test_a_variant_may_have_a_drop_rate_of_its_own() -> None:
+    """Written as it is recorded, and read again; a problem without it is what it was."""
+    variants = tuple(
+        Variant(name, gap, 4.0, {1: 5.0}, rate) for name, gap, rate in (("a", 0.0, None), ("b", 0.1, 0.02))
+    )
+    client = Client("c", 0.004, 0.06, 10.0, 5.0, variants=variants, reference_stride=0.0)
+    written = offload_problem_json(OffloadInput(30.0, 0.0, 1000.0, {1: 5.0}, waiting=(client,)))
+    assert [variant.get("drop_rate") for variant in written["waiting"][0]["variants"]] == [None, 0.02]
+    assert plan_one(written)["clients"][0]["variant"] == "a"
+    written["waiting"][0]["variants"][1]["drop_rate"] = -1.0
+    with pytest.raises(Malformed, match="drop_rate"):
+        plan_one(written)

@@ -40,6 +40,7 @@ class _Variant(Shape):
     accuracy_gap: Annotated[float, Field(ge=-1e6, le=1e6)]
     uplink_ms: Latency
     inference_ms: LatencyByBatch
+    drop_rate: Annotated[float, Field(ge=0, le=1e6)] | None = None
 
 
 class _Client(Shape):
@@ -159,7 +160,8 @@ def _clients(written: Sequence[_Client]) -> tuple[Client, ...]:
             last_result_ms=c.last_result_ms,
             arrivals=tuple(c.arrivals or ()),
             variants=tuple(
-                Variant(v.name, v.accuracy_gap, v.uplink_ms, _table(v.inference_ms)) for v in c.variants or ()
+                Variant(v.name, v.accuracy_gap, v.uplink_ms, _table(v.inference_ms), v.drop_rate)
+                for v in c.variants or ()
             ),
             kept_free=c.kept_free,
             reference_stride=c.reference_stride,

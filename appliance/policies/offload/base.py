@@ -2,9 +2,10 @@
 
 Frame f is captured at 1000·f/fps, reaches the box `uplink_ms` later and its result the client `downlink_ms` after the
 batch ends; it then serves every displayed frame until the next result. Drop of a client over the displayed frames of
-[now, now + horizon) = drop_rate · (mean stride − reference mean stride) + accuracy gap of its variant; it must not
-exceed `accuracy_slo`. Objective: most clients served. Times are milliseconds as floats: the plans are about tens of
-milliseconds, and the problems come and go as JSON.
+[now, now + horizon) = rate of its variant · mean stride + gap of its variant − drop_rate · reference mean stride; it
+must not exceed `accuracy_slo`. Gap and rate together are the drop curve of a variant; with no rate of its own that is
+the client's, and gap and stride add up. Objective: most clients served. Times are milliseconds as floats: the plans are
+about tens of milliseconds, and the problems come and go as JSON.
 """
 
 from collections.abc import Mapping
@@ -14,14 +15,16 @@ from typing import NamedTuple, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One candidate network of a client: what it loses against the reference network, the uplink of its input, its
-    latency by batch size.
+    """One candidate network of a client: what it loses against the reference network at a stride of 0, the uplink of
+    its input, its latency by batch size.
     """
 
     name: str
     accuracy_gap: float
     uplink_ms: float
     inference_ms: Mapping[int, float]
+    drop_rate: float | None = None
+    """What it loses with each frame of stride; None: as much as the reference network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Client:
 
     name: str
     drop_rate: float
+    """Of the reference network, with each frame of stride."""
     accuracy_slo: float
     uplink_ms: float
     downlink_ms: float

@@ -61,6 +61,8 @@ class Fleet:
     allowed: list[float]
     aimed: list[float]
     gap: list[float]
+    rate: list[float]
+    """Of its variant: lost with each frame of stride."""
     is_served: list[bool]
     """True for `clients` of the problem, False for `waiting`."""
 
@@ -118,12 +120,14 @@ def fleet_of(problem: OffloadInput, choice: Choice | None = None, common: Common
         choice = most_accurate(clients)
     count = len(clients)
     network, gap, up = [0] * count, [0.0] * count, list(common.up_ms)
+    rate = [client.drop_rate for client in clients]
     if choice:
         index = {n.name: k for k, n in enumerate(common.networks)}
         for i, client in enumerate(clients):
             variant = choice.get(client.name)
             if variant is not None:
                 network[i], gap[i] = index[variant.name], variant.accuracy_gap
+                rate[i] = client.drop_rate if variant.drop_rate is None else variant.drop_rate
                 up[i] = max(0.0, up[i] - client.uplink_ms + variant.uplink_ms)
     return Fleet(
         problem=problem,
@@ -136,9 +140,10 @@ def fleet_of(problem: OffloadInput, choice: Choice | None = None, common: Common
         up_ms=up,
         down_ms=[c.downlink_ms for c in clients],
         reference=reference,
-        allowed=[_allowed(c, r, g) for c, r, g in zip(clients, reference, gap, strict=True)],
-        aimed=[_allowed(c, r, g + c.kept_free) for c, r, g in zip(clients, reference, gap, strict=True)],
+        allowed=[_allowed(*one) for one in zip(clients, reference, gap, rate, strict=True)],
+        aimed=[_allowed(c, r, g + c.kept_free, v) for c, r, g, v in zip(clients, reference, gap, rate, strict=True)],
         gap=gap,
+        rate=rate,
         is_served=list(common.is_served),
     )
 
@@ -163,10 +168,13 @@ def _variants(clients: Iterable[Client]) -> tuple[Network, ...]:
     return tuple(Network.of(name, tables[name]) for name in sorted(tables))
 
 
-def _allowed(client: Client, reference: float, gap: float) -> float:
+def _allowed(client: Client, reference: float, gap: float, rate: float) -> float:
     slo = client.accuracy_slo - gap
-    if client.drop_rate > 0.0:
-        return slo / client.drop_rate + reference
+    if rate == client.drop_rate > 0.0:
+        return slo / rate + reference
+    slo += client.drop_rate * reference
+    if rate > 0.0:
+        return slo / rate
     return float("inf") if slo >= 0.0 else -float("inf")
 
 

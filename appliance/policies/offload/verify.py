@@ -77,7 +77,10 @@ def verified(fleet: Fleet, state: Opening, members: Sequence[int], slots: list[S
 
 def drop_of(fleet: Fleet, i: int, stride: float) -> float:
     """Expected drop against the reference setup."""
-    return fleet.clients[i].drop_rate * (stride - fleet.reference[i]) + fleet.gap[i]
+    rate, of_reference = fleet.rate[i], fleet.clients[i].drop_rate
+    if rate == of_reference:
+        return rate * (stride - fleet.reference[i]) + fleet.gap[i]
+    return rate * stride - of_reference * fleet.reference[i] + fleet.gap[i]
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ def _client(client: Client) -> dict[str, Any]:
                 "accuracy_gap": v.accuracy_gap,
                 "uplink_ms": v.uplink_ms,
                 "inference_ms": _by_batch(v.inference_ms),
+                **({} if v.drop_rate is None else {"drop_rate": v.drop_rate}),
             }
             for v in client.variants
         ],
