@@ -44,7 +44,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How one is served: with its level's variants, for so many frames a second. `problem` is what `plan` answers.
+    """How one is served: with its level's variants, for so many frames a second, beside what is `existing`.
 
     `first`: the first level that keeps the SLO by itself; a later one serves because not all fits. Not `is_possible`:
     however many workers there were, it would not be served.
@@ -54,9 +54,15 @@ class Served:
     level: int
     first: int
     fps: float
-    problem: AllocationInput
+    existing: tuple[Existing, ...]
     plan: AllocationPlan
     is_possible: bool = True
+
+    def problem(self, levels: Sequence[AllocationInput]) -> AllocationInput:
+        """What `plan` answers; `levels`: those of its demand. It is made where it is needed: an answer that comes from
+        another process has nothing in it that is known here.
+        """
+        return at_rate(levels[self.level], self.fps, self.existing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,11 +355,11 @@ class _Planner:
     def _plan(self, demand: Demand, level: int, fps: float, placements: Mapping[str, tuple[Placed, ...]]) -> Served:
         problem = demand.levels[level]
         others = {name: placed for name, placed in placements.items() if name != demand.name}
-        problem = at_rate(problem, fps, existing_of(others, self.busy, problem.workers, demand.loaded))
-        plan = self._ask(problem)
+        existing = existing_of(others, self.busy, problem.workers, demand.loaded)
+        plan = self._ask(at_rate(problem, fps, existing))
         first = 0 if not level else self._first_possible(demand)
         is_possible = plan.feasible or self._by_itself(demand, level).feasible
-        return Served(demand.name, level, first, fps, problem, plan, is_possible)
+        return Served(demand.name, level, first, fps, existing, plan, is_possible)
 
     def _ask(self, problem: AllocationInput) -> AllocationPlan:
         self.solved += 1

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from appliance.log import get as get_log
-from appliance.runtime.pipelines.chunks import in_chunks, read_chunks
+from appliance.runtime.pipelines.chunks import answered, order_of, read_answer
 from appliance.runtime.ports import Background, NotComputed
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Elsewhere:
         if self._process.is_ready or self._was_given_up:
             return self._there(compute)
         # What is sent there is imported; computing it may take for ever.
-        self._process.warm_up(callable, (in_chunks, compute))
+        self._process.warm_up(callable, (answered, compute))
         return self._here(compute)
 
     async def _here(self, compute: Callable[[], T]) -> T:
@@ -57,22 +57,23 @@ class Elsewhere:
             raise
 
     async def _there(self, compute: Callable[[], T]) -> T:
+        order = await order_of(compute)
         try:
-            chunks = await self._process.call(in_chunks, compute)
+            written = await self._process.call(answered, order)
         except self._ended:
             log.warning("the process that plans pipelines ended; it is begun anew")
             if not self._was_given_up:
                 return await self._here(compute)
-            chunks = await self._again(compute)
+            written = await self._again(order)
         except asyncio.CancelledError:  # the process was ended with it
             self._was_given_up = True
             raise
-        made: T = await read_chunks(chunks)
+        made: T = await read_answer(written)
         return made
 
-    async def _again(self, compute: Callable[[], T]) -> Any:
+    async def _again(self, order: bytes) -> Any:
         """Once more there. Raises: NotComputed where that ends, too."""
         try:
-            return await self._process.call(in_chunks, compute)
+            return await self._process.call(answered, order)
         except self._ended:
             raise NotComputed from None

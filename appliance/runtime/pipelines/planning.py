@@ -209,7 +209,7 @@ class Planning:
             joined = replace(more, clients=tuple(live.clients))
             because = {id: "a client has joined"}
             self._apply(replace(asked_of, seen={**asked_of.seen, id: joined}), several, plans, because)
-            self._record(live, served, "admitted", f"a client of {client.fps:.4g} frames a second asks to join")
+            self._record(live, served, asked_of, "admitted", _asks(client))
             self._tell(live, "pipeline client joined", client)
 
     def _still_there(self, id: str) -> Live:
@@ -240,7 +240,7 @@ class Planning:
         if served.plan.feasible:
             lacking = next(one for _, one in sorted(several.served.items()) if not one.plan.feasible)
         placements = {id: one.placement for id, one in self._planned.items() if id != live.pipeline.id}
-        existing = existing_of(placements, picture.busy, served.problem.workers, ())
+        existing = existing_of(placements, picture.busy, picture.machine.workers, ())
         per_frame = picture.asked[live.pipeline.id].levels[served.level]
         before_fps = picture.seen[live.pipeline.id].fps - client.fps
 
@@ -248,8 +248,9 @@ class Planning:
         missing: tuple[str, ...] = ()
         fps = 0.0
         with suppress(SolverSlow):
-            missing, fps = await self._solver.ask(partial(lacks, lacking.problem, beside, self._around.policy))
-        self._record(live, served, "refused", f"a client of {client.fps:.4g} frames a second asks to join")
+            problem = lacking.problem(picture.asked[lacking.name].levels)
+            missing, fps = await self._solver.ask(partial(lacks, problem, beside, self._around.policy))
+        self._record(live, served, picture, "refused", _asks(client))
         is_other = lacking is not served
         reason = ("another pipeline would have no room: " if is_other else "") + own_words(lacking, is_other)
         raise PipelineNotPossible(
@@ -310,7 +311,7 @@ class Planning:
         for id, served in several.served.items():
             live = self._pipelines.get(id)
             if live is not None and self._has_stages_of(live, picture):
-                self._record(live, served, outcome_of(served), dirty.get(id, BESIDE))
+                self._record(live, served, picture, outcome_of(served), dirty.get(id, BESIDE))
                 await others_first()
         return True
 
@@ -489,16 +490,20 @@ class Planning:
         elif plan.feasible and (before is None or not is_alike(before, plan)):
             self._around.events.emit("pipeline planned", fps=round(plan.fps, 3), degraded=plan.degraded, **facts)
 
-    def _record(self, live: Live, served: Served, outcome: str, because: str) -> None:
+    def _record(self, live: Live, served: Served, picture: Picture, outcome: str, because: str) -> None:
         pipeline = live.pipeline
         facts = decision_of(
             pipeline.id,
             pipeline.tenant,
             pipeline.application_ids,
-            served.problem,
+            served.problem(picture.asked[pipeline.id].levels),
             served.plan,
             self._around.policy_name,
             outcome,
             because,
         )
         self._around.decisions.record("pipeline", facts)
+
+
+def _asks(client: PipelineClient) -> str:
+    return f"a client of {client.fps:.4g} frames a second asks to join"

@@ -11,15 +11,15 @@ from appliance.runtime.pipelines.problem import Asked, stage_plans, takes_ms
 
 def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: int) -> PipelinePlan:
     """How a pipeline is served."""
-    plan = served.plan
+    plan, problem = served.plan, served.problem(made.levels)
     stages = stage_plans(made, served.level, plan, picture.machine)
     fps = picture.seen[live.pipeline.id].fps
     notes = []
     if made.reserved_ms > 0.0:
         notes.append(f"{made.reserved_ms:.1f} ms of the SLO are for decoding and for items that come at once")
-    if served.problem.cost_by is not live.pipeline.cost_by:
+    if problem.cost_by is not live.pipeline.cost_by:
         unknown = "watts" if live.pipeline.cost_by is CostBy.ENERGY else "prices"
-        notes.append(f"by {served.problem.cost_by}, for the {unknown} of some processor are not known")
+        notes.append(f"by {problem.cost_by}, for the {unknown} of some processor are not known")
     notes += [
         f"{row.stage} serves in parts, planned as if all of it ran on {made.in_parts[row.stage, row.variant]}"
         for row in _first_rows(stages)
@@ -42,8 +42,8 @@ def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: i
         fps=served.fps,
         wanted_fps=fps,
         degraded=served.level > served.first or served.fps < fps * (1.0 - 1e-6),
-        cost_by=served.problem.cost_by,
-        takes_ms=takes_ms(served.problem),
+        cost_by=problem.cost_by,
+        takes_ms=takes_ms(problem),
     )
 
 

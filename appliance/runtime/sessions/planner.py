@@ -1,4 +1,4 @@
-"""A process that computes decisions of sessions, and nothing else: both halves of it.
+"""A process that computes decisions of sessions or plans of pipelines, and nothing else: both halves of it.
 
 It imports the planners only, reads pickled orders from its standard input and writes pickled answers to its standard
 output. Both ends are ours.
@@ -27,7 +27,9 @@ class PlannerEnded(Exception):
 class PlannerProcess:
     """The box's half. One decision at a time; it is started with the first one, and anew when it has ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, nice: int = 0) -> None:
+        """`nice`: by how much it yields to the box where both want a core."""
+        self._nice = nice
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
         self._warming: asyncio.Task[None] | None = None
@@ -81,10 +83,9 @@ class PlannerProcess:
                 process.kill()
             await process.communicate()
 
-    @staticmethod
-    async def _started() -> asyncio.subprocess.Process:
+    async def _started(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-s", "-m", __name__),
+            *(sys.executable, "-P", "-s", "-m", __name__, str(self._nice)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -103,9 +104,10 @@ def _written(value: object) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def main() -> None:
+def main(nice: int) -> None:
     """With standard output for answers alone: what else is printed goes to standard error."""
     die_with_parent()
+    os.nice(nice)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     with contextlib.suppress(KeyboardInterrupt):
@@ -113,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -1,5 +1,6 @@
 """Several pipelines on one machine: beside one another while they fit, by weight and degraded when they do not."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,16 +45,20 @@ def _problem(*takes_ms: float, slo_ms: float = 400.0, items: float = 2.0) -> All
     return AllocationInput(slo_ms, CORES, modules, edges, cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
 
 
+LEVELS = (_problem(20, 8), _problem(10, 4))
+
+
 def _demand(name: str, fps: float, weight: float = 1.0, **more: Any) -> Demand:
     """About 31 ms of a core for a frame; 16 with the cheaper variants."""
-    return Demand(name, fps, (_problem(20, 8), _problem(10, 4)), weight, **more)
+    return Demand(name, fps, LEVELS, weight, **more)
 
 
-def _check(found: Several) -> None:
+def _check(found: Several, levels: Sequence[AllocationInput] | None = None) -> None:
     """Every plan keeps its SLO and its rates, and no core is taken more than once, by the independent checker."""
     taken: dict[int, float] = {}
     for one in found.served.values():
-        problem, answer = pipeline_problem_json(one.problem), pipeline_answer_json(one.plan, one.problem.cost_by)
+        asked = one.problem(levels or LEVELS)
+        problem, answer = pipeline_problem_json(asked), pipeline_answer_json(one.plan, asked.cost_by)
         assert plan_one({**problem, "policy": "frontier"})["cost"] == one.plan.cost
         if one.plan.feasible and one.fps:
             assert not broken(problem, answer)
@@ -68,7 +73,7 @@ def test_beside_those_that_stand() -> None:
     kept = {name: one.plan.placement for name, one in first.served.items()}
     found = plan_several([_demand("a", 10), _demand("b", 10), _demand("c", 5)], Frontier(), kept)
     assert (sorted(found.served), found.is_anew, found.solved) == (["c"], False, 1)
-    parts = [part for one in found.served["c"].problem.existing for part in one.parts]
+    parts = [part for one in found.served["c"].existing for part in one.parts]
     assert {part.module for part in parts} == {"a", "b"}
     _check(Several({**first.served, **found.served}, False, 0))
 
@@ -76,16 +81,17 @@ def test_beside_those_that_stand() -> None:
 def test_all_anew_where_they_do_not_fit() -> None:
     """Two thirds of either core are free, and the one that comes needs four fifths of one: the others move together."""
 
+    module = Module("find", 1.0, (Profile("cpu", 1, 1, 10.0),))
+    problem = AllocationInput(400.0, CORES, (module,), cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
+
     def demand(name: str, share: float) -> Demand:
-        module = Module("find", 1.0, (Profile("cpu", 1, 1, 10.0),))
-        problem = AllocationInput(400.0, CORES, (module,), cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
         return Demand(name, 100.0 * share, (problem,))
 
     kept = {name: (Placed("cpu", index, (Part("find", 0.3),), False),) for index, name in enumerate("ab")}
     found = plan_several([demand("a", 0.3), demand("b", 0.3), demand("c", 0.8)], Frontier(), kept)
     assert found.is_anew
     assert {name: one.plan.placement[0].index for name, one in found.served.items()} == {"a": 0, "b": 0, "c": 1}
-    _check(found)
+    _check(found, (problem,))
 
 
 def test_cheaper_variants_before_fewer_frames() -> None:
@@ -182,8 +188,8 @@ def test_processors_that_are_alike_are_used_together(fps: float) -> None:
     assert (found.plan.feasible, found.fps) == (True, fps)
     assert {placed.worker for placed in found.plan.placement} == {"first", "host", "second"}
     assert found.plan.cost == pytest.approx(0.052 * fps, rel=1e-3)
-    answer = pipeline_answer_json(found.plan, found.problem.cost_by)
-    assert not broken(pipeline_problem_json(found.problem), answer)
+    asked = found.problem((problem,))
+    assert not broken(pipeline_problem_json(asked), pipeline_answer_json(found.plan, asked.cost_by))
 
 
 def test_where_not_all_fits_every_type_is_used() -> None:
@@ -207,7 +213,8 @@ def test_where_not_all_fits_every_type_is_used() -> None:
     assert all(one.plan.feasible for one in found.served.values())
     taken: dict[str, float] = {}
     for one in found.served.values():
-        assert not broken(pipeline_problem_json(one.problem), pipeline_answer_json(one.plan, one.problem.cost_by))
+        asked = one.problem((problem,))
+        assert not broken(pipeline_problem_json(asked), pipeline_answer_json(one.plan, asked.cost_by))
         for placed in one.plan.placement:
             taken[placed.worker] = taken.get(placed.worker, 0.0) + sum(part.share for part in placed.parts)
     assert taken["cuda"] >= 0.8

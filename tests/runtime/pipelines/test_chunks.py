@@ -1,17 +1,18 @@
-"""Answers in chunks: the same as they were, and others have their turn between two of them."""
+"""Orders and answers in chunks: the same as they were, and others have their turn between two pipelines."""
 
 import asyncio
 from functools import partial
 
 from appliance.clock import others_first
+from appliance.policies.allocation.base import Existing, Part
 from appliance.policies.allocation.frontier import Frontier
-from appliance.policies.allocation.several import plan_several
-from appliance.runtime.pipelines.chunks import in_chunks, read_chunks
+from appliance.policies.allocation.several import Several, plan_several
+from appliance.runtime.pipelines.chunks import answered, order_of, read_answer
 from tests.benchmarks.pipeline_planning import demands
 
 
 def test_plans_of_many_pipelines_hold_nobody_up() -> None:
-    """They are read one after the other, in their order."""
+    """They are written and read one after the other, in their order."""
     compute = partial(plan_several, demands(6, 2, 0.6), Frontier())
     expected = compute()
     turns = 0
@@ -23,16 +24,41 @@ def test_plans_of_many_pipelines_hold_nobody_up() -> None:
             await others_first()
 
     async def story() -> None:
+        nonlocal turns
         ticking = asyncio.create_task(tick())
-        found = await read_chunks(in_chunks(compute))
+        order = await order_of(compute)
+        written_in, turns = turns, 0
+        found = await read_answer(answered(order))
         ticking.cancel()
+        assert min(written_in, turns) >= len(expected.served)
         assert found == expected
         assert list(found.served) == list(expected.served)
 
     asyncio.run(story())
-    assert turns >= len(expected.served)
+
+
+def test_all_that_is_asked_beside() -> None:
+    """What stands, what others take and whether anybody may be degraded go with the pipelines, also where there are
+    none of these.
+    """
+    wanted = demands(3, 2, 1.5)
+    first = plan_several(wanted, Frontier())
+    kept = {name: first.served[name].plan.placement for name in list(first.served)[1:]}
+    busy = (Existing("cpu", 1, (Part("requests", 0.5),)),)
+    for some in (wanted, []):
+        compute = partial(plan_several, some, Frontier(), kept, busy, may_degrade=False)
+
+        async def story(compute: partial[Several] = compute) -> None:
+            assert await read_answer(answered(await order_of(compute))) == compute()
+
+        asyncio.run(story())
 
 
 def test_another_answer_is_one_chunk() -> None:
     """What is about one thing comes whole."""
-    assert asyncio.run(read_chunks(in_chunks(partial(divmod, 7, 2)))) == (3, 1)
+
+    async def story() -> tuple[int, int]:
+        found: tuple[int, int] = await read_answer(answered(await order_of(partial(divmod, 7, 2))))
+        return found
+
+    assert asyncio.run(story()) == (3, 1)

@@ -125,3 +125,15 @@ def test_what_never_ends_begins_no_process() -> None:
         await process.close()
 
     asyncio.run(story())
+
+
+def test_it_yields_to_who_serves() -> None:
+    """A process that plans for half a second has less of a core than what answers requests."""
+
+    async def story() -> None:
+        process = PlannerProcess(5)
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert await process.call(os.getpriority, os.PRIO_PROCESS, 0) == min(19, own + 5)
+        await process.close()
+
+    asyncio.run(story())
