@@ -204,6 +204,8 @@ class StagePlan:
     """Of an item, at worst: waiting for company, and the run."""
     wait_ms: float
     """How long an item waits for company at most."""
+    drawn: Mapping[str, float] = field(default_factory=dict)
+    """Of a network in parts: workers of other kinds that it takes beside them, with fractions."""
 
 
 @dataclass(frozen=True, slots=True)

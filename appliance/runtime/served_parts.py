@@ -6,7 +6,8 @@ The parts that serve together are one build to whoever owns memory: none of them
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from appliance.domain.catalogue import Latency, Profile, Variant
 from appliance.domain.names import JOINED, part_build_id, parts_build_id
@@ -51,10 +52,18 @@ class ServedParts:
     """How often a build of the first kind, which runs every part, is in memory."""
     quickest: frozenset[str] = frozenset()
     """The kinds of those processors that the quickest sequence of runs takes, were all idle."""
-    home: str = ""
-    """The kind that most of a run is spent on, each part on the kind that is quickest for it: as whose the whole of it
-    counts for planners that know one kind for each network.
+    spent_ms: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """By batch, what a run takes of each kind in the quickest sequence, were all processors idle; ways between groups
+    are not in it.
     """
+
+    @property
+    def home(self) -> str:
+        """The kind that most of a run is spent on: it is planned on one of that, beside what it takes of others."""
+        if not self.spent_ms:
+            return ""
+        own = next(iter(self.spent_ms.values()))
+        return max(own, key=lambda kind: own[kind])
 
 
 def places_of(groups: Sequence[RunGroup], kinds: Sequence[str]) -> list[Place]:
@@ -101,9 +110,9 @@ def served_parts(
     costs = {key: _cost(cut, *key) for key in builds}
     sequences = {row.batch: _sequence(cut, kinds, places, row.batch) for row in cut.parts[0].profiles[0].times}
     rows = tuple(
-        Latency(batch, scale * took_ms, scale * took_ms * _spread(variant.profile))
-        for batch, (took_ms, _) in sequences.items()
-        if took_ms > 0
+        Latency(batch, scale * one.took_ms, scale * one.took_ms * _spread(variant.profile))
+        for batch, one in sequences.items()
+        if one.took_ms > 0
     )
     if not rows:
         return None
@@ -124,22 +133,11 @@ def served_parts(
         profile=_together(list(costs.values()), rows, variant.profile, used, copies),
         times=times,
         first_copies=copies(cut.kinds[0]),
-        quickest=frozenset(kind for at in next(iter(sequences.values()))[1] for kind in kinds[at] if kind is not None),
-        home=_home(cut, kinds, places, used),
+        quickest=frozenset(
+            kind for at in next(iter(sequences.values())).groups for kind in kinds[at] if kind is not None
+        ),
+        spent_ms={batch: {kind: scale * ms for kind, ms in one.spent_ms.items()} for batch, one in sequences.items()},
     )
-
-
-def _home(cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: Sequence[Place], used: Sequence[str]) -> str:
-    """Of the kinds that are used, that on which most time is spent."""
-    spent_ms = dict.fromkeys(used, 0.0)
-    for number in range(len(cut.parts)):
-        took_ms, kind = min(
-            (_cost(cut, number, kind).p50_ms() / places[at][kind].speed, kind)
-            for at, chosen in kinds.items()
-            if (kind := chosen[number]) is not None
-        )
-        spent_ms[kind] += took_ms
-    return max(used, key=lambda kind: spent_ms[kind])
 
 
 def _together(
@@ -187,10 +185,17 @@ def partition_of(cut: Cut, takes_ms: Mapping[str, Mapping[int, float]], left: Se
     return partition("network", operators, latencies)
 
 
-def _sequence(
-    cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: Sequence[Place], batch: int
-) -> tuple[float, Collection[int]]:
-    """What the quickest sequence of runs takes that does all of it on idle processors, and the groups that it needs."""
+class _Sequence(NamedTuple):
+    """The quickest sequence of runs that does all of a network on idle processors: how long it takes, the groups that
+    it needs, and what it takes of each kind.
+    """
+
+    took_ms: float
+    groups: Collection[int]
+    spent_ms: Mapping[str, float]
+
+
+def _sequence(cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: Sequence[Place], batch: int) -> _Sequence:
     takes_ms = {
         f"{at:02}": {
             number: _cost(cut, number, kind).p50_ms(batch) / places[at][kind].speed + PASS_MS
@@ -199,12 +204,27 @@ def _sequence(
         }
         for at, chosen in kinds.items()
     }
+    parts = range(len(cut.parts))
     if len(takes_ms) == 1:
-        return sum(takes_ms["00"].values()) - PASS_MS, (0,)
-    made = partition_of(cut, takes_ms, range(len(cut.parts)))
-    ways = search(made, tuple(sorted(takes_ms)), TRANSFER_MS).left(0, None).ways
-    best = min(ways, key=lambda way: way.took_ms)
-    return best.took_ms - PASS_MS, [processor for processor, _ in best.begins_ms]
+        ran_at = dict.fromkeys(parts, 0)
+        took_ms = sum(takes_ms["00"].values())
+    else:
+        made = partition_of(cut, takes_ms, parts)
+        processors = tuple(sorted(takes_ms))
+        found = search(made, processors, TRANSFER_MS)
+        left = found.left(0, None)
+        best = min(left.ways, key=lambda way: way.took_ms)
+        took_ms, ran_at = best.took_ms, {}
+        while best.first is not None:
+            ran_at.update((int(name), best.first.processor) for name in best.first.subgraph.ops)
+            best = found.left(best.first.after, processors[best.first.processor]).best
+    spent_ms: dict[str, float] = {}
+    for number, at in ran_at.items():
+        kind = kinds[at][number]
+        assert kind is not None, "it runs there"
+        pass_ms = 0.0 if number == 0 else PASS_MS
+        spent_ms[kind] = spent_ms.get(kind, 0.0) + takes_ms[f"{at:02}"][number] - PASS_MS + pass_ms
+    return _Sequence(took_ms - PASS_MS, sorted(set(ran_at.values())), spent_ms)
 
 
 def _cost(cut: Cut, number: int, kind: str) -> PartProfile:

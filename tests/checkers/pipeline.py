@@ -39,11 +39,14 @@ def _profile(problem: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float,
 
 def _instance_cost(problem: Mapping[str, Any], row: Mapping[str, Any]) -> float:
     by = problem.get("cost_by", "price")
+    profile = _profile(problem, row)[2]
+    draws = profile.get("draws", ())
     if by == "seconds":
-        return 1.0
+        return 1.0 + sum(float(draw["share"]) for draw in draws)
     if by == "energy":
-        return float(_profile(problem, row)[2]["power_w"])
-    return float(next(w["cost"] for w in problem["workers"] if w["name"] == row["worker"]))
+        return float(profile["power_w"])
+    costs = {worker["name"]: worker["cost"] for worker in problem["workers"]}
+    return float(costs[row["worker"]] + sum(draw["share"] * costs[draw["worker"]] for draw in draws))
 
 
 def _stages(problem: Mapping[str, Any], answer: Mapping[str, Any], faults: list[str]) -> dict[str, float]:
@@ -95,18 +98,41 @@ def _placement(problem: Mapping[str, Any], answer: Mapping[str, Any], faults: li
             used[pools[worker["worker"]], worker["index"]] += part["share"]
             placed[part["module"], worker["worker"]].append(part["share"])
     faults += [f"{key} is used {share}" for key, share in used.items() if share > 1 + EPSILON]
-    wanted: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in answer["allocations"]:
-        whole = round(row["instances"])
-        is_whole = whole >= 1 and abs(row["instances"] - whole) <= EPSILON
-        wanted[row["module"], row["worker"]] += [1.0] * whole if is_whole else [row["instances"]]
-    for key in wanted.keys() | placed.keys():
-        ask, got = sorted(wanted[key]), sorted(placed[key])
-        if len(ask) != len(got) or any(abs(a - g) > EPSILON for a, g in zip(ask, got, strict=True)):
-            faults.append(f"{key}: shares {ask} are wanted, {got} placed")
+    _instances(problem, answer, placed, faults)
     for worker in problem["workers"]:
         pool = pools[worker["name"]]
         existing = len({e["index"] for e in problem.get("existing", ()) if pools[e["worker"]] == pool})
         count = len({index for name, index in used if name == pool})
         if worker.get("available") is not None and count > max(worker["available"], existing):
             faults.append(f"{worker['name']}: {count} workers, {worker['available']} available")
+
+
+def _instances(
+    problem: Mapping[str, Any],
+    answer: Mapping[str, Any],
+    placed: dict[tuple[str, str], list[float]],
+    faults: list[str],
+) -> None:
+    """Every instance is placed, and what it draws of other types is; nothing else."""
+    wanted: dict[tuple[str, str], list[float]] = defaultdict(list)
+    drawn: dict[tuple[str, str], float] = defaultdict(float)
+    for row in answer["allocations"]:
+        whole = round(row["instances"])
+        is_whole = whole >= 1 and abs(row["instances"] - whole) <= EPSILON
+        wanted[row["module"], row["worker"]] += [1.0] * whole if is_whole else [row["instances"]]
+        for draw in _profile(problem, row)[2].get("draws", ()):
+            drawn[row["module"], draw["worker"]] += row["instances"] * draw["share"]
+    for key, share in drawn.items():  # on whichever workers, in whatever pieces, beside whole and partial instances
+        got = placed.pop(key, [])
+        for own in sorted(wanted.pop(key, [])):
+            match = min(got, key=lambda one: abs(one - own), default=None)
+            if match is None or abs(match - own) > EPSILON:
+                faults.append(f"{key}: an instance of {own} is not placed")
+            else:
+                got.remove(match)
+        if abs(sum(got) - share) > EPSILON * max(1.0, share):
+            faults.append(f"{key}: {share} workers are drawn, {sum(got)} placed")
+    for key in wanted.keys() | placed.keys():
+        ask, got = sorted(wanted[key]), sorted(placed[key])
+        if len(ask) != len(got) or any(abs(a - g) > EPSILON for a, g in zip(ask, got, strict=True)):
+            faults.append(f"{key}: shares {ask} are wanted, {got} placed")

@@ -26,6 +26,7 @@ from appliance.policies.allocation.base import (
     AllocationInput,
     AllocationPlan,
     BatchWait,
+    Draw,
     Existing,
     Module,
     Part,
@@ -40,6 +41,7 @@ MODULES_MAX = 32
 PROFILES_MAX = 4096
 EDGES_MAX = 4096
 EXISTING_MAX = 4096
+DRAWS_MAX = 16
 INSTANCES_MAX = 1e4
 """Full instances that one module may need of its weakest configuration."""
 
@@ -53,6 +55,11 @@ class _Worker(Shape):
     """Kinds on the same cores: one `available` for all of them."""
 
 
+class _Draw(Shape):
+    worker: Name
+    share: Annotated[float, Field(gt=0, le=1)]
+
+
 class _Profile(Shape):
     worker: Name
     batch: Annotated[int, Field(ge=1, le=BATCH_MAX)]
@@ -60,6 +67,12 @@ class _Profile(Shape):
     latency_ms: Positive
     throughput_rps: Positive | None = None
     power_w: NotNegative | None = None
+    draws: Annotated[list[_Draw], Field(max_length=DRAWS_MAX)] = Field(default_factory=list)
+    """Workers' time of other types that a full instance takes beside its own."""
+
+    @property
+    def draws_sorted(self) -> tuple[Draw, ...]:
+        return tuple(sorted((Draw(one.worker, one.share) for one in self.draws), key=lambda one: one.worker))
 
 
 class _Module(Shape):
@@ -132,6 +145,10 @@ def _check_profiles(module: _Module, key: str, kinds: Mapping[str, str], cost_by
     for index, profile in enumerate(module.profiles):
         at = f"{key}.profiles[{index}]"
         known(profile.worker, kinds, f"{at}.worker")
+        for number, draw in enumerate(profile.draws):
+            known(draw.worker, kinds, f"{at}.draws[{number}].worker")
+            if draw.worker in {profile.worker, *(one.worker for one in profile.draws[:number])}:
+                raise Malformed(f"{at}.draws[{number}].worker", "is its own worker, or drawn of twice")
         if kinds[profile.worker] == "cpu" and profile.batch != 1:
             raise Malformed(f"{at}.batch", "must be 1 on a worker of kind cpu")
         if cost_by == "energy" and profile.power_w is None:
@@ -189,6 +206,7 @@ def _input(written: _Problem) -> AllocationInput:
 
 def _module(written: _Module) -> Module:
     points = dict.fromkeys(
-        Profile(p.worker, p.batch, p.concurrency, p.latency_ms, p.throughput_rps, p.power_w) for p in written.profiles
+        Profile(p.worker, p.batch, p.concurrency, p.latency_ms, p.throughput_rps, p.power_w, p.draws_sorted)
+        for p in written.profiles
     )
     return Module(written.name, written.rate_rps, tuple(points), written.ballooning)

@@ -4,8 +4,8 @@ to (Scrooge §3.3-3.4).
 A module of input rate r is served by full instances (each takes its configuration's whole throughput; W = d +
 1000·w/throughput) and at most one partial instance (rate t; W* = d + 1000·w/t), where w is what a batch waits for
 (`BatchWait`). Its latency is the worst of its instances; the critical path over the edges must fit the SLO. Cost is Σ
-instances × cost of one, a partial instance by its share t/throughput. A policy reads no clock and draws no random
-number.
+instances × cost of one, a partial instance by its share t/throughput. An instance takes a worker of its own type, and
+of others what it `draws`. A policy reads no clock and draws no random number.
 """
 
 from collections.abc import Mapping
@@ -52,6 +52,16 @@ class WorkerType:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """What a full instance takes beside its own worker: so much of the time of one of another type, a share of 1 at
+    most, and of its cost.
+    """
+
+    worker: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """One point of a module's profile: `concurrency` batches of `batch` items at once, each for `latency_ms`."""
 
@@ -62,7 +72,9 @@ class Profile:
     throughput_rps: float | None = None
     """None: 1000·batch·concurrency/latency."""
     power_w: float | None = None
-    """Needed when cost is energy."""
+    """Of a full instance with what it draws. Needed when cost is energy."""
+    draws: tuple[Draw, ...] = ()
+    """Where a run goes over to processors of other types: each one once."""
 
 
 @dataclass(frozen=True, slots=True)

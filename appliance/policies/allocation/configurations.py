@@ -19,6 +19,15 @@ from appliance.policies.allocation.dag import Edge, critical_path_ms
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """What an instance takes of workers of another type, which are of this pool."""
+
+    worker: str
+    pool: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """A worker type with a batch size and a concurrency for one module."""
 
@@ -37,6 +46,17 @@ class Configuration:
     """W (SC-07): forming a batch at full rate, then running it."""
     pool: str
     """What its instances take workers of: the group of the worker type, or the type."""
+    draws: tuple["Drawn", ...] = ()
+    """What each of them takes of others."""
+
+    def taken_of(self, pool: str) -> float:
+        """Workers of a pool that an instance takes."""
+        return float(pool == self.pool) + sum(one.share for one in self.draws if one.pool == pool)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """All that it takes workers of."""
+        return (self.pool, *(one.pool for one in self.draws))
 
     def latency_at(self, rate_rps: float) -> float:
         """W* (eq. 3): a lower rate fills a batch more slowly."""
@@ -52,6 +72,7 @@ def configuration(
     cost: float,
     awaited: int,
     pool: str | None = None,
+    draws: tuple[Drawn, ...] = (),
 ) -> Configuration:
     """With what follows from the rest worked out once: they are compared often. `pool` None: the worker's own."""
     unit_cost, full_latency_ms = cost / throughput_rps, latency_ms + 1000.0 * awaited / throughput_rps
@@ -66,6 +87,7 @@ def configuration(
         unit_cost,
         full_latency_ms,
         pool or worker,
+        draws,
     )
 
 
@@ -137,7 +159,7 @@ def pipeline_of(
 
 
 def priced(stage: Stage, prices: Mapping[str, float]) -> Stage:
-    """The stage with `prices` added to the cost of an instance, by the pool that it takes a worker of."""
+    """The stage with `prices` added to the cost of an instance, by the pools that it takes workers of."""
     changed = [
         configuration(
             c.worker,
@@ -145,9 +167,10 @@ def priced(stage: Stage, prices: Mapping[str, float]) -> Stage:
             c.concurrency,
             c.latency_ms,
             c.throughput_rps,
-            c.cost + prices.get(c.pool, 0.0),
+            c.cost + sum(price * c.taken_of(pool) for pool, price in prices.items()),
             c.awaited,
             c.pool,
+            c.draws,
         )
         for c in stage.configurations
     ]
@@ -167,25 +190,41 @@ def _stage(
     module: Module, workers: Mapping[str, WorkerType], problem: AllocationInput, concurrency_max: int | None
 ) -> Stage:
     usable = [
-        _configuration(profile, workers[profile.worker], module.ballooning, problem.cost_by, problem.batch_wait)
+        _configuration(profile, workers, module.ballooning, problem.cost_by, problem.batch_wait)
         for profile in module.profiles
-        if profile.worker in workers and (concurrency_max is None or profile.concurrency <= concurrency_max)
+        if profile.worker in workers
+        and all(one.worker in workers for one in profile.draws)
+        and (concurrency_max is None or profile.concurrency <= concurrency_max)
     ]
     return Stage(module.name, module.rate_rps, tuple(sorted(usable, key=_rank)))
 
 
 def _configuration(
-    profile: Profile, worker: WorkerType, ballooning: float, cost_by: CostBy, batch_wait: BatchWait
+    profile: Profile, workers: Mapping[str, WorkerType], ballooning: float, cost_by: CostBy, batch_wait: BatchWait
 ) -> Configuration:
+    worker = workers[profile.worker]
     latency_ms = profile.latency_ms * ballooning
     if profile.throughput_rps is None:
         throughput_rps = 1000.0 * profile.batch * profile.concurrency / latency_ms
     else:
         throughput_rps = profile.throughput_rps / ballooning
-    cost = {CostBy.PRICE: worker.cost, CostBy.ENERGY: profile.power_w or 0.0, CostBy.SECONDS: 1.0}[cost_by]
+    draws = tuple(Drawn(one.worker, workers[one.worker].pool, one.share) for one in profile.draws)
+    cost = {
+        CostBy.PRICE: worker.cost + sum(one.share * workers[one.worker].cost for one in draws),
+        CostBy.ENERGY: profile.power_w or 0.0,
+        CostBy.SECONDS: 1.0 + sum(one.share for one in draws),
+    }[cost_by]
     awaited = batch_wait.items(profile.batch)
     return configuration(
-        worker.name, profile.batch, profile.concurrency, latency_ms, throughput_rps, cost, awaited, worker.pool
+        worker.name,
+        profile.batch,
+        profile.concurrency,
+        latency_ms,
+        throughput_rps,
+        cost,
+        awaited,
+        worker.pool,
+        draws,
     )
 
 

@@ -3,15 +3,15 @@ best-fitting rest of one.
 
 A worker that has the module loaded comes first (SC-22), then one that runs already, then a new one. Partial instances
 are placed by falling share; when that runs out of workers, an exhaustive packing decides whether the type is really
-short. Types of one group share its workers.
+short. Types of one group share its workers. What an instance draws of another type is placed as a partial one there.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from appliance.policies.allocation.base import TOLERANCE, Existing, Part, Placed, WorkerType
-from appliance.policies.allocation.configurations import Pipeline, Plans
+from appliance.policies.allocation.configurations import Pipeline, Plans, StagePlan
 
 PACKINGS_MAX = 20_000
 """Steps of the exhaustive packing."""
@@ -65,23 +65,29 @@ def place(
     placed: list[Placed] = []
     workers = tuple(workers)
     for pool in sorted({worker.pool for worker in workers}):
-        fulls = [
-            _Instance(stage.name, 1.0, configuration.worker)
+        wanted = [
+            one
             for stage, plan in zip(pipeline.stages, plans, strict=True)
-            for configuration, count in plan.fulls
-            if configuration.pool == pool
-            for _ in range(count)
+            for one in _instances(stage.name, plan, pool)
         ]
-        partials = [
-            _Instance(stage.name, plan.share, plan.partial[0].worker)
-            for stage, plan in zip(pipeline.stages, plans, strict=True)
-            if plan.partial is not None and plan.partial[0].pool == pool
-        ]
+        fulls = [one for one in wanted if one.share == 1.0]
+        partials = [one for one in wanted if one.share != 1.0]
         bins = _Bins(available_of(pool, workers), _running(pool, workers, existing))
         if not bins.fill(fulls, partials):
             return Missing(pool)
         placed += (placed_on for b in bins.used() for placed_on in _placed(b))
     return tuple(sorted(placed, key=lambda one: (one.worker, one.index)))
+
+
+def _instances(stage: str, plan: StagePlan, pool: str) -> Iterator[_Instance]:
+    """What a stage takes of a pool, by instance."""
+    shares = [(c, 1.0) for c, count in plan.fulls for _ in range(count)]
+    if plan.partial is not None:
+        shares.append((plan.partial[0], plan.share))
+    for c, share in shares:
+        if c.pool == pool:
+            yield _Instance(stage, share, c.worker)
+        yield from (_Instance(stage, share * one.share, one.worker) for one in c.draws if one.pool == pool)
 
 
 def available_of(pool: str, workers: Iterable[WorkerType]) -> int | None:

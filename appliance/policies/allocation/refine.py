@@ -92,11 +92,12 @@ def _fronts_by_worker(options: Sequence[StagePlan]) -> list[StagePlan]:
     """
     groups: dict[tuple[object, ...], list[StagePlan]] = {}
     for plan in options:
-        whole: dict[str, int] = {}
+        whole: dict[object, int] = {}
         for c, count in plan.fulls:
-            whole[c.worker] = whole.get(c.worker, 0) + count
-        partial = plan.partial[0].worker if plan.partial else None
-        groups.setdefault((partial, *sorted(whole.items())), []).append(plan)
+            takes = c.worker, tuple((one.worker, one.share) for one in c.draws)
+            whole[takes] = whole.get(takes, 0) + count
+        partial = (plan.partial[0].worker, plan.partial[0].draws) if plan.partial else None
+        groups.setdefault((partial, *sorted(whole.items(), key=repr)), []).append(plan)
     kept = [plan for group in groups.values() for plan in _front(group)]
     return sorted(kept, key=lambda plan: (plan.cost, plan.latency_ms))
 

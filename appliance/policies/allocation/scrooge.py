@@ -92,10 +92,10 @@ def capacities(pipeline: Pipeline, slo_ms: float, limits: Mapping[str, float]) -
         program.at_most(0.0, {starts[m]: 1.0, latencies[m]: 1.0, starts[n]: -1.0})
     for pool, limit in sorted(limits.items()):
         takes = {
-            t: stage.rate_rps / c.throughput_rps
+            t: taken * stage.rate_rps / c.throughput_rps
             for stage, used in zip(pipeline.stages, columns, strict=True)
             for c, (_, t) in used.items()
-            if c.pool == pool
+            if (taken := c.taken_of(pool))
         }
         if takes:
             program.at_most(limit, takes)
@@ -117,12 +117,14 @@ def _columns(
     program: Program, stage: Stage, slo_ms: float, limits: Mapping[str, float]
 ) -> dict[Configuration, tuple[int, int]]:
     """Columns (x, t) of the configurations that none beats in unit cost and W; one of a scarce type is beaten by its
-    own type only.
+    own type only, and by none that draws otherwise.
     """
     columns: dict[Configuration, tuple[int, int]] = {}
     for c in stage.configurations:  # by unit cost
         beaten = any(
-            other.full_latency_ms <= c.full_latency_ms and (not limits or other.worker == c.worker) for other in columns
+            other.full_latency_ms <= c.full_latency_ms
+            and (not limits or (other.worker, other.draws) == (c.worker, c.draws))
+            for other in columns
         )
         if not beaten and c.full_latency_ms <= slo_ms * (1.0 + 1e-9):
             columns[c] = program.column(1.0, whole=True), program.column(1.0)

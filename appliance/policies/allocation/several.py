@@ -115,10 +115,11 @@ def _least(problem: AllocationInput) -> float:
 
 
 def _takes_s(profile: Profile, ballooning: float) -> float:
-    """Seconds of an instance that an item takes."""
+    """Seconds of workers that an item takes."""
+    workers = 1.0 + sum(one.share for one in profile.draws)
     if profile.throughput_rps is not None:
-        return ballooning / profile.throughput_rps
-    return ballooning * profile.latency_ms / (1000.0 * profile.batch * profile.concurrency)
+        return ballooning * workers / profile.throughput_rps
+    return ballooning * workers * profile.latency_ms / (1000.0 * profile.batch * profile.concurrency)
 
 
 def _at_rate(module: Module, fps: float) -> Module:
@@ -333,10 +334,10 @@ class _Planner:
         plan = self._by_itself(demand, level, only)
         pool_of = {worker.name: worker.pool for worker in demand.levels[level].workers}
         found: dict[str, float] = {}
-        for row in plan.allocations if plan.feasible else ():
-            pool = pool_of[row.worker]
-            if pool in pools and row.instances > 0.0:
-                found[pool] = found.get(pool, 0.0) + row.instances / demand.fps
+        for place in plan.placement if plan.feasible else ():
+            pool = pool_of[place.worker]
+            if pool in pools:
+                found[pool] = found.get(pool, 0.0) + sum(part.share for part in place.parts) / demand.fps
         return found
 
     def _by_itself(self, demand: Demand, level: int, only: str = "") -> AllocationPlan:

@@ -74,11 +74,10 @@ class StagePlans:
     def usage(self, pool: str) -> Floats:
         """Workers of one pool that each way takes, shares included."""
         configurations = self.table.stage.configurations
-        of_pool = np.array([c.pool == pool for c in configurations])
-        partial = np.where(self.partial >= 0, of_pool[self.partial], False)
+        taken = np.array([c.taken_of(pool) for c in configurations])
         share = self.rate / self.table.throughput[self.partial]
-        whole: Floats = self.counts.astype(np.float64) @ of_pool.astype(np.float64)
-        return whole + np.where(partial, share, 0.0)
+        whole: Floats = self.counts.astype(np.float64) @ taken
+        return whole + np.where(self.partial >= 0, share * taken[self.partial], 0.0)
 
 
 def joined(first: StagePlans, second: StagePlans) -> StagePlans:
@@ -154,7 +153,7 @@ def with_partials(
     """Every state with every partial configuration that can take what is left."""
     found = [_whole(states)]
     unfinished = np.flatnonzero(states.left > 0.0)
-    partials = _unbeaten(table, same_pool=keep_all)
+    partials = _unbeaten(table, by_pool=keep_all)
     size = max(1, CHUNK // max(1, len(partials)))
     for start in range(0, len(unfinished), size):
         found.append(_pairs(table, unfinished[start : start + size], partials, states, cap_ms, dear))
@@ -208,17 +207,19 @@ def _good(table: Table) -> Ints:
     return np.concatenate(layers)
 
 
-def _unbeaten(table: Table, same_pool: bool) -> Ints:
-    """Configurations that no other one (that takes workers of the same pool) beats as a partial instance, at whatever
-    rate.
+def _unbeaten(table: Table, by_pool: bool) -> Ints:
+    """Configurations that no other one beats as a partial instance, at whatever rate; `by_pool`: that takes no more of
+    any pool.
     """
     columns = np.column_stack((table.exec_ms, table.batch_ms, -table.throughput))
-    pools = np.array([c.pool for c in table.stage.configurations])
+    if by_pool:
+        configurations = table.stage.configurations
+        pools = sorted({pool for c in configurations for pool in c.pools})
+        taken = np.array([[c.taken_of(pool) / c.throughput_rps for pool in pools] for c in configurations])
+        columns = np.column_stack((columns, taken.reshape(len(columns), len(pools))))
     kept: list[int] = []
     for c in range(len(columns)):  # by unit cost: only an earlier one can beat a later one, but for equal unit costs
         no_worse = (columns[kept] <= columns[c]).all(axis=1)
-        if same_pool:
-            no_worse &= pools[kept] == pools[c]
         if not no_worse.any():
             kept.append(c)
     return np.array(kept, dtype=np.int64)

@@ -139,6 +139,7 @@ def _module(module: Module) -> dict[str, Any]:
                 "latency_ms": one.latency_ms,
                 **({} if one.throughput_rps is None else {"throughput_rps": one.throughput_rps}),
                 **({} if one.power_w is None else {"power_w": one.power_w}),
+                **({"draws": [{"worker": d.worker, "share": d.share} for d in one.draws]} if one.draws else {}),
             }
             for one in module.profiles
         ],

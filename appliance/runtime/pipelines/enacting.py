@@ -111,7 +111,7 @@ class Enacting:
         """Whether the plans take much of the processors."""
         taken = workers = 0.0
         for held in self._plans.values():
-            taken += sum(row.instances for row in held.plan.stages if row.worker != HOST)
+            taken += sum(row.instances + sum(row.drawn.values()) for row in held.plan.stages if row.worker != HOST)
             workers = sum(group.workers for group in held.machine.groups)
         return taken >= BUSY_SHARE * workers
 

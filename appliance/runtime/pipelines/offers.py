@@ -21,7 +21,8 @@ Place = tuple[str, str]
 class Offer:
     """A variant that a stage may be served with, and the kinds of processors that run it, measured.
 
-    One that serves in parts has one kind: that on which it spends most of its time, with all of that.
+    One that serves in parts has one kind: that on which it spends most of its time. What it takes of the others is in
+    its parts.
     """
 
     servable: Servable

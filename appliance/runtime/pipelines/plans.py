@@ -1,6 +1,6 @@
 """A policy's answer as a pipeline's plan, with the reasons that it is shown with."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from appliance.domain.pipeline import CostBy, PipelinePlan, StagePlan
 from appliance.policies.allocation.several import Served
@@ -20,11 +20,7 @@ def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: i
     if problem.cost_by is not live.pipeline.cost_by:
         unknown = "watts" if live.pipeline.cost_by is CostBy.ENERGY else "prices"
         notes.append(f"by {problem.cost_by}, for the {unknown} of some processor are not known")
-    notes += [
-        f"{row.stage} serves in parts, planned as if all of it ran on {made.in_parts[row.stage, row.variant]}"
-        for row in _first_rows(stages)
-        if (row.stage, row.variant) in made.in_parts
-    ]
+    notes += _in_parts(stages, made)
     if served.first:
         notes.append("more accurate variants are too slow for the SLO")
     if served.level > served.first:
@@ -47,9 +43,17 @@ def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: i
     )
 
 
-def _first_rows(stages: Sequence[StagePlan]) -> Iterable[StagePlan]:
-    """One of each stage and variant."""
-    return {(row.stage, row.variant): row for row in reversed(stages)}.values()
+def _in_parts(stages: Sequence[StagePlan], made: Asked) -> Iterator[str]:
+    """What stages that serve in parts take of other processors than those that most of it runs on."""
+    drawn: dict[tuple[str, str], dict[str, float]] = {}
+    for row in stages:
+        if (row.stage, row.variant) in made.in_parts:
+            own = drawn.setdefault((row.stage, row.variant), {})
+            for worker, workers in row.drawn.items():
+                own[worker] = own.get(worker, 0.0) + workers
+    for (stage, variant), own in drawn.items():
+        others = "".join(f", and {workers:.2g} workers of {worker}" for worker, workers in sorted(own.items()))
+        yield f"{stage} serves in parts, most of it on {made.in_parts[stage, variant]}{others}"
 
 
 def no_plan(number: int, reason: str, fps: float) -> PipelinePlan:

@@ -17,6 +17,7 @@ from appliance.policies.allocation.base import (
     AllocationInput,
     AllocationPlan,
     BatchWait,
+    Draw,
     Module,
     Profile,
     WorkerType,
@@ -92,6 +93,20 @@ class Machine:
         workers = tuple(worker for worker, _ in found.values())
         return cls(tuple(groups), workers, {name: of for name, (_, of) in found.items()})
 
+    def busy_ms(self, worker: str, spent_ms: Mapping[str, float]) -> dict[str, float]:
+        """By worker type, what a run of a network in parts takes, whose most is on `worker`. `spent_ms`: by kind. Kinds
+        that share its cores, and those that are not there, count as its own.
+        """
+        home = self.groups[self.of[worker].group]
+        found = {worker: 0.0}
+        for kind, ms in spent_ms.items():
+            others = [name for name, of in self.of.items() if of.kind == kind and of.group != self.of[worker].group]
+            at = worker
+            if kind not in home.kinds and others:
+                at = min(others, key=lambda name: (-self.groups[self.of[name].group].speed, name))
+            found[at] = found.get(at, 0.0) + ms
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -107,7 +122,7 @@ class Asked:
     missing: str = ""
     """Why nothing can be planned: a stage without a measured variant."""
     in_parts: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(Stage, variant) that serves in parts → the kind of processor as whose all of it counts."""
+    """(Stage, variant) that serves in parts → the kind of processor that most of it runs on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +239,9 @@ class _Level:
     def _profiles(self, stage: Ask) -> list[Profile]:
         """Of each configuration that of the variant that is quickest there. A kind on which a variant does not serve
         now has to be noticeably quicker: going over to it costs a load. What a network in parts takes is of the
-        processors that are there: the speed of its kind's is in it.
+        processors that are there: the speed of its kind's is in it; and while one kind is at it, the others are free.
         """
-        best: dict[tuple[str, int, int], tuple[float, str]] = {}
+        best: dict[tuple[str, int, int], tuple[float, str, Offer]] = {}
         for offer in self._offered[stage.name]:
             for measured in offer.profiles:
                 factor = 1.0 if measured.kind == offer.serves_on else 1.0 + NOTICEABLE
@@ -236,14 +251,25 @@ class _Level:
                     group = self._machine.groups[of.group]
                     for row in rows_of(measured, group, offer.servable.together_max):
                         point = worker, row.batch, row.concurrency
-                        found = factor * row.p50_ms / (1.0 if offer.is_in_parts else group.speed), offer.name
-                        best[point] = min(best.get(point, found), found)
-        for point, (_ms, name) in best.items():
+                        took_ms = factor * row.p50_ms / (1.0 if offer.is_in_parts else group.speed)
+                        if point not in best or (took_ms, offer.name) < best[point][:2]:
+                            best[point] = took_ms, offer.name, offer
+        for point, (_ms, name, _offer) in best.items():
             self.variants[stage.name, *point] = name
-        return [
-            Profile(worker, batch, streams, ms, power_w=self._watts(self._machine.of[worker].kind))
-            for (worker, batch, streams), (ms, _name) in sorted(best.items())
-        ]
+        return [self._profile(*point, best[point][0], best[point][2]) for point in sorted(best)]
+
+    def _profile(self, worker: str, batch: int, streams: int, took_ms: float, offer: Offer) -> Profile:
+        watts = self._watts(self._machine.of[worker].kind)
+        if offer.servable.parts is None:
+            return Profile(worker, batch, streams, took_ms, power_w=watts)
+        busy_ms = self._machine.busy_ms(worker, offer.servable.parts.spent_ms[batch])
+        most_ms = max(busy_ms.values())
+        draws = tuple(Draw(name, ms / most_ms) for name, ms in sorted(busy_ms.items()) if name != worker and ms > 0.0)
+        drawn_w = [self._watts(self._machine.of[one.worker].kind) for one in draws]
+        power_w = None
+        if watts is not None and None not in drawn_w:
+            power_w = watts + sum(one.share * (own or 0.0) for one, own in zip(draws, drawn_w, strict=True))
+        return Profile(worker, batch, streams, took_ms, 1000.0 * batch * streams / most_ms, power_w, draws)
 
     def _ballooning(self, stage: Ask) -> float:
         """Observed over profiled time of the variant that serves now (SC-20); of inputs of free size of each variant,
@@ -328,6 +354,11 @@ def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency
 def stage_plans(made: Asked, level: int, plan: AllocationPlan, machine: Machine) -> tuple[StagePlan, ...]:
     """How each stage is run by a plan of one of the levels."""
     found = []
+    draws = {
+        (module.name, one.worker, one.batch, one.concurrency): one.draws
+        for module in made.levels[level].modules
+        for one in module.profiles
+    }
     for row in plan.allocations:
         variant = made.variants[level].get((row.module, row.worker, row.batch, row.concurrency), "")
         waits_ms = _wait_ms(row)
@@ -342,6 +373,10 @@ def stage_plans(made: Asked, level: int, plan: AllocationPlan, machine: Machine)
                 instances=row.instances,
                 latency_ms=row.worst_latency_ms,
                 wait_ms=waits_ms,
+                drawn={
+                    one.worker: row.instances * one.share
+                    for one in draws[row.module, row.worker, row.batch, row.concurrency]
+                },
             )
         )
     return tuple(found)

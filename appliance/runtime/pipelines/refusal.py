@@ -40,7 +40,7 @@ def _missing(problem: AllocationInput, policy: AllocationPolicy) -> tuple[str, .
     plan = policy.plan(replace(problem, workers=endless, existing=()))
     if not plan.feasible:
         return ("time",)
-    wanted = {row.worker for row in plan.allocations if row.worker != HOST} or {HOST}
+    wanted = {place.worker for place in plan.placement if place.worker != HOST} or {HOST}
     scarce = {one.pool for one in problem.workers if one.name in wanted and one.available is not None}
     return tuple(f"processor {one.name}" for one in problem.workers if one.name in wanted and one.pool in scarce)
 

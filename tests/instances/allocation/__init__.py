@@ -139,6 +139,21 @@ def grouped(seed: int, shape: str, **more: Any) -> Problem:
     return problem
 
 
+def drawing(seed: int, shape: str, **more: Any) -> Problem:
+    """As `scarce` or `grouped`, with some profiles that draw of another type, as networks in parts do."""
+    problem = copy.deepcopy((grouped if seed % 2 else scarce)(seed, shape, **more))
+    dice = random.Random(f"drawing/{seed}/{shape}")
+    names = [worker["name"] for worker in problem["workers"]]
+    for module in problem["modules"]:
+        for profile in module["profiles"]:
+            others = [name for name in names if name != profile["worker"]]
+            if others and dice.random() < 0.6:
+                own_ms = dice.uniform(0.5, 1.0) * profile["latency_ms"]
+                profile["throughput_rps"] = 1000.0 * profile["batch"] * profile["concurrency"] / own_ms
+                profile["draws"] = [{"worker": dice.choice(others), "share": round(dice.uniform(0.05, 1.0), 3)}]
+    return problem
+
+
 def thirty(seed: int) -> Problem:
     """Thirty worker types, four modules in a chain, batches 1 … 128 at three concurrency levels."""
     batches = tuple(2**i for i in range(8))

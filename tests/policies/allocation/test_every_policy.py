@@ -17,7 +17,7 @@ from tests.instances import allocation as instances
 SMALL: dict[str, Any] = {"instances": 1.5, "batches": (1, 4), "concurrencies": (1, 3)}
 shapes = st.sampled_from(["single", "chain2", "chain3", "fork", "join", "diamond", "zigzag"])
 seeds = st.integers(0, 10_000)
-draws = st.sampled_from([instances.drawn, instances.scarce, instances.grouped])
+draws = st.sampled_from([instances.drawn, instances.scarce, instances.grouped, instances.drawing])
 
 
 def _plain(answer: dict[str, object]) -> dict[str, object]:

@@ -2,10 +2,19 @@
 
 import pytest
 
+from appliance.domain.catalogue import TaskKind
 from appliance.domain.errors import SloTooSmall
-from appliance.domain.pipeline import Ask, Pipeline
+from appliance.domain.pipeline import Ask, CostBy, Pipeline
+from appliance.domain.pipeline_graph import Graph
+from appliance.policies.allocation.base import AllocationPlan
+from appliance.policies.allocation.frontier import Frontier
+from appliance.policies.allocation.several import at_rate
+from appliance.runtime.pipelines.accounts import UNPRICED, Tariff, Watts
 from appliance.runtime.pipelines.definition import check, fastest_ms
 from appliance.runtime.pipelines.offers import offers_of
+from appliance.runtime.pipelines.plans import _in_parts
+from appliance.runtime.pipelines.problem import Asked, Group, Machine, Subject, asked, stage_plans
+from appliance.runtime.pipelines.windows import Observed
 from tests.fakes.clock import story
 from tests.runtime.serving.test_engine_parts import bench_of
 
@@ -34,3 +43,68 @@ async def test_an_slo_that_parts_keep_is_not_too_small() -> None:
     check(catalogue, pipeline)
     with pytest.raises(SloTooSmall):
         check(bench_of(cut=False).catalogue, pipeline)
+
+
+TOGETHER = (Group("cores", ("cpu", "npu"), 2, has_host=True),)
+APART = (Group("cores", ("cpu",), 2, has_host=True), Group("card", ("npu",), 1, is_device=True))
+
+
+def _asked(
+    groups: tuple[Group, ...], tariff: Tariff = UNPRICED, cost_by: CostBy = CostBy.SECONDS
+) -> tuple[Asked, Machine]:
+    catalogue = bench_of().catalogue
+    entry = catalogue.entry("t/app")
+    pipeline = Pipeline("t/p", "t", "p", 100.0, (STAGE,), cost_by=cost_by)
+    machine = Machine.made(groups, tariff, 1)
+    subject = Subject(pipeline, Graph.of((STAGE,), {"t/app": TaskKind.TENSOR}), {"t/app": entry}, Observed())
+    offers = {"look": offers_of(STAGE, entry, catalogue.able_kinds)}
+    return asked(subject, machine, offers, tariff), machine
+
+
+@story
+async def test_on_shared_cores_one_worker_has_all_of_it() -> None:
+    """The kinds take the same cores, so it is as if all of it ran on one: some 6 ms of a worker."""
+    made, _ = _asked(TOGETHER)
+    (profile,) = made.levels[0].modules[0].profiles
+    assert (profile.worker, profile.draws) == ("npu", ())
+    assert profile.throughput_rps == pytest.approx(1000 / profile.latency_ms)
+
+
+@story
+async def test_apart_each_group_has_its_part() -> None:
+    """5 ms on one, 1 on the other, and 0.15 for each further run: an item takes what the quickest sequence takes there,
+    while the other processor is free; and a plan has both.
+    """
+    made, machine = _asked(APART)
+    (profile,) = made.levels[0].modules[0].profiles
+    (draw,) = profile.draws
+    assert (profile.worker, draw.worker) == ("npu", "cpu")
+    assert profile.throughput_rps is not None
+    npu_ms = 1000 / profile.throughput_rps
+    assert 5.0 <= npu_ms < 5.4
+    assert 1.0 <= draw.share * npu_ms < 1.4
+    assert profile.latency_ms == pytest.approx(npu_ms + draw.share * npu_ms)
+    plan: AllocationPlan = Frontier().plan(at_rate(made.levels[0], 100.0))
+    taken = {place.worker: sum(part.share for part in place.parts) for place in plan.placement}
+    assert taken == pytest.approx({"npu": npu_ms / 10, "cpu": draw.share * npu_ms / 10})
+    assert plan.cost == pytest.approx(sum(taken.values())), "processor-seconds a second, of both"
+    stages = stage_plans(made, 0, plan, machine)
+    assert stages[0].drawn == pytest.approx({"cpu": taken["cpu"]})
+    (said,) = _in_parts(stages, made)
+    assert said == f"look serves in parts, most of it on npu, and {taken['cpu']:.2g} workers of cpu"
+
+
+@story
+async def test_what_it_draws_costs_its_watts() -> None:
+    watts = {"cpu": 10.0, "npu": 2.0, "host": 10.0}
+    tariff = Tariff(lambda kind: Watts(watts[kind], "declared"), {})
+    made, _ = _asked(APART, tariff, CostBy.ENERGY)
+    (profile,) = made.levels[0].modules[0].profiles
+    assert profile.power_w == pytest.approx(2.0 + 10.0 * profile.draws[0].share)
+
+
+@story
+async def test_what_is_not_there_counts_on_its_own_worker() -> None:
+    """A kind whose processors went the moment before."""
+    machine = Machine.made((Group("card", ("npu",), 1, is_device=True),), UNPRICED, 1)
+    assert machine.busy_ms("npu", {"npu": 5.0, "cpu": 1.0}) == {"npu": 6.0}
