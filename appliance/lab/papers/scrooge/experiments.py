@@ -26,6 +26,8 @@ SLOS_MS = (400.0, 600.0, 800.0, 1000.0)
 OFF_DELAYS_S = (0.0, 30.0, 120.0)
 HEADROOMS = (1.45, 1.6, 1.8)
 """Beyond the usual one: until a baseline keeps as many frames as ours."""
+LEANER = (1.0, 1.1)
+"""Below it: what is planned beyond the rates that are seen hides loads as a turn-off delay does."""
 
 
 def planner_of(application: Application, policy: str, slo_ms: float, front_ends: int | None = None) -> Planner:
@@ -108,7 +110,9 @@ def conditions_of() -> list[tuple[str, Conditions]]:
     found = [(policy, usual) for policy in (OURS, *BASELINES, FORESIGHT)]
     found += [(NEXUS, replace(usual, headroom=headroom)) for headroom in HEADROOMS]
     found += [(policy, replace(usual, slo_ms=slo_ms)) for slo_ms in SLOS_MS[1:] for policy in (OURS, ALONE)]
-    return found + [(OURS, replace(usual, off_delay_s=delay)) for delay in OFF_DELAYS_S if delay != usual.off_delay_s]
+    found += [(OURS, replace(usual, off_delay_s=delay)) for delay in OFF_DELAYS_S if delay != usual.off_delay_s]
+    lean = [replace(usual, headroom=headroom) for headroom in LEANER]
+    return found + [(OURS, replace(one, off_delay_s=delay)) for one in lean for delay in OFF_DELAYS_S[:2]]
 
 
 def experiments(
