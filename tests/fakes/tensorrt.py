@@ -1,5 +1,6 @@
 """TensorRT's Python API and CUDA's, as far as engines for DLA cores need them, on a machine without either: engines
-compute by ONNX Runtime on the CPU. Names and behaviour are those of NVIDIA's reference for TensorRT 10.
+compute by ONNX Runtime on the CPU. Names and behaviour are those of NVIDIA's reference for TensorRT 10; `of(11)` is as
+that of 11: a network is computed in the types that it says, and there are no flags and no ranges for anything else.
 """
 
 import ctypes
@@ -74,12 +75,18 @@ class FakeTensorRt:
 
     def __init__(self, cores: int = 2) -> None:
         self.cores = cores
+        self.version = 10
         self.flags: list[str] = []
         """Of what was configured last."""
         self.ranges: dict[str, float] = {}
         """Of the tensors of the network that was built last."""
         self.runs: list[int] = []
         """The core of each run."""
+
+    def of(self, version: int) -> None:
+        """It is of another version from now on."""
+        self.version = version
+        self.BuilderFlag = SimpleNamespace() if version > 10 else FakeTensorRt.BuilderFlag
 
     @staticmethod
     def nptype(kind: Any) -> Any:
@@ -118,6 +125,12 @@ class FakeTensorRt:
             return None
         assert all(side > 0 for tensor in network.inputs for side in tensor.shape), "a DLA has no free shapes"
         self.ranges = network.ranges()
+        if self.version > 10:
+            assert not self.ranges, "there is no such attribute any more"
+            floats = _floats(network.model)
+            if floats:
+                logger.log(_ILogger.ERROR, f"{floats[0]} is of type FLOAT, which is not supported on DLA")
+                return None
         if "int8" in self.flags and not self.ranges:
             logger.log(_ILogger.ERROR, "Calibration failure occurred with no scaling factors detected.")
             return None
@@ -143,6 +156,14 @@ class FakeTensorRt:
 
         made.deserialize_cuda_engine = read
         return made
+
+
+def _floats(model: onnx.ModelProto) -> list[str]:
+    """Tensors of a network that are in single precision."""
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
+    values = [*inferred.input, *inferred.output, *inferred.value_info]
+    found = [one.name for one in values if one.type.tensor_type.elem_type == onnx.TensorProto.FLOAT]
+    return found + [one.name for one in inferred.initializer if one.data_type == onnx.TensorProto.FLOAT]
 
 
 def _quantize(graph: Any, ranges: Mapping[str, float]) -> None:
@@ -184,6 +205,10 @@ class Engine:
         self._module, self._core = module, core
         self._session = ort.InferenceSession(plan, providers=["CPUExecutionProvider"])
         self._inputs = {one.name: tuple(one.shape) for one in self._session.get_inputs()}
+        kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+        self._kinds = {
+            one.name: np.dtype(kinds[one.type]) for one in (*self._session.get_inputs(), *self._session.get_outputs())
+        }
         self._shapes = self._inputs | {one.name: tuple(one.shape) for one in self._session.get_outputs()}
         self.num_io_tensors = len(self._shapes)
         self._places: dict[str, int] = {}
@@ -195,8 +220,8 @@ class Engine:
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
         return self._shapes[name]
 
-    def get_tensor_dtype(self, _name: str) -> Any:
-        return np.float32
+    def get_tensor_dtype(self, name: str) -> Any:
+        return self._kinds[name]
 
     def get_tensor_mode(self, name: str) -> str:
         return "input" if name in self._inputs else "output"
@@ -211,8 +236,9 @@ class Engine:
         self._module.runs.append(self._core)
         feeds = {}
         for name, shape in self._inputs.items():
-            count = int(np.prod(shape)) * 4
-            feeds[name] = np.frombuffer(ctypes.string_at(self._places[name], count), np.float32).reshape(shape)
+            kind = self._kinds[name]
+            content = ctypes.string_at(self._places[name], int(np.prod(shape)) * kind.itemsize)
+            feeds[name] = np.frombuffer(content, kind).reshape(shape)
         names = [name for name in self._shapes if name not in self._inputs]
         for name, array in zip(names, self._session.run(names, feeds), strict=True):
             ctypes.memmove(self._places[name], np.ascontiguousarray(array).ctypes.data, array.nbytes)

@@ -1,13 +1,16 @@
 """The blocking half of `dla`: engines for DLA cores, compiled at import and read on each core.
 
 Engines compute in half precision, and in eight bits what is quantized, which a DLA wants said in its own way
-(`dla/implicit.py`). That is how TensorRT up to 10 has it. From 11 on a network must be in half precision itself.
+(`dla/implicit.py`). That is how TensorRT up to 10 has it. From 11 on it takes neither orders nor ranges, so the network
+is written in half precision (`dla/half.py`), and what is quantized is computed in that, too; callers' floats are
+converted on their way in and out.
 
 A core has no free shapes, so the engine of a network that takes any number of rows computes one; a batch is its rows
 one after the other, which is the same for all that a DLA can compute (the import compares it). Without leave to fall
 back to the GPU, what a core cannot compute is an error of the compiler, and the network serves elsewhere.
 """
 
+import json
 import queue
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,10 +25,13 @@ from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 from appliance.runtime.processors.dla.buffers import Buffers, cuda
 from appliance.runtime.processors.dla.cores import CORES_MAX
+from appliance.runtime.processors.dla.half import LARGEST, make_half
 from appliance.runtime.processors.dla.implicit import make_implicit
 from appliance.runtime.processors.providers.symmetric import make_symmetric
 
 _PLAN = "model.plan"
+_FLOATS = "floats.json"
+"""Beside a plan: what callers have as floats of what goes in and comes out in half precision."""
 LOADABLES_MAX = 16
 """Engines that a core holds at once."""
 
@@ -46,6 +52,8 @@ class _OnCore:
     buffers: Buffers
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    floats: frozenset[str] = frozenset()
+    """Of these, what callers have as floats and the engine in half precision."""
 
 
 @dataclass(slots=True)
@@ -84,8 +92,10 @@ class DlaSessions:
         loaded = Loaded(form.build_id)
         try:
             plan = Path(form.path).read_bytes()
+            beside = Path(form.path).with_name(_FLOATS)
+            floats = frozenset(json.loads(beside.read_bytes()) if beside.exists() else ())
             for core in range(self._cores):
-                loaded.cores.append(self._on_core(core, plan))
+                loaded.cores.append(self._on_core(core, plan, floats))
         except Exception as error:
             self._drop(loaded)
             raise LoadFailed(build_id=form.build_id, reason=str(error)[:500]) from error
@@ -94,7 +104,7 @@ class DlaSessions:
         self._loaded += 1
         return loaded
 
-    def _on_core(self, core: int, plan: bytes) -> _OnCore:
+    def _on_core(self, core: int, plan: bytes, floats: frozenset[str]) -> _OnCore:
         trt = self._trt
         runtime = trt.Runtime(self._logger)
         self._logger.told.clear()
@@ -114,7 +124,8 @@ class DlaSessions:
             context.set_tensor_address(name, buffers.place(name))
         is_input = {name: engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT for name in names}
         inputs = tuple(name for name in names if is_input[name])
-        return _OnCore(engine, context, buffers, inputs, tuple(name for name in names if not is_input[name]))
+        outputs = tuple(name for name in names if not is_input[name])
+        return _OnCore(engine, context, buffers, inputs, outputs, floats)
 
     def run(self, loaded: Loaded, inputs: Tensors, outputs: Sequence[str] | None, stop: Any = None) -> dict[str, Any]:
         """One inference; the arrays are the caller's. Raises: RunRefused; RunStopped."""
@@ -144,9 +155,16 @@ class DlaSessions:
         kind = np.dtype(self._trt.nptype(core.engine.get_tensor_dtype(name)))
         array = inputs[name]
         step = shape[0]
-        if array.shape[1:] != shape[1:] or array.dtype != kind or not len(array) or len(array) % step:
+        if (
+            array.shape[1:] != shape[1:]
+            or array.dtype != (np.float32 if name in core.floats else kind)
+            or not len(array)
+            or len(array) % step
+        ):
             raise ValueError(f"input {name!r} has the shape {list(array.shape)} in place of {list(shape)}")
-        return [np.ascontiguousarray(array[row : row + step]) for row in range(0, len(array), step)]
+        if name in core.floats:
+            array = np.clip(array, -LARGEST, LARGEST)
+        return [np.ascontiguousarray(array[row : row + step], kind) for row in range(0, len(array), step)]
 
     def _run(self, core: _OnCore, row: dict[str, Any]) -> dict[str, Any]:
         trt, found = self._trt, {}
@@ -159,7 +177,7 @@ class DlaSessions:
             found[name] = np.empty(tuple(core.engine.get_tensor_shape(name)), kind)
             core.buffers.read(name, found[name])
         core.buffers.wait()
-        return found
+        return {name: array.astype(np.float32) if name in core.floats else array for name, array in found.items()}
 
     def unload(self, loaded: Loaded) -> None:
         """Drop its engines, once no run has one."""
@@ -190,13 +208,16 @@ class DlaSessions:
     def prepare(self, source: Path, target_dir: Path) -> str:
         """Compile into an empty folder: seconds to minutes. Raises: LoadFailed where a DLA cannot compute it."""
         try:
-            plan = self._compile(source)
+            plan, floats = self._compile(source)
         except Exception as error:  # a layer that it does not know ...: another kind serves
             raise LoadFailed(build_id=source.name, reason=str(error)[:500]) from error
         (target_dir / _PLAN).write_bytes(plan)
+        if floats:
+            (target_dir / _FLOATS).write_text(json.dumps(floats))
         return _PLAN
 
-    def _compile(self, source: Path) -> bytes:
+    def _compile(self, source: Path) -> tuple[bytes, list[str]]:
+        """The engine, and what goes in and comes out that callers have as floats and it in half precision."""
         import onnx
 
         trt = self._trt
@@ -205,8 +226,10 @@ class DlaSessions:
         is_quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
         names = ("FP16", "INT8") if is_quantized else ("FP16",)
         flags = [flag for name in names if (flag := getattr(trt.BuilderFlag, name, None)) is not None]
-        # Without flags, from TensorRT 11 on, the network alone says in what it is computed.
-        reaches = make_implicit(model) if is_quantized and flags else {}
+        reaches = make_implicit(model) if is_quantized else {}
+        floats: list[str] = []
+        if not flags:  # from TensorRT 11 on the network alone says in what it is computed
+            floats, reaches = make_half(model), {}
         builder = trt.Builder(self._logger)
         network = builder.create_network(0)
         parser = trt.OnnxParser(network, self._logger)
@@ -231,7 +254,7 @@ class DlaSessions:
         plan = builder.build_serialized_network(network, config)
         if plan is None:
             raise ValueError(self._logger.said("a DLA cannot compute it"))
-        return bytes(plan)
+        return bytes(plan), floats
 
 
 def _tensors(network: Any) -> Iterator[Any]:

@@ -120,6 +120,51 @@ def test_eight_bits(fakes: Fakes, tmp_path: Path) -> None:
     check_same(sessions, sessions.load(form), asdict(Reference(first, limit, whole)), cases)
 
 
+@pytest.mark.parametrize("is_quantized", [False, True])
+def test_from_version_11_on(fakes: Fakes, tmp_path: Path, is_quantized: bool) -> None:
+    """All is written in half precision, also what is quantized; callers have floats, and what comes out is so nearly
+    the same that it may serve.
+    """
+    fakes[0].of(11)
+    assert check(DlaSessions(2), tmp_path) == ""
+    plain = original(tmp_path)
+    own = quantized(plain, tmp_path) if is_quantized else plain
+    folder = tmp_path / "form"
+    folder.mkdir()
+    sessions = DlaSessions(2)
+    assert sessions.supports(own)
+    form = PreparedForm("net@dla", str(folder / sessions.prepare(own, folder)), 1, True, kind="dla")
+    assert fakes[0].flags == []
+    before = fakes[1].held.keys() - {0}
+    loaded = sessions.load(form)
+    first, whole = PreparedForm("net@cpu", str(own), 1, False), PreparedForm("net@cpu", str(plain), 1, False)
+    limit = DIFFERENCE_MAX[Precision.INT8 if is_quantized else Precision.FP16]
+    check_same(sessions, loaded, asdict(Reference(first, limit, whole)), [{"image": image} for image in IMAGES])
+    found = sessions.run(loaded, {"image": np.full_like(IMAGES[0], 1e6)}, None)
+    assert {array.dtype for array in found.values()} == {np.dtype(np.float32)}
+    with pytest.raises(RunRefused):
+        sessions.run(loaded, {"image": IMAGES[0].astype(np.float16)}, None)
+    sessions.unload(loaded)
+    assert fakes[1].held.keys() == before
+
+
+def test_half_precision_of_its_own(fakes: Fakes, tmp_path: Path) -> None:
+    """Who sends half precision gets it back, whatever the version."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1, 4]) for name in ("a", "b", "y")]
+    graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["y"])], "half", values[:2], values[2:])
+    net = tmp_path / "half.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), net)
+    rows = {name: np.arange(4, dtype=np.float16).reshape(1, 4) for name in "ab"}
+    for version in (10, 11):
+        fakes[0].of(version)
+        folder = tmp_path / str(version)
+        folder.mkdir()
+        sessions = DlaSessions(1)
+        form = PreparedForm("half@dla", str(folder / sessions.prepare(net, folder)), 1, True, kind="dla")
+        found = sessions.run(sessions.load(form), rows, None)["y"]
+        assert (found.dtype, found.tolist()) == (np.float16, [[0, 2, 4, 6]])
+
+
 def test_why_it_does_not_compile(fakes: Fakes, tmp_path: Path) -> None:
     """In the words of TensorRT's complaints, not of its other remarks; a network after it has its own."""
     sessions = DlaSessions(2)
