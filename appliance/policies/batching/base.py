@@ -36,6 +36,11 @@ class BatchingInput:
 class BatchingPolicy(Protocol):
     """Total and deterministic."""
 
+    @property
+    def shares(self) -> bool:
+        """Whether it ever takes more than one request."""
+        ...
+
     def together(self, problem: BatchingInput) -> int:
         """How many of the requests, from the first on, the next run takes; at least one."""
         ...

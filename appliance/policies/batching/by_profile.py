@@ -16,6 +16,8 @@ class ByProfile:
     that would not be one by one, the choice is the least sum of all ends; of equal ones the smaller. O(n log² n).
     """
 
+    shares = True
+
     def together(self, problem: BatchingInput) -> int:
         line = problem.requests
         ends = _ends(problem, line, 1)

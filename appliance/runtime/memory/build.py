@@ -54,8 +54,6 @@ class LoadedBuild:
     """
     recent_run_at_ns: int = 0
     """When that one ended."""
-    pays_shared: bool = False
-    """Runs that requests share have taken less than their own when that was looked at last. Kept by who stages runs."""
     is_urgent: bool = True
     """A request waits for the load under way."""
     failures: int = 0

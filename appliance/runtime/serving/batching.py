@@ -64,8 +64,8 @@ class Batching:
         return self._begun(batch)
 
     def begin_alone(self, job: Job) -> Batch:
-        """The run of a staged job, which takes no memory that is counted, and nobody shares."""
-        return self._begun(Batch([job], [job.items], 0, job.request.drop_ns))
+        """The run of a staged job, which has begun and nobody shares."""
+        return self._begun(Batch([job], [job.items], job.run_bytes, job.request.drop_ns))
 
     def expected_ns(self, request: Request, times: RunTimes, items: int, at_once_max: int | None = None) -> int:
         """What a run by itself that began now would take. `at_once_max`: runs of its build that are under way at once

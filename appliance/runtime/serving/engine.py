@@ -111,7 +111,7 @@ class Engine:
         self.reservations = Reservations(clock, queue, len(groups))
         self._scheduler = None
         if len(groups) == 1 and groups[0].stage is not None:
-            queue.staged = StagedJob(groups[0].stage)
+            queue.staged = StagedJob(groups[0].stage, memory.runs, workers, may_share=batching.shares)
         if len(groups) > 1:
             self._scheduler = Scheduler(
                 clock, queue, groups, dispatch, dispatch_name, fixed, decisions, self.reservations

@@ -288,7 +288,7 @@ class Queue:
             return
         job = self._next()
         if job is not staged.job and self._unstage() and job is not None:
-            staged.put(job)
+            staged.put(job, self.counts.of(job.request))
 
     def _unstage(self, job: Job | None = None) -> bool:
         """Nobody is staged any more (`job`: not this one). False: the one who was has begun, and waits no longer."""

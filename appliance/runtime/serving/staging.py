@@ -7,32 +7,34 @@ staged stays in line: it is taken back when another's turn comes first, and when
 import asyncio
 from typing import Any
 
+from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.ports import StagedRun, Staging
-from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.job import LONG_NS, Job
-
-_PAYS, _PAYS_NOT = 0.9, 1.0
-"""A shared run that takes less than the first of what its requests take one by one is worth waiting for, until it takes
-more than the second: what the import measured once, and a few runs, are noisy, and who is near a single bound would be
-staged at one time and not at another.
-"""
 
 
 class StagedJob:
     """Who is staged, if anybody is."""
 
-    def __init__(self, stage: Staging) -> None:
+    def __init__(self, stage: Staging, memory: RunMemory, workers: int, *, may_share: bool = True) -> None:
+        """`workers` that take runs; `may_share`: whether any run is shared."""
         self._stage = stage
+        self._memory = memory
+        self._workers = workers
+        self._may_share = may_share
         self.job: Job | None = None
         """It waits in line."""
         self._run: StagedRun | None = None
         self.begun: Job | None = None
         """It has left the line, and the worker whose run has ended before it has not heard of that yet."""
 
-    def put(self, job: Job) -> None:
-        """Stage who is next in line, where that does not keep it from a shared run, and others from a short wait."""
-        if not _is_fit(job):
+    def put(self, job: Job, waiting: int) -> None:
+        """Stage who is next in line, where that does not keep it from a shared run, and others from a short wait.
+        `waiting`: requests of its tenant for its application, it included.
+        """
+        if not _is_fit(job) or (self._may_share and _pays(job, waiting, self._workers)):
             return
+        if job.run_bytes and job.run_bytes > self._memory.room_bytes:
+            return  # what it would follow counts until the event loop hears of its end
         request, drop_ns = job.request, job.request.drop_ns
         begin_by_ns = None if drop_ns is None else drop_ns - (job.expected_ns or 0)
         run = self._stage(
@@ -70,32 +72,31 @@ class StagedJob:
 
 
 def _is_fit(job: Job) -> bool:
-    """A short run of a whole network, that need be neither counted nor padded, nor put together with others."""
-    servable, request, times = job.servable, job.request, job.times
+    """A short run of a whole network, that need be neither padded nor put together with others by a plan."""
+    servable, request = job.servable, job.request
     return (
-        times is not None
+        job.times is not None
         and job.rest is None
         and not request.batch
-        and not job.run_bytes
         and not servable.goes_in_steps
         and job.build.handle is not None
         and job.likely_ns <= LONG_NS
-        and not _pays(job, times)
     )
 
 
-def _pays(job: Job, times: RunTimes) -> bool:
-    """Whether requests like it take less time together."""
+def _pays(job: Job, waiting: int, workers: int) -> bool:
+    """Whether those in line are done sooner together, as `policies.batching.by_profile` would find.
+
+    Of n for each worker, one by one, the mean one is done after (n + 1) / 2 runs; by runs of s, after (n + s) / 2s of
+    these. A run of s is known by what such runs take while every worker has one.
+    """
+    times = job.times
     most = job.servable.together_max // job.items
-    if most < 2:
+    if times is None or most < 2:
         return False
-    share = min(_share(times, job.items, requests) for requests in {2, most})
-    if not _PAYS <= share <= _PAYS_NOT:
-        job.build.pays_shared = share < _PAYS
-    return job.build.pays_shared
-
-
-def _share(times: RunTimes, items: int, requests: int) -> float:
-    """What so many of its requests take together, of what they take one by one."""
-    alone_ns, together_ns = (times.hoped_ns(n * items, 1, 0) for n in (1, requests))
-    return together_ns / max(1, requests * alone_ns)
+    alone_ns = times.hoped_ns(job.items, workers, 0)
+    line = max(1.0, waiting / workers)
+    return any(
+        times.hoped_ns(size * job.items, workers, 0) * (line + size) < size * alone_ns * (line + 1)
+        for size in {2, max(2, min(most, waiting))}
+    )

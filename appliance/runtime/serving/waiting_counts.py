@@ -53,6 +53,10 @@ class WaitingCounts:
             if not self._planned[request.tenant]:
                 del self._planned[request.tenant]
 
+    def of(self, request: Request) -> int:
+        """How many wait of its tenant for its application, itself included where it does."""
+        return self._all[request.tenant, request.application_id]
+
     def are_items(self, tenant: str, application_id: str) -> bool:
         """Whether all that wait of a tenant for an application are items of pipelines."""
         return self._items[tenant, application_id] == self._all[tenant, application_id]

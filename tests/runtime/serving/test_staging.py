@@ -22,6 +22,7 @@ from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.processors.cpu.threads import StagedCall, WorkerThreads
+from appliance.runtime.profiles.estimate import SETTLING
 from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
@@ -68,13 +69,14 @@ class GatedProcessor:
 class Bench:
     """Workers that serve a queue from that processor."""
 
-    def __init__(self, workers: int = 1) -> None:
+    def __init__(self, workers: int = 1, memory_bytes: int = 0) -> None:
         self.clock = SystemClock()
         self.processor = GatedProcessor(workers)
         self.queue = Queue(self.clock, 1000, 1000, workers=workers)
-        self.queue.staged = StagedJob(self.processor.stage)
+        self.memory = RunMemory(lambda: memory_bytes, lambda: memory_bytes)
+        self.queue.staged = StagedJob(self.processor.stage, self.memory, workers)
         self.released: list[LoadedBuild] = []
-        batching = Batching(self.clock, self.queue, NoBatching(), RunMemory(lambda: 0, lambda: 0), workers)
+        batching = Batching(self.clock, self.queue, NoBatching(), self.memory, workers)
         group = RunGroup("p", workers, self.processor, {"cpu": ""}, stage=self.processor.stage)
         self.workers = [
             Worker(self.clock, group, self.queue, self.released.append, batching, SingleSpending())
@@ -83,8 +85,9 @@ class Bench:
         self.tasks = [asyncio.ensure_future(worker.work()) for worker in self.workers]
         self.jobs: dict[int, Job] = {}
 
-    def put(self, number: int, **changes: Any) -> Job:
+    def put(self, number: int, run_bytes: int = 0, **changes: Any) -> Job:
         each = self.jobs[number] = job(**changes)
+        each.run_bytes = run_bytes
         each.request.inputs = {"x": np.array([number])}
         each.times = RunTimes((Latency(1, 5.0, 6.0),), 0.1, lambda *_: None, is_measured=True)
         each.expected_ns = 5 * NS_PER_MS
@@ -233,24 +236,82 @@ async def test_never_more_runs_than_workers_and_each_answered_once() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_measurements_differ_by_changes_no_decision() -> None:
-    """Who gains by a shared run is not staged, for it could not share one; around the bound the last decision stands,
-    for each build by itself."""
-    build = LoadedBuild("b@cpu", 1, 1, handle=object())
+async def test_runs_of_which_the_memory_is_counted_begin_by_themselves_where_there_is_room() -> None:
+    """It is counted as for any other run; where it is short, whoever is next asks for it when a worker is free."""
+    bench = Bench(memory_bytes=25)
+    for number, run_bytes in enumerate((10, 10, 20)):
+        bench.put(number, run_bytes=run_bytes)
+    await bench.begins(0)
+    assert bench.memory.running_bytes == 10
+    assert bench.queue.staged is not None
+    assert bench.queue.staged.job is bench.jobs[1]
+    await bench.end(0)
+    await bench.until(lambda: bench.queue.is_running(bench.jobs[1]))
+    assert bench.memory.running_bytes == 10
+    assert bench.queue.staged.job is None, "two of them do not fit beside one another"
+    await bench.end(1)
+    await bench.begins(2)
+    assert bench.memory.running_bytes == 20
+    await bench.end(2)
+    await bench.until(lambda: not list(bench.queue.under_way))
+    assert bench.memory.running_bytes == 0
+    bench.close()
 
-    def is_staged(share: float, build: LoadedBuild) -> bool:
-        """Where two rows take that of what they take one by one."""
-        each = job(build=build, servable=replace(SERVABLE, together_max=2))
-        each.times = RunTimes((Latency(1, 5.0, 6.0), Latency(2, 10.0 * share, 12.0)), 0.1, lambda *_: None)
-        each.expected_ns = 5 * NS_PER_MS
-        threads = WorkerThreads("none", 1)
-        try:
-            line = StagedJob(lambda *_, begin_by_ns, **__: threads.stage(begin_by_ns, int, 0))
-            line.put(each)
-            return line.job is not None
-        finally:
-            threads.close()
 
-    staged = [is_staged(share, build) for share in (0.95, 0.88, 0.95, 0.99, 1.02, 0.95, 0.91)]
-    assert staged == [True, False, False, False, True, True, True]
-    assert is_staged(0.95, LoadedBuild("c@cpu", 1, 1, handle=object()))
+SHARED = {"a third less": 6.6, "a seventh less": 8.6, "as long": 10.0}
+"""What two rows take, ms, where one takes 5."""
+
+
+@pytest.mark.parametrize(
+    ("two_ms", "waiting", "is_staged"),
+    [
+        (SHARED["a third less"], 1, False),  # who comes meanwhile may share its run
+        (SHARED["a seventh less"], 1, True),
+        (SHARED["a seventh less"], 2, True),  # one for each worker
+        (SHARED["a seventh less"], 14, False),  # seven for each: the last is done sooner, and the mean one, too
+        (SHARED["as long"], 14, True),
+    ],
+)
+@pytest.mark.anyio
+async def test_who_is_done_sooner_together_is_not_staged(two_ms: float, waiting: int, is_staged: bool) -> None:
+    """It could not share a run then; by as many as wait now, and what shared runs take while both workers have one."""
+    assert was_staged(times_of(two_ms), waiting) is is_staged
+
+
+@pytest.mark.anyio
+async def test_where_nobody_shares_runs_everybody_is_staged() -> None:
+    assert was_staged(times_of(SHARED["a third less"]), 14, may_share=False)
+
+
+@pytest.mark.anyio
+async def test_what_shared_runs_take_is_learnt_before_anybody_is_staged() -> None:
+    """Of inputs of another size than the import's nobody knows it, until it was seen with both workers at work."""
+    times = RunTimes((Latency(1, 5.0, 6.0),), 0.1, lambda *_: None, is_measured=False)
+    for _ in range(SETTLING):
+        assert not was_staged(times, 2)
+        times.ran(2, 2, int(SHARED["as long"] * NS_PER_MS), 0)
+    assert was_staged(times, 2)
+
+
+def times_of(two_ms: float) -> RunTimes:
+    """Of a network that runs two rows in so many milliseconds where both workers have a run, and alone no quicker than
+    one by one.
+    """
+    rows = (Latency(1, 5.0, 6.0), Latency(2, 10.0, 12.0), Latency(1, 5.0, 6.0, 2), Latency(2, two_ms, 12.0, 2))
+    return RunTimes(rows, 0.1, lambda *_: None)
+
+
+def was_staged(times: RunTimes, waiting: int, *, may_share: bool = True) -> bool:
+    """With two workers."""
+    each = job(servable=replace(SERVABLE, together_max=2))
+    each.times, each.expected_ns, each.build.handle = times, 5 * NS_PER_MS, object()
+    threads = WorkerThreads("none", 1)
+    try:
+        memory = RunMemory(lambda: 0, lambda: 0)
+        staged = StagedJob(
+            lambda *_, begin_by_ns, **__: threads.stage(begin_by_ns, int, 0), memory, 2, may_share=may_share
+        )
+        staged.put(each, waiting)
+        return staged.job is not None
+    finally:
+        threads.close()
