@@ -30,7 +30,8 @@ from appliance.domain.names import build_id, model_id, variant_id
 from appliance.domain.padding import Padding
 from appliance.domain.request import Request, Result, Tensors
 from appliance.domain.states import VariantState
-from appliance.policies.batching.by_profile import ByProfile
+from appliance.policies.batching import BATCHING_POLICIES
+from appliance.policies.batching import DEFAULT as DEFAULT_BATCHING
 from appliance.policies.dispatch import DEFAULT as DEFAULT_DISPATCH
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.forecast.memory import Trend
@@ -125,6 +126,7 @@ class EngineBench:
         apart: bool = False,
         twins: Sequence[tuple[int, float, float]] = (),
         threads: int = 1,
+        batching: str = DEFAULT_BATCHING,
         dispatch: str = DEFAULT_DISPATCH,
         fixed: Mapping[str, str] | None = None,
         stepped: Collection[str] = (),
@@ -189,7 +191,7 @@ class EngineBench:
         )
         policies = Policies(
             selection=MostAccurate(),
-            batching=ByProfile(),
+            batching=BATCHING_POLICIES[batching](),
             eviction=EVICTION_POLICIES[eviction](),
             eviction_name=eviction,
             dispatch=DISPATCH_POLICIES[dispatch](),

@@ -463,3 +463,49 @@ async def test_what_loses_at_other_sizes_is_tried_a_few_times_only() -> None:
     batches = [rows for rows in rows_of(bench) if rows > 1]
     assert len(batches) <= 4 * len(set(batches))
     assert rows_of(bench)[-30:] == 30 * [1]
+
+
+SENTENCES = {1: 11.0, 2: 17.5, 3: 23.3, 4: 29.0, 5: 35.8, 6: 42.5, 7: 49.3, 8: 56.0}
+"""As `meaning` takes with sixteen tokens, where two workers are busy: a third less an item in batches."""
+PER_S = 2 * 1000 / SENTENCES[1]
+"""What two workers serve one by one."""
+
+
+def times_ms(batching: str, load: float) -> list[float]:
+    """How long each of 800 requests took, that came at random at a share of what is served one by one; sorted."""
+    found: list[float] = []
+
+    @story
+    async def told() -> None:
+        bench = EngineBench(workers=2, queue_len=1000, queue_total=2000, wait_ms_max=30_000, batching=batching)
+        bench.add({"v": Cost(run_ms=SENTENCES[1], run_ms_by_batch=SENTENCES)})
+
+        async def ask() -> None:
+            start_ns = bench.clock.now_ns()
+            await bench.infer()
+            found.append(ms(bench.clock.now_ns() - start_ns))
+
+        async with bench.working():
+            await bench.infer()
+            gaps_s = np.random.default_rng(3).exponential(1 / (load * PER_S), 800)
+            asked = []
+            for gap_s in gaps_s:
+                await bench.pause(1000 * gap_s)
+                asked.append(asyncio.create_task(ask()))
+            await asyncio.gather(*asked)
+        bench.assert_quiet()
+
+    told()
+    return sorted(found)
+
+
+@pytest.mark.parametrize(("load", "at_most"), [(0.1, 1.0), (0.5, 1.0), (0.9, 0.8)])
+def test_shared_runs_cost_nobody_a_slow_answer(load: float, at_most: float) -> None:
+    """P99 of the same arrivals with batches and without: alike where hardly anybody waits, less where many do."""
+    on, off = (times_ms(batching, load)[-8] for batching in ("by-profile", "none"))
+    assert on <= at_most * off
+
+
+def test_shared_runs_answer_more_in_time_when_there_are_too_many() -> None:
+    on, off = (sum(took <= 500 for took in times_ms(batching, 1.5)) for batching in ("by-profile", "none"))
+    assert on > 2 * off
