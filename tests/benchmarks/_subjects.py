@@ -283,3 +283,9 @@ def cpu_s(pid: int) -> float:
     """Processor time of a process so far, seconds: steadier than the clock on a machine with neighbours."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def thread_ms(pid: int) -> dict[int, float]:
+    """Processor time of each thread of a process so far, milliseconds; the event loop's has the process's own id."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return {int(task.name): int((task / "schedstat").read_text().split()[0]) / 1e6 for task in tasks}

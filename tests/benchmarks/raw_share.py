@@ -2,8 +2,9 @@
 
 Asked: ShuffleNet at least 0.92, ResNet-50 0.98, 600 kB of binary tensors over TCP at 4 and 8 connections, the client on
 the same cores. Raw is the best of one session on all cores, and a thread a core with a session each or one for all.
-Rounds alternate, those that lost processor time to others are left out; the median of their ratios counts, and the
-processor time that the box takes for a request.
+Rounds alternate, those that lost processor time to others are left out; the median of their ratios counts. Where the
+rest goes is said by the processor time of a request: of the threads that run it, against a run without the box, of the
+event loop, of the client, and what is left idle.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,22 @@ from tests.benchmarks._steal import undisturbed
 CORES = os.cpu_count() or 1
 Ways = dict[str, list[Callable[[], Any]]]
 """Name → what each of its threads does again and again."""
+
+
+class Spent(NamedTuple):
+    """Where the processor time of a request goes, milliseconds. `raw`: of a run without the box."""
+
+    raw_ms: float
+    runs_ms: float
+    loop_ms: float
+    client_ms: float
+    idle_ms: float
+
+    def __str__(self) -> str:
+        return (
+            f"ms of a request: run {self.runs_ms:.2f} (without the box {self.raw_ms:.2f}), event loop "
+            f"{self.loop_ms:.2f}, client {self.client_ms:.2f}, idle {self.idle_ms:.2f}"
+        )
 
 
 def main() -> None:
@@ -61,19 +78,25 @@ def _compare(name: str, rounds: int, seconds: float) -> None:
         print(f"{name}: raw " + ", ".join(f"{way} {rate:.1f}/s" for way, rate in raw_of.items()))
         for connections in (4, 8):
 
-            def pair(connections: int = connections) -> tuple[float, float]:
+            def pair(connections: int = connections) -> tuple[float, Spent]:
+                used_s = time.process_time()
                 raw = _rate(ways[best], seconds)
-                before_s = subjects.cpu_s(box.process.pid)
+                raw_ms = (time.process_time() - used_s) * 1e3 / (raw * seconds)
+                pid = box.process.pid
+                before_ms = subjects.thread_ms(pid)
                 driven = subjects.drive(box.port, [request], connections, seconds)
                 assert driven["errors"] == 0, driven
-                used_ms = (subjects.cpu_s(box.process.pid) - before_s) * 1e3 / driven["count"]
-                return driven["count"] / driven["seconds"] / raw, used_ms - CORES * 1e3 / raw
+                count = driven["count"]
+                used_ms = {at: (ms - before_ms.get(at, 0.0)) / count for at, ms in subjects.thread_ms(pid).items()}
+                loop_ms = used_ms.pop(pid)
+                runs_ms, client_ms = sum(used_ms.values()), driven["processor_s"] * 1e3 / count
+                idle_ms = CORES * driven["seconds"] * 1e3 / count - runs_ms - loop_ms - client_ms
+                return count / driven["seconds"] / raw, Spent(raw_ms, runs_ms, loop_ms, client_ms, idle_ms)
 
-            shares, times_ms = zip(*undisturbed(pair, rounds), strict=True)
+            shares, spent = zip(*undisturbed(pair, rounds), strict=True)
             print(
                 f"  {connections} connections: {statistics.median(shares):.3f} of raw, "
-                f"{min(shares):.3f} to {max(shares):.3f}; the box adds {statistics.median(times_ms):.2f} ms of "
-                "processor time a request",
+                f"{min(shares):.3f} to {max(shares):.3f}; {Spent(*map(statistics.median, zip(*spent, strict=True)))}",
                 flush=True,
             )
 
