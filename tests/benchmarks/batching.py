@@ -1,8 +1,8 @@
 """Batching against none, per network of the demo zoo: requests/s where all ask at once, P99 at part load, overload.
 
 Asked: `meaning` at least 1.25 times the requests/s; every network's P99 at 10, 50 and 90 % of the load without batches
-at most 1.03, 1.1 and 1.0 times theirs; in time at 150 % no fewer. By requests of `/v2` with one item each, from a
-process of its own on the same processors.
+at most 1.03, 1.1 and 1.0 times theirs; in time at 150 % no fewer. By requests of `/v2` with one item each, as a
+device of the zoo sends it (of `meaning` sixteen tokens), from a process of its own on the same processors.
 
 Three boxes with the same imports take short turns: with batches, without, and without once more, which says how much
 two equal boxes differ. In each round all three get the same arrivals, in another order of boxes. Percentiles are those
@@ -26,9 +26,11 @@ from typing import Any
 
 import numpy as np
 
+from appliance.demo.zoo.entries import ZooModel
+from tests.benchmarks import _inputs, _zoo
 from tests.benchmarks import _subjects as subjects
-from tests.benchmarks import _zoo
 
+TOKENS = {name: np.ones((1, 16), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
 LOADS = {0.1: 0.4, 0.5: 0.2, 0.9: 0.25, 1.5: 0.15}
 """Of what the box without batches serves at most → share of the time. Few requests come at a low load."""
 POLICIES = {"on": "by-profile", "off": "none", "again": "none"}
@@ -77,10 +79,10 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder for the imported models, used again by the next run")
     options = parser.parse_args()
     with _zoo.kept(options.keep) as state, ExitStack() as boxes:
-        _zoo.imported(state, "demo", tuple(options.models))
+        zoo = _zoo.imported(state, "demo", tuple(options.models))
         print(_zoo.machine())
         live = {name: boxes.enter_context(_box(state, name, policy)) for name, policy in POLICIES.items()}
-        found = [one for name in options.models for one in _sharing(name, live["on"], options.variants)]
+        found = [one for model in zoo.models for one in _sharing(model, live["on"], options.variants)]
         for path, inputs in found:
             asked = {
                 name: Subject(box, path, subjects.infer_request(path, box.key, inputs)) for name, box in live.items()
@@ -96,10 +98,11 @@ def _box(state: Path, name: str, policy: str) -> Any:
     return subjects.box(own, APPLIANCE_POLICIES__BATCHING=policy)
 
 
-def _sharing(name: str, box: subjects.LiveBox, wanted: Sequence[str]) -> list[tuple[str, dict[str, np.ndarray]]]:
+def _sharing(model: ZooModel, box: subjects.LiveBox, wanted: Sequence[str]) -> list[tuple[str, dict[str, np.ndarray]]]:
     """Paths of a network's variants that may share runs, each with the inputs of an item."""
+    name = model.name
+    inputs = TOKENS if name == "meaning" else _inputs.sent(model, 1)[0]
     with box.http() as http:
-        inputs = one_item(http.get(f"/v2/models/{name}").json()["inputs"])
         variants = {v["name"]: v for v in http.get(f"/v1/models/{name}/variants").json()["items"]}
         order = http.get(f"/v1/applications/{name}").json()["variants"]
     found = []
@@ -216,17 +219,6 @@ def _offer(one: Subject, rate: float, seconds: float, seed: int) -> Turn:
     result: dict[str, Any] = json.loads(done.stdout)
     served: list[float] = result["served_ms"]
     return Turn(served + [math.inf] * (result["offered"] - len(served)))
-
-
-def one_item(described: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Inputs of one item: sixteen tokens, a line of text of 160 pixels, a picture of 320."""
-    made = {}
-    for one in described:
-        usual = 16 if one["datatype"] == "INT64" else 160 if 48 in one["shape"] else 320
-        shape = [1, *(side if side > 0 else usual for side in one["shape"][1:])]
-        is_number = one["datatype"] == "INT64"
-        made[one["name"]] = np.ones(shape, np.int64) if is_number else np.zeros(shape, np.float32)
-    return made
 
 
 if __name__ == "__main__":

@@ -9,9 +9,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
 from tests.benchmarks import _subjects as subjects
 from tests.benchmarks.kinds import BOTH, compare
 from tests.modelstore.networks import normalised, write
+
+ITEM = {"x": np.zeros((1, 3, 64, 64), np.float32)}
 
 
 def main() -> None:
@@ -33,7 +37,7 @@ def main() -> None:
         with subjects.box(state, APPLIANCE_PROCESSORS=BOTH) as both, subjects.box(other) as cpu:
             for connections in options.connections:
                 print(f"connections: {connections}")
-                compare(both, cpu, argparse.Namespace(**{**vars(options), "connections": connections}))
+                compare(both, cpu, {"net": [ITEM]}, argparse.Namespace(**{**vars(options), "connections": connections}))
 
 
 def _await_parts(box: subjects.LiveBox, wait_s: float) -> None:
