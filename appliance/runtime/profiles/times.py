@@ -199,7 +199,8 @@ class RunTimes:
         if key == self._tried and took_ns < estimate.p50_ns:
             self._tried = self._try_at_ns = None
             estimate.p50_ns = max(float(took_ns), min(estimate.p50_ns, estimate.reference_ns))
-        estimate.ran(took_ns, now_ns, self._alpha)
+        if estimate.ran(took_ns, now_ns, self._alpha) and running != INLINE:
+            self._changed(estimate)
         self._latest = estimate
         if items == 1:
             self._one = estimate
@@ -227,6 +228,14 @@ class RunTimes:
         if inline is not None:  # a worker is no quicker than the loop
             expected_ns = max(expected_ns, inline.p50_ns)
         return Estimate(expected_ns, max(1.0, row.p99_ms / row.p50_ms), reference_ns)
+
+    def _changed(self, changed: Estimate) -> None:
+        """The processor has become another one: so it has for batches and company that have not run since. Not for runs
+        on the event loop, which is none of its cores.
+        """
+        for key, estimate in self._estimates.items():
+            if estimate is not changed and key % _LEVELS != INLINE:
+                estimate.follow(changed)
 
     def _drift(self) -> None:
         self.is_drifted = not self.is_drifted

@@ -71,6 +71,25 @@ def test_another_speed_is_known_after_fifty_runs(factor: float) -> None:
     assert learnt(runs).p50_ns == pytest.approx(1e6 * factor, rel=0.1)
 
 
+@pytest.mark.parametrize("factor", [0.5, 2])
+def test_half_or_twice_the_speed_is_known_after_four_runs(factor: float) -> None:
+    """They are no chance; what the mildest of them took counts, so it is not beyond the truth."""
+    runs = [int(1e6 * factor * noise) for noise in (1.0, 1.04, 0.97, 1.02)]
+    assert learnt(runs[:3]).p50_ns == pytest.approx(1e6 * (1 + (factor - 1) * 0.271), rel=0.05)
+    assert learnt(runs).p50_ns == pytest.approx(1e6 * factor, rel=0.05)
+    assert learnt(runs + [10**6] * 4).p50_ns == pytest.approx(1e6, rel=0.05)
+    smoothed = Estimate(1e6, 1.2, 1e6, None)
+    for took_ns in runs:
+        smoothed.ran(took_ns, 0, ALPHA)
+    assert smoothed.p50_ns == pytest.approx(1e6 * (1 + (factor - 1) * 0.344), rel=0.05)
+
+
+def test_a_burst_at_most_doubles_what_is_expected() -> None:
+    """Four runs that others disturbed a hundred times over are not taken at their word."""
+    assert learnt([10**8] * 4).p50_ns <= 1.6 * JUMP_MAX * 1e6
+    assert learnt([10**8, 10**6] * 2).p50_ns < 1.3e6
+
+
 def test_the_p99_is_where_one_in_a_hundred_is_above() -> None:
     """Of a skewed distribution: between half and twice one in a hundred of later runs are above it, on average."""
     random = Random(2)

@@ -203,6 +203,20 @@ def test_runs_on_the_loop_that_are_as_expected_are_looked_at_now_and_then() -> N
     assert times.inline_ns(1, NOW) == pytest.approx(40_000, rel=0.1)
 
 
+def test_what_has_not_run_since_a_processor_changed_follows() -> None:
+    """Alone it has shown little, beside others it is known to take twice as long: so it does alone, and as a batch. On
+    the loop, which is another core, it does not.
+    """
+    times = times_of()
+    for running in (1, INLINE):
+        times.ran(1, running, 10 * NS_PER_MS, NOW)
+    for at in range(4):
+        times.ran(1, 2, 28 * NS_PER_MS, NOW + 1 + at)
+    assert times.expected_ns(1, 2, NOW) == pytest.approx(28 * NS_PER_MS, rel=0.01)
+    assert times.expected_ns(1, 1, NOW) == pytest.approx(20 * NS_PER_MS, rel=0.01)
+    assert times.expected_ns(1, INLINE, NOW) == pytest.approx(10 * NS_PER_MS, rel=0.01)
+
+
 def test_a_run_of_which_nothing_is_known_yet() -> None:
     """While its body is read: one item, as the last such run; as the import says where that is long ago."""
     times = times_of()
