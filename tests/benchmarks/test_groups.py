@@ -4,7 +4,7 @@ from tests.benchmarks.groups import least_loaded
 
 
 def test_the_best_maps_of_equal_cores_each_once() -> None:
-    """25 and 20 ms, two ways, then 28 and 17; mirror images, with more on the core that will be slowed, are left out."""
+    """25 and 20 ms, two ways, then 28 and 17. Of mirror images the one with less on the core that will be slowed."""
     first, second, third = least_loaded([[5.0, 8.0, 12.0, 20.0]] * 2)
     assert {first, second} == {(0, 0, 0, 1), (0, 1, 1, 0)}
     assert third == (1, 0, 1, 0)
