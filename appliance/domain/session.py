@@ -6,6 +6,7 @@ Accuracies are points, 0 to 100; drops are shares of 1, as devices estimate them
 
 import datetime
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -266,6 +267,16 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantDrop:
+    """What results of one variant lose as a device tracks them, by its own measurement."""
+
+    rate: float
+    """Share of 1 with each frame of age."""
+    gaps: Mapping[str, float] = field(default_factory=dict)
+    """Variant → share of 1 that they are behind its fresh results at an age of no frames."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceReport:
     """What a device says of itself, none of it believed beyond reason; None: it does not say."""
 
@@ -275,6 +286,8 @@ class DeviceReport:
     """Share of 1 per frame of tracking, as its estimator has it."""
     drop_base: float | None = None
     """Share of 1 that tracking loses at once."""
+    drop_curves: Mapping[str, VariantDrop] | None = None
+    """The same by variant, of all that it knows of."""
     uplink_bps: float | None = None
     """What it takes its uplink for; counts only until frames have come."""
     rtt_ms: float | None = None

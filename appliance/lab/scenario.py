@@ -129,6 +129,8 @@ class VariantShape(Shape):
     """
     p99_ms: dict[Name, Positive] = Field({})
     """Of a run of one item, by processor: decides which variants keep an SLO; absent: as `latency_ms`."""
+    drop_times: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    """What its results lose with each frame of age, times the `drop_rate` of a session."""
     resident: bool = False
     """In memory when the scenario starts, as far as there is room."""
     asleep: bool = False

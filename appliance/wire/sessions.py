@@ -145,6 +145,16 @@ class DecisionTimesShape(Shape):
     p99_ms: float = Field(examples=[4.8])
 
 
+class DropCurveShape(Shape):
+    """What results of a variant lose as a device tracks them: gap + rate · age."""
+
+    gap: float = Field(examples=[0.021])
+    """Share of 1 that they are behind those of the best variant at an age of no frames: by the device's measurement,
+    else by their accuracies."""
+    rate: float = Field(examples=[0.0061])
+    """Share of 1 with each frame of age."""
+
+
 class SessionShape(Shape):
     """A session as it stands. captured = sent + skipped; sent = answered + late + dropped + lost + those under way."""
 
@@ -194,6 +204,8 @@ class SessionShape(Shape):
     """0: not known."""
     drop_rate: float
     """Share of 1 that a result loses with each frame that it grows older, as the device estimates it."""
+    drop_curves: dict[str, DropCurveShape]
+    """Variant → what its results lose, of those that the device tells apart."""
     drop: float | None
     """Of the last window, where accuracy is promised."""
     decisions: DecisionTimesShape

@@ -71,6 +71,15 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
+class VariantDrop(Message):
+    """What a device has measured of one variant's results: what they lose with age, and what they are behind others."""
+
+    rate: Share = None
+    """Share of 1 with each frame of age."""
+    gaps: dict[Text, Share] = Field({})
+    """Variant → share of 1 that they are behind fresh results of it, at an age of no frames."""
+
+
 class Reports(Message):
     """What a device tells of itself with whatever it sends, as far as it knows it. The box believes its own
     measurements first.
@@ -84,6 +93,8 @@ class Reports(Message):
     """Accuracy that tracking loses at once, as a share of 1: what is lost at an age of no frames at all."""
     drop_rate: Share = None
     """The same lost with each frame that a result grows older, of the plan's variant."""
+    drop_curves: dict[Text, VariantDrop] | None = None
+    """The same by variant, of all that the device has compared of late, the plan's among them."""
     uplink_mbps: RateMbps = None
     """What the device takes its uplink for, 10⁶ bit/s; counts until the box has seen frames come."""
     rtt_ms: DelayMs = None

@@ -18,8 +18,8 @@ from appliance.lab.links.network import Place
 from appliance.lab.outcome import Answer, Kind
 from appliance.lab.sessions.camera import Camera
 from appliance.lab.sessions.ladder import Ladder
+from appliance.lab.sessions.losses import Losses
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally
-from appliance.policies.sending.drop import DropEstimate
 from appliance.wire.stream import ResultMessage
 from tests.benchmarks._emulated_box import BODY
 
@@ -90,7 +90,7 @@ class Emulated(Device):
         self.removals = 0
         self._sides: dict[int, int] = {}
         self._ends: list[tuple[ResultMessage, FrameEnd | None, float]] = []
-        self._estimate = DropEstimate()
+        self._losses = Losses(plan.accuracies, {})
         self._is_sent: set[int] = set()
         self._captured_ms: dict[int, float] = {}
         """Of frames that were sent and have not ended."""
@@ -138,12 +138,13 @@ class Emulated(Device):
         now_ns = self._clock.now_ns()
         for one in came:
             if self._kept is not None:
-                stride = one.frame - self._kept.frame
-                self._estimate.observe(stride, self._rate(now_ns) * stride)
+                stride, before = one.frame - self._kept.frame, self._kept.variant
+                drop = self._losses.between(before, one.variant, self._rate(now_ns), stride)
+                self._drops.observe(before, one.variant, stride, drop)
             self._before, self._kept = self._kept, one
         if came:
             with self._lock:
-                self._drop = self._estimate.fitted()
+                self._drop, self._known = self._drops.fitted(came[-1].variant), self._drops.known()
 
     def _take_ends(self) -> None:
         with self._lock:
@@ -175,7 +176,7 @@ class Emulated(Device):
             )
         )
         if variant is not None and isinstance(self.tally, AccuracyTally):
-            self.tally.result(result.frame)
+            self.tally.result(result.frame, self._losses.of(variant))
         elif variant is not None and not is_late and isinstance(self.tally, LatencyTally):
             self.tally.answered(result.frame, plan.ladder.accuracy(variant, self._sides.get(result.frame, 1 << 20)))
 

@@ -22,6 +22,7 @@ from appliance.wire.stream import (
     PlanMessage,
     ResultMessage,
     StageVariant,
+    VariantDrop,
     read_box_message,
     read_device_message,
     write_message,
@@ -77,9 +78,13 @@ def test_frames_and_clocks_are_read() -> None:
         ({"rtt_ms": math.inf}, {"rtt_ms": 60_000.0}),
         ({"downlink_ms": -1}, {"downlink_ms": 0.0}),
         ({"shown": 2**70}, {"shown": 2**53}),
+        (
+            {"drop_curves": {"a": {"rate": 7.0, "gaps": {"b": -1.0, "c": math.nan}}}},
+            {"drop_curves": {"a": VariantDrop(rate=1.0, gaps={"b": 0.0, "c": None})}},
+        ),
     ],
 )
-def test_reports_are_clamped(said: dict[str, float], taken: dict[str, object]) -> None:
+def test_reports_are_clamped(said: dict[str, object], taken: dict[str, object]) -> None:
     """A boast is the bound, and NaN is no report; the frame itself is as good as any."""
     for base in (HEAD, {"type": "clock", "sent_ms": 5}):
         message = read_device_message(json.dumps(base | said))

@@ -25,7 +25,7 @@ from appliance.domain.errors import (
     UnknownSession,
     WrongKey,
 )
-from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, NoticeKind
+from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, NoticeKind, VariantDrop
 from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession, Notices
 from appliance.runtime.sessions.sessions import Sessions
@@ -262,6 +262,7 @@ class Stream:
             skipped=reports.skipped,
             drop_rate=reports.drop_rate,
             drop_base=reports.drop_base,
+            drop_curves=_curves(reports),
             uplink_bps=None if reports.uplink_mbps is None else reports.uplink_mbps * 1e6,
             rtt_ms=reports.rtt_ms if measured_ms is None else measured_ms,
             downlink_ms=reports.downlink_ms,
@@ -389,6 +390,17 @@ class Stream:
 
     def _say(self, message: Message) -> None:
         self._socket.send_text(said(message))
+
+
+def _curves(reports: Reports) -> dict[str, VariantDrop] | None:
+    """Of variants whose rate is a number."""
+    if reports.drop_curves is None:
+        return None
+    return {
+        name: VariantDrop(drop.rate, {of: gap for of, gap in drop.gaps.items() if gap is not None})
+        for name, drop in reports.drop_curves.items()
+        if drop.rate is not None
+    }
 
 
 def _too_large(limit_bytes: int) -> dict[str, object]:

@@ -30,6 +30,7 @@ from appliance.runtime.sessions.orders import JoinOrder
 from appliance.wire.sessions import (
     AccuracyPromiseShape,
     DecisionTimesShape,
+    DropCurveShape,
     LatencyPromiseShape,
     SessionChange,
     SessionOrder,
@@ -147,6 +148,12 @@ def promise_shape(promise: Promise) -> LatencyPromiseShape | AccuracyPromiseShap
     return LatencyPromiseShape(kind="latency", slo_ms=promise.slo_ms, rate_rps=promise.rate_rps, accuracy_min=floor)
 
 
+def _curves_of(live: LiveSession) -> dict[str, DropCurveShape]:
+    return {
+        name: DropCurveShape(gap=drop.base, rate=drop.rate) for name, drop in sorted(live.curves.measured().items())
+    }
+
+
 def shape_of(box: RunningBox, live: LiveSession) -> SessionShape:
     """A session as it stands."""
     plan = None if live.plan is None else SessionPlanShape(**plan_fields(live.plan, live, box.clock.now_ns()))
@@ -185,7 +192,8 @@ def _summary_of(box: RunningBox, live: LiveSession) -> SessionShape:
         kept=live.kept,
         uplink_mbps=round(live.link.bandwidth_bps / 1e6, 3),
         rtt_ms=live.link.rtt_ms,
-        drop_rate=live.drop_rate,
+        drop_rate=live.curves.rate,
+        drop_curves=_curves_of(live),
         drop=live.accuracy_windows.last_drop,
         decisions=DecisionTimesShape(count=count, mean_ms=round(mean_ms, 3), p99_ms=round(p99_ms, 3)),
     )

@@ -26,8 +26,9 @@ from appliance.client.device.tracking.tracker import Found, Tracked, Tracker
 from appliance.client.errors import UnexpectedAnswer
 from appliance.clock import NS_PER_MS, Clock, SystemClock
 from appliance.domain.errors import ApplianceError
-from appliance.domain.session import FrameEnd
-from appliance.policies.sending.drop import Drop, DropEstimate
+from appliance.domain.session import FrameEnd, VariantDrop
+from appliance.policies.sending.curves import DropCurves
+from appliance.policies.sending.drop import Drop
 from appliance.policies.sending.schedule import Orders
 from appliance.policies.sending.sender import Counts, Sender
 from appliance.wire.stream import Notice, PlanMessage, ResultMessage
@@ -37,6 +38,8 @@ KEPT_SHOWN = 64
 LATENCIES_KEPT = 4096
 FRAMES_KEPT = 2
 """The one that waits to be sent, and the one that is being encoded."""
+PLACES = 5
+"""Of the shares that are reported: heads are small."""
 SERVED = "served"
 
 
@@ -73,6 +76,7 @@ class _Seen:
     """What was shown with a frame that was sent."""
 
     of_frame: int
+    variant: str
     found: Found | None
     boxes: Any
     answer: Mapping[str, Any]
@@ -131,7 +135,8 @@ class Device:
         self._kept: _Kept | None = None
         self._before: _Kept | None = None
         self._is_other = False
-        self._drops: dict[str, DropEstimate] = {}
+        self._drops = DropCurves()
+        self._known: Mapping[str, VariantDrop] = {}
         self._drop: Drop | None = None
         self._size: tuple[int, int] | None = None
         self._frame = -1
@@ -301,33 +306,36 @@ class Device:
     def _remember(self, number: int) -> None:
         assert self._kept is not None
         boxes = None if self._tracker is None else self._tracker.boxes
-        self._seen[number] = _Seen(self._kept.frame, self._kept.found, boxes, self._kept.answer)
+        kept = self._kept
+        self._seen[number] = _Seen(kept.frame, kept.variant, kept.found, boxes, kept.answer)
         while len(self._seen) > KEPT_SHOWN:
             self._seen.popitem(last=False)
 
     def _compare(self, fresh: _Kept) -> None:
         """What was shown for its frame, and of every other one also what the result before the last would have become,
-        against a result: without different strides nobody could tell base from rate.
+        against a result: without different strides nobody could tell base from rate. Where another variant answers now,
+        it shows what the results of the one before are behind its own.
         """
-        estimate = self._drops.setdefault(fresh.variant, DropEstimate())
+        drops = self._drops
         seen = self._seen.pop(fresh.frame, None)
         if seen is not None:
             stride = fresh.frame - seen.of_frame
             if fresh.found is None:
                 drop = drop_between(seen.answer, fresh.answer)
                 if drop is not None:
-                    estimate.observe(stride, drop)
+                    drops.observe(seen.variant, fresh.variant, stride, drop)
             elif seen.found is not None and seen.boxes is not None:
-                estimate.observe(stride, drop_of(seen.boxes, seen.found, fresh.found))
+                drops.observe(seen.variant, fresh.variant, stride, drop_of(seen.boxes, seen.found, fresh.found))
         self._is_other = not self._is_other
         older = self._before if self._is_other else None
         if older is not None and older.found is not None and fresh.found is not None and self._tracker is not None:
             boxes = self._tracker.carried(older.found, older.frame, fresh.frame)
             if boxes is not None:
-                estimate.observe(fresh.frame - older.frame, drop_of(boxes, older.found, fresh.found))
-        fitted = estimate.fitted()
+                stride = fresh.frame - older.frame
+                drops.observe(older.variant, fresh.variant, stride, drop_of(boxes, older.found, fresh.found))
+        fitted, known = drops.fitted(fresh.variant), drops.known()
         with self._lock:
-            self._drop = fitted
+            self._drop, self._known = fitted, known
 
     def _shown(self, number: int, now_ms: float) -> Shown:
         kept = self._kept
@@ -393,4 +401,12 @@ class Device:
             said["shown"] = self._kept.frame
         if self._drop is not None:
             said["drop_rate"] = self._drop.rate
+        if self._known:
+            said["drop_curves"] = {
+                name: {
+                    "rate": round(drop.rate, PLACES),
+                    "gaps": {of: round(gap, PLACES) for of, gap in drop.gaps.items()},
+                }
+                for name, drop in self._known.items()
+            }
         return said

@@ -21,10 +21,11 @@ from appliance.lab.loop import START_NS, VirtualClock, VirtualLoop
 from appliance.lab.outcome import Answer, Kind
 from appliance.lab.sessions.camera import Camera
 from appliance.lab.sessions.ladder import Ladder
+from appliance.lab.sessions.losses import Losses
 from appliance.lab.sessions.network import DeviceNetwork
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally, Tally
 from appliance.lab.sessions.target import Found, Target
-from appliance.policies.sending.drop import DropEstimate
+from appliance.policies.sending.curves import DropCurves
 from appliance.policies.sending.schedule import Orders
 from appliance.policies.sending.sender import Send, Sender
 from appliance.runtime.sessions.frame import Frame, FrameResult
@@ -86,8 +87,9 @@ class Device:
         tally: Tally,
         target: Target,
         ladder: Ladder | None,
+        losses: Losses,
     ) -> None:
-        """`ladder`: what answers are worth; None: nobody knows, of a pipeline."""
+        """`ladder`: what answers are worth; None: nobody knows, of a pipeline. `losses`: what they lose with age."""
         self._clock = clock
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -99,6 +101,7 @@ class Device:
         self._rates = rates
         self._target = target
         self._ladder = ladder
+        self._losses = losses
         self.tally = tally
         self.answers: list[Answer] = []
         """One for each frame that was sent."""
@@ -111,7 +114,9 @@ class Device:
         self.session: LiveSession | None = None
         self.removals = 0
         self.reconnects = 0
-        self._drops = DropEstimate()
+        self._drops = DropCurves()
+        self._newest = ""
+        """The variant of the newest result."""
         self._captured: dict[int, int] = {}
         """Frames sent that have not ended → when they were captured."""
         self._sides: dict[int, int] = {}
@@ -222,10 +227,11 @@ class Device:
             self._begin_next()
 
     def _report(self) -> DeviceReport:
-        drop = self._drops.fitted()
+        drop = self._drops.fitted(self._newest)
         return DeviceReport(
             skipped=self.sender.counts.skipped,
             drop_rate=None if drop is None else drop.rate,
+            drop_curves=self._drops.known(),
             rtt_ms=2.0 * self._downlink_ms,
             downlink_ms=self._downlink_ms,
         )
@@ -257,10 +263,17 @@ class Device:
                 self.tally.answered(frame, self._worth(found, self._sides[frame]))
             self._ended(frame, "warm" if found.is_warm else "cold", "", found, is_late=end is FrameEnd.LATE)
             if isinstance(self.tally, AccuracyTally):
-                stride = self.tally.result(frame)
-                if stride is not None:
-                    self._drops.observe(stride, self._rate() * stride)
+                self._compare(frame, self.tally, found.variant or "")
         self._pump()
+
+    def _compare(self, frame: int, tally: AccuracyTally, variant: str) -> None:
+        """A result of a variant, with what was shown for its frame."""
+        stride = tally.result(frame, self._losses.of(variant))
+        if stride is not None:
+            lost = self._losses.between(self._newest, variant, self._rate(), stride)
+            self._drops.observe(self._newest, variant, stride, lost)
+        if stride is not None or not self._newest:
+            self._newest = variant
 
     def _worth(self, found: Found, side_px: int) -> float | None:
         """What an answer about a picture of that size is worth, in the unit of accuracies; None: nobody knows."""

@@ -17,6 +17,7 @@ from appliance.lab.session_shapes import SessionShape
 from appliance.lab.sessions.camera import WITHOUT_SIZE_BYTES, Camera
 from appliance.lab.sessions.device import BoxSide, Device, Stay
 from appliance.lab.sessions.ladder import Ladder
+from appliance.lab.sessions.losses import Losses
 from appliance.lab.sessions.network import DeviceNetwork, Outage, network_of
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally, Tally
 from appliance.lab.sessions.target import ApplicationTarget, PipelineTarget, Target
@@ -52,16 +53,18 @@ class _One:
         model = next(one for one in scenario.models if one.name == shape.model)
         id = application_id(shape.tenant, shape.name)
         slo_ms = None if entry.accuracy_slo is not None else entry.latency_slo_ms or shape.latency_slo_ms
+        accuracies = {variant.name: variant.accuracy for variant in model.variants}
+        losses = Losses(accuracies, {variant.name: variant.drop_times for variant in model.variants})
         if entry.accuracy_slo is None:
             tally: LatencyTally | AccuracyTally = LatencyTally()
         else:
             stride = _reference_stride(scenario, entry, model, self.network)
+            stride *= losses.of_best.times
             tally = AccuracyTally(entry.accuracy_slo, stride if entry.reference == "dedicated" else 0.0)
-        accuracies = {variant.name: variant.accuracy for variant in model.variants}
         sides = {variant.name: px for variant in model.variants if (px := input_px(variant)) is not None}
         target = ApplicationTarget(shape.name, id, shape.tenant, self.box.core.engine, TENSORS)
         stay = self._stay(slo_ms, shape.tenant, application_id=id)
-        return self._device(stay, _camera([model]), tally, target, Ladder(accuracies, sides))
+        return self._device(stay, _camera([model]), tally, target, Ladder(accuracies, sides), losses)
 
     def of_pipeline(self) -> Device:
         scenario, entry = self.scenario, self.entry
@@ -70,11 +73,14 @@ class _One:
         slo_ms = entry.latency_slo_ms or pipeline.latency_slo_ms
         stay = self._stay(slo_ms, pipeline.tenant, pipeline_id=pipeline.id)
         target = PipelineTarget(shape.name, pipeline.id, self.name)
-        return self._device(stay, _camera_before(scenario, shape, pipeline), LatencyTally(is_rated=False), target, None)
+        camera, tally = _camera_before(scenario, shape, pipeline), LatencyTally(is_rated=False)
+        return self._device(stay, camera, tally, target, None, Losses({}, {}))
 
-    def _device(self, stay: Stay, camera: Camera, tally: Tally, target: Target, ladder: Ladder | None) -> Device:
+    def _device(
+        self, stay: Stay, camera: Camera, tally: Tally, target: Target, ladder: Ladder | None, losses: Losses
+    ) -> Device:
         rates = self.entry.rates(self.scenario.base_dir)
-        return Device(self.box.clock, self.side, stay, self.network, camera, rates, tally, target, ladder)
+        return Device(self.box.clock, self.side, stay, self.network, camera, rates, tally, target, ladder, losses)
 
     def _stay(self, slo_ms: float | None, tenant: str, *, application_id: str = "", pipeline_id: str = "") -> Stay:
         scenario, entry = self.scenario, self.entry

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_S
+from appliance.lab.sessions.losses import NOTHING, Loss
 
 LATENCY_NS, ACCURACY_NS = 10 * NS_PER_S, NS_PER_S
 MISSES_MAX = 0.01
@@ -91,8 +92,8 @@ class LatencyTally:
 
 @dataclass(slots=True)
 class AccuracyTally:
-    """Of a promise of accuracy. `reference_stride`: frames, of the box that it is measured against; 0 for fresh
-    results.
+    """Of a promise of accuracy. `reference_stride`: frames, of the box that it is measured against, times what its
+    variant loses with each; 0 for fresh results.
     """
 
     drop_max: float
@@ -100,6 +101,7 @@ class AccuracyTally:
     totals: Totals = field(default_factory=Totals)
     _since_ns: int | None = None
     _newest: int | None = None
+    _loss: Loss = NOTHING
     _last_sent: int | None = None
     _frames: int = 0
     _drop: float = 0.0
@@ -119,11 +121,12 @@ class AccuracyTally:
                 self.totals.interval_frames += frame - self._last_sent
             self._last_sent = frame
 
-    def result(self, frame: int) -> int | None:
-        """One has come; returns how many frames older what was shown for its frame was, where there was something."""
+    def result(self, frame: int, loss: Loss = NOTHING) -> int | None:
+        """One has come, of a variant that loses so; returns how many frames older what was shown for its frame was,
+        where there was something."""
         before = self._newest
         if before is None or frame > before:
-            self._newest = frame
+            self._newest, self._loss = frame, loss
         return None if before is None or frame <= before else frame - before
 
     def displayed(self, frame: int, now_ns: int, rate: float) -> None:
@@ -133,7 +136,7 @@ class AccuracyTally:
         if self._newest is None:
             self._since_ns = now_ns  # windows begin with the first result
             return
-        drop = rate * (frame - self._newest - self.reference_stride)
+        drop = self._loss.at(rate, frame - self._newest) - rate * self.reference_stride
         self._roll(now_ns)
         self._frames += 1
         self._drop += drop

@@ -8,11 +8,12 @@ from dataclasses import replace
 from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.session import AccuracyPromise, Cause, PromiseKind
 from appliance.domain.states import SessionState
-from appliance.policies.offload.base import Client, OffloadInput, OffloadPlan
+from appliance.policies.offload.base import Client, OffloadInput, OffloadPlan, Served
 from appliance.policies.offload.drop import reference_stride
 from appliance.runtime.decisions.sessions import offload
 from appliance.runtime.sessions import offloading
 from appliance.runtime.sessions.context import AT_ONCE, PlanningContext
+from appliance.runtime.sessions.drop_priors import DropPriors
 from appliance.runtime.sessions.ledger import Load
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
@@ -37,8 +38,7 @@ class AccuracyPlans:
 
     def __init__(self, context: PlanningContext) -> None:
         self._context = context
-        self._drop_rates: dict[str, float] = {}
-        """Application → what its devices lose with a frame of age, as far as they have said so."""
+        self._priors = DropPriors()
 
     # -- may it come in ------------------------------------------------------------------------------------------------
 
@@ -205,9 +205,7 @@ class AccuracyPlans:
         for one in there.clients:
             live = members[one.name]
             live.reference_stride = offloading.dedicated_stride(live, zoo.by_name[best], key.fps, decode_ms)
-            gap = max(0.0, zoo.by_name[best].accuracy - zoo.by_name[one.variant or best].accuracy) / 100.0
-            client = asked[one.name]
-            live.ageing.expect((one.expected_drop - gap) / client.drop_rate + (client.reference_stride or 0.0))
+            live.ageing.expect(_stride_of(one, asked[one.name]))
         pool.batches = plan.batches
         pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts, now_ns))
         pool.run_ms_max = offloading.run_ms_max(plan.batches, zoo.by_name, best)
@@ -230,7 +228,7 @@ class AccuracyPlans:
     ) -> OffloadInput:
         context = self._context
         around, pool = context.around, context.pools.pool(key)
-        self._estimate_drop_rates(key.application_id, (*members, *others))
+        self._priors.estimate(key.application_id, context.sessions.values(), (*members, *others))
         there = {live.id for live in (*members, *others)}
         shifts = {id: shift for id, shift in pool.shifts.items() if id in there}
         for live in (*members, *others):
@@ -253,20 +251,6 @@ class AccuracyPlans:
             clients |= offloading.clients_of(some, zoo.rungs, pool.scale, shifts, share, decode_ms, forgiven)
         return offloading.problem_of(members, others, clients, zoo.rungs, pool.scale, now_ns, share, busy_ns, previous)
 
-    def _estimate_drop_rates(self, application_id: str, sessions: Sequence[LiveSession]) -> None:
-        """Of devices that have not said yet how much they lose with each frame of age: as three of four others of the
-        application do at most, or did."""
-        known = sorted(
-            live.drop_rate
-            for live in self._context.sessions.values()
-            if live.ageing.is_rate_known and live.session.application_id == application_id
-        )
-        if known:
-            self._drop_rates[application_id] = known[3 * len(known) // 4]
-        for live in sessions:
-            if not live.ageing.is_rate_known:
-                live.drop_rate = self._drop_rates.get(application_id, live.drop_rate)
-
     def _busy_until_ns(self, key: PoolKey, now_ns: int) -> int:
         """When the worker of a pool is free of what runs now and of the batches of other pools that have begun."""
         others = [
@@ -287,6 +271,14 @@ class AccuracyPlans:
 def _lets_in(plan: OffloadPlan) -> bool:
     """Whether somebody comes for whom nobody goes."""
     return bool(plan.admitted) and not plan.removed
+
+
+def _stride_of(served: Served, client: Client) -> float:
+    """Mean age in frames that a plan expects of what is shown."""
+    variant = next((one for one in client.variants if one.name == served.variant), None)
+    gap, rate = (0.0, None) if variant is None else (variant.accuracy_gap, variant.drop_rate)
+    of_reference = client.drop_rate * (client.reference_stride or 0.0)
+    return (served.expected_drop - gap + of_reference) / (client.drop_rate if rate is None else rate)
 
 
 def _rank(live: LiveSession) -> tuple[bool, float]:

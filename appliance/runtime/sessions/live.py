@@ -30,6 +30,7 @@ from appliance.domain.session import (
 )
 from appliance.domain.states import SESSION_MOVES, SessionState, move
 from appliance.runtime.sessions.ageing import Ageing
+from appliance.runtime.sessions.curves import Curves
 from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.rate import TokenBucket
@@ -49,10 +50,6 @@ ACCURACY_WITHIN_NS = NS_PER_S
 """A result that comes later after its capture is of no use to a device that tracks."""
 PROBE_NS = NS_PER_S
 """What a link was like longer ago decides about no frame: one is let in to see."""
-DROP_RATE_PRIOR = 0.006
-"""Share of 1 per frame, before a device has estimated its own (ARISE's middle)."""
-DROP_RATE_MIN, DROP_RATE_MAX = 1e-4, 0.2
-DROP_BASE_MAX = 0.5
 RTT_MS_MAX = 10_000.0
 SHOWN_TOLERANCE = 1e-6
 """Frames; what comes at the very instant of a capture is shown with it."""
@@ -146,9 +143,9 @@ class LiveSession:
         """Of a promise of latency: what it takes at least, by the last plan; None: nobody has planned it."""
         # What the device is like, as far as it says so.
         self.downlink_ms: float | None = None
-        self.drop_rate = DROP_RATE_PRIOR
-        self.drop_base = self.reference_stride = 0.0
-        """The latter is the mean age in frames of what a dedicated box would show, by the last plan."""
+        self.curves = Curves()
+        self.reference_stride = 0.0
+        """The mean age in frames of what a dedicated box would show, by the last plan."""
         self.ageing = Ageing()
         # What frames have shown.
         self.picture_factor: float | None = None  # bytes over pixels to the power by which they grow
@@ -260,8 +257,8 @@ class LiveSession:
 
     def copy_device(self, other: "LiveSession") -> None:
         """Take over what another session knows of its device: as that says itself, and as frames have shown."""
-        self.drop_rate, self.drop_base, self.downlink_ms = other.drop_rate, other.drop_base, other.downlink_ms
-        self.ageing = other.ageing
+        self.downlink_ms = other.downlink_ms
+        self.ageing, self.curves = other.ageing, other.curves
         self.picture_factor, self.body_bytes = other.picture_factor, other.body_bytes
         self.lowers_quality = other.lowers_quality
         self._head_delays_ms, self._head_delay_ms = other._head_delays_ms.copy(), other._head_delay_ms
@@ -317,32 +314,32 @@ class LiveSession:
             self.latency_windows.roll(now_ns)
         self._forget(now_ns)
 
-    def drop_of(self, stride: float) -> float:
-        """What the device shows loses so much at a mean age of so many frames, against a fresh result of the same
-        variant."""
-        return self.drop_base + self.drop_rate * stride
+    def drop_of(self, stride: float, variant: str = "") -> float:
+        """What the device shows of a variant (empty: the best one) loses so much at a mean age of so many frames,
+        against a fresh result of the best one."""
+        curves = self.curves
+        rate = curves.rate_of(variant) if variant else curves.best_rate
+        return curves.base + curves.gap_of(variant) + rate * stride
 
-    def drop_beside_dedicated(self, stride: float) -> float:
-        """The same against a box that serves nobody else; no less than 0."""
-        return max(0.0, self.drop_rate * (stride - self.reference_stride))
+    def drop_beside_dedicated(self, stride: float, variant: str = "") -> float:
+        """The same against what a box shows that serves nobody else; no less than 0."""
+        curves = self.curves
+        reference = curves.base + curves.best_rate * self.reference_stride
+        return max(0.0, self.drop_of(stride, variant) - reference)
 
     @property
     def stride_allowed(self) -> float:
-        """Mean age in frames beyond the reference that a promise of accuracy allows."""
+        """Mean age in frames beyond the reference that a promise of accuracy allows of the best variant."""
         assert isinstance(self.promise, AccuracyPromise)
-        base = self.drop_base if self.promise.reference is Reference.FRESH else 0.0
-        return max(0.0, self.promise.drop_max - base) / self.drop_rate
+        base = self.curves.base if self.promise.reference is Reference.FRESH else 0.0
+        return max(0.0, self.promise.drop_max - base) / self.curves.best_rate
 
     def report(self, report: DeviceReport) -> None:
         """Believe what the device says of itself, within reason."""
         counts = self.counts
         if report.skipped is not None:
             counts.skipped = max(counts.skipped, min(report.skipped, self._captured_max() - counts.sent))
-        if report.drop_rate is not None and report.drop_rate == report.drop_rate:
-            self.drop_rate = min(DROP_RATE_MAX, max(DROP_RATE_MIN, report.drop_rate))
-            self.ageing.is_rate_known = True
-        if report.drop_base is not None and report.drop_base == report.drop_base:
-            self.drop_base = min(DROP_BASE_MAX, max(0.0, report.drop_base))
+        self.ageing.is_rate_known = self.curves.report(report) or self.ageing.is_rate_known
         if report.rtt_ms is not None and 0.0 <= report.rtt_ms <= RTT_MS_MAX:
             self.link.rtt_ms = report.rtt_ms
         if report.downlink_ms is not None and 0.0 <= report.downlink_ms <= RTT_MS_MAX:
@@ -526,7 +523,7 @@ class LiveSession:
                 if frame.is_planned and result.cause is not DropCause.BAD_MEDIA:  # nobody can answer those
                     self.latency_windows.ended(result.ended_ns, in_time=in_time)
             elif in_time:
-                self.accuracy_windows.shown(frame.captured_ns, self._shown_ns(frame, result.ended_ns))
+                self.accuracy_windows.shown(frame.captured_ns, self._shown_ns(frame, result.ended_ns), result.variant)
         if result.end is FrameEnd.ANSWERED and (self.last_result is None or frame.number > self.last_result[0]):
             self.last_result = frame.number, frame.captured_ns, result.ended_ns
         self._on_ended(self, frame, result)

@@ -17,6 +17,7 @@ from appliance.policies.offload.base import Batch, Client, OffloadInput, Offload
 from appliance.policies.offload.drop import reference_stride
 from appliance.runtime.sessions.adapting import accuracy_of
 from appliance.runtime.sessions.batches import Batches, PlannedBatch
+from appliance.runtime.sessions.curves import RATE_PRIOR
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.zoo import QUALITY, Rung
 
@@ -91,6 +92,8 @@ def clients_of(
     A frame has arrived when it is decoded. `forgiven`: sessions, by id, whose promises are taken to allow more.
     """
     tables, best = _tables(rungs, share), _best(rungs)
+    for live in sessions:
+        live.curves.know(rungs, best)
     return {
         live.id: _client(
             live,
@@ -103,7 +106,7 @@ def clients_of(
             is_forgiven=live.id in forgiven,
         )
         for live in sessions
-        if not is_out_of_reach(live, best, decode_ms)
+        if not is_out_of_reach(live, rungs, decode_ms)
     }
 
 
@@ -193,20 +196,24 @@ def lost_ms(live: LiveSession, frame_ms: float) -> float:
     return frame_ms + LOST_TIMES * max(took, default=HORIZON_MS) + LOST_MS
 
 
-def is_out_of_reach(live: LiveSession, best: Rung, decode_ms: float) -> bool:
-    """Whether a promise against fresh results could not be kept by a box that serves nobody else."""
+def is_out_of_reach(live: LiveSession, rungs: Sequence[Rung], decode_ms: float) -> bool:
+    """Whether a promise against fresh results could not be kept by a box that serves nobody else, whatever it runs."""
     promise = live.promise
     assert isinstance(promise, AccuracyPromise)
     if promise.reference is not Reference.FRESH:
         return False
-    return live.drop_of(dedicated_stride(live, best, live.session.fps, decode_ms)) > promise.drop_max
+    fps = live.session.fps
+    return all(
+        live.drop_of(dedicated_stride(live, rung, fps, decode_ms), rung.name) > promise.drop_max
+        for rung in sorted(rungs, key=lambda rung: -rung.accuracy)
+    )
 
 
-def dedicated_stride(live: LiveSession, best: Rung, fps: float, decode_ms: float) -> float:
-    """Mean age in frames of what a box would show that serves nobody else, over the same link."""
+def dedicated_stride(live: LiveSession, rung: Rung, fps: float, decode_ms: float) -> float:
+    """Mean age in frames of what a box would show that serves nobody else, with a variant over the same link."""
     up_ms = decode_ms + live.head_delay_ms
-    up_ms += live.link.transfer_ms(best.frame_bytes(live.picture_factor, live.body_bytes))
-    one = best.usual_ms.get(1) or best.usual_ms[min(best.usual_ms)]
+    up_ms += live.link.transfer_ms(rung.frame_bytes(live.picture_factor, live.body_bytes))
+    one = rung.usual_ms.get(1) or rung.usual_ms[min(rung.usual_ms)]
     return reference_stride(up_ms + live.down_ms, one, fps)
 
 
@@ -318,6 +325,25 @@ def _told(served: Served, live: LiveSession, rung: Rung, scale: Scale, shift: Sh
     )
 
 
+def _own_rate(live: LiveSession, rung: Rung, of_best: float) -> float | None:
+    """What results of a variant lose with each frame of age; None: as those of the best one."""
+    rate = _rate_of(live, rung)
+    return rate if live.ageing.is_rate_known and rate != of_best else None
+
+
+def _rate_of(live: LiveSession, rung: Rung) -> float:
+    """What results of a variant lose with each frame of age. Of one that nobody of the application has compared with
+    those that the device knows, and that is the best one, no more than is taken to be tried at first: it
+    may well age better, and nobody would learn of it.
+    """
+    curves, promise = live.curves, live.promise
+    assert isinstance(promise, AccuracyPromise)
+    rate = curves.rate_of(rung.name)
+    if not curves.is_guessed(rung.name) or curves.gap_of(rung.name) > 0.0:
+        return rate
+    return min(rate, max(RATE_PRIOR, promise.drop_max / FIRST_STRIDE))
+
+
 def _client(
     live: LiveSession,
     rungs: Sequence[Rung],
@@ -340,11 +366,12 @@ def _client(
         + live.link.transfer_ms(rung.frame_bytes(live.picture_factor, live.body_bytes))
         for rung in rungs
     }
-    rate, allowed, reference = live.drop_rate, promise.drop_max, 0.0
+    curves = live.curves
+    rate, allowed, reference = _rate_of(live, best), promise.drop_max, 0.0
     if live.state is SessionState.SERVED and not live.ageing.is_rate_known:
         rate = max(rate, promise.drop_max / FIRST_STRIDE)
     if promise.reference is Reference.FRESH:
-        allowed -= live.drop_base
+        allowed -= curves.base
     else:
         reference = dedicated_stride(live, best, scale.fps, decode_ms)
     spare = _spare(live, best, scale.fps, decode_ms)
@@ -373,7 +400,13 @@ def _client(
         last_result_ms=None if result is None else scale.ms(result[2]) + down_ms,
         arrivals=tuple(one for one in arrivals if one[0] >= 0),
         variants=tuple(
-            Variant(rung.name, max(0.0, best.accuracy - rung.accuracy) / 100.0, uplinks[rung.name], tables[rung.name])
+            Variant(
+                rung.name,
+                curves.gap_of(rung.name),
+                uplinks[rung.name],
+                tables[rung.name],
+                _own_rate(live, rung, rate),
+            )
             for rung in rungs
         )
         if len(rungs) > 1

@@ -57,8 +57,8 @@ class AccuracyWindows:
         self.last_drop: float | None = None
         """Of the last window, as a share of 1."""
         self._since_ns: int | None = None
-        self._results: deque[tuple[int, int]] = deque(maxlen=RESULTS_MAX)
-        """(shown from, captured at) of results, in the order of both."""
+        self._results: deque[tuple[int, int, str]] = deque(maxlen=RESULTS_MAX)
+        """(shown from, captured at, variant) of results, in the order of the first two."""
 
     def begin(self, now_ns: int) -> None:
         """It is served from now on."""
@@ -70,35 +70,41 @@ class AccuracyWindows:
         self._since_ns = None
         self._results.clear()
 
-    def shown(self, captured_ns: int, shown_ns: int) -> None:
-        """The device shows a result from now on; one older than what is shown already counts nothing."""
+    def shown(self, captured_ns: int, shown_ns: int, variant: str = "") -> None:
+        """The device shows a result of a variant from now on; one older than what is shown already counts nothing."""
         if not self._results or (captured_ns > self._results[-1][1] and shown_ns >= self._results[-1][0]):
-            self._results.append((shown_ns, captured_ns))
+            self._results.append((shown_ns, captured_ns, variant))
 
-    def roll(self, now_ns: int, fps: float, drop_of: Callable[[float], float], drop_max: float) -> list[float]:
-        """Close the windows that are over; `drop_of` a mean stride. Returns their mean strides."""
+    def roll(self, now_ns: int, fps: float, drop_of: Callable[[float, str], float], drop_max: float) -> list[float]:
+        """Close the windows that are over; returns their mean strides. `drop_of` a mean stride of a variant."""
         strides = []
         while self._since_ns is not None and now_ns - self._since_ns >= ACCURACY_NS:
-            stride = self._mean_stride(self._since_ns, self._since_ns + ACCURACY_NS, fps)
-            if stride is not None:
+            shown = self._strides(self._since_ns, self._since_ns + ACCURACY_NS, fps)
+            if shown:
                 self.windows += 1
-                strides.append(stride)
-                self.last_drop = drop_of(stride)
+                strides.append(sum(share * stride for share, stride in shown.values()))
+                self.last_drop = sum(share * drop_of(stride, variant) for variant, (share, stride) in shown.items())
                 self.kept += self.last_drop <= drop_max + 1e-9
             self._since_ns += ACCURACY_NS
             while len(self._results) > 1 and self._results[1][0] <= self._since_ns:
                 self._results.popleft()
         return strides
 
-    def _mean_stride(self, from_ns: int, to_ns: int, fps: float) -> float | None:
-        """Mean age of what was shown, in frames; None where nothing was shown from the start on."""
+    def _strides(self, from_ns: int, to_ns: int, fps: float) -> dict[str, tuple[float, float]]:
+        """Variant → (share of the time in which results of it were shown, their mean age in frames); empty where
+        nothing was shown from the start on."""
         if not self._results or self._results[0][0] > from_ns:
-            return None
-        area = 0.0
-        for at, (shown_ns, captured_ns) in enumerate(self._results):
+            return {}
+        shown: dict[str, list[float]] = {}
+        for at, (shown_ns, captured_ns, variant) in enumerate(self._results):
             begin_ns = max(from_ns, shown_ns)
             end_ns = min(to_ns, self._results[at + 1][0]) if at + 1 < len(self._results) else to_ns
             if end_ns > begin_ns:
-                area += (end_ns - begin_ns) * ((begin_ns + end_ns) / 2 - captured_ns)
+                sums = shown.setdefault(variant, [0.0, 0.0])
+                sums[0] += end_ns - begin_ns
+                sums[1] += (end_ns - begin_ns) * ((begin_ns + end_ns) / 2 - captured_ns)
         # A frame is shown for as long as the next one takes: on average half a frame beyond its own time.
-        return max(0.0, area / (to_ns - from_ns) * fps / NS_PER_S - 0.5)
+        return {
+            variant: (took_ns / (to_ns - from_ns), max(0.0, area / took_ns * fps / NS_PER_S - 0.5))
+            for variant, (took_ns, area) in shown.items()
+        }

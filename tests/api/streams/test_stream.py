@@ -203,8 +203,12 @@ async def test_reports_are_taken_within_reason(box: Box) -> None:
         boast = {"captured": 1e300, "skipped": 2**60, "drop_rate": float("nan"), "rtt_ms": -1, "downlink_ms": 1e9}
         assert (await device.answered(0, box.pictures[0], **boast)).outcome is FrameEnd.ANSWERED
         assert (await device.answered(1, box.pictures[0], skipped=float("nan"))).outcome is FrameEnd.ANSWERED
+        variant = (await box.shown(device.session))["plan"]["variant"]
+        curves = {variant: {"rate": 9.0, "gaps": {"other": float("nan")}}, "none": {"rate": float("nan")}, "x": {}}
+        assert (await device.answered(2, box.pictures[0], drop_curves=curves)).outcome is FrameEnd.ANSWERED
         shown = await box.shown(device.session)
         assert shown["captured"] < 10_000
+        assert shown["drop_curves"] in ({}, {variant: {"gap": 0.0, "rate": 0.2}})
 
 
 async def test_a_newer_connection_takes_the_session(box: Box) -> None:

@@ -253,7 +253,7 @@ async def test_reports_are_believed_within_reason(stand: Stand) -> None:
     live = await joined(stand, LATENCY)
     live.report(DeviceReport(skipped=10**9, drop_rate=50.0, rtt_ms=float("nan")))
     assert live.counts.skipped < 10_000
-    assert live.drop_rate <= 0.2
+    assert live.curves.rate <= 0.2
     assert live.link.rtt_ms == 0.0
 
 

@@ -108,3 +108,27 @@ def test_scenarios_of_the_repository_run(name: str, duration_s: float) -> None:
     found = simulate(read_scenario(path, {"duration_s": duration_s})).outcome.document()["sessions"]
     assert isinstance(found, dict)
     assert found["served_mean"] > 0
+
+
+def test_a_network_that_ages_badly_is_found_out() -> None:
+    """The small network loses six times as much with each frame. By its gap and one rate for all it serves four of six
+    devices, again and again; measured by itself it is given up for the large one, which serves all of them."""
+    large, small = (
+        {
+            "name": name,
+            "size_mb": 100,
+            "accuracy": accuracy,
+            "load_ms": 100,
+            "resident": True,
+            "input_bytes": size,
+            "drop_times": times,
+            "latency_ms": {"gpu": {"1": one, "2": 1.3 * one, "4": 2.0 * one}},
+        }
+        for name, accuracy, size, one, times in (("large", 90, 50_000, 24.0, 1), ("small", 89, 20_000, 6.0, 6))
+    )
+    crowd = {**GLASSES, "count": 6, "fps": 30, "accuracy_slo": 0.05, "drop_rate": 0.004, "reference": "fresh"}
+    models = [{"name": "depth", "variants": [large, small]}, LADDER]
+    sessions = figures(models=models, sessions=[crowd], duration_s=10)["sessions"]
+    assert sessions["served_mean"] > 5.5
+    assert sessions["windows"] - sessions["kept"] <= 6, "of each device the first one, in which it learns"
+    assert sessions["drop_mean"] < 0.05

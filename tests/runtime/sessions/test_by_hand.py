@@ -98,9 +98,9 @@ async def test_against_fresh_results_age_counts_from_the_capture_on() -> None:
         assert live.stride_allowed == pytest.approx(10.0)
         assert offloading.dedicated_stride(live, rung, 30.0, 4.0) == 2.0
         assert live.drop_of(2.0) == pytest.approx(0.018)
-        assert not offloading.is_out_of_reach(live, rung, 4.0)
+        assert not offloading.is_out_of_reach(live, [rung], 4.0)
         live.report(DeviceReport(drop_base=0.045))
-        assert offloading.is_out_of_reach(live, rung, 4.0)
+        assert offloading.is_out_of_reach(live, [rung], 4.0)
         live.reference_stride = 2.0
         assert live.drop_beside_dedicated(7.0) == pytest.approx(0.02)
         assert live.drop_beside_dedicated(1.0) == 0.0
@@ -115,7 +115,7 @@ def test_a_window_of_accuracy_is_the_mean_age_of_what_was_shown() -> None:
         windows.begin(0)
         windows.shown(-100 * NS_PER_MS, 0)
         windows.shown(300 * NS_PER_MS, 500 * NS_PER_MS)
-        assert windows.roll(NS_PER_S, 30.0, lambda stride: 0.004 * stride, drop_max) == pytest.approx([11.5])
+        assert windows.roll(NS_PER_S, 30.0, lambda stride, _: 0.004 * stride, drop_max) == pytest.approx([11.5])
         assert (windows.windows, windows.kept) == (1, kept)
 
 

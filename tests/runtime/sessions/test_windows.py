@@ -42,7 +42,7 @@ def test_the_age_of_what_is_shown_is_averaged() -> None:
         windows.shown(int(result * 6 * frame_ns), int((result * 6 + 5) * frame_ns))
     seen: list[float] = []
 
-    def drop_of(stride: float) -> float:
+    def drop_of(stride: float, variant: str) -> float:
         seen.append(stride)
         return 0.004 * stride
 
@@ -57,7 +57,7 @@ def test_results_that_stay_away_break_the_promise() -> None:
     windows = AccuracyWindows()
     windows.begin(0)
     windows.shown(0, 0)
-    windows.roll(4 * ACCURACY_NS, 30.0, lambda stride: 0.002 * stride, 0.05)
+    windows.roll(4 * ACCURACY_NS, 30.0, lambda stride, _: 0.002 * stride, 0.05)
     assert (windows.windows, windows.kept) == (4, 1)
 
 
@@ -66,5 +66,24 @@ def test_nothing_counts_before_the_first_result() -> None:
     windows = AccuracyWindows()
     windows.begin(0)
     windows.shown(NS_PER_S // 2, NS_PER_S // 2 + 1)
-    windows.roll(2 * ACCURACY_NS, 30.0, lambda stride: 0.0, 0.05)
+    windows.roll(2 * ACCURACY_NS, 30.0, lambda stride, _: 0.0, 0.05)
     assert windows.windows == 1
+
+
+def test_results_of_each_variant_lose_by_its_own_curve() -> None:
+    """For half a window what is shown is of one, then of another one, both 10 ms old at first and 510 ms at last: 260
+    ms on average, 7.8 frames at 30 a second, less half a frame."""
+    windows = AccuracyWindows()
+    windows.begin(0)
+    windows.shown(-NS_PER_S // 100, 0, "large")
+    windows.shown(NS_PER_S * 49 // 100, NS_PER_S // 2, "small")
+    seen: dict[str, float] = {}
+
+    def drop_of(stride: float, variant: str) -> float:
+        seen[variant] = stride
+        return {"large": 0.002 * stride, "small": 0.05 + 0.01 * stride}[variant]
+
+    (stride,) = windows.roll(ACCURACY_NS, 30.0, drop_of, 1.0)
+    assert seen == pytest.approx({"large": 7.3, "small": 7.3})
+    assert stride == pytest.approx(7.3)
+    assert windows.last_drop == pytest.approx((0.002 * 7.3 + 0.05 + 0.01 * 7.3) / 2)

@@ -1,0 +1,85 @@
+"""Drop curves of a session by variant: what its device has measured, and what stands until it has."""
+
+import math
+
+import pytest
+
+from appliance.domain.session import AccuracyPromise, DeviceReport, VariantDrop
+from appliance.runtime.sessions import offloading
+from appliance.runtime.sessions.curves import Curves
+from appliance.runtime.sessions.drop_priors import DropPriors
+from appliance.runtime.sessions.offloading import Scale
+from appliance.runtime.sessions.pools import key_of
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet
+
+
+@story
+async def test_gap_and_rate_add_up_until_a_device_has_measured_them() -> None:
+    """Then its own curve counts, gap and rate, in what the planner is asked and in what the promise is judged by."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
+    async with fleet.working():
+        live = await fleet.join(gate, AccuracyPromise(0.3), mbps=50, fps=15.0)
+        zoo = fleet.sessions.planning.zoos.of(key_of(live))
+        best, small = zoo.best, min(zoo.rungs, key=lambda rung: rung.accuracy)
+        gap = (best.accuracy - small.accuracy) / 100.0
+        assert gap > 0.0
+
+        def asked() -> tuple[float, float, float | None]:
+            scale = Scale(fleet.clock.now_ns(), 15.0)
+            client = offloading.clients_of([live], zoo.rungs, scale, {}, 1.0)[live.id]
+            (variant,) = (one for one in client.variants if one.name == small.name)
+            return client.drop_rate, variant.accuracy_gap, variant.drop_rate
+
+        live.report(DeviceReport(drop_rate=0.004))
+        assert asked() == (0.004, pytest.approx(gap), None)
+        assert live.drop_of(5.0, small.name) == pytest.approx(gap + 0.02)
+        curves = {best.name: VariantDrop(0.004), small.name: VariantDrop(0.01, {best.name: 0.07, "other": 0.9})}
+        live.report(DeviceReport(drop_rate=0.01, drop_curves=curves))
+        assert asked() == (0.004, 0.07, 0.01)
+        assert live.drop_of(5.0, small.name) == pytest.approx(0.07 + 0.05)
+        assert live.drop_of(5.0) == live.drop_of(5.0, best.name) == pytest.approx(0.02)
+        live.reference_stride = 2.0
+        assert live.drop_beside_dedicated(5.0, small.name) == pytest.approx(0.12 - 0.008)
+        assert {name: (one.base, one.rate) for name, one in live.curves.measured().items()} == {
+            best.name: (0.0, 0.004),
+            small.name: (0.07, 0.01),
+        }
+
+
+def test_what_a_device_says_is_taken_within_reason() -> None:
+    """NaN is no report, a boast is the bound, and nothing is behind itself."""
+    curves = Curves()
+    nan, wild = VariantDrop(math.nan, {"best": math.nan}), VariantDrop(99.0, {"best": 99.0})
+    assert not curves.report(DeviceReport(drop_rate=math.nan, drop_curves={"a": nan, "b": wild, "best": wild}))
+    curves._best = "best"
+    assert (curves.rate_of("a"), curves.gap_of("a")) == (curves.rate, 0.0)
+    assert (curves.rate_of("b"), curves.gap_of("b")) == (0.2, 0.5)
+    assert curves.gap_of("best") == 0.0
+
+
+@story
+async def test_what_one_device_has_compared_others_are_planned_by() -> None:
+    """One has measured 0.004 and 0.012 a frame: three times as much. Another one that knows the small one at 0.024 is
+    taken to lose 0.008 with the large one; before anybody had compared them it was tried at what first plans take."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
+    async with fleet.working():
+        one, other = [await fleet.join(gate, AccuracyPromise(0.08), mbps=50, fps=15.0) for _ in range(2)]
+        zoo = fleet.sessions.planning.zoos.of(key_of(one))
+        best, small = zoo.best.name, min(zoo.rungs, key=lambda rung: rung.accuracy).name
+
+        priors = DropPriors()
+
+        def rates() -> tuple[float, float | None]:
+            priors.estimate(gate.id, (one, other), (one, other))
+            client = offloading.clients_of([other], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)[other.id]
+            return client.drop_rate, next(v.drop_rate for v in client.variants if v.name == small)
+
+        other.report(DeviceReport(drop_rate=0.024, drop_curves={small: VariantDrop(0.024)}))
+        assert rates() == (0.08 / offloading.FIRST_STRIDE, 0.024)
+        one.report(DeviceReport(drop_rate=0.012, drop_curves={best: VariantDrop(0.004), small: VariantDrop(0.012)}))
+        offloading.clients_of([one], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
+        assert rates() == (pytest.approx(0.008), 0.024)
