@@ -10,7 +10,7 @@ exception that nobody expected ends here: logged with the request's name, answer
 import itertools
 import re
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -168,8 +168,8 @@ class BodyRules:
             BodyRule("the key", SIGN_IN_BYTES_MAX, False, needs_key=False),
         )
 
-    def rule(self, method: str, path: str) -> BodyRule:
-        """The rule of a request, by its method and path alone."""
+    def rule(self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> BodyRule:
+        """The rule of a request, by its method and path, and of `predict` by whether it is a frame of a session."""
         if method == "PATCH" and path.startswith("/v1/uploads/"):
             return self.upload
         if method == "POST" and (path == "/v1/models" or path.startswith("/v1/models/")):
@@ -178,7 +178,9 @@ class BodyRules:
             return self.frame
         if path == "/v1/sign-in":
             return self.sign_in
-        if path.startswith("/v2/") or path.endswith("/predict"):
+        if path.endswith("/predict"):
+            return self.frame if any(name == b"x-session" for name, _ in headers) else self.media
+        if path.startswith("/v2/"):
             return self.media
         return self.management
 
@@ -208,7 +210,7 @@ class Bounds:
             return
         request_id = self.request_id(scope)
         scope["request_id"] = request_id.decode()
-        rule = self._rules.rule(scope["method"], scope["path"])
+        rule = self._rules.rule(scope["method"], scope["path"], scope["headers"])
         exchange = _BoundedCall(rule, receive, send, request_id)
         with structlog.contextvars.bound_contextvars(request_id=scope["request_id"]):
             await self._run(scope, exchange, needs_key=rule.needs_key)

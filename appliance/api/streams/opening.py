@@ -59,7 +59,6 @@ class Streams:
             accept=headers.get(b"accept", b"").decode("latin-1"),
             welcome=Welcome(box.clock, box.keyring, box.browsers.sign_ins, principal, cookie),
             present=lambda: self._open.get(live.session.id),
-            before=before,
         )
         if not socket.accept(stream, HEAD_BYTES_MAX):
             return

@@ -5,7 +5,8 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from appliance.api.auth.keyring import Principal
@@ -13,10 +14,10 @@ from appliance.api.box import ServingBox
 from appliance.api.streams.offset import TIME_MS_MAX
 from appliance.api.streams.sessions import session_of
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import BadInput, FrameDropped
+from appliance.domain.errors import BadInput, CreditExceeded, FrameDropped, TooLarge
 from appliance.domain.pipeline import Pipeline
-from appliance.domain.session import FrameHead
-from appliance.runtime.sessions.frame import FrameResult
+from appliance.domain.session import DropCause, FrameHead
+from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 
 SESSION, FRAME, CAPTURE_AGE = b"x-session", b"x-frame", b"x-capture-age-ms"
@@ -61,6 +62,26 @@ def _age_ms(text: bytes | None) -> float | None:
         return float(text)
     except ValueError:
         raise BadInput(reason="X-Capture-Age-Ms: must be a number of milliseconds") from None
+
+
+@contextmanager
+def begun(box: ServingBox, live: LiveSession, head: FrameHead, length: int | None) -> Iterator[Frame]:
+    """A frame that comes in a request with a body of `length` bytes (None: not said), as long as that is in memory: all
+    pictures of a session take at most what two of the largest do, repeats counted.
+
+    Raises: as `Sessions.frame_begins`; TooLarge; CreditExceeded where there is no room, counted as dropped.
+    """
+    limit_bytes = box.frame_bytes_max
+    if length is not None and length > limit_bytes:
+        raise TooLarge(what="the frame", limit_bytes=limit_bytes)
+    frame = box.sessions.frame_begins(live, head)
+    count = limit_bytes if length is None else length
+    if not live.holding.has_room(count, limit_bytes):
+        if not frame.is_repeat:
+            frame.drop(DropCause.CREDIT)
+        raise CreditExceeded(credit=live.credit, frame=head.frame)
+    with live.holding.posted(count):
+        yield frame
 
 
 def answer_of(result: FrameResult) -> bytes:

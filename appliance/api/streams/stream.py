@@ -81,11 +81,8 @@ class Stream:
         accept: str,
         welcome: Welcome,
         present: Callable[[], "Stream | None"],
-        before: "Stream | None" = None,
     ) -> None:
-        """`accept`: as of `Media`. `welcome`: of who opened it. `present`: the stream that the session has now.
-        `before`: the one that it had, whose frames may be under way still.
-        """
+        """`accept`: as of `Media`. `welcome`: of who opened it. `present`: the stream that the session has now."""
         self._clock = clock
         self._sessions = sessions
         self._live = live
@@ -102,8 +99,6 @@ class Stream:
         self._answering: set[asyncio.Task[None]] = set()
         self._own: set[int] = set()
         """Frames whose ends this stream says itself: under way on it, or said when it began."""
-        self._holding: list[HeldBody] = [] if before is None else before._holding
-        """By pictures of the session that are whole: also those that came on earlier connections."""
         self._gathering = in_flight.body(live.session.tenant)
         """What has come of a message that is not whole, whether anybody waits for it or not."""
         self._prefix = secrets.token_hex(4)
@@ -182,7 +177,7 @@ class Stream:
             held.release()
             self._refuse(busy if frame.is_repeat else frame.drop(DropCause.LIMIT), frame.number)
             return
-        self._holding.append(held)
+        self._live.holding.put(held)
         self._complete.append(_Complete(frame, picture, held))
 
     def gathered(self, count: int) -> bool:
@@ -302,16 +297,11 @@ class Stream:
 
         Raises: FrameDropped, counted; Busy for one that came before.
         """
-        has_room = self._gathering.has_room(count) and self._held_bytes() + count <= 2 * self._frame_bytes_max
-        if has_room:
+        if self._gathering.has_room(count) and self._live.holding.has_room(count, self._frame_bytes_max):
             return
         if frame.is_repeat:
             raise Busy()
         raise frame.drop(DropCause.LIMIT)
-
-    def _held_bytes(self) -> int:
-        self._holding[:] = [held for held in self._holding if held.bytes]
-        return sum(held.bytes for held in self._holding)
 
     def _refuse(self, error: ApplianceError, frame: int) -> None:
         """A frame is not taken, or taken no further."""

@@ -9,7 +9,7 @@ from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, plain_problems, problems
 from appliance.api.http.limits import content_length
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
-from appliance.api.streams.plain import answer_of, head_of, plan_header
+from appliance.api.streams.plain import answer_of, begun, head_of, plan_header
 from appliance.api.streams.sessions import session_of
 from appliance.api.v1.deps import Caller, TheBox
 from appliance.api.v1.media import ANSWER, PICTURES, answer_type, media_of
@@ -140,12 +140,13 @@ async def answer_frame(box: RunningBox, live: LiveSession, request: Request) -> 
 
 async def _answer(box: RunningBox, live: LiveSession, request: Request) -> bytes:
     """Raises: why there is no answer."""
-    head = head_of(dict(request.scope["headers"]), box.clock.now_ns(), content_length(request.scope))
-    frame = box.sessions.frame_begins(live, head)
-    try:
-        media = await media_of(request)
-        frame.received(media.body)
-    except BaseException:
-        frame.lost()
-        raise
-    return answer_of(await frame.answer(media, request.scope["request_id"]))
+    length = content_length(request.scope)
+    head = head_of(dict(request.scope["headers"]), box.clock.now_ns(), length)
+    with begun(box, live, head, length) as frame:
+        try:
+            media = await media_of(request)
+            frame.received(media.body)
+        except BaseException:
+            frame.lost()
+            raise
+        return answer_of(await frame.answer(media, request.scope["request_id"]))

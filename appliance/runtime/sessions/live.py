@@ -32,6 +32,7 @@ from appliance.domain.states import SESSION_MOVES, SessionState, move
 from appliance.runtime.sessions.ageing import Ageing
 from appliance.runtime.sessions.curves import Curves
 from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
+from appliance.runtime.sessions.holding import Holding
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.rate import TokenBucket
 from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
@@ -147,6 +148,7 @@ class LiveSession:
         self.reference_stride = 0.0
         """The mean age in frames of what a dedicated box would show, by the last plan."""
         self.ageing = Ageing()
+        self.holding = Holding()
         # What frames have shown.
         self.picture_factor: float | None = None  # bytes over pixels to the power by which they grow
         self.body_bytes: float | None = None

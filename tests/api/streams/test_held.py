@@ -5,12 +5,14 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
+import httpx
 import pytest
 
 from appliance.api.http.limits import InFlight
 from appliance.api.http.websocket import WebSocket
 from appliance.api.streams.stream import Stream
 from appliance.api.streams.welcome import Welcome
+from appliance.domain.session import DropCause
 from tests.api.stand import Stand
 from tests.api.v1.test_sessions import LATENCY, joined
 
@@ -36,7 +38,7 @@ class Socket:
         self.is_open = False
 
 
-def _stream(stand: Stand, live: Any, in_flight: InFlight, before: Stream | None = None) -> tuple[Stream, Socket]:
+def _stream(stand: Stand, live: Any, in_flight: InFlight) -> tuple[Stream, Socket]:
     box, socket = stand.appliance.running(), Socket()
     stream = Stream(
         stand.appliance.clock,
@@ -48,7 +50,6 @@ def _stream(stand: Stand, live: Any, in_flight: InFlight, before: Stream | None 
         accept="",
         welcome=cast(Welcome, None),  # nobody asks within a second
         present=lambda: stream,
-        before=before,
     )
     return stream, socket
 
@@ -76,14 +77,57 @@ async def test_frames_of_earlier_connections_count(stand: Stand, monkeypatch: py
     first, one = _stream(stand, live, in_flight)
     _send(first, (0, 1))
     assert [said["type"] for said in one.said] == ["ack", "ack"]
-    second, other = _stream(stand, live, in_flight, first)
+    second, other = _stream(stand, live, in_flight)
     _send(second, (2,))
     assert [(said["outcome"], said["cause"]) for said in other.said] == [("dropped", "limit")]
     assert in_flight.bytes == 2 * FRAME_BYTES
     answers.set()
     await asyncio.gather(*first._answering)
-    third, last = _stream(stand, live, in_flight, second)
+    third, last = _stream(stand, live, in_flight)
     _send(third, (3,))
     assert [said["type"] for said in last.said] == ["ack"]
     await asyncio.gather(*third._answering)
     assert in_flight.bytes == 0
+
+
+async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the largest, repeats counted. A third is refused before its body is read, and counted like one beyond the
+    credit of a stream; a repeat that finds no room is refused as well, but counted nowhere, and has its answer later.
+    Pictures that came on a stream count with them."""
+    live = await joined(stand, LATENCY)
+    answers = asyncio.Event()
+
+    async def predict(*_: object) -> bytes:
+        await answers.wait()
+        return b"{}"
+
+    monkeypatch.setattr(live, "predict", predict)
+    box, device = stand.appliance.running(), stand.client("device")
+    largest = bytes(box.frame_bytes_max)
+
+    async def post(
+        number: int, content: bytes = largest, path: str = f"/v1/sessions/{live.id}/frames"
+    ) -> httpx.Response:
+        headers = {"X-Frame": str(number), "X-Session": live.id}
+        return await device.post(path, content=content, headers=headers)
+
+    waiting = [asyncio.create_task(post(number)) for number in (0, 1)]
+    while live.holding.bytes < 2 * len(largest) or box.in_flight.bytes < 2 * len(largest):  # noqa: ASYNC110
+        await asyncio.sleep(0)  # noqa: TID251
+    for path in (f"/v1/sessions/{live.id}/frames", "/v1/applications/digits/predict"):
+        refused = await post(len(path), b"x", path)
+        assert (refused.status_code, refused.json()["type"]) == (429, "/problems/credit-exceeded")
+    again = await post(0)
+    assert again.status_code == 429
+    assert live.counts.drops == {DropCause.CREDIT: 2}
+    stream, socket = _stream(stand, live, box.in_flight)
+    _send(stream, (200,))
+    assert [said["type"] for said in socket.said] == ["result"]
+    answers.set()
+    assert [(await one).status_code for one in waiting] == [200, 200]
+    assert live.holding.bytes == 0
+    assert (await post(0)).content == b"{}"
+    assert (await post(201, b"x")).status_code == 200
+    too_large = await post(202, largest + b"x", "/v1/applications/digits/predict")
+    assert too_large.status_code == 413
+    assert (live.counts.answered, live.counts.under_way) == (3, 0)
