@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -330,14 +331,18 @@ def test_what_is_no_picture_is_skipped(box: SessionBox) -> None:
 
 def test_what_results_lose_is_told_by_variant(box: SessionBox) -> None:
     """After another plan the rates of both are known, and what the results of the first were behind the second's."""
+
+    def has_come(enough: int, _: Shown) -> bool:
+        return len(box.heads) > enough
+
     with _device(box) as device:
         _seen_until(device, lambda shown: bool(box.heads) and "a-320" in (box.heads[-1].drop_curves or {}))
         for number in range(2, 8):
             variant = "a-224" if number % 2 == 0 else "a-320"
             box.plan = PlanMessage(number=number, variant=variant, size=320, quality=75)
             box.say(box.plan)
-            known = len(box.heads)
-            _seen_until(device, lambda shown, known=known: len(box.heads) > known + 6)
+            enough = len(box.heads) + 6
+            _seen_until(device, partial(has_come, enough))
     curves = box.heads[-1].drop_curves or {}
     assert set(curves) == {"a-320", "a-224"}
     assert all(curve.rate is not None for curve in curves.values())

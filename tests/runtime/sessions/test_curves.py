@@ -34,7 +34,7 @@ async def test_gap_and_rate_add_up_until_a_device_has_measured_them() -> None:
             return client.drop_rate, variant.accuracy_gap, variant.drop_rate
 
         live.report(DeviceReport(drop_rate=0.004))
-        assert asked() == (0.004, pytest.approx(gap), None)
+        assert asked() == pytest.approx((0.004, gap, None))
         assert live.drop_of(5.0, small.name) == pytest.approx(gap + 0.02)
         curves = {best.name: VariantDrop(0.004), small.name: VariantDrop(0.01, {best.name: 0.07, "other": 0.9})}
         live.report(DeviceReport(drop_rate=0.01, drop_curves=curves))
@@ -82,4 +82,4 @@ async def test_what_one_device_has_compared_others_are_planned_by() -> None:
         assert rates() == (0.08 / offloading.FIRST_STRIDE, 0.024)
         one.report(DeviceReport(drop_rate=0.012, drop_curves={best: VariantDrop(0.004), small: VariantDrop(0.012)}))
         offloading.clients_of([one], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
-        assert rates() == (pytest.approx(0.008), 0.024)
+        assert rates() == pytest.approx((0.008, 0.024))
