@@ -12,7 +12,7 @@ request, and is the same a period later.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from appliance.policies.offload.fleet import Fleet
+from appliance.policies.offload.fleet import Fleet, glance_of
 from appliance.policies.offload.ledger import Opening, opening
 from appliance.policies.offload.verify import TIGHT, Verified, is_hopeless
 
@@ -34,6 +34,9 @@ SMALL = 12
 """Clients up to which another packer gets a chance at one more: there a single batch decides, and a plan costs
 little.
 """
+
+BEGIN_EFFORT = 8
+"""What it costs to begin a search, by client, as of `Verified`: its columns, paces and opening."""
 
 Packer = Callable[[Fleet, Opening, Sequence[int]], Verified]
 Resumer = Callable[[Fleet, Opening, Sequence[int]], Verified | None]
@@ -84,34 +87,29 @@ class Admission:
         self._released = released
         self._state = opening(fleet)
         self._trials = 0
-        self.effort = 0
+        self.effort = BEGIN_EFFORT * len(fleet.clients)
         """So far, as of `Verified`."""
         order = sorted(range(len(fleet.clients)), key=lambda i: (load[i], i))
         able = [i for i in order if load[i] < float("inf")]
         self._served = [i for i in able if fleet.is_served[i]]
         self._held = [i for i in self._served if i not in released]
         self._able = [i for i in able if not fleet.is_served[i] and not is_hopeless(fleet, self._state, i)]
-        self._began: Verified | None = None
-        self._guessed: tuple[list[int], Verified] | None = None
 
-    def prospect(self) -> int:
-        """About how many it may serve, by a plan of all that stay and of as many of the waiting as are usually carried:
-        all of these, or those whose SLAs hold in it. `decide` does not make that plan again.
+    def prospect(self, packer: Packer, share: float) -> Verified:
+        """A plan of all that stay, and of as many of the waiting as are usually carried, over that `share` of the
+        horizon: about those of them may be served whose SLAs hold in it.
         """
-        base = self._begin()
-        if base is None or base.broken:
-            return 0
-        joined = self._joined(base, self._able[: max(1, self._number_within(self._expected, base, self._able))])
-        plan = self._try(joined)
-        self._guessed = joined, plan
-        return len(joined) - len(plan.broken)
+        base = sum([self._load[i] for i in self._held])
+        joined = [*self._held, *self._able[: max(1, self._number_within(self._expected, base, self._able))]]
+        glance = glance_of(self._fleet, share)
+        return self._counted(packer(glance, opening(glance), self._sorted(joined)))
 
     def decide(self, beat: int = 0, effort_max: float = float("inf")) -> Decision:
         """`beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will
         not get there. `effort_max`: nor does it look for more where that would cost more and it serves some.
         """
         fleet = self._fleet
-        base = self._begin()
+        base = self._first(self._held)
         if base is None or base.broken:
             hopeful = [i for i in self._held if not is_hopeless(fleet, self._state, i)]
             base = self._keep(hopeful, beat - len(self._able) if beat and fleet.problem.has_variants else 0)
@@ -122,12 +120,6 @@ class Admission:
             best = self._keep(best.members)
         staying = sum(fleet.is_served[i] for i in best.members)
         return Decision(best, self._state, self._trials, sum(fleet.is_served) - staying, self.effort)
-
-    def _begin(self) -> Verified | None:
-        """A plan of all that stay."""
-        if self._began is None:
-            self._began = self._first(self._held)
-        return self._began
 
     def _first(self, served: Sequence[int]) -> Verified | None:
         """A plan of all that are served.
@@ -152,12 +144,10 @@ class Admission:
         """Take clients that are no longer served out of the head. True if that changed it."""
         if not gone or not any(i in gone for _, _, requests in self._state.head for i, _ in requests):
             return False
-        self._state, self._guessed = opening(self._fleet, frozenset(gone)), None
+        self._state = opening(self._fleet, frozenset(gone))
         return True
 
     def _try(self, members: Sequence[int], packer: Packer | None = None) -> Verified:
-        if packer is None and self._guessed is not None and self._guessed[0] == members:
-            return self._guessed[1]
         self._trials += 1
         return self._counted((packer or self._packers[0])(self._fleet, self._state, members))
 
@@ -202,11 +192,12 @@ class Admission:
         """
         if not candidates:
             return base
-        best, low, high = base, 0, self._number_within(OVERLOAD_MAX, base, candidates)
+        total = sum([self._load[i] for i in base.members])
+        best, low, high = base, 0, self._number_within(OVERLOAD_MAX, total, candidates)
         enough = beat + 1 - len(base.members) if beat else 0
-        guess, step, top = enough or self._number_within(self._expected, base, candidates), 1, high
+        guess, step, top = enough or self._number_within(self._expected, total, candidates), 1, high
         cost = 0
-        while low < high and high >= enough and (self.effort + cost < effort_max or not best.members):
+        while low < high and high >= enough and (self.effort + cost < effort_max or not (best.members or beat)):
             guess = max(low + 1, min(high, guess))
             plan = self._try(self._joined(base, candidates[:guess]))
             cost = plan.effort
@@ -215,7 +206,7 @@ class Admission:
             elif blocking := self._blocking(plan, base):
                 candidates = [i for i in candidates if i not in blocking]
                 top = high = min(high, len(candidates))
-                guess -= len(blocking) if self._fleet.problem.has_variants else 0
+                guess = max(enough, guess - len(blocking)) if self._fleet.problem.has_variants else guess
                 continue
             else:
                 high = guess - 1
@@ -241,7 +232,10 @@ class Admission:
         return broken if has_room and len(broken) == len(plan.broken) <= most else set()
 
     def _joined(self, base: Verified, more: Sequence[int]) -> list[int]:
-        return sorted([*base.members, *more], key=lambda i: (self._load[i], i))
+        return self._sorted([*base.members, *more])
+
+    def _sorted(self, members: Sequence[int]) -> list[int]:
+        return sorted(members, key=lambda i: (self._load[i], i))
 
     def _is_admissible(self, plan: Verified, base: Verified) -> bool:
         fleet, spare = self._fleet, self._margin
@@ -254,9 +248,8 @@ class Admission:
             for i, stride in plan.strides.items()
         )
 
-    def _number_within(self, load: float, base: Verified, candidates: list[int]) -> int:
-        """How many candidates join before Σ load passes `load`."""
-        total = sum(self._load[i] for i in base.members)
+    def _number_within(self, load: float, total: float, candidates: list[int]) -> int:
+        """How many candidates join a Σ load of `total` before that passes `load`."""
         for number, i in enumerate(candidates):
             total += self._load[i]
             if total > load:

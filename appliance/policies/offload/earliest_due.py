@@ -10,8 +10,8 @@ from appliance.policies.offload.answer import assemble
 from appliance.policies.offload.arise import adjusting
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.policies.offload.due import Pace, Patience, pace, pack_due
-from appliance.policies.offload.fleet import Common, Fleet, common_of, fleet_of, step1
-from appliance.policies.offload.joint import Promise, choices, held
+from appliance.policies.offload.fleet import Choice, Common, Fleet, common_of, fleet_of, step1
+from appliance.policies.offload.joint import Promise, choices, held, mended
 from appliance.policies.offload.ledger import Opening, opening
 from appliance.policies.offload.reactive import FLOOR, FLOOR_TRIALS_MAX, floor
 from appliance.policies.offload.verify import Verified, allowed_after, is_hopeless, verified
@@ -28,20 +28,21 @@ ROUNDS = 1
 adds half a percent of clients and a quarter of the time of a search."""
 MENDED = 3
 """One client of so many may see its SLA broken in a plan that is packed again ..."""
-MENDED_EFFORT_MAX = 1200
+MENDED_EFFORT_MAX = 1900
 """... and on several networks it is packed again only where that costs no more, as of `Verified`: quick ones run in so
 many batches that another choice, or a client less, is tried for the same."""
 SLACK_FRAMES_MAX = 10.0
 FULL = 0.93
 """Share of the expected load from which on a box is full, even if clients have to go."""
-PROBED_MAX = 4
-"""Choices of variants of which one plan each is made before one of them is searched in full."""
-PROBING_EFFORT_MAX = 5000
+PROBED_SHARE = 0.5
+"""Of the horizon, for which choices of variants are planned before one of them is searched in full: which of them
+serves more shows in half of it."""
+PROBING_EFFORT_MAX = 10_000
 """Effort, as of `Verified`, after which no further one is probed."""
 ALONE_FIRST = 2
 """Choices of one variant for all that are searched before the other ones."""
-EFFORT_MAX = 13_000
-"""Effort of a decision over variants, after which no further search is begun; a thousand take one or two ms."""
+EFFORT_MAX = 20_000
+"""Effort of a decision over variants, after which no further search is begun; a thousand take one ms or two."""
 RELEASED = (1.5, 1.1)
 """Times its usual load from which on a client that has to make good an old result gives way to those that wait;
 tried in turn.
@@ -85,39 +86,46 @@ class EarliestDue:
             if option.served == len(problem.clients):
                 return option
         promises = choices(problem, common)
-        searches = {0: self._searching(fleet_of(problem, promises[0].choice, common))}
-        first = self._most_promising(problem, promises, common, searches)
-        best = searches[first].best(effort_max=EFFORT_MAX - sum(s.effort for at, s in searches.items() if at != first))
-        effort = sum(search.effort for search in searches.values())
-        for at in _alone_first(promises):
+        probes = self._probes(problem, promises, common)
+        # Of equals the first, where somebody would have to change networks for the other one; else the one that costs
+        # less to plan, for its batches are fuller, and more of its plans can be tried.
+        probes.sort(key=lambda probe: (-probe.prospect, probe.at if kept else probe.plan_effort))
+        first = probes[0]
+        best = first.search.best(effort_max=EFFORT_MAX - sum(probe.search.effort for probe in probes[1:]))
+        effort = sum(probe.search.effort for probe in probes)
+        for at, search in _turns(promises, probes):
             promise = promises[at]
             if effort + best.decision.verified.effort > EFFORT_MAX:
                 return best
-            # Of equals the first counts, where somebody would have to change networks for the other one.
-            beat = max(0, best.served - 1) if kept and at < first else best.served
-            if at != first and promise.most > beat:
-                search = searches.get(at) or self._searching(fleet_of(problem, promise.choice, common))
+            beat = max(0, best.served - 1) if kept and at < first.at else best.served
+            if promise.most > beat:
+                search = search or self._searching(fleet_of(problem, promise.choice, common))
                 before = search.effort
                 option = search.best(beat, before + EFFORT_MAX - effort)
                 effort += search.effort - before
                 best = option if option.served > beat else best
         return self._second_thoughts(best, EFFORT_MAX - effort)
 
-    def _most_promising(
-        self, problem: OffloadInput, promises: Sequence[Promise], common: Common, searches: dict[int, "_Searching"]
-    ) -> int:
-        """Of the best promises the one whose first plan leaves most SLAs whole, for the closed form knows nothing of
-        batches that wait behind one another; the first of equals. Searches that were begun for it are added.
+    def _probes(self, problem: OffloadInput, promises: Sequence[Promise], common: Common) -> list["_Probe"]:
+        """The best promises by a plan of a part of the horizon, for the closed form knows nothing of batches that wait
+        behind one another; after each the same with those whose SLA breaks on a more accurate variant, for as long as
+        that serves more.
         """
-        best, most = 0, 0
-        for at in range(min(PROBED_MAX, len(promises))):
-            if promises[at].most <= most or sum(search.effort for search in searches.values()) > PROBING_EFFORT_MAX:
-                break
-            if at not in searches:
-                searches[at] = self._searching(fleet_of(problem, promises[at].choice, common))
-            number = searches[at].prospect()
-            best, most = (at, number) if number > most else (best, most)
-        return best
+        found: list[_Probe] = []
+        effort, most = 0, 0
+        for at, promise in enumerate(promises):
+            choice: Choice | None = promise.choice
+            before = -1
+            while choice is not None and (not found or (promise.most > most and effort <= PROBING_EFFORT_MAX)):
+                search = self._searching(fleet_of(problem, choice, common))
+                plan = search.prospect()
+                prospect = len(plan.members) - len(plan.broken)
+                found.append(_Probe(at, search, prospect, plan.effort))
+                effort, most = effort + search.effort, max(most, prospect)
+                broken = [common.clients[i] for i in plan.broken]
+                choice = mended(promise, choice, broken) if prospect > before else None
+                before = prospect
+        return found
 
     def _best_on(self, fleet: Fleet) -> "_Option":
         return self._searching(fleet).best()
@@ -136,7 +144,7 @@ class EarliestDue:
         packers = [leading(chosen), in_order]
         search = Admission(fleet, chosen.load, packers, EXPECTED_LOAD, self._margin, resume, released)
         interval = [int(ms * fleet.frames_per_ms) or 1 for ms in chosen.period_ms]
-        return _Searching(fleet, search, interval, chosen.batch)
+        return _Searching(fleet, search, chosen, interval, chosen.batch)
 
     def _second_thoughts(self, option: "_Option", effort_max: float = float("inf")) -> "_Option":
         """The best of what further searches find, while somebody is left out whom a plan could serve; the first of
@@ -218,6 +226,7 @@ class _Searching:
 
     fleet: Fleet
     search: Admission
+    chosen: Pace
     interval: Sequence[int]
     batch: Sequence[int]
 
@@ -226,19 +235,36 @@ class _Searching:
         """So far, as of `Verified`."""
         return self.search.effort
 
-    def prospect(self) -> int:
+    def prospect(self) -> Verified:
         """As of `Admission`."""
-        return self.search.prospect()
+        return self.search.prospect(leading(self.chosen, 0), PROBED_SHARE)
 
     def best(self, beat: int = 0, effort_max: float = float("inf")) -> _Option:
         """What it finds. `beat`, `effort_max`: as of `Admission.decide`."""
         return _Option(self.fleet, self.search.decide(beat, effort_max), self.interval, self.batch)
 
 
-def _alone_first(promises: Sequence[Promise]) -> list[int]:
-    """All of them by place, but first the best ones of one variant for all: a joint choice is to be no loss."""
-    alone = [at for at, promise in enumerate(promises) if len(promise.chosen) == 1][:ALONE_FIRST]
-    return [*alone, *(at for at in range(len(promises)) if at not in alone)]
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """A choice that was tried on a part of the horizon: the place of its promise, how many clients it may serve, and
+    what that plan has cost, as of `Verified`.
+    """
+
+    at: int
+    search: _Searching
+    prospect: int
+    plan_effort: int
+
+
+def _turns(promises: Sequence[Promise], probes: Sequence[_Probe]) -> list[tuple[int, _Searching | None]]:
+    """Places of promises in the order in which they are searched, once the first of `probes` has been, with the search
+    where it was begun: the best ones of one variant for all, since a joint choice is to be no loss, then those that
+    were probed, then the others.
+    """
+    alone = [at for at, promise in enumerate(promises) if promise.is_alone][:ALONE_FIRST]
+    begun = [(probe.at, probe.search) for probe in probes[1:] if probe.at not in alone]
+    seen = {*alone, *(probe.at for probe in probes)}
+    return [*((at, None) for at in alone), *begun, *((at, None) for at in range(len(promises)) if at not in seen)]
 
 
 _Search = Callable[[_Option, float], _Option | None]
@@ -273,13 +299,13 @@ def resuming(chosen: Pace) -> Resumer:
     return go_on
 
 
-def leading(chosen: Pace) -> Packer:
-    """Pack by urgency; mend a plan that nearly holds."""
+def leading(chosen: Pace, rounds: int = ROUNDS) -> Packer:
+    """Pack by urgency; mend a plan that nearly holds, so many times."""
 
     def pack(fleet: Fleet, state: Opening, members: Sequence[int]) -> Verified:
         period_ms, is_mixed = chosen.period_ms, fleet.problem.has_variants
         plan = verified(fleet, state, members, pack_due(fleet, state, members, chosen.batch, period_ms, PATIENT))
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             if not 0 < len(plan.broken) <= max(1, len(members) // MENDED):
                 break
             if is_mixed and plan.effort > MENDED_EFFORT_MAX:

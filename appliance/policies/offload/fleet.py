@@ -5,7 +5,7 @@ Index = place by name.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class Network:
     sizes: tuple[int, ...]
     latency_ms: Mapping[int, float]
     fitting: tuple[int, ...]
+    quickest_ms: float
 
     @classmethod
     def of(cls, name: str | None, latency_ms: Mapping[int, float]) -> "Network":
@@ -33,7 +34,7 @@ class Network:
             fitting[size] = size
         for n in range(1, len(fitting)):
             fitting[n] = fitting[n] or fitting[n - 1]
-        return cls(name, sizes, latency_ms, tuple(fitting))
+        return cls(name, sizes, latency_ms, tuple(fitting), min(latency_ms.values()))
 
     def fit(self, requests: int) -> int:
         """The largest size that `requests` fill; 0 if even the smallest is larger."""
@@ -146,6 +147,12 @@ def fleet_of(problem: OffloadInput, choice: Choice | None = None, common: Common
         rate=rate,
         is_served=list(common.is_served),
     )
+
+
+def glance_of(fleet: Fleet, share: float) -> Fleet:
+    """The same clients over that share of the horizon, from now on: what a plan of it costs is less by as much."""
+    problem = replace(fleet.problem, horizon_ms=share * fleet.problem.horizon_ms)
+    return replace(fleet, problem=problem, display_to=first_frame_at(problem.now_ms + problem.horizon_ms, problem.fps))
 
 
 def most_accurate(clients: Iterable[Client]) -> dict[str, Variant]:

@@ -6,8 +6,8 @@ batch; which side wins differs by client, and batches fill only if enough client
 small set of variants that the box may run, each client takes the one of the set that costs least of the processor. The
 closed form knows nothing of waiting behind the batches of slower networks, which hurts those most whose SLA the gap has
 nearly used up; so for each set there are further choices, where a client leaves the most accurate variant only for one
-that costs much less. The sets that promise the most clients are planned in full, by whoever calls; `most` says which
-need not be.
+that costs much less, and what a plan has shown to break is `mended`. The sets that promise the most clients are planned
+in full, by whoever calls; `most` says which need not be.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ SET_MAX = 3
 CANDIDATES_MAX = 8
 """Of more variants, those count that serve the most clients alone."""
 SETS_PLANNED = 4
-"""Sets that are planned in full; the closed form is good at the order, not at the last client."""
+"""Sets that may be planned in full; the closed form is good at the order, not at the last client."""
 RELUCTANCES = (1.0, 1.5, 2.0)
 """How many times less than the most accurate variant of the set another one has to cost."""
 LOAD_MAX = 1.1
@@ -44,6 +44,11 @@ class Promise:
     clients: int
     load: float
     most: int
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether all run the same variant."""
+        return len({variant.name for variant in self.choice.values()}) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,19 @@ def held(problem: OffloadInput) -> Choice:
     """The variants that the served run in the previous plan."""
     before: dict[str, str | None] = {name: b.variant for b in problem.previous for name, _ in b.requests}
     return {c.name: v for c in problem.clients for v in c.variants if before.get(c.name) == v.name}
+
+
+def mended(promise: Promise, choice: Choice, broken: Iterable[Client]) -> Choice | None:
+    """`choice`, a promise's or one that came of it, with those whose SLA breaks on the next more accurate variant of
+    the promised set: its gap leaves them more to lose by waiting. None where there is none for any of them.
+    """
+    moved = {}
+    for client in broken:
+        gap = choice[client.name].accuracy_gap if client.name in choice else -1.0
+        better = [v for v in client.variants if v.accuracy_gap < gap and v.name in promise.chosen]
+        if better:
+            moved[client.name] = max(better, key=lambda v: (v.accuracy_gap, v.name))
+    return {**choice, **moved} if moved else None
 
 
 def _distinct(promises: Iterable[_Row]) -> list[_Row]:

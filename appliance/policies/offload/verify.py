@@ -7,7 +7,7 @@ from appliance.policies.offload.drop import EPSILON
 from appliance.policies.offload.fleet import Fleet
 from appliance.policies.offload.ledger import Opening, Slot
 
-BATCH_EFFORT = 4
+BATCH_EFFORT = 8
 """What it costs to pack and verify a batch, in requests of it."""
 
 
@@ -104,7 +104,7 @@ def soonest(fleet: Fleet, state: Opening, i: int) -> Soonest:
     """
     network = fleet.networks[fleet.network[i]]
     frame = state.earliest[i]
-    quickest = min(network.latency_ms.values()) + fleet.up_ms[i] + fleet.down_ms[i]
+    quickest = network.quickest_ms + fleet.up_ms[i] + fleet.down_ms[i]
     latency = int(quickest * fleet.frames_per_ms + (1.0 - EPSILON))
     display = min(frame + latency, fleet.display_to)
     after = fleet.display_to - display
