@@ -52,6 +52,20 @@ def test_a_crowd_is_as_large_with_every_policy() -> None:
     assert {entry["accuracy_slo"] for entry in document["sessions"]} == set(setting.slas)
 
 
+def test_what_would_fit_bounds_what_is_served() -> None:
+    """By the sum of loads: of detectors with intervals that use up the promise 8.4, more where promises are laxer and
+    where rates are lower."""
+    found = {name: arise.fitting(setting) for name, setting in arise.SETTINGS.items()}
+    assert found["detection, 5G, 0.2"] == pytest.approx(8.4, abs=0.05)
+    assert found["depth, 5G, 0.02"] == pytest.approx(15.3, abs=0.05)
+    assert found["depth, 5G, 0.02"] < found["depth, 5G, 0.04"] < found["depth, 5G, 0.06"]
+    served = {f"{name}/{one}/served": 4.0 for name, setting in arise.SETTINGS.items() for one in setting.policies}
+    keys = ("windows", "interval", "batch", "idle")
+    rest = {f"{name}/{one}/{key}": 1.0 for name, s in arise.SETTINGS.items() for one in s.policies for key in keys}
+    bounds = [one for one in stated_by_arise([{**rest, **served}]) if "sum of loads" in one.what]
+    assert [one.ours.mean for one in bounds] == pytest.approx([value / 4.0 for value in found.values()])
+
+
 def test_a_short_run_of_each_gives_its_numbers() -> None:
     """Devices that fit pictures to the rate of their link only are late with the largest network."""
     own = jellyfish.run(jellyfish.setting(100, 15, 1), "synthetic", "open-largest", 1, 6.0)

@@ -8,17 +8,22 @@ than any policy can serve, so that `served` is what each carries. Drops are agai
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from appliance.lab.papers.claims import Job, Numbers
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
+from appliance.policies.offload.base import Client, OffloadInput
+from appliance.policies.offload.due import pace
+from appliance.policies.offload.fleet import fleet_of
 
 OURS = "earliest-due"
 DURATION_S = 20.0
 DOOR = 40
 ARRIVALS_RPS = 10.0
 FPS = 60.0
+FRAME_BYTES, RESULT_BYTES = 50_000, 10_000
 DEPTH = {1: 10.0, 2: 14.0, 3: 18.0, 4: 22.0, 5: 26.0, 6: 30.0, 8: 38.0, 10: 46.0, 12: 54.0, 16: 70.0}
 DETECTION = {1: 24.0, 2: 42.0, 3: 61.0, 4: 80.0, 6: 118.0, 8: 156.0}
 """Milliseconds by batch."""
@@ -74,7 +79,9 @@ def document(setting: Setting, policy: str, seed: int, duration_s: float, door: 
         "seed": seed,
         "duration_s": duration_s,
         "box": {"memory_mb": 4000, "processors": [{"name": "gpu"}]},
-        "models": [{"name": "net", "variants": [{**variant, "input_bytes": 50_000, "latency_ms": {"gpu": latencies}}]}],
+        "models": [
+            {"name": "net", "variants": [{**variant, "input_bytes": FRAME_BYTES, "latency_ms": {"gpu": latencies}}]}
+        ],
         "applications": [{"name": "glasses", "model": "net"}],
         "policies": {"offload": policy},
         "sessions": [
@@ -86,12 +93,30 @@ def document(setting: Setting, policy: str, seed: int, duration_s: float, door: 
                 "accuracy_slo": sla,
                 "drop_rate": rate,
                 "arrival_rps": ARRIVALS_RPS / len(kinds),
-                "result_bytes": 10_000,
+                "result_bytes": RESULT_BYTES,
                 "network": NETWORKS[setting.network],
             }
             for index, (rate, sla) in enumerate(kinds)
         ],
     }
+
+
+def fitting(setting: Setting) -> float:
+    """Devices of an even crowd that would fit by the sum of their loads: one after the other without a gap, in batches
+    that are full, their links at the means, nothing kept free of a promise and no grace. No plan serves as many.
+    """
+    network = NETWORKS[setting.network]
+    way_ms = network["rtt_ms"] / 2.0
+    up_ms = way_ms + 8000.0 * FRAME_BYTES / (network["uplink_mbps"] * 1e6)
+    down_ms = way_ms + 8000.0 * RESULT_BYTES / (network["downlink_mbps"] * 1e6)
+    kinds = [(rate, sla) for sla in setting.slas for rate in setting.rates]
+    crowd = tuple(
+        Client(f"{kind}-{number}", rate, sla, up_ms, down_ms)
+        for kind, (rate, sla) in enumerate(kinds)
+        for number in range(DOOR // len(kinds))
+    )
+    problem = OffloadInput(FPS, 0.0, 1000.0, setting.run_ms, waiting=crowd, grace=0.0)
+    return 1.0 / fmean(pace(fleet_of(problem)).load)
 
 
 def run(setting: Setting, policy: str, seed: int, duration_s: float = DURATION_S, door: int = DOOR) -> Numbers:
