@@ -97,7 +97,9 @@ class Queue:
         place = [-FOREVER_NS if is_begun else -request.priority, deadline, self._sequence, job]
         application = tenant.of(request.application_id)
         job.waiting_ns = max(LEAST_NS, job.likely_ns)
-        if not was_let_in:
+        if not (was_let_in or request.is_item):
+            # Items of pipelines go by when they have to begin, which shares do not say, and nobody asks again for one
+            # that is refused: they wait until they can no longer be in time.
             self._check_wait(request, job.waiting_ns, job.weights, application.ahead_of(place))
         job.to(RequestState.QUEUED)
         job.place = place

@@ -196,7 +196,7 @@ async def test_drops_count_where_dispatch_counts_them() -> None:
         whats = [one["items"][0] for one in answer["items"][0]["items"]]
         assert [one.get("none") for one in whats] == [None, None, "dropped"]
         assert not answer["in_time"]
-        assert outcomes("t/what", "rejected") == 1
+        assert outcomes("t/what", "expired") == 1
         runs = len(desk.bench.processor.ran)
         answer = json.loads(await desk.ask(timeout_ms=29))
         assert answer["items"] == [{"stage": "find", "none": "dropped", "items": []}]

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Quota
-from appliance.domain.errors import DeadlineExceeded, QueueFull
+from appliance.domain.errors import DeadlineExceeded, Overloaded, QueueFull
 from appliance.domain.request import Result
 from tests.fakes.clock import ms, run_virtual, settle, story
 from tests.fakes.engine import EngineBench
@@ -271,3 +271,25 @@ def test_what_no_plan_counts_on_waits_behind_what_another_s_does(processors: int
         bench.assert_quiet()
 
     run_virtual(tell)
+
+
+@story
+async def test_an_item_is_not_refused_for_what_begins_after_it() -> None:
+    """By shares a network's items would be done beside as many of another one, too late for the last; these have time,
+    though, and begin after them.
+    """
+    bench = EngineBench()
+    for name in ("app", "other"):
+        bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name)
+    async with bench.working():
+        for name in ("app", "other"):
+            await bench.infer(1, f"t/{name}")
+        asked = [asyncio.create_task(bench.infer(1, "t/other", is_item=True, within_ms=10_000)) for _ in range(10)]
+        await bench.pause(1)
+        asked += [asyncio.create_task(bench.infer(1, "t/app", is_item=True, within_ms=100)) for _ in range(4)]
+        await bench.pause(1)
+        with pytest.raises(Overloaded):
+            await bench.infer(1, "t/app", within_ms=105)
+        await bench.infer(1, "t/app", is_item=True, within_ms=105)
+        await asyncio.gather(*asked)
+    bench.assert_quiet()
