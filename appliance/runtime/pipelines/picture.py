@@ -1,9 +1,9 @@
 """What the pipelines and the box around them are, as a round of planning finds them. Event-loop thread only."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from appliance.clock import others_first
+from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
 from appliance.policies.allocation.base import Existing, Part
@@ -13,6 +13,11 @@ from appliance.runtime.pipelines.load import SingleLoad, parts_of
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
 from appliance.runtime.pipelines.problem import Asked, Machine, Subject, asked
 from appliance.runtime.pipelines.windows import CHANGE, FrameWindows, Observed
+
+STANDS_NS = 200 * NS_PER_MS
+"""So long the variants that a pipeline is offered stand, while it and the catalogue are what they were, and its
+problems while nothing new was seen of its items: who comes and goes changes neither, and both together take most of a
+millisecond of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +87,17 @@ class _Looked:
     clients: tuple[PipelineClient, ...]
     clients_fps: float
     observed: Observed
+    at_ns: int
+    """When its variants were looked at."""
     is_used: bool = False
     """Somebody has joined, or frames come."""
     entries: dict[str, Entry] = field(default_factory=dict)
     offers: dict[str, Offers] = field(default_factory=dict)
+    fitting: dict[str, Offers] = field(default_factory=dict)
+    """Of these what fits into memory."""
     missing: str = ""
+    asked: Asked | None = None
+    """None: its problems have yet to be made."""
 
     def application_of(self, stage: str) -> str:
         found = self.pipeline.stage(stage)
@@ -103,6 +114,9 @@ class Pictures:
         self._pipelines = pipelines
         self._single = SingleLoad()
         self._windows: dict[str, FrameWindows] = {}
+        self._machine: Machine | None = None
+        self._last: dict[str, _Looked] = {}
+        """As each pipeline was found last, on that machine."""
 
     async def take(self, joining: str = "") -> Picture:
         """As they are now; one that a client is `joining` is in use already. Between two pipelines others have their
@@ -111,6 +125,9 @@ class Pictures:
         around = self._around
         now_ns = around.clock.now_ns()
         machine = around.machine()
+        if machine != self._machine:
+            self._machine = machine
+            self._last.clear()
         memory: dict[str, int] = {}
         found: dict[str, _Looked] = {}
         for id in list(self._pipelines):
@@ -120,14 +137,17 @@ class Pictures:
             tenant = live.pipeline.tenant
             if tenant not in memory:
                 memory[tenant] = around.memory_bytes(tenant)
-            found[id] = self._looked(live)
+            found[id] = self._as_before(live, now_ns) or self._looked(live)
             found[id].is_used |= id == joining
             await others_first()
         self._fit(found, memory)
         seen: dict[str, Seen] = {}
         made: dict[str, Asked] = {}
         for id, looked in found.items():
-            made[id] = self._asked(looked, machine)
+            if looked.asked is None:
+                looked.asked = self._asked(looked, machine)
+            self._last[id] = looked
+            made[id] = looked.asked
             seen[id] = self._seen(looked, made[id])
             await others_first()
         for id in found.keys() - self._pipelines.keys():
@@ -138,8 +158,9 @@ class Pictures:
 
     def forget_gone(self) -> None:
         """Of pipelines that are no more nothing is kept."""
-        for id in self._windows.keys() - self._pipelines.keys():
-            del self._windows[id]
+        for kept in (self._windows, self._last):
+            for id in kept.keys() - self._pipelines.keys():
+                del kept[id]
 
     def _observed(self, live: Live, now_ns: int) -> Observed:
         windows = self._windows.get(live.pipeline.id)
@@ -147,11 +168,26 @@ class Pictures:
             windows = self._windows[live.pipeline.id] = FrameWindows(now_ns, live.totals(), live.graph)
         return windows.look(now_ns, live.totals())
 
+    def _as_before(self, live: Live, now_ns: int) -> "_Looked | None":
+        """As it was found a moment ago, with its clients and figures as they are now; None: that was too long ago, or
+        it is not what it was.
+        """
+        last = self._last.get(live.pipeline.id)
+        if last is None or last.pipeline is not live.pipeline or last.version != self._around.catalogue.version:
+            return None
+        if now_ns - last.at_ns >= STANDS_NS:
+            return None
+        looked = replace(last, clients=tuple(live.clients), clients_fps=live.clients.fps)
+        looked.observed = self._observed(live, now_ns)
+        looked.is_used = bool(looked.clients) or looked.observed.fps > 0.0
+        if _of_items(looked.observed) != _of_items(last.observed):
+            looked.asked = None
+        return looked
+
     def _looked(self, live: Live) -> "_Looked":
-        observed = self._observed(live, self._around.clock.now_ns())
-        looked = _Looked(
-            live, live.pipeline, self._around.catalogue.version, tuple(live.clients), live.clients.fps, observed
-        )
+        now_ns = self._around.clock.now_ns()
+        version, clients, observed = self._around.catalogue.version, live.clients, self._observed(live, now_ns)
+        looked = _Looked(live, live.pipeline, version, tuple(clients), clients.fps, observed, now_ns)
         looked.is_used = bool(looked.clients) or observed.fps > 0.0
         for stage in live.pipeline.stages:
             if not isinstance(stage, Ask):
@@ -184,21 +220,25 @@ class Pictures:
                 rooms.append(Room(own, memory[tenant]))
         rooms += [Room(places, memory[tenant]) for tenant, places in used.items()]
         rooms.append(Room([place for places in used.values() for place in places], self._around.budget_bytes()))
+        found_offers: dict[str, dict[str, Offers]] = {id: {} for id in found}
         for (id, stage), one in fitting(offers, applications, rooms).items():
-            found[id].offers[stage] = one
+            found_offers[id][stage] = one
+        for id, looked in found.items():
+            if looked.fitting != found_offers[id]:
+                looked.fitting, looked.asked = found_offers[id], None
 
     def _asked(self, looked: "_Looked", machine: Machine) -> Asked:
         if looked.missing:
             return Asked((), (), {}, 0.0, looked.missing)
         subject = Subject(looked.pipeline, looked.live.graph, looked.entries, looked.observed)
-        return asked(subject, machine, looked.offers, self._around.tariff)
+        return asked(subject, machine, looked.fitting, self._around.tariff)
 
     @staticmethod
     def _seen(looked: "_Looked", made: Asked) -> Seen:
         observed = looked.observed
         alone_fps = max(0.0, observed.fps - observed.joined_fps)
         modules = made.levels[0].modules if made.levels else ()
-        ballooning = {module.name: module.ballooning for module in modules if module.name in looked.offers}
+        ballooning = {module.name: module.ballooning for module in modules if module.name in looked.fitting}
         return Seen(
             looked.pipeline,
             looked.version,
@@ -207,7 +247,7 @@ class Pictures:
             dict(made.items),
             ballooning,
             observed.least_change,
-            {stage: tuple(one.name for one in own.all) for stage, own in looked.offers.items()},
+            {stage: tuple(one.name for one in own.all) for stage, own in looked.fitting.items()},
         )
 
     def _busy(self, machine: Machine, using: Collection[str]) -> tuple[Existing, ...]:
@@ -229,6 +269,11 @@ class Pictures:
                 found.append(Existing(worker, index, (Part("requests", part),)))
                 left -= part
         return tuple(found)
+
+
+def _of_items(observed: Observed) -> tuple[object, ...]:
+    """What problems are made of, of what was seen."""
+    return observed.items, observed.takes_ms, observed.takes_as_ms
 
 
 def load_of(busy: Sequence[Existing]) -> dict[str, float]:

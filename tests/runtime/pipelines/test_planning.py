@@ -4,6 +4,7 @@ go, and what is told of all that.
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from appliance.runtime.decisions.document import record_of
 from appliance.runtime.pipelines.accounts import Watts
 from appliance.runtime.pipelines.clients import Clients
 from appliance.runtime.pipelines.joins import JOINS_MAX
+from appliance.runtime.pipelines.problem import Asked, Subject, asked
 from tests.checkers.pipeline import broken
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
@@ -88,6 +90,36 @@ async def test_it_ends_whenever_it_is_cancelled() -> None:
             task.cancel()
             await bench.pause(2)
             assert task.done(), turns
+
+
+def test_who_comes_looks_at_nobody_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that join one after the other within a fifth of a second are planned for at once; problems of which
+    nothing is new are not made for each of them, and are for the next look.
+    """
+    made: Counter[str] = Counter()
+
+    def noted(subject: Subject, *more: Any) -> Asked:
+        made[subject.pipeline.name] += 1
+        return asked(subject, *more)
+
+    async def tell() -> None:
+        bench = _bench()
+        async with bench.working():
+            live = bench.add()
+            bench.add("other")
+            await bench.pause(3)
+            made.clear()
+            for number in range(6):
+                await bench.join(live, 1.0, f"c{number}")
+            assert live.plan is not None
+            assert live.plan.fps == 6.0
+            assert max(made.values()) <= 2, "it takes 20 ms to answer each"
+            before = made.copy()
+            await bench.pause(0.6)
+            assert made["other"] > before["other"]
+
+    monkeypatch.setattr("appliance.runtime.pipelines.picture.asked", noted)
+    run_virtual(tell)
 
 
 @story
