@@ -135,6 +135,20 @@ def test_what_is_new_on_a_worker_is_loaded_first_and_what_it_replaces_goes_on() 
     assert service.loads == 2
 
 
+def test_without_a_hand_over_nothing_serves_during_a_load() -> None:
+    """From worker 0 to worker 1, which loads for 1 s: what comes meanwhile is dropped where 0 is given up at once."""
+    ends = {}
+    for hands_over in (True, False):
+        agenda = Agenda()
+        service = Service(agenda, CHAIN, 100.0, 0.0, 1.0, hands_over=hands_over)
+        service.enact(deployment(spot("a")))
+        at(agenda, 2000.0, lambda service=service: service.enact(deployment(spot("a", index=1))))  # type: ignore[misc]
+        send(agenda, service, frame(2500.0), frame(3500.0))
+        agenda.run()
+        ends[hands_over] = [is_in_time for _, is_in_time in service.ends]
+    assert ends == {True: [True, True], False: [False, True]}
+
+
 @pytest.mark.parametrize(("delay_s", "loads"), [(0.0, 3), (2.0, 2), (9.0, 1)])
 def test_a_turn_off_delay_spares_loads(delay_s: float, loads: int) -> None:
     """The stage is given up for one second, and for five."""
@@ -208,12 +222,16 @@ def test_what_a_turn_off_delay_can_gain_stands_beside_what_it_does() -> None:
             (1.0, 30.0, 0.971),
         ]
     }
+    for delay, finish in ((0.0, 0.963), (30.0, 0.991)):
+        gone = replace(usual, hands_over=False, off_delay_s=delay)
+        ours[experiments.name_of("face", experiments.OURS, gone)] = finish
     numbers = {f"{name}/{key}": value for name, value in ours.items() for key in ("finish", "rented")}
     claims = Claims([numbers])
     _delays(claims, "face")
     said = {claim.what: round(claim.ours.mean, 3) for claim in claims.found}
     assert said["face: turn-off delay 30 s against 0, points"] == 2.1
     assert said["face: not in time at 0 s, points: the most to gain"] == 2.6
+    assert said["face: 30 s against 0 so, points"] == 2.8
     assert said["face: headroom at which 0 s is nearest to the paper's"] == 1.0
     assert said["face: frames in time there, 0 s"] == 0.939
     assert said["face: 30 s against 0 there, points"] == 3.2

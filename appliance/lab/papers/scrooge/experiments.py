@@ -58,7 +58,7 @@ def numbers_of(figures: Figures) -> Numbers:
 def name_of(application: str, policy: str, conditions: Conditions) -> str:
     """Of an experiment, and what its numbers begin with."""
     at = f"{conditions.slo_ms:g} ms/{conditions.off_delay_s:g} s/{conditions.headroom:g}"
-    return f"{application}/{policy}/{at}"
+    return f"{application}/{policy}/{at}" + ("" if conditions.hands_over else "/at once")
 
 
 def experiment_of(
@@ -111,8 +111,8 @@ def conditions_of() -> list[tuple[str, Conditions]]:
     found += [(NEXUS, replace(usual, headroom=headroom)) for headroom in HEADROOMS]
     found += [(policy, replace(usual, slo_ms=slo_ms)) for slo_ms in SLOS_MS[1:] for policy in (OURS, ALONE)]
     found += [(OURS, replace(usual, off_delay_s=delay)) for delay in OFF_DELAYS_S if delay != usual.off_delay_s]
-    lean = [replace(usual, headroom=headroom) for headroom in LEANER]
-    return found + [(OURS, replace(one, off_delay_s=delay)) for one in lean for delay in OFF_DELAYS_S[:2]]
+    others = [replace(usual, hands_over=False), *(replace(usual, headroom=headroom) for headroom in LEANER)]
+    return found + [(OURS, replace(one, off_delay_s=delay)) for one in others for delay in OFF_DELAYS_S[:2]]
 
 
 def experiments(

@@ -48,6 +48,8 @@ class Conditions:
     headroom: float = HEADROOM
     foresight: bool = False
     """The planner is told what the next second will have, every second, and workers are loaded beforehand."""
+    hands_over: bool = True
+    """Instances that a plan gives up go on until those that it wants are loaded."""
 
 
 class _Run:
@@ -56,7 +58,14 @@ class _Run:
         self._conditions = conditions
         self._agenda = Agenda()
         load_s = 0.0 if conditions.foresight else LOAD_S
-        self._service = Service(self._agenda, application, conditions.slo_ms, conditions.off_delay_s, load_s)
+        self._service = Service(
+            self._agenda,
+            application,
+            conditions.slo_ms,
+            conditions.off_delay_s,
+            load_s,
+            hands_over=conditions.hands_over,
+        )
         self._demand = Demand(application)
         self._planned: dict[str, float] = {}
         self._plans = 0

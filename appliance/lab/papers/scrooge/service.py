@@ -8,7 +8,7 @@ What every planner finds alike:
   the rest were sold.
 - A batch takes what its profile says for its size and for how many of its instance run when it starts.
 - A stage that is new on a worker is loaded first (`LOAD_S`). Until that is done, instances of it that the plan gives up
-  go on. What a worker has loaded stays for the turn-off delay (SC-23).
+  go on (`hands_over`). What a worker has loaded stays for the turn-off delay (SC-23).
 - A frame is in time when all its items are done by its deadline.
 """
 
@@ -76,8 +76,16 @@ class Service:
     """`frames` collects those that are done, with the time; `cost` in USD grows as time passes."""
 
     def __init__(
-        self, agenda: Agenda, application: Application, slo_ms: float, off_delay_s: float, load_s: float = LOAD_S
+        self,
+        agenda: Agenda,
+        application: Application,
+        slo_ms: float,
+        off_delay_s: float,
+        load_s: float = LOAD_S,
+        *,
+        hands_over: bool = True,
     ) -> None:
+        self._hands_over = hands_over
         self._agenda, self._application = agenda, application
         self._slo_ns = round(slo_ms * NS_PER_MS)
         self._off_delay_ns, self._load_ns = round(off_delay_s * NS_PER_S), round(load_s * NS_PER_S)
@@ -269,7 +277,7 @@ class Service:
             instance = there.pop((spot.worker, spot.index), None) or Instance(spot, warm.ready_ns, streams)
             instance.spot, instance.streams, instance.is_leaving = spot, streams, False
             kept.append(instance)
-        if ready_ns > now_ns:
+        if ready_ns > now_ns and self._hands_over:
             for instance in there.values():
                 instance.is_leaving = True
             kept += there.values()

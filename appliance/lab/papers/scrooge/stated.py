@@ -109,6 +109,10 @@ def _delays(claims: Claims, name: str) -> None:
         claims.say("4.4", f"{name}: frames in time, turn-off delay {delay:g} s", paper, f"{at[delay]}/finish")
     what = f"{name}: turn-off delay 30 s against 0, points"
     claims.say("4.4", what, "3-5", _points(at[30.0], at[0.0]), least=3.0)
+    gone = [name_of(name, OURS, replace(usual, hands_over=False, off_delay_s=delay)) for delay in OFF_DELAYS_S[:2]]
+    what = f"{name}: frames in time, 0 s, where what a plan gives up does not go on during loads"
+    claims.say("4.4", what, DELAYS[0.0], f"{gone[0]}/finish")
+    claims.say("4.4", f"{name}: 30 s against 0 so, points", "3-5", _points(gone[1], gone[0]))
     claims.say("4.4", f"{name}: not in time at 0 s, points: the most to gain", "6.2-8.1", _to_gain(at[0.0]))
     claims.say("4.4", f"{name}: headroom at which 0 s is nearest to the paper's", UNSAID, lambda n: _lean(n, name))
     claims.say("4.4", f"{name}: frames in time there, 0 s", DELAYS[0.0], lambda n: n[f"{_leanest(n, name)[0]}/finish"])
