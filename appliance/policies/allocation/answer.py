@@ -25,8 +25,9 @@ def answer(
     """The plan of `plans`; `how` names the algorithm in the reason."""
     latency_ms = critical_ms(pipeline, plans)
     cost = total_cost(plans)
-    workers = len(placement)
-    new = sum(placed.is_new for placed in placement)
+    pools = {worker.name: worker.pool for worker in problem.workers}
+    workers = len({(pools[placed.worker], placed.index) for placed in placement})
+    new = len({(pools[placed.worker], placed.index) for placed in placement if placed.is_new})
     return AllocationPlan(
         feasible=True,
         cost=cost,

@@ -89,6 +89,16 @@ def test_full_instances_draw_each_for_itself() -> None:
     assert sorted(taken["Y"]) == [0.15, 0.3, 0.3]
 
 
+def test_types_on_the_same_cores_are_one_worker_to_who_reads_the_reason() -> None:
+    """Two kinds that share two cores: what fits onto one of these is on one worker, not on two."""
+    profile = {"batch": 1, "concurrency": 1, "latency_ms": 10}
+    workers = [{"name": name, "cost": 1, "available": 2, "group": "cores"} for name in ("X", "Y")]
+    modules = [{"name": name, "rate_rps": 20, "profiles": [{**profile, "worker": name}]} for name in ("X", "Y")]
+    answer = plan_one({"kind": "pipeline", "slo_ms": 100, "workers": workers, "modules": modules, "batch_wait": "rest"})
+    assert [(one["worker"], one["index"]) for one in answer["placement"]] == [("X", 0), ("Y", 0)]
+    assert answer["reason"].endswith(" on 1 workers, 1 of them new")
+
+
 def test_the_second_pipeline_sees_what_the_first_draws() -> None:
     """Each draws 0.6 of the only Y: there is no room for both at full rate, however many X there are."""
     look = Module("look", 1.0, (Profile("X", 1, 1, 10.0, 200.0, None, (Draw("Y", 0.6),)),))
