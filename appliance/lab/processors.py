@@ -37,7 +37,7 @@ class BuildCost:
     run_ns: Mapping[tuple[int, int], int]
     served_ns: tuple[int, ...] = ()
     """Runs of one item as a box has seen them, beside whatever ran at the time; one of them at random goes before
-    `run_ns`.
+    `run_ns`, and makes a batch as much longer or shorter.
     """
     asleep_bytes: int | None = None
     """None: it cannot sleep."""
@@ -217,9 +217,13 @@ class EmulatedProcessor:
         raise Broken("virtual time passes only for those who wait")
 
     def _run_ns(self, handle: Handle, batch: int) -> int:
-        if batch == 1 and handle.build_id in self._draws:
-            return self._draws[handle.build_id].choice(self._costs[handle.build_id].served_ns)
-        return self._costs[handle.build_id].run_ns_of(batch, self.running)
+        """What slowed runs of one item that were seen slows batches as much."""
+        cost = self._costs[handle.build_id]
+        took_ns = cost.run_ns_of(batch, self.running)
+        if handle.build_id not in self._draws:
+            return took_ns
+        seen_ns = self._draws[handle.build_id].choice(cost.served_ns)
+        return seen_ns if batch == 1 else round(took_ns * seen_ns / max(1, cost.run_ns_of(1, self.running)))
 
     async def unload(self, handle: Handle) -> None:
         if handle.is_lost:

@@ -44,7 +44,8 @@ def test_runs_take_the_nearest_profiled_batch_and_concurrency() -> None:
     assert COST.run_ns_of(1, 3) == 15  # beyond the largest concurrency as that
 
 
-def test_seen_runs_are_drawn_for_one_item_from_the_seed_alone() -> None:
+def test_seen_runs_are_drawn_from_the_seed_alone() -> None:
+    """For one item as they are; of four none was seen, so that takes as much longer or shorter than its profile."""
     seen = BuildCost(("door",), 60, 80, 0, 0, {(1, 1): 10, (4, 1): 30}, served_ns=(1, 2, 3))
 
     def drawn(seed: int) -> list[int]:
@@ -61,7 +62,7 @@ def test_seen_runs_are_drawn_for_one_item_from_the_seed_alone() -> None:
                 spent.append(clock.now_ns() - start_ns)
             start_ns = clock.now_ns()
             await processor.run(handle, {"x": np.zeros(4, np.float32)}, None)
-            assert clock.now_ns() - start_ns == 30  # of four items none was seen
+            assert clock.now_ns() - start_ns in {3, 6, 9}, "three times what one takes"
 
         run_virtual(told)
         return spent
