@@ -94,7 +94,8 @@ def test_types_on_the_same_cores_are_one_worker_to_who_reads_the_reason() -> Non
     profile = {"batch": 1, "concurrency": 1, "latency_ms": 10}
     workers = [{"name": name, "cost": 1, "available": 2, "group": "cores"} for name in ("X", "Y")]
     modules = [{"name": name, "rate_rps": 20, "profiles": [{**profile, "worker": name}]} for name in ("X", "Y")]
-    answer = plan_one({"kind": "pipeline", "slo_ms": 100, "workers": workers, "modules": modules, "batch_wait": "rest"})
+    problem = {"kind": "pipeline", "slo_ms": 100, "workers": workers, "modules": modules, "batch_wait": "rest"}
+    answer: dict[str, Any] = plan_one(problem)
     assert [(one["worker"], one["index"]) for one in answer["placement"]] == [("X", 0), ("Y", 0)]
     assert answer["reason"].endswith(" on 1 workers, 1 of them new")
 
