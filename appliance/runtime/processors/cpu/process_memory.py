@@ -22,13 +22,14 @@ def own_bytes(*folders: Path) -> int:
     libraries nothing counts, whose part of each process (Pss) grows by megabytes when another one ends; and the files
     below `folders` count in full, whoever else maps them. A few milliseconds.
     """
-    places = {str(place) for folder in folders for place in (folder.absolute(), folder.resolve())}
+    places = [f" {place}/".encode() for folder in folders for place in {folder.absolute(), folder.resolve()}]
     taken, is_ours = memory_of("Pss_Shmem"), False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if not line[0].isupper():  # a mapping; what follows is about it
-            is_ours = any(f" {place}/" in line for place in places)
-        elif line.startswith("Rss:" if is_ours else "Anonymous:"):
-            taken += int(line.split()[1]) * 1024
+    with Path("/proc/self/smaps").open("rb") as file:  # line by line: all of it would be memory of this process, too
+        for line in file:
+            if not line[:1].isupper():  # a mapping; what follows is about it
+                is_ours = any(place in line for place in places)
+            elif line.startswith(b"Rss:" if is_ours else b"Anonymous:"):
+                taken += int(line.split()[1]) * 1024
     return taken
 
 
