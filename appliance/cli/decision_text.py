@@ -12,12 +12,12 @@ NONE = "–"
 
 
 def row(decision: "DecisionShape") -> list[object]:
-    """Cells of the list: id, time, kind, who asked, outcome, changes, reason."""
+    """Cells of the list: id, time, kind, what it is about, outcome, changes, reason."""
     return [
         decision.id,
         moment(decision.at),
         decision.kind,
-        decision.application or NONE,
+        decision.application or decision.answer.get("pipeline") or NONE,
         scalar(decision.answer.get("outcome")),
         "; ".join(changes(decision.answer)) or NONE,
         decision.reason or NONE,

@@ -60,7 +60,7 @@ def list_decisions(
         return
     from appliance.cli.decision_text import row
 
-    columns = ["id>", "at (UTC)", "kind", "application", "outcome", "changes", "reason"]
+    columns = ["id>", "at (UTC)", "kind", "about", "outcome", "changes", "reason"]
     rows = [row(decision) for decision in decisions]
     if screen.console().width < REASON_WIDTH:
         columns, rows = columns[:-1], [cells[:-1] for cells in rows]

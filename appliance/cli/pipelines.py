@@ -238,8 +238,8 @@ def _checked(order: type[OneOrder], found: dict[str, Any], source: str) -> OneOr
 
 def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
     """A pipeline as it stands, for a person."""
-    fastest = "" if pipeline.fastest_ms is None else f", {pipeline.fastest_ms:.3g} ms at the least"
-    yield f"{pipeline.tenant}/{pipeline.name}   {pipeline.latency_slo_ms:g} ms{fastest}   takes a {pipeline.takes}"
+    fastest = "" if pipeline.fastest_ms is None else f", takes {pipeline.fastest_ms:.3g} ms at the least"
+    yield f"{pipeline.tenant}/{pipeline.name}   SLO {pipeline.latency_slo_ms:g} ms{fastest}   takes a {pipeline.takes}"
     for stage in pipeline.stages:
         yield f"  {_stage(stage)}"
         figures = pipeline.figures.get(stage.name)
@@ -248,7 +248,9 @@ def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
             parts += [] if figures.items_per_frame is None else [f"{figures.items_per_frame:.3g} a frame"]
             parts += [] if figures.p50_ms is None else [f"{figures.p50_ms:.3g} ms (P50)"]
             parts += [figures.variant] if figures.variant else []
-            parts += [] if figures.ballooning is None else [f"{figures.ballooning:.3g} times as measured before"]
+            parts += (
+                [] if figures.ballooning is None else [f"runs take {figures.ballooning:.3g} times what was measured"]
+            )
             ends = f"{figures.dropped} dropped, {figures.errors} failed, {figures.no_condition} not asked"
             yield f"      {', '.join(parts)}; {ends}"
     frames = pipeline.frames
@@ -265,7 +267,10 @@ def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
     else:
         cost = "" if plan.cost is None else f", {plan.cost:.3g} a second by {plan.cost_by.value}"
         how = ("" if plan.feasible else ", impossible") + (", degraded" if plan.degraded else "")
-        yield f"  plan {plan.number:<8} {plan.fps:.3g} frames a second{cost}{how}: {plan.reason}"
+        if plan.fps or not plan.feasible:
+            yield f"  plan {plan.number:<8} {plan.fps:.3g} frames a second{cost}{how}: {plan.reason}"
+        else:
+            yield f"  plan {plan.number:<8} nobody has joined and no frames come: nothing is kept for it"
         for row in plan.stages:
             yield (
                 f"      {row.stage}: {row.variant or 'host'} on {row.worker}, batch {row.batch} x {row.concurrency}, "
@@ -280,6 +285,8 @@ def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
 
 
 def _cost(cost: "CostShape") -> str:
+    if not cost.seconds:
+        return "nothing"
     told = [f"{1000 * cost.seconds:.3g} ms of processors"]
     told += [] if cost.joules is None else [f"{cost.joules:.3g} J"]
     told += [] if cost.price is None else [f"price {cost.price:.3g}"]

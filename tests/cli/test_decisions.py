@@ -59,6 +59,11 @@ def test_a_row_says_what_became_of_whom() -> None:
     ]
 
 
+def test_a_decision_on_a_pipeline_says_on_which() -> None:
+    planned = _decision(kind="pipeline", application=None, answer={"outcome": "planned", "pipeline": "harbour/signs"})
+    assert row(planned)[2:5] == ["pipeline", "harbour/signs", "planned"]
+
+
 def test_a_kind_that_nobody_knows_yet_is_told_as_well() -> None:
     """No outcome, no actions, other keys: what is there is shown, what is not is a dash."""
     other = _decision(

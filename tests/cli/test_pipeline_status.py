@@ -32,7 +32,29 @@ def test_costs_and_what_became_of_frames() -> None:
         "joules by watts that are declared",
         "3/4 2/5 of those sent, by second",
         "3 incomplete",
-        "1.25 times as measured before",
+        "runs take 1.25 times what was measured",
         "2 not asked",
     ):
         assert told in text, told
+
+
+def test_a_pipeline_that_nobody_uses() -> None:
+    """No figures of a plan for nothing, and no prices of it."""
+    plan = {
+        "number": 3,
+        "fps": 0.0,
+        "feasible": True,
+        "degraded": False,
+        "cost": 0.0,
+        "cost_by": "seconds",
+        "latency_ms": 0.0,
+        "stages": [],
+        "reason": "0 of 0",
+    }
+    nothing = {"seconds": 0.0, "joules": 0.0, "price": 0.0}
+    cost = {"per_frame": nothing, "per_second": nothing, "energy_by": None}
+    shown = PipelineStatusShape.model_validate({**STATUS, "plan": plan, "cost": cost})
+    text = "\n".join(status_lines(shown))
+    assert "plan 3        nobody has joined and no frames come" in text
+    assert "0 of 0" not in text
+    assert "cost          nothing a frame, nothing a second" in text

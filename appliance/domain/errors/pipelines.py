@@ -16,6 +16,9 @@ class UnknownClient(NotFound):
 
     what = "client of the pipeline"
 
+    def message(self) -> str:
+        return f"{super().message()}: it never joined, has left, or was silent for long; join again"
+
 
 @dataclass(kw_only=True, eq=False)
 class BadPipeline(BadInput):
