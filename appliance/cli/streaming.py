@@ -4,7 +4,7 @@ What a session was promised and what was kept is the box's word; frames, times a
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import process_time
 from typing import TYPE_CHECKING, Any
@@ -151,14 +151,13 @@ def table_of(stays: Sequence[Stay]) -> "Table":
     for stay in stays:
         row = _row(stay)
         kept = "–" if not row["windows"] else f"{row['kept']} of {row['windows']}"
-        in_time = "–" if not row["captured"] else f"{row['answered'] / row['captured']:.1%}"
         table.add_row(
             stay.name,
             row["state"],
             _in_words(stay.promise),
             kept,
             f"{row['sent']} of {row['captured']}",
-            in_time,
+            in_time_of(row),
             screen.milliseconds(row["p50_ms"]),
             screen.milliseconds(row["p99_ms"]),
             "–" if row["interval_mean"] is None else f"{row['interval_mean']:.1f}",
@@ -166,6 +165,11 @@ def table_of(stays: Sequence[Stay]) -> "Table":
             screen.share(row["accuracy_mean"]),
         )
     return table
+
+
+def in_time_of(row: Mapping[str, Any]) -> str:
+    """The part of the frames that were sent: those that the plan leaves out are no misses."""
+    return "–" if not row["sent"] else f"{row['answered'] / row['sent']:.1%}"
 
 
 def _row(stay: Stay) -> dict[str, Any]:

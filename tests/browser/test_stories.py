@@ -408,7 +408,7 @@ def test_sessions_are_shown(tab: Tab, box: Box) -> None:
         answer = httpx.post(f"{box.server.url}/v1/sessions", json=order, headers=headers, timeout=60)
         assert answer.status_code == 201, answer.text
         card = page.get_by_label("glasses", exact=True)
-        card.get_by_text("answers within 900 ms, 1 frames a second").wait_for()
+        card.get_by_text("answers within 900 ms, one frame a second").wait_for()
         card.get_by_text("served", exact=True).wait_for()
         card.get_by_role("button", name="End the session").click()
         page.get_by_role("dialog").get_by_role("button", name="End the session").click()
