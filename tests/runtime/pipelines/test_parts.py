@@ -16,7 +16,7 @@ from appliance.runtime.pipelines.plans import _in_parts
 from appliance.runtime.pipelines.problem import Asked, Group, Machine, Subject, asked, stage_plans
 from appliance.runtime.pipelines.windows import Observed
 from tests.fakes.clock import story
-from tests.runtime.serving.test_engine_parts import bench_of
+from tests.runtime.serving.parts_bench import bench_of
 
 STAGE = Ask(name="look", application_id="t/app")
 

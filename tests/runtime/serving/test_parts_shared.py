@@ -1,0 +1,258 @@
+"""Requests share the runs of parts: who leaves, fails or loses a processor takes nobody along."""
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from appliance.domain.catalogue import Latency
+from appliance.domain.errors import DeadlineExceeded, Overloaded, RunFailed
+from appliance.domain.parts import BatchTime
+from appliance.domain.request import Result, Tensors
+from appliance.runtime.serving.dispatcher import PartsDispatcher
+from tests.fakes.clock import ms, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+from tests.runtime.serving.parts_bench import (
+    CUT,
+    OTHER,
+    bench_of,
+    is_cut,
+    network,
+    ran,
+)
+
+
+def sharing_bench(**facts: Any) -> EngineBench:
+    """Four rows in one run take 1.4 times as long as one, of each part and of the whole."""
+    bench = bench_of(cut=False, **facts)
+    processors = {"cpu": bench.processor, OTHER: bench.other}
+    for processor in processors.values():
+        for cost in processor.costs.values():
+            cost.run_ms_by_batch = {2: 1.2 * cost.run_ms, 4: 1.4 * cost.run_ms}
+    model = bench.catalogue.entry("t/app").model
+    profile = model.variants[0].profile
+    assert profile is not None
+    one = profile.latencies[0].p50_ms
+    rows = tuple(Latency(batch, ms, ms) for batch, ms in ((1, one), (2, 1.2 * one), (4, 1.4 * one)))
+    variant = replace(model.variants[0], profile=replace(profile, latencies=rows, shared_rows_max=4))
+    bench.catalogue.put_model(replace(model, variants=(variant,)))
+    parts = tuple(
+        replace(part, profiles=tuple(replace(one, times=_by_batch(one.p50_ms())) for one in part.profiles))
+        for part in CUT.parts
+    )
+    is_cut(bench, replace(CUT, parts=parts))
+    return bench
+
+
+def _by_batch(one_ms: float) -> tuple[BatchTime, ...]:
+    return tuple(BatchTime(batch, factor * one_ms) for batch, factor in ((1, 1.0), (2, 1.2), (4, 1.4)))
+
+
+@story
+async def test_requests_share_the_runs_of_all_parts() -> None:
+    """Each is answered with its own rows, whatever it brings; runs count once."""
+    bench = sharing_bench()
+    async with bench.working():
+        await bench.infer()
+        before = ran(bench)
+        first = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        inputs = [np.array([value, -value][:rows], np.float32) for value, rows in ((6, 1), (7, 2), (8, 1))]
+        answers = await asyncio.gather(*(bench.infer(inputs={"x": each}) for each in inputs))
+        assert (await first).outputs["y"].tolist() == [16.0]
+    for given, answer in zip(inputs, answers, strict=True):
+        np.testing.assert_array_equal(answer.outputs["y"], 3 * given + 1)
+        assert answer.outputs["y"].base is None
+        assert [one.number for one in answer.parts] == [0, 1, 2]
+    assert sum(ran(bench)) - sum(before) == 6, "three parts of the first, and three of all others"
+    figures = bench.telemetry.statistics["t/app", "v", "t"]
+    assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
+    assert figures.inferences == 6
+    bench.assert_quiet()
+
+
+@story
+async def test_who_leaves_a_shared_run_of_parts_takes_nobody_along() -> None:
+    """The one whose turn it was, and one that shares its run: the others are answered."""
+    bench = sharing_bench()
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
+        await busy
+        await bench.pause(3)
+        for gone in tasks[:2]:
+            gone.cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, True, False, False]
+    assert [one.outputs["y"].tolist() for one in answers if not isinstance(one, BaseException)] == [[25.0], [28.0]]
+    bench.assert_quiet()
+
+
+@pytest.mark.parametrize("within_ms", [None, 16.0], ids=["its caller goes", "its deadline comes"])
+def test_a_shared_run_of_parts_outlives_the_one_whose_turn_it_was(within_ms: float | None) -> None:
+    """The others that have rows in it are answered by it, with deadlines of their own, and it counts once."""
+
+    @story
+    async def told() -> None:
+        bench = sharing_bench(queue_len=3)
+        async with bench.working():
+            await bench.infer()
+            busy = asyncio.create_task(bench.infer(5))
+            await bench.pause(1)
+            first = asyncio.create_task(bench.infer(6, within_ms=within_ms))
+            shared = [asyncio.create_task(bench.infer(value)) for value in (7, 8)]
+            await busy
+            bench.other.slowness = 4.0
+            await bench.pause(1)
+            runs = sum(ran(bench))
+            if within_ms is None:
+                first.cancel()
+            (end,) = await asyncio.gather(first, return_exceptions=True)
+            assert isinstance(end, asyncio.CancelledError if within_ms is None else DeadlineExceeded)
+            assert not any(one.done() for one in shared)
+            answers = await asyncio.gather(*shared)
+        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * value + 1] for value in (7, 8)]
+        assert sum(ran(bench)) - runs <= 3, "none of its parts has run again"
+        figures = bench.telemetry.statistics["t/app", "v", "t"]
+        assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 3: 1}
+        bench.assert_quiet()
+
+    told()
+
+
+@story
+async def test_who_leaves_as_a_worker_begins_its_shared_run_leaves_nobody_unanswered() -> None:
+    """It never learns of the rows that have joined it: those run by themselves."""
+    bench = sharing_bench()
+    hosts: list[asyncio.Task[Result]] = []
+    begin = PartsDispatcher._begin
+
+    def leaving(self: PartsDispatcher, *about: Any) -> Any:
+        if about[-1]:  # others have rows in it
+            hosts.pop().cancel()
+        return begin(self, *about)
+
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        first, *others = tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8)]
+        hosts.append(first)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PartsDispatcher, "_begin", leaving)
+            await busy
+            await bench.pause(1)
+            assert not hosts, "rows have joined"
+        await bench.pause(200)
+        assert all(one.done() for one in tasks)
+        assert first.cancelled()
+        assert [one.result().outputs["y"].tolist() for one in others] == [[3.0 * value + 1] for value in (7, 8)]
+    bench.assert_quiet()
+
+
+@story
+async def test_a_processor_lost_under_a_shared_run_of_parts_teaches_nothing_wrong() -> None:
+    """What runs after it, runs with the rows of all: one of them is not expected to take as long."""
+    bench = sharing_bench()
+    parts = bench.catalogue.entry("t/app").servables["v"].parts
+    assert parts is not None
+    times = parts.times[0, 1]
+    assert times is not None
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        tasks = [asyncio.create_task(bench.infer(value)) for value in (6, 7, 8, 9)]
+        await busy
+        await bench.pause(1)
+        before_ns = times.usual.expected_ns(1, 1, bench.clock.now_ns())
+        bench.other.is_gone = True
+        answers = await asyncio.gather(*tasks)
+        assert [one.outputs["y"].tolist() for one in answers] == [[19.0], [22.0], [25.0], [28.0]]
+        took = {part.number: (part.kind, ms(part.took_ns)) for part in answers[0].parts}
+        assert took[1] == ("cpu", 1.4)
+        assert times.usual.expected_ns(1, 1, bench.clock.now_ns()) == before_ns
+    bench.assert_quiet()
+
+
+@story
+async def test_a_row_that_fails_in_a_shared_run_of_parts_fails_alone() -> None:
+    """In the middle of the network."""
+
+    def model(inputs: Tensors) -> dict[str, Any]:
+        if "a" in inputs and "x" not in inputs and 8.0 in inputs["a"]:
+            raise RunFailed(variant_id="v", reason="the network's own words")
+        return network(inputs)
+
+    bench = sharing_bench()
+    bench.processor.model = bench.other.model = model
+    async with bench.working():
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        answers = await asyncio.gather(*(bench.infer(value) for value in (6, 7, 8, 9)), return_exceptions=True)
+        await busy
+    assert [type(one) for one in answers] == [Result, RunFailed, Result, Result]
+    assert [one.outputs["y"].tolist() for one in answers if isinstance(one, Result)] == [[19.0], [25.0], [28.0]]
+    bench.assert_quiet()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_each_is_answered_once(seed: int) -> None:
+    """Requests of two applications in a random mix: given up, in haste, while the other kind goes and comes back, over
+    shared cores, two clusters of them, or a device of its own. Nothing is left over.
+    """
+    drawn = random.Random(seed)
+    layout: dict[str, Any] = ({"workers": 2}, {"twins": [(1, 2.0, 0.5)]}, {"apart": True, "workers": 2})[seed % 3]
+
+    @story
+    async def told() -> None:
+        bench = bench_of(queue_len=400, queue_total=400, **layout)
+        bench.other.workers = 2
+        bench.add({"w": Cost(run_ms=3, load_ms=5)}, name="other", tenant="u")
+        outcomes: Counter[str] = Counter()
+
+        async def asked(number: int) -> None:
+            await bench.pause(number * 4 + drawn.random())
+            is_other = drawn.random() < 0.3
+            within_ms = drawn.choice([None, None, 12.0, 60.0])
+            application, tenant = ("u/other", "u") if is_other else ("t/app", "t")
+            try:
+                answer = await bench.infer(number, application, tenant=tenant, within_ms=within_ms)
+            except (DeadlineExceeded, Overloaded):
+                outcomes["late"] += 1
+            else:
+                assert answer.outputs["y"].tolist() == [3.0 * number + 1]
+                assert [one.number for one in answer.parts] in ([], [0, 1, 2])
+                outcomes["in parts" if answer.parts else "whole"] += 1
+
+        async def comes_and_goes() -> None:
+            while True:
+                await bench.pause(drawn.uniform(50, 200))
+                bench.other.is_gone = True
+                await bench.pause(drawn.uniform(50, 100))
+                bench.other.is_gone = False
+                if not bench.member.is_serving:
+                    bench.member.serve()
+
+        async with bench.working(residency=True):
+            going = asyncio.create_task(comes_and_goes())
+            tasks = [asyncio.create_task(asked(number)) for number in range(250)]
+            for task in drawn.sample(tasks, 25):
+                asyncio.get_running_loop().call_later(drawn.uniform(0, 1), task.cancel)
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            going.cancel()
+            assert not [end for end in ends if end is not None and not isinstance(end, asyncio.CancelledError)], ends
+            await bench.pause(500)
+        assert outcomes["in parts"]
+        assert outcomes.total() + sum(end is not None for end in ends) == len(ends)
+        bench.assert_quiet()
+
+    told()
