@@ -9,8 +9,8 @@ from appliance.policies.allocation.base import AllocationPolicy
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.pipelines.accounts import Tariff
-from appliance.runtime.pipelines.around import Around, Live
 from appliance.runtime.pipelines.enacting import Actuators, Enacting
+from appliance.runtime.pipelines.environment import Live, PipelineEnvironment
 from appliance.runtime.pipelines.load import BusySeconds
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.problem import Group, Machine
@@ -66,7 +66,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         return min(memory.budget_bytes, ceiling or memory.budget_bytes)
 
     actuators = Actuators(catalogue, ports.residency.wish, ports.queue.waits.plan, catalogue.wish_kinds)
-    around = Around(
+    environment = PipelineEnvironment(
         clock=ports.clock,
         catalogue=catalogue,
         policy=config.policy,
@@ -83,7 +83,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         busy_s=busy_of(ports.engine, ports.groups, machine),
         enacting=Enacting(actuators, int(config.turn_off_s * NS_PER_S)),
     )
-    planning = Planning(around, pipelines)
+    planning = Planning(environment, pipelines)
     ports.engine.on_processors = memory.on_resized = planning.wake
     return planning
 

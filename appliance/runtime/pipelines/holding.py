@@ -7,7 +7,7 @@ from appliance.domain.pipeline import Ask
 from appliance.policies.allocation.base import Placed
 from appliance.policies.allocation.placement import available_of
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.pipelines.around import Live
+from appliance.runtime.pipelines.environment import Live
 from appliance.runtime.pipelines.problem import Machine
 from appliance.runtime.servable import Servable
 

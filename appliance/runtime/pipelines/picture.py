@@ -8,7 +8,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
 from appliance.policies.allocation.base import Existing, Part
 from appliance.runtime.catalogue import Entry
-from appliance.runtime.pipelines.around import Around, Live
+from appliance.runtime.pipelines.environment import Live, PipelineEnvironment
 from appliance.runtime.pipelines.load import SingleLoad, parts_of
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
 from appliance.runtime.pipelines.problem import Asked, Machine, Subject, asked
@@ -108,9 +108,9 @@ class _Looked:
 class Pictures:
     """Makes them; what was seen of each pipeline before is kept here."""
 
-    def __init__(self, around: Around, pipelines: Mapping[str, Live]) -> None:
+    def __init__(self, environment: PipelineEnvironment, pipelines: Mapping[str, Live]) -> None:
         """`pipelines` by id, kept by the registry."""
-        self._around = around
+        self._environment = environment
         self._pipelines = pipelines
         self._single = SingleLoad()
         self._windows: dict[str, FrameWindows] = {}
@@ -122,9 +122,9 @@ class Pictures:
         """As they are now; one that a client is `joining` is in use already. Between two pipelines others have their
         turn, so the last ones are seen a little later than the first; one that goes meanwhile is not in it.
         """
-        around = self._around
-        now_ns = around.clock.now_ns()
-        machine = around.machine()
+        environment = self._environment
+        now_ns = environment.clock.now_ns()
+        machine = environment.machine()
         if machine != self._machine:
             self._machine = machine
             self._last.clear()
@@ -136,7 +136,7 @@ class Pictures:
                 continue
             tenant = live.pipeline.tenant
             if tenant not in memory:
-                memory[tenant] = around.memory_bytes(tenant)
+                memory[tenant] = environment.memory_bytes(tenant)
             found[id] = self._as_before(live, now_ns) or self._looked(live)
             found[id].is_used |= id == joining
             await others_first()
@@ -152,7 +152,7 @@ class Pictures:
             await others_first()
         for id in found.keys() - self._pipelines.keys():
             del seen[id], made[id]
-        self._single.observe(now_ns, around.busy_s())
+        self._single.observe(now_ns, environment.busy_s())
         using = {looked.pipeline.tenant for looked in found.values() if looked.is_used}
         return Picture(machine, memory, seen, made, self._busy(machine, using))
 
@@ -173,7 +173,7 @@ class Pictures:
         it is not what it was.
         """
         last = self._last.get(live.pipeline.id)
-        if last is None or last.pipeline is not live.pipeline or last.version != self._around.catalogue.version:
+        if last is None or last.pipeline is not live.pipeline or last.version != self._environment.catalogue.version:
             return None
         if now_ns - last.at_ns >= STANDS_NS:
             return None
@@ -185,20 +185,20 @@ class Pictures:
         return looked
 
     def _looked(self, live: Live) -> "_Looked":
-        now_ns = self._around.clock.now_ns()
-        version, clients, observed = self._around.catalogue.version, live.clients, self._observed(live, now_ns)
+        now_ns = self._environment.clock.now_ns()
+        version, clients, observed = self._environment.catalogue.version, live.clients, self._observed(live, now_ns)
         looked = _Looked(live, live.pipeline, version, tuple(clients), clients.fps, observed, now_ns)
         looked.is_used = bool(looked.clients) or observed.fps > 0.0
         for stage in live.pipeline.stages:
             if not isinstance(stage, Ask):
                 continue
             try:
-                entry = self._around.catalogue.entry_for(live.pipeline.tenant, stage.application_id)
+                entry = self._environment.catalogue.entry_for(live.pipeline.tenant, stage.application_id)
             except ApplianceError as error:
                 looked.missing = f"{stage.name}: {error}"
                 break
             looked.entries[stage.application_id] = entry
-            looked.offers[stage.name] = offers_of(stage, entry, self._around.catalogue.able_kinds)
+            looked.offers[stage.name] = offers_of(stage, entry, self._environment.catalogue.able_kinds)
         return looked
 
     def _fit(self, found: Mapping[str, "_Looked"], memory: Mapping[str, int]) -> None:
@@ -219,7 +219,7 @@ class Pictures:
             else:
                 rooms.append(Room(own, memory[tenant]))
         rooms += [Room(places, memory[tenant]) for tenant, places in used.items()]
-        rooms.append(Room([place for places in used.values() for place in places], self._around.budget_bytes()))
+        rooms.append(Room([place for places in used.values() for place in places], self._environment.budget_bytes()))
         found_offers: dict[str, dict[str, Offers]] = {id: {} for id in found}
         for (id, stage), one in fitting(offers, applications, rooms).items():
             found_offers[id][stage] = one
@@ -231,7 +231,7 @@ class Pictures:
         if looked.missing:
             return Asked((), (), {}, 0.0, looked.missing)
         subject = Subject(looked.pipeline, looked.live.graph, looked.entries, looked.observed)
-        return asked(subject, machine, looked.fitting, self._around.tariff)
+        return asked(subject, machine, looked.fitting, self._environment.tariff)
 
     @staticmethod
     def _seen(looked: "_Looked", made: Asked) -> Seen:
@@ -254,7 +254,7 @@ class Pictures:
         """What single calls take, from the last worker of each group on; of each tenant no more than its part, by
         weight, among those that call and those that are `using` pipelines.
         """
-        weight_of = self._around.catalogue.processor_weight
+        weight_of = self._environment.catalogue.processor_weight
         parts = parts_of({tenant: weight_of(tenant) for tenant in {*self._single.tenants, *using}})
         found: list[Existing] = []
         for at, group in enumerate(machine.groups):

@@ -20,7 +20,7 @@ from appliance.log import get as get_log
 from appliance.policies.allocation.base import Placed
 from appliance.policies.allocation.several import Demand, Served, Several, existing_of, plan_several
 from appliance.runtime.decisions.pipelines import pipeline as decision_of
-from appliance.runtime.pipelines.around import Around, Live
+from appliance.runtime.pipelines.environment import Live, PipelineEnvironment
 from appliance.runtime.pipelines.holding import holds
 from appliance.runtime.pipelines.joins import Joins
 from appliance.runtime.pipelines.picture import Picture, Pictures, Seen, has_moved, load_of
@@ -81,9 +81,9 @@ class _Planned:
 class Planning:
     """Plans of all pipelines; `run` is its background task."""
 
-    def __init__(self, around: Around, pipelines: Mapping[str, Live]) -> None:
+    def __init__(self, environment: PipelineEnvironment, pipelines: Mapping[str, Live]) -> None:
         """`pipelines` by id, kept by the registry."""
-        self._around = around
+        self._environment = environment
         self._pipelines = pipelines
         self._planned: dict[str, _Planned] = {}
         self._machine: Machine | None = None
@@ -91,8 +91,8 @@ class Planning:
         self._load: Mapping[str, float] = {}
         """What single calls took when all were planned last, by worker type."""
         self._numbers: dict[str, int] = {}
-        self._pictures = Pictures(around, pipelines)
-        self._solver = Solver(around.clock, around.background)
+        self._pictures = Pictures(environment, pipelines)
+        self._solver = Solver(environment.clock, environment.background)
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
         """One round after the other: what is free is given once."""
@@ -122,7 +122,7 @@ class Planning:
             await self._pause()
 
     async def _pause(self) -> None:
-        clock = self._around.clock
+        clock = self._environment.clock
         if not self._pipelines:  # nothing to look at
             await self._wake.wait()
             return
@@ -137,7 +137,7 @@ class Planning:
 
     async def step(self) -> bool:
         """One round: look, and plan what has changed. Returns whether anything was planned."""
-        now_ns = self._around.clock.now_ns()
+        now_ns = self._environment.clock.now_ns()
         for live in list(self._pipelines.values()):
             for client in live.clients.silent(now_ns):
                 self.left(live, client, "nothing was heard of it")
@@ -148,7 +148,7 @@ class Planning:
             dirty = {id: "there is room again" for id in sorted(self._again & picture.seen.keys())} | self._dirty(
                 picture
             )
-            self._around.enacting.refresh(now_ns)
+            self._environment.enacting.refresh(now_ns)
             if not dirty:
                 return False
             if self._solver.is_paused:
@@ -158,7 +158,7 @@ class Planning:
                 return await self._plan(picture, dirty)
             except SolverSlow:
                 self.figures.given_up += 1
-                self._around.events.emit("pipelines not planned in time", pipelines=len(picture.asked))
+                self._environment.events.emit("pipelines not planned in time", pipelines=len(picture.asked))
                 self._keep_what_holds(picture, dirty)
                 return False
 
@@ -193,7 +193,7 @@ class Planning:
                 plans = await self._plans_of(asked_of, several)
                 live = self._still_there(id)
                 fits = id in several.served and all(one.plan.feasible for one in several.served.values())
-                if not fits and self._around.need_spared():
+                if not fits and self._environment.need_spared():
                     continue
                 if self._box_is(picture) and self._is_as_seen(live, picture):
                     break
@@ -205,7 +205,7 @@ class Planning:
                 await self._refuse(live, client, asked_of, several)
             assert served is not None, "else it was refused"
             live.clients.require_room(live.pipeline)  # others may have joined meanwhile
-            live.clients.join(client, self._around.clock.now_ns())
+            live.clients.join(client, self._environment.clock.now_ns())
             joined = replace(more, clients=tuple(live.clients))
             because = {id: "a client has joined"}
             self._apply(replace(asked_of, seen={**asked_of.seen, id: joined}), several, plans, because)
@@ -226,7 +226,7 @@ class Planning:
 
     def _tell(self, live: Live, event: str, client: PipelineClient, **facts: str) -> None:
         pipeline = live.pipeline
-        self._around.events.emit(
+        self._environment.events.emit(
             event, pipeline=pipeline.name, tenant=pipeline.tenant, client=client.id, fps=client.fps, **facts
         )
 
@@ -249,7 +249,7 @@ class Planning:
         fps = 0.0
         with suppress(SolverSlow):
             problem = lacking.problem(picture.asked[lacking.name].levels)
-            missing, fps = await self._solver.ask(partial(lacks, problem, beside, self._around.policy))
+            missing, fps = await self._solver.ask(partial(lacks, problem, beside, self._environment.policy))
         self._record(live, served, picture, "refused", _asks(client))
         is_other = lacking is not served
         reason = ("another pipeline would have no room: " if is_other else "") + own_words(lacking, is_other)
@@ -289,16 +289,16 @@ class Planning:
         )
 
     async def _plan(self, picture: Picture, dirty: Mapping[str, str]) -> bool:
-        start_ns = self._around.clock.now_ns()
+        start_ns = self._environment.clock.now_ns()
         several = await self._solve(picture, dirty, may_degrade=True)
-        took_ns = self._around.clock.now_ns() - start_ns
+        took_ns = self._environment.clock.now_ns() - start_ns
         plans = await self._plans_of(picture, several)
-        if any(plan.degraded or not plan.feasible for plan in plans.values()) and self._around.need_spared():
+        if any(plan.degraded or not plan.feasible for plan in plans.values()) and self._environment.need_spared():
             self.wake()
             return False
         self.figures.last_ms = took_ns / NS_PER_MS
         if took_ns > SLOW_NS:
-            self._around.events.emit("pipelines planned slowly", took_ms=round(took_ns / NS_PER_MS, 1))
+            self._environment.events.emit("pipelines planned slowly", took_ms=round(took_ns / NS_PER_MS, 1))
         is_box_other = not self._box_is(picture)
         if is_box_other or not all(self._is_as_seen(live, picture) for live in self._pipelines.values()):
             self.figures.stale += 1
@@ -317,7 +317,7 @@ class Planning:
 
     async def _solve(self, picture: Picture, dirty: Collection[str], *, may_degrade: bool) -> Several:
         """The plans of those that are dirty, beside the others'; of all where they do not fit."""
-        around = self._around
+        environment = self._environment
         weights = self._weights(picture)
         demands = [
             Demand(
@@ -334,7 +334,7 @@ class Planning:
         self.figures.rounds += 1
 
         several = await self._solver.ask(
-            partial(plan_several, demands, around.policy, kept, picture.busy, may_degrade=may_degrade),
+            partial(plan_several, demands, environment.policy, kept, picture.busy, may_degrade=may_degrade),
             len(demands),
         )
         self.figures.plans += several.solved
@@ -348,7 +348,7 @@ class Planning:
         together: dict[str, float] = defaultdict(float)
         for one in pipelines.values():
             together[one.tenant] += one.weight
-        weight_of = self._around.catalogue.processor_weight
+        weight_of = self._environment.catalogue.processor_weight
         return {id: weight_of(one.tenant) * one.weight / together[one.tenant] for id, one in pipelines.items()}
 
     def _loaded(self, pipeline: Pipeline, made: Asked) -> tuple[str, ...]:
@@ -356,21 +356,21 @@ class Planning:
         found = []
         for stage in pipeline.stages:
             if isinstance(stage, Ask):
-                servables = self._around.catalogue.entry_for(pipeline.tenant, stage.application_id).servables
+                servables = self._environment.catalogue.entry_for(pipeline.tenant, stage.application_id).servables
                 names = {name for key, name in made.variants[0].items() if key[0] == stage.name}
-                if any(name in servables and self._around.is_resident(servables[name].build_id) for name in names):
+                if any(name in servables and self._environment.is_resident(servables[name].build_id) for name in names):
                     found.append(stage.name)
         return tuple(found)
 
     def _box_is(self, picture: Picture) -> bool:
         """Whether catalogue, processors and memory are what the policy was asked about."""
-        around = self._around
-        if around.machine() != picture.machine:
+        environment = self._environment
+        if environment.machine() != picture.machine:
             return False
-        if any(around.catalogue.version != seen.version for seen in picture.seen.values()):
+        if any(environment.catalogue.version != seen.version for seen in picture.seen.values()):
             return False
         tenants = {live.pipeline.tenant for live in self._pipelines.values()} & picture.memory.keys()
-        now = {tenant: around.memory_bytes(tenant) for tenant in tenants}
+        now = {tenant: environment.memory_bytes(tenant) for tenant in tenants}
         return not has_moved(now, {tenant: picture.memory[tenant] for tenant in tenants})
 
     def _is_as_seen(self, live: Live, picture: Picture) -> bool:
@@ -427,14 +427,14 @@ class Planning:
                 self._put(live, without, because.get(id, BESIDE))
             if served is not None or made.missing:
                 self._again.discard(id)
-                self._around.enacting.put(live.pipeline, live.plan, picture.machine)
+                self._environment.enacting.put(live.pipeline, live.plan, picture.machine)
         if sum(one.taken for one in self._planned.values()) < taken - FREED_MIN:
             self._plan_short_ones_again(but=several.served.keys())
-        self._around.enacting.enact(self._around.clock.now_ns())
+        self._environment.enacting.enact(self._environment.clock.now_ns())
 
     def _keep_what_holds(self, picture: Picture, dirty: Mapping[str, str]) -> None:
         """No new plans are made: old ones stay where they can, all others are served without one."""
-        around = self._around
+        environment = self._environment
         is_changed = False
         for id in dirty:
             live = self._pipelines.get(id)
@@ -442,15 +442,15 @@ class Planning:
                 continue
             planned = self._planned.get(id)
             room_bytes = picture.memory[live.pipeline.tenant]
-            if planned and holds(live, planned.placement, picture.machine, around.catalogue, room_bytes):
+            if planned and holds(live, planned.placement, picture.machine, environment.catalogue, room_bytes):
                 continue
             self._planned.pop(id, None)
             if live.plan is None or live.plan.feasible:
                 self._put(live, no_plan(self._number(live), SLOW, picture.seen[id].fps), dirty[id])
-                around.enacting.put(live.pipeline, live.plan, picture.machine)
+                environment.enacting.put(live.pipeline, live.plan, picture.machine)
                 is_changed = True
         if is_changed:
-            around.enacting.enact(around.clock.now_ns())
+            environment.enacting.enact(environment.clock.now_ns())
 
     def _plan_short_ones_again(self, but: Collection[str] = ()) -> None:
         """There is room now for those that have less than they asked for."""
@@ -467,12 +467,12 @@ class Planning:
         self._again.difference_update(gone)
         for id in gone:
             del self._planned[id]
-            self._around.enacting.forget(id)
+            self._environment.enacting.forget(id)
         self._pictures.forget_gone()
         for id in self._numbers.keys() - self._pipelines.keys():
             del self._numbers[id]
         if gone:
-            self._around.enacting.enact(self._around.clock.now_ns())
+            self._environment.enacting.enact(self._environment.clock.now_ns())
 
     def _number(self, live: Live) -> int:
         number = self._numbers[live.pipeline.id] = self._numbers.get(live.pipeline.id, 0) + 1
@@ -486,9 +486,9 @@ class Planning:
         about = {"pipeline": live.pipeline.name, "tenant": live.pipeline.tenant}
         facts = {**about, "reason": plan.reason, "because": because}
         if not plan.feasible and (before is None or before.feasible or before.reason != plan.reason):
-            self._around.events.emit("pipeline without a plan", **facts)
+            self._environment.events.emit("pipeline without a plan", **facts)
         elif plan.feasible and (before is None or not is_alike(before, plan)):
-            self._around.events.emit("pipeline planned", fps=round(plan.fps, 3), degraded=plan.degraded, **facts)
+            self._environment.events.emit("pipeline planned", fps=round(plan.fps, 3), degraded=plan.degraded, **facts)
 
     def _record(self, live: Live, served: Served, picture: Picture, outcome: str, because: str) -> None:
         pipeline = live.pipeline
@@ -498,11 +498,11 @@ class Planning:
             pipeline.application_ids,
             served.problem(picture.asked[pipeline.id].levels),
             served.plan,
-            self._around.policy_name,
+            self._environment.policy_name,
             outcome,
             because,
         )
-        self._around.decisions.record("pipeline", facts)
+        self._environment.decisions.record("pipeline", facts)
 
 
 def _asks(client: PipelineClient) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from appliance.domain.pipeline import CostBy, PipelinePlan, StagePlan
 from appliance.policies.allocation.several import Served
-from appliance.runtime.pipelines.around import Live
+from appliance.runtime.pipelines.environment import Live
 from appliance.runtime.pipelines.picture import Picture
 from appliance.runtime.pipelines.problem import Asked, stage_plans, takes_ms
 

@@ -61,14 +61,14 @@ class AccuracyPlans:
             if is_in:
                 (own,) = (one for one in plan.clients if one.name == live.id)
                 rung = zoo.best if own.variant is None else zoo.by_name[own.variant]
-                load = offloading.load_of(own, live.session.fps, rung, context.around.workers)
+                load = offloading.load_of(own, live.session.fps, rung, context.environment.workers)
                 return Verdict(True, lane=lane, share=most, load=load, planned=(problem, plan, zoo))
             reason = plan.reason
         return Verdict(False, context.shares.cause(live), reason)
 
     def _lanes(self, live: LiveSession) -> list[int]:
         """Workers, the one with the fewest sessions of accuracy first."""
-        lanes = range(self._context.around.workers)
+        lanes = range(self._context.environment.workers)
         taken = dict.fromkeys(lanes, 0.0)
         for other in self._context.sessions.values():
             if isinstance(other.promise, AccuracyPromise) and other.id != live.id:
@@ -81,7 +81,7 @@ class AccuracyPlans:
         """Plan a pool anew. The first of `others`, who wait, is let in where nobody goes for it, or in its place one of
         them that weighs more; who finds no room any more is removed."""
         context, key = self._context, pool.key
-        now_ns = context.around.clock.now_ns()
+        now_ns = context.environment.clock.now_ns()
         members = context.pools.held(key)
         zoo = context.zoo_for(pool, members, others)
         if zoo is None:
@@ -102,7 +102,7 @@ class AccuracyPlans:
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
         problem, plan = await self._forgiving(key, members, zoo, problem, plan)
         problem, plan = await self._sparing(key, members, zoo, problem, plan)
-        end_ns = context.around.clock.now_ns()
+        end_ns = context.environment.clock.now_ns()
         is_late = end_ns - now_ns > LATE_NS and bool(pool.batches)
         if is_late or (plan.admitted and not context.shares.is_left(key, most)):
             context.figures.late_plans += 1
@@ -200,7 +200,7 @@ class AccuracyPlans:
             tuple(one for one in plan.clients if one.name in members), plan.admitted, plan.removed, plan.batches, ""
         )
         best = zoo.best.name
-        decode_ms = context.around.decode_ms(key.application_id)
+        decode_ms = context.environment.decode_ms(key.application_id)
         asked = {client.name: client for client in (*problem.clients, *problem.waiting)}
         for one in there.clients:
             live = members[one.name]
@@ -209,7 +209,7 @@ class AccuracyPlans:
         pool.batches = plan.batches
         pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts, now_ns))
         pool.run_ms_max = offloading.run_ms_max(plan.batches, zoo.by_name, best)
-        load = offloading.loads_of(there, members, zoo.by_name, best, context.around.workers)
+        load = offloading.loads_of(there, members, zoo.by_name, best, context.environment.workers)
         context.ledger.put(key, Load(key.tenant, load, load))
         told = offloading.plans_of(there, members, zoo.by_name, best, pool.scale, pool.shifts, now_ns)
         for id, session_plan in told.items():
@@ -227,7 +227,7 @@ class AccuracyPlans:
         forgiven: Collection[str] = (),
     ) -> OffloadInput:
         context = self._context
-        around, pool = context.around, context.pools.pool(key)
+        environment, pool = context.environment, context.pools.pool(key)
         self._priors.estimate(key.application_id, context.sessions.values(), (*members, *others))
         there = {live.id for live in (*members, *others)}
         shifts = {id: shift for id, shift in pool.shifts.items() if id in there}
@@ -237,12 +237,12 @@ class AccuracyPlans:
                 shifts[live.id] = shift
         pool.shifts = {**pool.shifts, **shifts}
         # The ledger counts all workers together, a lane is one of them: what others leave of it is its part.
-        share = min(1.0, (context.shares.for_admission(key) + spared) * around.workers)
-        now_ns = around.clock.now_ns()
+        share = min(1.0, (context.shares.for_admission(key) + spared) * environment.workers)
+        now_ns = environment.clock.now_ns()
         lost_ms = {live.id: offloading.lost_ms(live, pool.scale.frame_ms) for live in (*members, *others)}
         previous, busy_ns = offloading.previous_of(pool.batches, pool.gates, pool.scale, shifts, now_ns, lost_ms)
         busy_ns = max(busy_ns, self._busy_until_ns(key, now_ns))
-        decode_ms, sessions = around.decode_ms(key.application_id), [*members, *others]
+        decode_ms, sessions = environment.decode_ms(key.application_id), [*members, *others]
         clients: dict[str, Client] = {}
         for at in range(0, len(sessions), AT_ONCE):
             if at:
@@ -258,14 +258,14 @@ class AccuracyPlans:
             for other in self._context.pools
             if other.key.kind is PromiseKind.ACCURACY and other.key.lane == key.lane and other.key != key
         ]
-        return max([now_ns + self._context.around.busy_for_ns(), *others])
+        return max([now_ns + self._context.environment.busy_for_ns(), *others])
 
     def _record(
         self, key: PoolKey, problem: OffloadInput, plan: OffloadPlan, outcome: str, session: str | None
     ) -> None:
         policy = self._context.deciding.offload
         facts = offload(key.application_id, key.tenant, problem, plan, policy, outcome, session)
-        self._context.around.decisions.record("offload", facts)
+        self._context.environment.decisions.record("offload", facts)
 
 
 def _lets_in(plan: OffloadPlan) -> bool:

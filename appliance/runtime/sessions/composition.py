@@ -14,8 +14,8 @@ from appliance.runtime.servable import Servable
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.application_service import ApplicationService
-from appliance.runtime.sessions.around import Around
 from appliance.runtime.sessions.deciding import Deciding
+from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.ledger import ACTIVE_NS, ProcessorLedger
 from appliance.runtime.sessions.limits import Limits
 from appliance.runtime.sessions.pipeline_service import PipelineService
@@ -66,7 +66,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             busy = {tenant for (_, _, tenant), one in ports.telemetry.statistics.items() if one.last_ns > since_ns}
             return applications.active_weights() | {tenant: catalogue.processor_weight(tenant) for tenant in busy}
 
-        around = Around(
+        environment = SessionEnvironment(
             clock=clock,
             catalogue=catalogue,
             decisions=ports.decisions,
@@ -80,7 +80,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             reservations=ports.engine.reservations,
             busy_for_ns=ports.engine.busy_for_ns,
         )
-        return Planning(around, ports.deciding, ledger, applications.live)
+        return Planning(environment, ports.deciding, ledger, applications.live)
 
     applications = ApplicationService(
         clock=clock,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from appliance.domain.session import Cause, LatencyPromise
 from appliance.domain.states import SessionState
 from appliance.runtime.sessions import adapting
-from appliance.runtime.sessions.around import Around
 from appliance.runtime.sessions.deciding import Deciding
+from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, Pools, holds, key_of
@@ -38,17 +38,21 @@ class PlanningContext:
     """Of all pools. Event-loop thread only."""
 
     def __init__(
-        self, around: Around, deciding: Deciding, ledger: ProcessorLedger, sessions: Mapping[str, LiveSession]
+        self,
+        environment: SessionEnvironment,
+        deciding: Deciding,
+        ledger: ProcessorLedger,
+        sessions: Mapping[str, LiveSession],
     ) -> None:
         """`sessions`: those that have not ended, by id; kept by the registry."""
-        self.around = around
+        self.environment = environment
         self.deciding = deciding
         self.ledger = ledger
         self.sessions = sessions
-        self.pools = Pools(around.clock, around.reservations)
-        self.zoos = Zoos(around)
-        self.queues = WorkerQueues(around.clock)
-        self.shares = Shares(around.clock, ledger, sessions, around.weights, self.least)
+        self.pools = Pools(environment.clock, environment.reservations)
+        self.zoos = Zoos(environment)
+        self.queues = WorkerQueues(environment.clock)
+        self.shares = Shares(environment.clock, ledger, sessions, environment.weights, self.least)
         self.figures = Figures()
 
     def put(self, live: LiveSession) -> None:
@@ -81,7 +85,7 @@ class PlanningContext:
 
     def taken(self, live: LiveSession) -> float:
         """Share of all workers that a session keeps others from; none of one that capacity is not kept for."""
-        return self.least(live) if holds(live, self.around.clock.now_ns()) else 0.0
+        return self.least(live) if holds(live, self.environment.clock.now_ns()) else 0.0
 
     def give_back(self, live: LiveSession) -> None:
         """A session leaves its pool, whose next plan may be some time off."""
@@ -119,8 +123,8 @@ class PlanningContext:
         others = [pool.run_ms_max for pool in self.pools if pool.key != key]
         if self.ledger.unplanned > 0.01:
             others.append(self.ledger.unplanned_run_ms)
-        foreign = max(others, default=0.0) / self.around.workers
-        return adapting.Beside(self.around.decode_ms(key.application_id), foreign)
+        foreign = max(others, default=0.0) / self.environment.workers
+        return adapting.Beside(self.environment.decode_ms(key.application_id), foreign)
 
     def least(self, live: LiveSession) -> float:
         """Share of all workers that a promise takes at least; of one that is served, by its last plan."""
@@ -129,4 +133,4 @@ class PlanningContext:
         if live.state is SessionState.SERVED and live.least_load is not None:
             return live.least_load
         key = key_of(live)
-        return adapting.least_load(live, self.zoos.of(key).rungs, self.around.workers, self.beside(key))
+        return adapting.least_load(live, self.zoos.of(key).rungs, self.environment.workers, self.beside(key))

@@ -72,14 +72,14 @@ class LatencyPlans:
     def _alone(self, live: LiveSession, zoo: Zoo, key: PoolKey) -> AdaptationInput:
         """The problem of one session that has the box for itself."""
         client = adapting.client_of(live, 1.0, self._context.beside(key))
-        return adapting.problem_of([live], [client], zoo.rungs, self._context.around.workers, ())
+        return adapting.problem_of([live], [client], zoo.rungs, self._context.environment.workers, ())
 
     # -- its turn ------------------------------------------------------------------------------------------------------
 
     async def plan(self, pool: Pool) -> None:
         """Plan a pool anew; who finds no room any more is removed."""
         context, key = self._context, pool.key
-        now_ns = context.around.clock.now_ns()
+        now_ns = context.environment.clock.now_ns()
         members = context.pools.held(key)
         zoo = context.zoo_for(pool, members)
         if zoo is None:
@@ -140,7 +140,7 @@ class LatencyPlans:
         now_ns: int,
     ) -> None:
         context, key = self._context, pool.key
-        workers = context.around.workers
+        workers = context.environment.workers
         context.figures.plans += 1
         beside = context.beside(key)
         for at, live in enumerate(members, 1):
@@ -172,7 +172,7 @@ class LatencyPlans:
 
     def _as_memory_is(self, live: LiveSession, plan: SessionPlan, zoo: Zoo, beside: adapting.Beside) -> SessionPlan:
         """The plan; while its variant is not in memory yet, with the present one, if that keeps the promise, too."""
-        is_resident = self._context.around.is_resident
+        is_resident = self._context.environment.is_resident
         old = zoo.by_name.get(live.variant)
         new = zoo.by_name[plan.variant]
         if old is None or old is new or is_resident(new.servable):
@@ -193,14 +193,14 @@ class LatencyPlans:
             if at % AT_ONCE == 0:
                 await others_first()
         previous = context.pools.pool(key).previous
-        return adapting.problem_of(members, clients, zoo.rungs, context.around.workers, previous)
+        return adapting.problem_of(members, clients, zoo.rungs, context.environment.workers, previous)
 
     def _record(
         self, key: PoolKey, problem: AdaptationInput, plan: AdaptationPlan, outcome: str, session: str | None
     ) -> None:
         policy = self._context.deciding.adaptation
         facts = adaptation(key.application_id, key.tenant, problem, plan, policy, outcome, session)
-        self._context.around.decisions.record("adaptation", facts)
+        self._context.environment.decisions.record("adaptation", facts)
 
 
 def _by_worker(plan: AdaptationPlan, workers: int) -> tuple[str | None, ...]:

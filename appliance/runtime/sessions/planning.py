@@ -13,10 +13,10 @@ from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.runtime.sessions.accuracy_plans import HEAVIER_MAX, AccuracyPlans
-from appliance.runtime.sessions.around import Around
 from appliance.runtime.sessions.batches import BatchCounts, Batches
 from appliance.runtime.sessions.context import PlanningContext
 from appliance.runtime.sessions.deciding import Deciding, DecisionSlow
+from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.latency_plans import REMOVALS_MAX, LatencyPlans
 from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.live import LiveSession
@@ -39,15 +39,19 @@ class Planning:
     """Both kinds of plans, and when they are made. It changes sessions; who has them is `Sessions`."""
 
     def __init__(
-        self, around: Around, deciding: Deciding, ledger: ProcessorLedger, sessions: Mapping[str, LiveSession]
+        self,
+        environment: SessionEnvironment,
+        deciding: Deciding,
+        ledger: ProcessorLedger,
+        sessions: Mapping[str, LiveSession],
     ) -> None:
         """`sessions`: those that have not ended, by id; kept by the registry."""
-        self._around = around
+        self._environment = environment
         self.deciding = deciding
-        self._context = PlanningContext(around, deciding, ledger, sessions)
+        self._context = PlanningContext(environment, deciding, ledger, sessions)
         self._pools = self._context.pools
         self._shares = self._context.shares
-        self._wishes = Wishes(around)
+        self._wishes = Wishes(environment)
         self._admissions = {kind: asyncio.Lock() for kind in PromiseKind}
         """One promise of a kind after the other, and one plan of its pools. What is free is sold once: who was asked
         while the other kind sold some is asked anew."""
@@ -82,8 +86,8 @@ class Planning:
                     await self._first_plan(live, found)
                 self._wish()
         rung = self.zoos.of(key_of(live)).by_name.get(live.variant)
-        if rung is not None and not self._around.is_resident(rung.servable):
-            await self._around.bring(rung.servable)  # so that the first frame finds it there
+        if rung is not None and not self._environment.is_resident(rung.servable):
+            await self._environment.bring(rung.servable)  # so that the first frame finds it there
         return found
 
     async def possible(self, live: LiveSession) -> Verdict:
@@ -174,7 +178,7 @@ class Planning:
         if live.promise.kind is PromiseKind.LATENCY:
             await self.latency.plan(pool)
         elif verdict.planned is not None and not verdict.displaced:  # another plan might not have room for all
-            self.accuracy.enact(pool, *verdict.planned, self._around.clock.now_ns())
+            self.accuracy.enact(pool, *verdict.planned, self._environment.clock.now_ns())
         else:
             await self.accuracy.plan(pool)
 
@@ -193,7 +197,7 @@ class Planning:
 
     async def offload_all(self) -> None:
         """Plan all pools of accuracy anew (AR-07)."""
-        for key in self._pools.keys(PromiseKind.ACCURACY, self._around.workers):
+        for key in self._pools.keys(PromiseKind.ACCURACY, self._environment.workers):
             with self._apart(key):
                 await self._offload_pool(key)
             await others_first()
@@ -202,11 +206,11 @@ class Planning:
         lock = self._admissions[key.kind]
         is_free = not lock.locked()  # while another promise is being made, nobody is tried
         async with lock:
-            if key.lane >= self._around.workers:
+            if key.lane >= self._environment.workers:
                 self.accuracy.leave(self._pools.pool(key))
                 return
             pool, others = self._pools.pool(key), self._pools.waiting(key)
-            now_ns = self._around.clock.now_ns()
+            now_ns = self._environment.clock.now_ns()
             if others and is_free and now_ns - pool.tried_ns >= TRY_NS:
                 pool.tried_ns = now_ns
             else:
@@ -270,7 +274,7 @@ class Planning:
     def is_in_memory(self, live: LiveSession, variant: str) -> bool:
         """Whether a frame of its pool could run on a variant at once."""
         rung = self.zoos.of(key_of(live)).by_name.get(variant)
-        return rung is not None and self._around.is_resident(rung.servable)
+        return rung is not None and self._environment.is_resident(rung.servable)
 
     def beginning(self, until_ns: int) -> int:
         """How many planned batches have yet to begin, and are to by then."""

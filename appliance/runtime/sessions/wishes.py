@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from appliance.clock import NS_PER_S
 from appliance.domain.states import SessionState
 from appliance.policies.residency.base import Wish
-from appliance.runtime.sessions.around import Around
+from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool
 
@@ -17,14 +17,14 @@ USED, NEIGHBOUR = 2, 1
 class Wishes:
     """What was wished for each application. Event-loop thread only."""
 
-    def __init__(self, around: Around) -> None:
-        self._around = around
+    def __init__(self, environment: SessionEnvironment) -> None:
+        self._environment = environment
         self._wished: dict[str, tuple[tuple[str, ...], int]] = {}
         """Application → what was wished for it, and when."""
 
     def tell(self, sessions: Mapping[str, LiveSession], pools: Iterable[Pool]) -> None:
         """Of all sessions' plans as they are now: what has changed, and what lapses soon."""
-        now_ns = self._around.clock.now_ns()
+        now_ns = self._environment.clock.now_ns()
         wanted = _wanted(sessions, pools)
         for application in [*self._wished, *(one for one in wanted if one not in self._wished)]:
             names = tuple(f"{p}{n}" for n, p in sorted(wanted.get(application, {}).items()))
@@ -33,7 +33,7 @@ class Wishes:
                 continue
             until_ns = now_ns + WISHED_NS
             wishes = tuple(Wish(name, until_ns, priority) for name, priority in wanted.get(application, {}).items())
-            self._around.wish(application, wishes)
+            self._environment.wish(application, wishes)
             self._wished[application] = names, now_ns
         self._wished = {application: kept for application, kept in self._wished.items() if kept[0]}
 

@@ -4,7 +4,7 @@ late.
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import ApplianceError
-from appliance.runtime.sessions.around import Around
+from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.pools import PoolKey
 from appliance.runtime.sessions.zoo import Zoo, zoo_of
 
@@ -17,8 +17,8 @@ SNAPSHOT_NS = 50 * NS_PER_MS
 class Zoos:
     """Of all pools. Event-loop thread only."""
 
-    def __init__(self, around: Around) -> None:
-        self._around = around
+    def __init__(self, environment: SessionEnvironment) -> None:
+        self._environment = environment
         self._zoos: dict[tuple[str, float], Zoo] = {}
         """By application and floor; for a moment, for anybody may ask with whatever floor."""
         self._refused: dict[tuple[str, str], int] = {}
@@ -26,17 +26,19 @@ class Zoos:
 
     def of(self, key: PoolKey) -> Zoo:
         """What there is now; nothing where the application is not in service."""
-        now_ns = self._around.clock.now_ns()
+        now_ns = self._environment.clock.now_ns()
         self._refused = {one: until for one, until in self._refused.items() if until > now_ns}
         without = frozenset(variant for application, variant in self._refused if application == key.application_id)
         try:
-            entry = self._around.catalogue.entry(key.application_id)
+            entry = self._environment.catalogue.entry(key.application_id)
         except ApplianceError:
             return Zoo([], False)
         known = self._zoos.get((key.application_id, key.floor))
         if known is not None and now_ns < known.until_ns and known.entry is entry and known.without == without:
             return known
-        rungs, is_short = zoo_of(entry, key.floor, self._around.workers, now_ns, self._around.fits_memory, without)
+        rungs, is_short = zoo_of(
+            entry, key.floor, self._environment.workers, now_ns, self._environment.fits_memory, without
+        )
         zoo = Zoo(rungs, is_short, entry=entry, without=without, until_ns=now_ns + SNAPSHOT_NS)
         self._zoos = {one: known for one, known in self._zoos.items() if known.until_ns > now_ns}
         self._zoos[key.application_id, key.floor] = zoo
@@ -44,7 +46,7 @@ class Zoos:
 
     def refuse(self, application_id: str, variant: str) -> None:
         """Memory has refused a variant: it is not planned with for a while."""
-        self._refused[application_id, variant] = self._around.clock.now_ns() + REFUSED_NS
+        self._refused[application_id, variant] = self._environment.clock.now_ns() + REFUSED_NS
 
     def forget(self, key: PoolKey) -> None:
         """Nobody of a pool is left."""

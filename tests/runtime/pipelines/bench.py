@@ -13,9 +13,9 @@ from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelineClient, Pipel
 from appliance.domain.pipeline_graph import Graph
 from appliance.policies.allocation.frontier import Frontier
 from appliance.runtime.pipelines.accounts import Tariff, Watts
-from appliance.runtime.pipelines.around import Live
 from appliance.runtime.pipelines.clients import Clients
 from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
+from appliance.runtime.pipelines.environment import Live
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.windows import Totals
 from appliance.runtime.ports import RunGroup

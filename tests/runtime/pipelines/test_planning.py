@@ -837,7 +837,7 @@ async def test_load_of_single_calls_is_planned_with() -> None:
         rounds = bench.planning.figures.rounds
         taken = _Taken(bench, t=1.0)
         pictures = bench.planning._pictures
-        pictures._around = replace(pictures._around, busy_s=taken.seconds)
+        pictures._environment = replace(pictures._environment, busy_s=taken.seconds)
         await bench.pause(10)
         problem: Any = bench.decided()[-1]["problem"]
         assert sum(part.share for one in problem.existing for part in one.parts) == pytest.approx(1.0, abs=0.25)
@@ -873,7 +873,7 @@ async def test_others_calls_take_no_more_than_their_part() -> None:
         await bench.pause(3)
         taken = _Taken(bench, u=2.0, v=0.0)
         pictures = bench.planning._pictures
-        pictures._around = replace(pictures._around, busy_s=taken.seconds)
+        pictures._environment = replace(pictures._environment, busy_s=taken.seconds)
         await bench.pause(10)
         problem: Any = bench.decided()[-1]["problem"]
         assert 0.75 < sum(part.share for one in problem.existing for part in one.parts) <= 1.0 + 1e-9

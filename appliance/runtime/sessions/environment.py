@@ -12,7 +12,7 @@ from appliance.runtime.serving.reservations import Reservations
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class SessionEnvironment:
     """The box, as far as planning goes."""
 
     clock: Clock

@@ -40,7 +40,7 @@ class Live(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class PipelineEnvironment:
     """What planning needs of the box."""
 
     clock: Clock
