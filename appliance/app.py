@@ -52,8 +52,8 @@ from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.notable import NotableRequests
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
-from appliance.runtime.pipelines.elsewhere import Elsewhere
 from appliance.runtime.pipelines.pipelines import Pipelines
+from appliance.runtime.pipelines.process_background import ProcessBackground
 from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.pipelines.streaming import PipelineStreams
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
@@ -383,7 +383,7 @@ class Appliance:
             residency=core.residency,
             events=telemetry,
             decisions=decisions,
-            background=Elsewhere(planner, PlannerEnded, asyncio.to_thread),
+            background=ProcessBackground(planner, PlannerEnded, asyncio.to_thread),
             groups=machine.groups,
             devices=machine.devices,
             media_threads=media_threads(self.settings, machine.groups),

@@ -16,7 +16,7 @@ from appliance.domain.pipeline import CostBy
 from appliance.policies.allocation import ALLOCATION_POLICIES, DEFAULT
 from appliance.policies.allocation.base import AllocationInput, BatchWait, Module, Profile, WorkerType
 from appliance.policies.allocation.several import Demand, Several, plan_several
-from appliance.runtime.pipelines.elsewhere import Elsewhere
+from appliance.runtime.pipelines.process_background import ProcessBackground
 from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
 
 BATCHES = (1, 2, 4, 8, 16)
@@ -95,7 +95,7 @@ async def loop_lag(wanted: Sequence[Demand], seconds: float, policy: str, where:
     """
     asked = ALLOCATION_POLICIES[policy]()
     process = PlannerProcess()
-    elsewhere = Elsewhere(process, PlannerEnded, asyncio.to_thread)
+    background = ProcessBackground(process, PlannerEnded, asyncio.to_thread)
     if where == "process":
         await process.call(partial(plan_several, wanted, asked))
     late: list[float] = []
@@ -104,7 +104,7 @@ async def loop_lag(wanted: Sequence[Demand], seconds: float, policy: str, where:
     async def plan() -> None:
         while time.perf_counter() < end:
             if where == "process":
-                await elsewhere(partial(plan_several, wanted, asked))
+                await background(partial(plan_several, wanted, asked))
             elif where == "thread":
                 await asyncio.to_thread(plan_several, wanted, asked)
             await asyncio.sleep(0.5)

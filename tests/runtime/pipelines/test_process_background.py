@@ -11,7 +11,7 @@ import pytest
 from appliance.clock import pause_s
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import plan_several
-from appliance.runtime.pipelines.elsewhere import Elsewhere
+from appliance.runtime.pipelines.process_background import ProcessBackground
 from appliance.runtime.ports import NotComputed
 from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
 from tests.benchmarks.pipeline_planning import demands
@@ -28,18 +28,18 @@ def test_plans_are_the_same_there() -> None:
 
     async def story() -> None:
         process = PlannerProcess()
-        elsewhere = Elsewhere(process, PlannerEnded, _in_thread)
+        background = ProcessBackground(process, PlannerEnded, _in_thread)
         compute = partial(plan_several, demands(3, 2, 0.6), Frontier())
         here = compute().served
-        assert (await elsewhere(compute)).served == here
+        assert (await background(compute)).served == here
         warming: Any = process._warming
         await warming
         assert process.is_ready
-        assert (await elsewhere(compute)).served == here
+        assert (await background(compute)).served == here
         child: Any = process._process
         os.kill(child.pid, signal.SIGKILL)
         await child.wait()
-        assert (await elsewhere(compute)).served == here
+        assert (await background(compute)).served == here
         await process.close()
 
     asyncio.run(story())
@@ -49,10 +49,10 @@ def test_what_goes_wrong_there_is_told() -> None:
     """An error of the policy is its own, wherever it computes."""
 
     async def story() -> None:
-        elsewhere = Elsewhere(PlannerProcess(), PlannerEnded, _in_thread)
+        background = ProcessBackground(PlannerProcess(), PlannerEnded, _in_thread)
         with pytest.raises(ZeroDivisionError):
-            await elsewhere(partial(divmod, 1, 0))
-        process: Any = elsewhere._process
+            await background(partial(divmod, 1, 0))
+        process: Any = background._process
         await process.close()
 
     asyncio.run(story())
@@ -71,17 +71,17 @@ def test_who_gives_up_waiting() -> None:
             in_threads.append(compute)
             return compute()
 
-        elsewhere = Elsewhere(process, PlannerEnded, otherwise)
-        assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
+        background = ProcessBackground(process, PlannerEnded, otherwise)
+        assert await background(partial(divmod, 7, 2)) == (3, 1)
         assert len(in_threads) == 1
         warming: Any = process._warming
         await warming
         before: Any = process._process
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await elsewhere(partial(pause_s, 600))
+                await background(partial(pause_s, 600))
         assert before.returncode is not None
-        assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
+        assert await background(partial(divmod, 7, 2)) == (3, 1)
         assert len(in_threads) == 1
         await process.close()
 
@@ -95,14 +95,14 @@ def test_a_process_that_ends_every_time() -> None:
 
     async def story() -> None:
         process = PlannerProcess()
-        elsewhere = Elsewhere(process, PlannerEnded, _in_thread)
+        background = ProcessBackground(process, PlannerEnded, _in_thread)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await elsewhere(partial(pause_s, 0.5))
+                await background(partial(pause_s, 0.5))
         for _ in range(2):
             with pytest.raises(NotComputed):
-                await elsewhere(partial(os._exit, 1))
-        assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
+                await background(partial(os._exit, 1))
+        assert await background(partial(divmod, 7, 2)) == (3, 1)
         await process.close()
 
     asyncio.run(story())
@@ -117,11 +117,11 @@ def test_what_never_ends_begins_no_process() -> None:
         async def otherwise(compute: Any) -> Any:
             await asyncio.Event().wait()
 
-        elsewhere = Elsewhere(process, PlannerEnded, otherwise)
+        background = ProcessBackground(process, PlannerEnded, otherwise)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await elsewhere(partial(pause_s, 600))
-        assert await elsewhere(partial(divmod, 7, 2)) == (3, 1)
+                await background(partial(pause_s, 600))
+        assert await background(partial(divmod, 7, 2)) == (3, 1)
         await process.close()
 
     asyncio.run(story())

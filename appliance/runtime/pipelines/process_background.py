@@ -32,7 +32,7 @@ class Process(Protocol):
         ...
 
 
-class Elsewhere:
+class ProcessBackground:
     """Port `Background`. What is computed has to be a function of a module with its arguments (`functools.partial`)."""
 
     def __init__(self, process: Process, ended: type[Exception], otherwise: Background) -> None:
