@@ -58,7 +58,7 @@ from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.pipelines.streaming import PipelineStreams
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor
-from appliance.runtime.processors.keeper import Keeper
+from appliance.runtime.processors.monitor import ProcessorMonitor
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
@@ -172,7 +172,7 @@ class Appliance:
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, machine.descriptions)
         passed = PassedProbes(settings.state_dir / "probes.json")
-        keeper = machine.keeper(folder.path / "scratch", passed)
+        monitor = machine.monitor(folder.path / "scratch", passed)
         beginning = await asyncio.to_thread(quick_start, folder)
         if beginning is None:
             self.on_migrating()
@@ -205,7 +205,7 @@ class Appliance:
         core = assemble(ports, chosen_policies(settings, machine.groups), runtime_config(settings))
         self._hear(processor, core, served, telemetry)
         machine.watch(core, builds, telemetry)
-        keeper.begin()
+        monitor.begin()
         stack.push_async_callback(core.memory.close)
         confinement = self._confinement()
         media = _media(settings, clock, machine, core.catalogue)
@@ -221,7 +221,7 @@ class Appliance:
         history = make_history(
             clock, core, telemetry, decisions, statuses, sensors, settings.state_dir, **settings.history.model_dump()
         )
-        self._run_in_background(stack, core, keeper, beginning.residents)
+        self._run_in_background(stack, core, monitor, beginning.residents)
         predictor = _predictor(clock, core, media, machine, folder)
         pipelines = self._begin_pipelines(
             stack,
@@ -297,10 +297,12 @@ class Appliance:
         keyring.fill(snapshot.keys)
 
     @staticmethod
-    def _run_in_background(stack: AsyncExitStack, core: RuntimeParts, keeper: Keeper, residents: list[str]) -> None:
+    def _run_in_background(
+        stack: AsyncExitStack, core: RuntimeParts, monitor: ProcessorMonitor, residents: list[str]
+    ) -> None:
         """Workers first, the slow loops next, then what was in memory before the last stop, hottest first."""
         loops = [core.residency.run(), core.forecasting.run(), core.pressure.run(), core.memory_forecasting.run()]
-        loops.append(keeper.run())
+        loops.append(monitor.run())
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in core.engine.workers]
         tasks += [asyncio.create_task(loop, name="loop") for loop in loops]
         tasks.append(asyncio.create_task(core.availability.prefetch(residents), name="warm up"))

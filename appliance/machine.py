@@ -33,8 +33,8 @@ from appliance.runtime.processors.cores import mean_speed, sorts, speeds
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
-from appliance.runtime.processors.keeper import Keeper
 from appliance.runtime.processors.member import Member
+from appliance.runtime.processors.monitor import ProcessorMonitor
 from appliance.runtime.processors.probe import ChildProbe
 from appliance.runtime.processors.throttling import Throttling
 from appliance.runtime.sensors.jtop import JtopSensors
@@ -90,10 +90,10 @@ class Machine:
         """Kind → how often a build of it is in memory."""
         return self._group.copies
 
-    def keeper(self, scratch: Path, passed: PassedProbes) -> Keeper:
+    def monitor(self, scratch: Path, passed: PassedProbes) -> ProcessorMonitor:
         """Who has the processors probed that may come and go."""
         cores = partial(os.sched_getaffinity, 0)
-        return Keeper(self._clock, [*self._members, *self._clusters], ChildProbe(scratch), passed, cores)
+        return ProcessorMonitor(self._clock, [*self._members, *self._clusters], ChildProbe(scratch), passed, cores)
 
     def watch(self, core: RuntimeParts, builds: Builds, telemetry: Telemetry) -> None:
         """Kinds beside the first one, and processors beside the first of its kind, may come and go: from now on the

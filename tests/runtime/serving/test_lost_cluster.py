@@ -8,7 +8,7 @@ from appliance.clock import NS_PER_S
 from appliance.domain.errors import DeadlineExceeded
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.states import ProcessorState
-from appliance.runtime.processors.keeper import Keeper
+from appliance.runtime.processors.monitor import ProcessorMonitor
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -43,9 +43,9 @@ class Machine:
     @contextmanager
     def keeping(self, bench: EngineBench) -> Iterator[None]:
         """With a look every five seconds."""
-        keeper = Keeper(bench.clock, bench.clusters, self, self, lambda: self.cores)
-        keeper.begin()
-        task = asyncio.create_task(keeper.run())
+        monitor = ProcessorMonitor(bench.clock, bench.clusters, self, self, lambda: self.cores)
+        monitor.begin()
+        task = asyncio.create_task(monitor.run())
         yield
         task.cancel()
 

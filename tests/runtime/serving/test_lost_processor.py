@@ -12,7 +12,7 @@ from appliance.domain.catalogue import Latency
 from appliance.domain.errors import DeadlineExceeded, ProcessorLost
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.states import ProcessorState
-from appliance.runtime.processors.keeper import Keeper
+from appliance.runtime.processors.monitor import ProcessorMonitor
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -61,18 +61,18 @@ def kind_of(bench: EngineBench) -> str:
 async def test_it_serves_from_its_probe_on() -> None:
     """The first kind answers meanwhile, and a restart on the same machine does not wait again."""
     bench, probes = bench_on_both(), Probes("")
-    keeper = Keeper(bench.clock, [bench.member], probes, probes)
-    keeper.begin()
+    monitor = ProcessorMonitor(bench.clock, [bench.member], probes, probes)
+    monitor.begin()
     async with bench.working():
         await bench.infer()
         assert (kind_of(bench), bench.member.state) == ("cpu", ProcessorState.NOT_RUN)
-        keeping = asyncio.create_task(keeper.run())
+        keeping = asyncio.create_task(monitor.run())
         await settle()
         await bench.infer()
         assert (kind_of(bench), len(bench.other.ran)) == ("npu", 1)
         keeping.cancel()
     again = bench_on_both()
-    Keeper(again.clock, [again.member], probes, probes).begin()
+    ProcessorMonitor(again.clock, [again.member], probes, probes).begin()
     assert kind_of(again) == "npu"
     assert probes.asked == 1
 
@@ -81,7 +81,7 @@ async def test_it_serves_from_its_probe_on() -> None:
 async def test_who_fails_its_probe_is_unfit() -> None:
     """With the reason; it is seldom asked again, and serves when it passes."""
     bench, probes = bench_on_both(), Probes("it fell back to CPU", "")
-    keeping = asyncio.create_task(Keeper(bench.clock, [bench.member], probes, probes).run())
+    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
     await settle()
     status = bench.member.status()
     assert (status.state, status.reason, probes.asked) == (ProcessorState.UNFIT, "it fell back to CPU", 1)
@@ -104,7 +104,7 @@ async def test_a_probe_that_cannot_begin() -> None:
             return await super().__call__(processor)
 
     bench, probes = bench_on_both(), Broken("")
-    keeping = asyncio.create_task(Keeper(bench.clock, [bench.member], probes, probes).run())
+    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
     await settle()
     assert bench.member.status().reason == "it could not be probed: no room"
     await bench.pause(610_000)
@@ -119,7 +119,7 @@ async def test_lost_under_load() -> None:
     """
     bench, probes = bench_on_both(), Probes("it is not there", "")
     bench.member.serve()
-    keeping = asyncio.create_task(Keeper(bench.clock, [bench.member], probes, probes).run())
+    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
     async with bench.working():
 
         async def asked(number: int) -> float:
@@ -156,7 +156,7 @@ async def test_a_run_that_stands() -> None:
     bench, probes = bench_on_both(workers=1), Probes("")
     bench.member.serve()
     bench.other.costs[bench.build("v")].run_ms = HOURS_MS
-    keeping = asyncio.create_task(Keeper(bench.clock, [bench.member], probes, probes).run())
+    keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
     async with bench.working():
         stands = asyncio.create_task(bench.infer(1, within_ms=1000))
         waits = asyncio.create_task(bench.infer(3))

@@ -25,7 +25,7 @@ class Passed(Protocol):
     def note(self, fingerprint: str, *, passed: bool) -> None: ...
 
 
-class Keeper:
+class ProcessorMonitor:
     """Event-loop thread only."""
 
     def __init__(
