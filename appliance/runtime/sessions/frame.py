@@ -75,7 +75,7 @@ Work = Callable[[FrameCall], Awaitable[bytes]]
 Raised = TypeVar("Raised", bound=ApplianceError)
 
 
-class FrameKeeper(Protocol):
+class FrameSession(Protocol):
     """What a frame needs of its session."""
 
     def now_ns(self) -> int:
@@ -109,7 +109,7 @@ class Frame:
 
     __slots__ = (
         "_digest",
-        "_keeper",
+        "_session",
         "_task",
         "at_best",
         "captured_ns",
@@ -124,10 +124,10 @@ class Frame:
     )
 
     def __init__(
-        self, keeper: FrameKeeper, head: FrameHead, captured_ns: int, deadline_ns: int, first: "Frame | None" = None
+        self, session: FrameSession, head: FrameHead, captured_ns: int, deadline_ns: int, first: "Frame | None" = None
     ) -> None:
         """`first`: of a repeat, the frame that it repeats."""
-        self._keeper = keeper
+        self._session = session
         self._digest: int | None = None
         self._task: asyncio.Task[FrameResult] | None = None
         self.head = head
@@ -176,15 +176,15 @@ class Frame:
         frame._digest = digest
         if frame.result is not None or frame.received_ns:
             return FrameAck(self.number, 0.0)
-        frame.received_ns = self._keeper.now_ns()
-        return FrameAck(self.number, self._keeper.frame_received(frame, len(body)))
+        frame.received_ns = self._session.now_ns()
+        return FrameAck(self.number, self._session.frame_received(frame, len(body)))
 
     async def answer(self, media: Media, request_id: str) -> FrameResult:
         """Run it through the engine's ordinary admission and say how it ended; raises nothing but cancellation."""
         frame = self.first or self
 
         async def predict(_: FrameCall) -> bytes:
-            return await self._keeper.predict(frame, media, request_id)
+            return await self._session.predict(frame, media, request_id)
 
         return await self.run(predict)
 
@@ -201,38 +201,38 @@ class Frame:
     def lost(self) -> None:
         """Its body will not come, or nobody asks for its run; nothing of a repeat, and of one that runs or is over."""
         if self.first is None and self.result is None and self._task is None:
-            self.end(FrameResult(self.number, FrameEnd.LOST, self._keeper.now_ns()))
+            self.end(FrameResult(self.number, FrameEnd.LOST, self._session.now_ns()))
 
     def drop(self, cause: DropCause) -> FrameDropped:
         """It is not run; returns the error to tell."""
         error = FrameDropped(frame=self.number, cause=cause.value)
-        self.end(FrameResult(self.number, FrameEnd.DROPPED, self._keeper.now_ns(), cause=cause, error=error))
+        self.end(FrameResult(self.number, FrameEnd.DROPPED, self._session.now_ns(), cause=cause, error=error))
         return anew(error)
 
     def end(self, result: FrameResult) -> None:
         """Once."""
         assert self.result is None
         self.result = result
-        self._keeper.frame_ended(self, result)
+        self._session.frame_ended(self, result)
 
     async def _run(self, work: Work) -> FrameResult:
         result: FrameResult | None = None
         try:
-            call = self._keeper.call_of(self)
+            call = self._session.call_of(self)
             body = await work(call)
-            now_ns = self._keeper.now_ns()
+            now_ns = self._session.now_ns()
             end = self.at_best if now_ns <= self.deadline_ns else FrameEnd.LATE
             result = FrameResult(self.number, end, now_ns, body, self.variant)
         except ApplianceError as error:
             end, cause = end_of(error)
-            result = FrameResult(self.number, end, self._keeper.now_ns(), None, self.variant, cause, anew(error))
+            result = FrameResult(self.number, end, self._session.now_ns(), None, self.variant, cause, anew(error))
         except Exception:  # our own mistake: the frame is accounted for, and the log says why
             log.exception("a frame was not run", frame=self.number, variant=self.variant)
             failed = RunFailed(variant_id=self.variant, reason="something went wrong inside the box")
-            result = FrameResult(self.number, FrameEnd.LOST, self._keeper.now_ns(), None, self.variant, None, failed)
+            result = FrameResult(self.number, FrameEnd.LOST, self._session.now_ns(), None, self.variant, None, failed)
         finally:  # cancelled with the box
             if result is None:
-                result = FrameResult(self.number, FrameEnd.LOST, self._keeper.now_ns(), None, self.variant)
+                result = FrameResult(self.number, FrameEnd.LOST, self._session.now_ns(), None, self.variant)
             self.end(result)
             self._task = None
         return result

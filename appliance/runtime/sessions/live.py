@@ -95,7 +95,7 @@ class Notices:
 
 
 class LiveSession:
-    """One device's session; port `FrameKeeper` of its frames."""
+    """One device's session; port `FrameSession` of its frames."""
 
     def __init__(
         self,
@@ -468,7 +468,7 @@ class LiveSession:
             elif result.body is not None and now_ns - result.ended_ns > RESULTS_NS:
                 frame.result = FrameResult(number, result.end, result.ended_ns, None, result.variant)
 
-    # -- port FrameKeeper ----------------------------------------------------------------------------------------------
+    # -- port FrameSession ---------------------------------------------------------------------------------------------
 
     def now_ns(self) -> int:
         """The box's clock."""
