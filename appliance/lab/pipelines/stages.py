@@ -15,7 +15,7 @@ from appliance.lab.pipelines.scenes import Scenes, Sight
 from appliance.runtime.pipelines.ports import ItemCall, StageAnswer
 from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.serving.portions import Portions
-from appliance.runtime.serving.predict import Predictor, Prepared
+from appliance.runtime.serving.predict import Predictor, PreparedMedia
 from appliance.tasks.base import Decoded, Media
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class HostThreads:
 class _Looked:
     """An item on its way to a network."""
 
-    prepared: Prepared
+    prepared: PreparedMedia
     sight: Sight
 
 
@@ -90,7 +90,7 @@ class LabStages(BoxStages):
 
     async def prepare(self, stage: Ask, subjects: Sequence[Sight], call: ItemCall) -> Sequence[Any]:
         decoded = Decoded([dict(TENSORS)])
-        return [_Looked(Prepared(Media(b""), decoded), sight) for sight in subjects]
+        return [_Looked(PreparedMedia(Media(b""), decoded), sight) for sight in subjects]
 
     async def ask(self, stage: Ask, prepared: _Looked, call: ItemCall) -> StageAnswer:
         answer = await super().ask(stage, prepared.prepared, call)

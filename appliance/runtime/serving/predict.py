@@ -84,7 +84,7 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedMedia:
     """Media on its way to a network: what of its decoding could be done before its turn."""
 
     media: Media
@@ -187,10 +187,10 @@ class Predictor:
         raises.
         """
         run = self._run(application, call, watch)
-        return self._document(run, (await self._answered(run, Prepared(media))).text)
+        return self._document(run, (await self._answered(run, PreparedMedia(media))).text)
 
     async def ask(
-        self, application: Application, prepared: Prepared, call: Call, watch: Watch | None = None
+        self, application: Application, prepared: PreparedMedia, call: Call, watch: Watch | None = None
     ) -> Prediction:
         """The answer as data. Raises: as `predict`."""
         if prepared.error is not None:
@@ -203,7 +203,7 @@ class Predictor:
         kind = kind_of(run.results[-1].build_id) if run.results else ""
         return Prediction(answer.body, answer.text, run.variant, kind, run.timings)
 
-    async def prepare(self, application: Application, media: Sequence[Media], call: Call) -> list[Prepared]:
+    async def prepare(self, application: Application, media: Sequence[Media], call: Call) -> list[PreparedMedia]:
         """Decode several for one network, in one turn of the media threads. What cannot be decoded has its error in
         place of the tensors; what is decoded in its sequence's turn, or by a tokenizer, is left for `ask`.
 
@@ -212,7 +212,7 @@ class Predictor:
         run = self._run(application, call)
         task = TASKS[run.spec.kind]
         if call.sequence_id is not None or self._catalogue.servables.reader_of(run.entry.model) is not None:
-            return [Prepared(one, servable=run.servable) for one in media]
+            return [PreparedMedia(one, servable=run.servable) for one in media]
 
         def decode() -> list[Decoded | ApplianceError]:
             target = self._target(run)
@@ -223,12 +223,12 @@ class Predictor:
         except (DeadlineExceeded, QueueFull) as error:
             for _ in media:
                 self._engine.outcomes.failed(_request(run, {}), run.entry, error)
-            return [Prepared(one, error=error.with_traceback(None)) for one in media]
+            return [PreparedMedia(one, error=error.with_traceback(None)) for one in media]
         decode_ns = run.timings.decode
         return [
-            Prepared(one, error=made)
+            PreparedMedia(one, error=made)
             if isinstance(made, ApplianceError)
-            else Prepared(one, made, run.servable, decode_ns=decode_ns)
+            else PreparedMedia(one, made, run.servable, decode_ns=decode_ns)
             for one, made in zip(media, found, strict=True)
         ]
 
@@ -264,7 +264,7 @@ class Predictor:
             watch,
         )
 
-    async def _answered(self, run: _Run, prepared: Prepared) -> _Answer:
+    async def _answered(self, run: _Run, prepared: PreparedMedia) -> _Answer:
         """In the turn of its sequence, where it belongs to one."""
         call = run.call
         if call.sequence_id is None:
@@ -285,7 +285,7 @@ class Predictor:
         return call.arrival_ns + int(call.timeout_ms * NS_PER_MS)
 
     async def _answer(
-        self, run: _Run, prepared: Prepared, carry: Mapping[str, Any], state: Mapping[str, Any]
+        self, run: _Run, prepared: PreparedMedia, carry: Mapping[str, Any], state: Mapping[str, Any]
     ) -> _Answer:
         task, media = TASKS[run.spec.kind], prepared.media
 

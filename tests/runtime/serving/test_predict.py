@@ -10,7 +10,7 @@ import pytest
 
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import BadMedia, DeadlineExceeded
-from appliance.runtime.serving.predict import Call, Prediction, Predictor, Prepared
+from appliance.runtime.serving.predict import Call, Prediction, Predictor, PreparedMedia
 from appliance.runtime.serving.spending import Spending
 from appliance.tasks.base import Media, TokenOrder, TokenRows
 from tests.fakes.clock import story
@@ -46,11 +46,11 @@ class _Desk:
         call = Call("t", "r", self._clock.now_ns(), timeout_ms=timeout_ms)
         return json.loads(await self.predictor.predict(application, media, call))
 
-    async def prepare(self, application: Application, bodies: list[bytes]) -> list[Prepared]:
+    async def prepare(self, application: Application, bodies: list[bytes]) -> list[PreparedMedia]:
         call = Call("t", "r", self._clock.now_ns())
         return await self.predictor.prepare(application, [Media(body) for body in bodies], call)
 
-    async def ask_about(self, application: Application, prepared: Prepared) -> Prediction:
+    async def ask_about(self, application: Application, prepared: PreparedMedia) -> Prediction:
         return await self.predictor.ask(application, prepared, Call("t", "r", self._clock.now_ns()))
 
 
