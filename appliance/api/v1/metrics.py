@@ -228,7 +228,9 @@ def _pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:
 
 
 def _serve_loop(box: RunningBox) -> Iterator[str]:
-    single = ((_labels(kind=kind), took_ns / NS_PER_S) for kind, took_ns in sorted(box.engine.single.by_kind.items()))
+    single = (
+        (_labels(kind=kind), took_ns / NS_PER_S) for kind, took_ns in sorted(box.engine.single_calls.by_kind.items())
+    )
     text = "Processor time of requests that are no pipeline's, by kind of processor."
     yield from _counter("appliance_single_seconds", text, single)
     spent = (

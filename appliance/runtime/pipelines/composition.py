@@ -111,7 +111,7 @@ def busy_of(engine: Engine, groups: Sequence[RunGroup], machine: Callable[[], Ma
             if of.group >= 0:
                 first[of.kind] = min(first.get(of.kind, of.group), of.group)
         found: dict[str, dict[int, float]] = {}
-        for tenant, spent in engine.single.by_tenant.items():
+        for tenant, spent in engine.single_calls.by_tenant.items():
             own = found[tenant] = dict.fromkeys(range(len(groups)), 0.0)
             for kind, took_ns in spent.by_kind.items():
                 if kind in first:

@@ -20,7 +20,7 @@ BusySeconds = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(slots=True)
-class SingleLoad:
+class SingleCallLoad:
     """Shares by group of processors. All instants are the caller's."""
 
     _seen: tuple[int, BusySeconds] | None = None

@@ -9,7 +9,7 @@ from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
 from appliance.policies.allocation.base import Existing, Part
 from appliance.runtime.catalogue import Entry
 from appliance.runtime.pipelines.environment import Live, PipelineEnvironment
-from appliance.runtime.pipelines.load import SingleLoad, parts_of
+from appliance.runtime.pipelines.load import SingleCallLoad, parts_of
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
 from appliance.runtime.pipelines.problem import Asked, Machine, Subject, asked
 from appliance.runtime.pipelines.windows import CHANGE, FrameWindows, Observed
@@ -112,7 +112,7 @@ class Pictures:
         """`pipelines` by id, kept by the registry."""
         self._environment = environment
         self._pipelines = pipelines
-        self._single = SingleLoad()
+        self._single_calls = SingleCallLoad()
         self._windows: dict[str, FrameWindows] = {}
         self._machine: Machine | None = None
         self._last: dict[str, _Looked] = {}
@@ -152,7 +152,7 @@ class Pictures:
             await others_first()
         for id in found.keys() - self._pipelines.keys():
             del seen[id], made[id]
-        self._single.observe(now_ns, environment.busy_s())
+        self._single_calls.observe(now_ns, environment.busy_s())
         using = {looked.pipeline.tenant for looked in found.values() if looked.is_used}
         return Picture(machine, memory, seen, made, self._busy(machine, using))
 
@@ -255,11 +255,11 @@ class Pictures:
         weight, among those that call and those that are `using` pipelines.
         """
         weight_of = self._environment.catalogue.processor_weight
-        parts = parts_of({tenant: weight_of(tenant) for tenant in {*self._single.tenants, *using}})
+        parts = parts_of({tenant: weight_of(tenant) for tenant in {*self._single_calls.tenants, *using}})
         found: list[Existing] = []
         for at, group in enumerate(machine.groups):
             worker = next((name for name, of in machine.of.items() if of.group == at), None)
-            share = self._single.share(at, group.workers, parts)
+            share = self._single_calls.share(at, group.workers, parts)
             workers = 1 if group.is_device else group.workers
             left = share * workers
             for index in range(workers - 1, -1, -1):

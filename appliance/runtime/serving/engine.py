@@ -42,7 +42,7 @@ from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.runs_in_parts import RunsInParts
 from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
-from appliance.runtime.serving.spending import SingleSpending
+from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
@@ -94,13 +94,13 @@ class Engine:
         self.outcomes = Outcomes(clock, catalogue, telemetry, decisions)
         self._residency = residency
         workers = sum(group.workers for group in groups)
-        self.single = SingleSpending()
+        self.single_calls = SingleCallSpending()
         """Processor time of requests that have no meter of their own."""
         self.on_processors: Callable[[], None] = lambda: None
         """Called when processors have come or gone."""
         shared = Batching(clock, queue, batching, memory.runs, workers)
         self.workers = [
-            Worker(clock, group, queue, memory.unpin, shared, self.single, index)
+            Worker(clock, group, queue, memory.unpin, shared, self.single_calls, index)
             for index, group in enumerate(groups)
             for _ in range(group.workers)
         ]
@@ -119,7 +119,15 @@ class Engine:
         else:
             Gaps(clock, queue, self.reservations)
         self._inline = InlineRuns(
-            clock, catalogue, queue, memory, processor, self.reservations, self.single, inline_ns_max, alone_ns_max
+            clock,
+            catalogue,
+            queue,
+            memory,
+            processor,
+            self.reservations,
+            self.single_calls,
+            inline_ns_max,
+            alone_ns_max,
         )
 
     def preferred(self, application: Application, variant: str | None) -> Servable:

@@ -22,7 +22,7 @@ from appliance.runtime.serving.placement import Placed
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.sole_caller import SoleCaller
-from appliance.runtime.serving.spending import SingleSpending
+from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.runtime.serving.worker import Unplanned
 
 _OVERRUN = 20
@@ -54,12 +54,12 @@ class InlineRuns:
         memory: MemoryManager,
         processor: Processor,
         reservations: Reservations,
-        single: SingleSpending,
+        single_calls: SingleCallSpending,
         short_ns_max: int,
         alone_ns_max: int,
     ) -> None:
         """`short_ns_max`: runs that are expected to take longer have a worker; `alone_ns_max`: the same of who asks
-        alone. `single`: who pays for requests that have no meter of their own.
+        alone. `single_calls`: who pays for requests that have no meter of their own.
         """
         self._clock = clock
         self._catalogue = catalogue
@@ -67,7 +67,7 @@ class InlineRuns:
         self._memory = memory
         self._processor = processor
         self._reservations = reservations
-        self._single = single
+        self._single_calls = single_calls
         self.short = Limit(short_ns_max, _OVERRUN * short_ns_max)
         self.alone = Limit(alone_ns_max, _ALONE_OVERRUN * alone_ns_max)
         self.sole_caller = SoleCaller()
@@ -139,7 +139,7 @@ class InlineRuns:
         self.whole[kind] += 1
         self.rows[kind] += items
         self.busy_ns += took_ns
-        (request.meter or self._single.of(request.tenant)).ran(kind, took_ns)
+        (request.meter or self._single_calls.of(request.tenant)).ran(kind, took_ns)
         if not request.is_planned:
             self.unplanned.ran(took_ns)
         build.overruns = build.overruns + 1 if took_ns > limit.overrun_ns else 0

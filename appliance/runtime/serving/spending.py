@@ -36,7 +36,7 @@ class Spending:
         return sum(self._by_kind.values())
 
 
-class SingleSpending(Spending):
+class SingleCallSpending(Spending):
     """That of requests that have no meter of their own, together and by who asked."""
 
     __slots__ = ("_of",)

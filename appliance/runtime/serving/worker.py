@@ -20,7 +20,7 @@ from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.batching import Batch, Batching
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.spending import SingleSpending
+from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.tasks.padding import Padded, cropped
 
 
@@ -48,11 +48,11 @@ class Worker:
         queue: Queue,
         release: Callable[[LoadedBuild], None],
         batching: Batching,
-        single: SingleSpending,
+        single_calls: SingleCallSpending,
         index: int = 0,
     ) -> None:
-        """`release` unpins the build of a run whose caller went away; `single`: who pays for requests that have no
-        meter of their own; `index`: of its group among several.
+        """`release` unpins the build of a run whose caller went away; `single_calls`: who pays for requests that
+        have no meter of their own; `index`: of its group among several.
         """
         self._clock = clock
         self._group = group
@@ -61,7 +61,7 @@ class Worker:
         self._queue = queue
         self._release = release
         self._batching = batching
-        self._single = single
+        self._single_calls = single_calls
         self._run: asyncio.Future[Any] | None = None
         self._is_stopped = False
         self.busy_ns = 0
@@ -172,7 +172,7 @@ class Worker:
 
     def _charge(self, job: Job) -> None:
         """What it had of its run, to who pays for it: of parts to each kind that they run on, by what they take."""
-        meter, left_ns = job.request.meter or self._single.of(job.request.tenant), job.took_ns
+        meter, left_ns = job.request.meter or self._single_calls.of(job.request.tenant), job.took_ns
         if job.rest is None:
             meter.ran(kind_of(job.build.build_id), left_ns)
             return

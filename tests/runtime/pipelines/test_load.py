@@ -3,12 +3,12 @@
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.runtime.pipelines.load import SingleLoad, parts_of
+from appliance.runtime.pipelines.load import SingleCallLoad, parts_of
 
 
-def seen(**workers: float) -> SingleLoad:
+def seen(**workers: float) -> SingleCallLoad:
     """So many workers of two groups alike are busy with each tenant's calls, for twenty seconds."""
-    load = SingleLoad()
+    load = SingleCallLoad()
     for second in range(20):
         load.observe(
             second * NS_PER_S, {tenant: {0: busy * second, 1: busy * second} for tenant, busy in workers.items()}

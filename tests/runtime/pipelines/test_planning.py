@@ -880,7 +880,7 @@ async def test_others_calls_take_no_more_than_their_part() -> None:
         assert live.plan is not None
         assert live.plan.feasible
         assert live.plan.has_all
-        assert set(pictures._single.tenants) == {"u"}
+        assert set(pictures._single_calls.tenants) == {"u"}
         feed.cancel()
 
 

@@ -27,7 +27,7 @@ from appliance.runtime.profiles.times import RunTimes
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.spending import SingleSpending
+from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
 from tests.runtime.serving.test_queue import SERVABLE, job
@@ -79,7 +79,7 @@ class Bench:
         batching = Batching(self.clock, self.queue, NoBatching(), self.memory, workers)
         group = RunGroup("p", workers, self.processor, {"cpu": ""}, stage=self.processor.stage)
         self.workers = [
-            Worker(self.clock, group, self.queue, self.released.append, batching, SingleSpending())
+            Worker(self.clock, group, self.queue, self.released.append, batching, SingleCallSpending())
             for _ in range(workers)
         ]
         self.tasks = [asyncio.ensure_future(worker.work()) for worker in self.workers]

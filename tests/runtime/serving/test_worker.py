@@ -19,7 +19,7 @@ from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.batching import Batching
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
-from appliance.runtime.serving.spending import SingleSpending
+from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.runtime.serving.worker import Worker
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.processor import Cost, FakeProcessor, Handle
@@ -36,7 +36,7 @@ class WorkerBench:
         self.released: list[LoadedBuild] = []
         batching = Batching(self.clock, self.queue, ByProfile(), RunMemory(lambda: 0, lambda: 0), 1)
         group = RunGroup("p", 1, self.processor, {"cpu": ""})
-        self.worker = Worker(self.clock, group, self.queue, self.released.append, batching, SingleSpending())
+        self.worker = Worker(self.clock, group, self.queue, self.released.append, batching, SingleCallSpending())
 
     def put(self) -> Job:
         each = job()
