@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from appliance.runtime.processors.sessions import GuardSessions, Sessions
+from appliance.runtime.processors.sessions import GuardSessions, InferenceSessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Kind:
 
     processor: Callable[..., Any]
     """Of name, workers, threads_per_run and loads_parallel_max; of cores, too, where it `pins`."""
-    sessions: Callable[[int, int], Sessions]
+    sessions: Callable[[int, int], InferenceSessions]
     """Of workers and threads_per_run: what serving, the measuring child and the probe share."""
     distribution: str = ""
     """What must be installed for it beside the appliance; empty: nothing."""

@@ -18,7 +18,7 @@ from appliance.child import die_with_parent, run_child
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.runtime.processors.cpu.threads import pin
-from appliance.runtime.processors.sessions import Sessions, sessions_of
+from appliance.runtime.processors.sessions import InferenceSessions, sessions_of
 
 WALL_S = 120.0
 """Many times what it takes; a device may have to wake first."""
@@ -72,7 +72,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(appliance.__file__).resolve().parents[1])}
 
 
-def check(sessions: Sessions, folder: Path) -> str:
+def check(sessions: InferenceSessions, folder: Path) -> str:
     """Prepare the network and run it once, as builds are; empty when it computed what it should where it should, else
     what went wrong.
     """

@@ -8,7 +8,7 @@ from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 
 
-class Sessions(Protocol):
+class InferenceSessions(Protocol):
     """Makes, uses and drops builds; whoever calls waits."""
 
     def load(self, form: PreparedForm) -> Any:
@@ -39,7 +39,7 @@ class Sessions(Protocol):
         ...
 
 
-class Stoppable(Sessions, Protocol):
+class Stoppable(InferenceSessions, Protocol):
     """Whose runs end, where they can, when `terminate` of what `stop` gave is set."""
 
     def stop(self) -> Any: ...
@@ -89,7 +89,7 @@ class Reduces(Protocol):
         ...
 
 
-def sessions_of(kind: str, workers: int, threads_per_run: int) -> Sessions:
+def sessions_of(kind: str, workers: int, threads_per_run: int) -> InferenceSessions:
     """A kind's, imported only when it is wanted. Raises: LookupError."""
     from appliance.runtime.processors import KINDS
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from appliance.runtime.processors.kind import InGuard, Kind
-from appliance.runtime.processors.sessions import GuardSessions, Sessions
+from appliance.runtime.processors.sessions import GuardSessions, InferenceSessions
 
 
 def _processor(**options: Any) -> Any:
@@ -12,7 +12,7 @@ def _processor(**options: Any) -> Any:
     return OnnxProcessor(**options)
 
 
-def _sessions(workers: int, threads_per_run: int) -> Sessions:
+def _sessions(workers: int, threads_per_run: int) -> InferenceSessions:
     from appliance.runtime.processors.cpu.session import OnnxSessions
 
     return OnnxSessions(threads_per_run)

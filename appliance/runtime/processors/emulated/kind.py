@@ -5,7 +5,7 @@ box has it where its settings name it, as its only one, and every answer says so
 from typing import Any
 
 from appliance.runtime.processors.kind import Kind
-from appliance.runtime.processors.sessions import Sessions
+from appliance.runtime.processors.sessions import InferenceSessions
 
 
 def _processor(**options: Any) -> Any:
@@ -14,7 +14,7 @@ def _processor(**options: Any) -> Any:
     return EmulatedProcessor(**options)
 
 
-def _sessions(workers: int, threads_per_run: int) -> Sessions:
+def _sessions(workers: int, threads_per_run: int) -> InferenceSessions:
     from appliance.runtime.processors.emulated.session import EmulatedSessions
 
     return EmulatedSessions()

@@ -23,7 +23,7 @@ from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.measuring.independence import rows_are_independent
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch
-from appliance.runtime.processors.sessions import Sessions
+from appliance.runtime.processors.sessions import InferenceSessions
 
 _RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
 _INDEPENDENCE_BUDGET_MS = 600.0
@@ -36,7 +36,7 @@ _CLOCK = SystemClock()
 
 
 def shared_rows_max(
-    sessions: Sessions,
+    sessions: InferenceSessions,
     loaded: Any,
     cases: Sequence[tuple[int, Mapping[str, np.ndarray]]],
     latencies: Sequence[Mapping[str, Any]],
@@ -52,7 +52,9 @@ def shared_rows_max(
     return batch if is_shown else 1
 
 
-def size(sessions: Sessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]) -> tuple[int, int, int, int]:
+def size(
+    sessions: InferenceSessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]
+) -> tuple[int, int, int, int]:
     """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap; the
     bytes that stay when it sleeps, and how long it takes to wake.
 
@@ -80,7 +82,7 @@ def size(sessions: Sessions, form: PreparedForm, inputs: Mapping[str, np.ndarray
     return resident, peak, asleep, wake_ns
 
 
-def timed_load(sessions: Sessions, form: PreparedForm, *, cold: bool) -> float:
+def timed_load(sessions: InferenceSessions, form: PreparedForm, *, cold: bool) -> float:
     if cold:
         for file in Path(form.path).parent.iterdir() if form.optimised else [Path(form.path)]:
             _drop_cache(file)
@@ -93,7 +95,7 @@ def timed_load(sessions: Sessions, form: PreparedForm, *, cold: bool) -> float:
 
 
 def latency(
-    sessions: Sessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray], on_device: bool
+    sessions: InferenceSessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray], on_device: bool
 ) -> dict[str, Any]:
     """P50 and P99 (JF-04), without what other processes had of the processor: variants and kinds are compared by them,
     and were not measured in the same minute. The first run takes the page faults and is not counted. What computes
@@ -111,7 +113,7 @@ def latency(
 
 
 def latency_at_once(
-    sessions: Sessions,
+    sessions: InferenceSessions,
     loaded: Any,
     alone: Mapping[str, Any],
     inputs: Mapping[str, np.ndarray],

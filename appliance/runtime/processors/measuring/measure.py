@@ -36,7 +36,7 @@ from appliance.runtime.processors.measuring import figures
 from appliance.runtime.processors.measuring.alone import ALONE, LeftAlone, Paused, left_alone
 from appliance.runtime.processors.measuring.growing import Grower, Grown
 from appliance.runtime.processors.measuring.same import check_same
-from appliance.runtime.processors.sessions import Reduces, Sessions, sessions_of
+from appliance.runtime.processors.sessions import InferenceSessions, Reduces, sessions_of
 
 _SIZES = 3
 """Times that the size is measured; the first also sees what the runtime allocates once per process, so the median is
@@ -297,7 +297,7 @@ def _limits(order: Mapping[str, Any]) -> ChildLimits:
     return replace(limits, memory_bytes=_ADDRESSES_BYTES) if processors.KINDS[order["kind"]].nodes else limits
 
 
-def _prepare(sessions: Sessions, source: str, target_dir: str, computes_in: str = "") -> dict[str, Any]:
+def _prepare(sessions: InferenceSessions, source: str, target_dir: str, computes_in: str = "") -> dict[str, Any]:
     target = Path(target_dir)
     try:
         if computes_in:
@@ -336,7 +336,7 @@ def _with_weights(source: str) -> list[str]:
     return [source, str(Path(source).with_name(WEIGHTS))]
 
 
-def _trial(sessions: Sessions, order: Mapping[str, Any]) -> Trial:
+def _trial(sessions: InferenceSessions, order: Mapping[str, Any]) -> Trial:
     form, inputs = PreparedForm(**order["form"]), _load_inputs(order["file"])
     try:
         resident, peak, asleep, _wake_ns = figures.size(sessions, form, inputs)
@@ -348,7 +348,7 @@ def _trial(sessions: Sessions, order: Mapping[str, Any]) -> Trial:
     return Trial(resident, max(peak, resident), asleep if can_sleep else None)
 
 
-def _profile(sessions: Sessions, order: Mapping[str, Any]) -> dict[str, Any]:
+def _profile(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str, Any]:
     form = PreparedForm(
         order["build_id"],
         order["path"],

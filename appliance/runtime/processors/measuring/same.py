@@ -12,7 +12,7 @@ import numpy as np
 
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import PreparedForm
-from appliance.runtime.processors.sessions import Sessions, sessions_of
+from appliance.runtime.processors.sessions import InferenceSessions, sessions_of
 
 Arrays = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ NO_FURTHER = 1.1
 """From the original, against the first kind: more is another network, less the noise of a few inputs."""
 
 
-def check_same(sessions: Sessions, loaded: Any, reference: Mapping[str, Any], cases: Sequence[Arrays]) -> None:
+def check_same(sessions: InferenceSessions, loaded: Any, reference: Mapping[str, Any], cases: Sequence[Arrays]) -> None:
     """Run the reference, too, and compare; `reference` is a `Reference` as JSON.
 
     Raises: RunFailed, naming the output and by how much it differs.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.runtime.processors.kind import InGuard, Kind
-from appliance.runtime.processors.sessions import GuardSessions, Sessions
+from appliance.runtime.processors.sessions import GuardSessions, InferenceSessions
 
 
 def _processor(**options: Any) -> Any:
@@ -15,7 +15,7 @@ def _processor(**options: Any) -> Any:
     return OpenVinoProcessor(**options)
 
 
-def _sessions(workers: int, threads_per_run: int) -> Sessions:
+def _sessions(workers: int, threads_per_run: int) -> InferenceSessions:
     from appliance.runtime.processors.openvino.session import OpenVinoSessions
 
     return OpenVinoSessions(workers, threads_per_run)
