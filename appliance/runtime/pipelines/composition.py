@@ -10,7 +10,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.enacting import Actuators, Enacting
-from appliance.runtime.pipelines.environment import Live, PipelineEnvironment
+from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.load import BusySeconds
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.problem import Group, Machine
@@ -51,7 +51,7 @@ class PlanningConfig:
     turn_off_s: float = 30.0
 
 
-def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mapping[str, Live]) -> Planning:
+def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mapping[str, PlannedPipeline]) -> Planning:
     """`pipelines` by id, kept by the registry; `Planning.run` has yet to be started."""
     catalogue, memory = ports.catalogue, ports.memory
     sparing = Sparing(ports.groups)

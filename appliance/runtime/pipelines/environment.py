@@ -18,7 +18,7 @@ from appliance.runtime.pipelines.windows import Totals
 from appliance.runtime.ports import Background, DecisionSink
 
 
-class Live(Protocol):
+class PlannedPipeline(Protocol):
     """A pipeline as it is served: what planning needs of it."""
 
     pipeline: Pipeline

@@ -7,12 +7,14 @@ from appliance.domain.pipeline import Ask
 from appliance.policies.allocation.base import Placed
 from appliance.policies.allocation.placement import available_of
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.pipelines.environment import Live
+from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.problem import Machine
 from appliance.runtime.servable import Servable
 
 
-def holds(live: Live, placement: Sequence[Placed], machine: Machine, catalogue: Catalogue, room_bytes: int) -> bool:
+def holds(
+    live: PlannedPipeline, placement: Sequence[Placed], machine: Machine, catalogue: Catalogue, room_bytes: int
+) -> bool:
     """Whether a pipeline has a plan whose workers are there, and whose variants still serve on them and fit into
     memory. `placement`: that of the plan.
     """
@@ -35,7 +37,7 @@ def _has_workers(placement: Sequence[Placed], machine: Machine) -> bool:
     return True
 
 
-def _has_variants(live: Live, machine: Machine, catalogue: Catalogue, room_bytes: int) -> bool:
+def _has_variants(live: PlannedPipeline, machine: Machine, catalogue: Catalogue, room_bytes: int) -> bool:
     sizes: dict[str, int] = {}
     for row in live.plan.stages if live.plan is not None else ():
         stage = live.pipeline.stage(row.stage)

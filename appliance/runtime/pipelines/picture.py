@@ -8,7 +8,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
 from appliance.policies.allocation.base import Existing, Part
 from appliance.runtime.catalogue import Entry
-from appliance.runtime.pipelines.environment import Live, PipelineEnvironment
+from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.load import SingleCallLoad, parts_of
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
 from appliance.runtime.pipelines.problem import Asked, Machine, Subject, asked
@@ -81,7 +81,7 @@ class Picture:
 class _Looked:
     """A pipeline as it was found, before problems are made of it."""
 
-    live: Live
+    live: PlannedPipeline
     pipeline: Pipeline
     version: int
     clients: tuple[PipelineClient, ...]
@@ -108,7 +108,7 @@ class _Looked:
 class Pictures:
     """Makes them; what was seen of each pipeline before is kept here."""
 
-    def __init__(self, environment: PipelineEnvironment, pipelines: Mapping[str, Live]) -> None:
+    def __init__(self, environment: PipelineEnvironment, pipelines: Mapping[str, PlannedPipeline]) -> None:
         """`pipelines` by id, kept by the registry."""
         self._environment = environment
         self._pipelines = pipelines
@@ -162,13 +162,13 @@ class Pictures:
             for id in kept.keys() - self._pipelines.keys():
                 del kept[id]
 
-    def _observed(self, live: Live, now_ns: int) -> Observed:
+    def _observed(self, live: PlannedPipeline, now_ns: int) -> Observed:
         windows = self._windows.get(live.pipeline.id)
         if windows is None or not windows.is_of(live.graph):
             windows = self._windows[live.pipeline.id] = FrameWindows(now_ns, live.totals(), live.graph)
         return windows.look(now_ns, live.totals())
 
-    def _as_before(self, live: Live, now_ns: int) -> "_Looked | None":
+    def _as_before(self, live: PlannedPipeline, now_ns: int) -> "_Looked | None":
         """As it was found a moment ago, with its clients and figures as they are now; None: that was too long ago, or
         it is not what it was.
         """
@@ -184,7 +184,7 @@ class Pictures:
             looked.asked = None
         return looked
 
-    def _looked(self, live: Live) -> "_Looked":
+    def _looked(self, live: PlannedPipeline) -> "_Looked":
         now_ns = self._environment.clock.now_ns()
         version, clients, observed = self._environment.catalogue.version, live.clients, self._observed(live, now_ns)
         looked = _Looked(live, live.pipeline, version, tuple(clients), clients.fps, observed, now_ns)

@@ -20,7 +20,7 @@ from appliance.log import get as get_log
 from appliance.policies.allocation.base import Placed
 from appliance.policies.allocation.several import Demand, Served, Several, existing_of, plan_several
 from appliance.runtime.decisions.pipelines import pipeline as decision_of
-from appliance.runtime.pipelines.environment import Live, PipelineEnvironment
+from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.holding import holds
 from appliance.runtime.pipelines.joins import Joins
 from appliance.runtime.pipelines.picture import Picture, Pictures, Seen, has_moved, load_of
@@ -81,7 +81,7 @@ class _Planned:
 class Planning:
     """Plans of all pipelines; `run` is its background task."""
 
-    def __init__(self, environment: PipelineEnvironment, pipelines: Mapping[str, Live]) -> None:
+    def __init__(self, environment: PipelineEnvironment, pipelines: Mapping[str, PlannedPipeline]) -> None:
         """`pipelines` by id, kept by the registry."""
         self._environment = environment
         self._pipelines = pipelines
@@ -169,7 +169,7 @@ class Planning:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    async def admit(self, live: Live, client: PipelineClient) -> None:
+    async def admit(self, live: PlannedPipeline, client: PipelineClient) -> None:
         """Let a client in, with a plan that serves it beside all that is served; into what its pipeline has become,
         where that is changed meanwhile.
 
@@ -212,25 +212,25 @@ class Planning:
             self._record(live, served, asked_of, "admitted", _asks(client))
             self._tell(live, "pipeline client joined", client)
 
-    def _still_there(self, id: str) -> Live:
+    def _still_there(self, id: str) -> PlannedPipeline:
         """Raises: UnknownPipeline."""
         found = self._pipelines.get(id)
         if found is None:
             raise UnknownPipeline(name=id.partition("/")[2])
         return found
 
-    def left(self, live: Live, client: PipelineClient, reason: str) -> None:
+    def left(self, live: PlannedPipeline, client: PipelineClient, reason: str) -> None:
         """A client has gone; its part is planned for others."""
         self._tell(live, "pipeline client left", client, reason=reason)
         self.wake()
 
-    def _tell(self, live: Live, event: str, client: PipelineClient, **facts: str) -> None:
+    def _tell(self, live: PlannedPipeline, event: str, client: PipelineClient, **facts: str) -> None:
         pipeline = live.pipeline
         self._environment.events.emit(
             event, pipeline=pipeline.name, tenant=pipeline.tenant, client=client.id, fps=client.fps, **facts
         )
 
-    async def _refuse(self, live: Live, client: PipelineClient, picture: Picture, several: Several) -> None:
+    async def _refuse(self, live: PlannedPipeline, client: PipelineClient, picture: Picture, several: Several) -> None:
         """Raises: PipelineNotPossible, with what is missing, and for how many frames there would be room."""
         served = several.served.get(live.pipeline.id)
         if served is None:
@@ -373,12 +373,12 @@ class Planning:
         now = {tenant: environment.memory_bytes(tenant) for tenant in tenants}
         return not has_moved(now, {tenant: picture.memory[tenant] for tenant in tenants})
 
-    def _is_as_seen(self, live: Live, picture: Picture) -> bool:
+    def _is_as_seen(self, live: PlannedPipeline, picture: Picture) -> bool:
         """Whether a pipeline and its clients are what the policy was asked about."""
         seen = picture.seen.get(live.pipeline.id)
         return seen is not None and (live.pipeline, tuple(live.clients)) == (seen.pipeline, seen.clients)
 
-    def _has_stages_of(self, live: Live, picture: Picture) -> bool:
+    def _has_stages_of(self, live: PlannedPipeline, picture: Picture) -> bool:
         """Whether an answer can be applied to a pipeline. One for clients that have left meanwhile is: it is for too
         many frames, and the next one follows at once.
         """
@@ -474,11 +474,11 @@ class Planning:
         if gone:
             self._environment.enacting.enact(self._environment.clock.now_ns())
 
-    def _number(self, live: Live) -> int:
+    def _number(self, live: PlannedPipeline) -> int:
         number = self._numbers[live.pipeline.id] = self._numbers.get(live.pipeline.id, 0) + 1
         return number
 
-    def _put(self, live: Live, plan: PipelinePlan, because: str) -> None:
+    def _put(self, live: PlannedPipeline, plan: PipelinePlan, because: str) -> None:
         before = live.plan
         live.new_plan(plan)
         if not plan.fps and not plan.stages and (before is None or not before.stages):  # there is nobody to serve
@@ -490,7 +490,7 @@ class Planning:
         elif plan.feasible and (before is None or not is_alike(before, plan)):
             self._environment.events.emit("pipeline planned", fps=round(plan.fps, 3), degraded=plan.degraded, **facts)
 
-    def _record(self, live: Live, served: Served, picture: Picture, outcome: str, because: str) -> None:
+    def _record(self, live: PlannedPipeline, served: Served, picture: Picture, outcome: str, because: str) -> None:
         pipeline = live.pipeline
         facts = decision_of(
             pipeline.id,

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from appliance.domain.pipeline import CostBy, PipelinePlan, StagePlan
 from appliance.policies.allocation.several import Served
-from appliance.runtime.pipelines.environment import Live
+from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.picture import Picture
 from appliance.runtime.pipelines.problem import Asked, stage_plans, takes_ms
 
 
-def plan_of(live: Live, made: Asked, served: Served, picture: Picture, number: int) -> PipelinePlan:
+def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture, number: int) -> PipelinePlan:
     """How a pipeline is served."""
     plan, problem = served.plan, served.problem(made.levels)
     stages = stage_plans(made, served.level, plan, picture.machine)

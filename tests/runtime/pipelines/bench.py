@@ -15,7 +15,7 @@ from appliance.policies.allocation.frontier import Frontier
 from appliance.runtime.pipelines.accounts import Tariff, Watts
 from appliance.runtime.pipelines.clients import Clients
 from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
-from appliance.runtime.pipelines.environment import Live
+from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.windows import Totals
 from appliance.runtime.ports import RunGroup
@@ -68,7 +68,7 @@ class PlanningBench:
         self.box = EngineBench(budget, workers=workers)
         self.box.add(find, name="find")
         self.box.add(read, name="read")
-        self.pipelines: dict[str, Live] = {}
+        self.pipelines: dict[str, PlannedPipeline] = {}
         self.thread: Callable[[], None] = _nothing
         """Called while a policy is asked."""
         self.answer_s = 0.02
