@@ -26,7 +26,7 @@ from appliance.runtime.pipelines.joins import Joins
 from appliance.runtime.pipelines.picture import Picture, Pictures, Seen, has_moved, load_of
 from appliance.runtime.pipelines.plans import is_alike, no_plan, outcome_of, plan_of
 from appliance.runtime.pipelines.problem import Asked, Machine
-from appliance.runtime.pipelines.refusal import Beside, lacks, own_words
+from appliance.runtime.pipelines.refusal import RefusedClient, lacks, own_words
 from appliance.runtime.pipelines.solver import Solver, SolverSlow
 
 PERIOD_NS = 500 * NS_PER_MS
@@ -244,7 +244,7 @@ class Planning:
         per_frame = picture.asked[live.pipeline.id].levels[served.level]
         before_fps = picture.seen[live.pipeline.id].fps - client.fps
 
-        beside = Beside(per_frame, existing, before_fps, client.fps)
+        beside = RefusedClient(per_frame, existing, before_fps, client.fps)
         missing: tuple[str, ...] = ()
         fps = 0.0
         with suppress(SolverSlow):

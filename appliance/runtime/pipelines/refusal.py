@@ -13,7 +13,7 @@ PARTS = (0.75, 0.5, 0.25)
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RefusedClient:
     """A client that was refused: its pipeline's problem for one frame a second, what others take, the frames that are
     served, and those that it asked for.
     """
@@ -24,7 +24,7 @@ class Beside:
     asked_fps: float
 
 
-def lacks(lacking: AllocationInput, beside: Beside, policy: AllocationPolicy) -> tuple[tuple[str, ...], float]:
+def lacks(lacking: AllocationInput, beside: RefusedClient, policy: AllocationPolicy) -> tuple[tuple[str, ...], float]:
     """What there is not enough of for a problem, and for how many frames of a client there would be room."""
     missing = _missing(lacking, policy)
     for part in PARTS:

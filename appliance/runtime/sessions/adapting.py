@@ -27,7 +27,7 @@ SLO_LEFT_MS_MIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class FrameOverhead:
     """What a frame takes beside its transfer and its own run and wait, milliseconds."""
 
     decode_ms: float
@@ -112,7 +112,7 @@ def _those(by_id: Mapping[str, LiveSession], ids: Sequence[str]) -> Iterator[Liv
     return (by_id[id] for id in ids if id in by_id)
 
 
-def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: Beside) -> float:
+def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: FrameOverhead) -> float:
     """Share of all workers that the promise takes at least: with the variant that takes least and is in time."""
     promise = live.promise
     assert isinstance(promise, LatencyPromise)
@@ -121,7 +121,7 @@ def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: B
     return promise.rate_rps * each / 1000.0 / workers
 
 
-def keeps(live: LiveSession, rung: Rung, beside: Beside) -> bool:
+def keeps(live: LiveSession, rung: Rung, beside: FrameOverhead) -> bool:
     """Whether its frames are in time on a variant, on the link as it is (eq. 5)."""
     left_ms = _slo_left_ms(live, beside)
     left_ms -= live.link.transfer_ms(_bytes_share(live) * rung.frame_bytes(live.picture_factor, live.body_bytes))
@@ -145,7 +145,7 @@ def accuracy_of(rung: Rung) -> float | None:
     return None if accuracy is None else accuracy.points
 
 
-def client_of(live: LiveSession, share: float, beside: Beside, *, is_cautious: bool = True) -> Client:
+def client_of(live: LiveSession, share: float, beside: FrameOverhead, *, is_cautious: bool = True) -> Client:
     """One session; `share` of all workers' time that its pool has. Frames that are larger than others' of the same size
     make the link narrower by as much: a network has one frame size. Its device keeps the link free for a part of the
     time, as `Sender` does. Cautious: frames are in time though the link is as much slower than expected as devices
@@ -181,7 +181,7 @@ def _bytes_share(live: LiveSession) -> float:
     return quality_share(QUALITY_LOW) / quality_share(QUALITY) if live.lowers_quality else 1.0
 
 
-def _slo_left_ms(live: LiveSession, beside: Beside) -> float:
+def _slo_left_ms(live: LiveSession, beside: FrameOverhead) -> float:
     assert isinstance(live.promise, LatencyPromise)
     return live.promise.slo_ms - way_ms(live) - beside.decode_ms - beside.foreign_ms
 

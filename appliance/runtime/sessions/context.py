@@ -118,13 +118,13 @@ class PlanningContext:
         if self.pools.close(pool):
             self.zoos.forget(pool.key)
 
-    def beside(self, key: PoolKey) -> adapting.Beside:
+    def beside(self, key: PoolKey) -> adapting.FrameOverhead:
         """The longest run of others: another pool's, or as long as requests without a session take."""
         others = [pool.run_ms_max for pool in self.pools if pool.key != key]
         if self.ledger.unplanned > 0.01:
             others.append(self.ledger.unplanned_run_ms)
         foreign = max(others, default=0.0) / self.environment.workers
-        return adapting.Beside(self.environment.decode_ms(key.application_id), foreign)
+        return adapting.FrameOverhead(self.environment.decode_ms(key.application_id), foreign)
 
     def least(self, live: LiveSession) -> float:
         """Share of all workers that a promise takes at least; of one that is served, by its last plan."""

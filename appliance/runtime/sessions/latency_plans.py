@@ -170,7 +170,9 @@ class LatencyPlans:
             if at % AT_ONCE == 0:  # each that is told has something to send
                 await others_first()
 
-    def _as_memory_is(self, live: LiveSession, plan: SessionPlan, zoo: Zoo, beside: adapting.Beside) -> SessionPlan:
+    def _as_memory_is(
+        self, live: LiveSession, plan: SessionPlan, zoo: Zoo, beside: adapting.FrameOverhead
+    ) -> SessionPlan:
         """The plan; while its variant is not in memory yet, with the present one, if that keeps the promise, too."""
         is_resident = self._context.environment.is_resident
         old = zoo.by_name.get(live.variant)

@@ -7,7 +7,7 @@ import pytest
 from appliance.policies.allocation.base import AllocationInput, BatchWait, Existing, Module, Part, Profile, WorkerType
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import at_rate
-from appliance.runtime.pipelines.refusal import Beside, lacks
+from appliance.runtime.pipelines.refusal import RefusedClient, lacks
 
 
 def _problem(*kinds: str, slo_ms: float = 100.0, run_ms: float = 50.0) -> AllocationInput:
@@ -27,7 +27,7 @@ def _problem(*kinds: str, slo_ms: float = 100.0, run_ms: float = 50.0) -> Alloca
 )
 def test_what_there_is_not_enough_of(problem: AllocationInput, missing: tuple[str, ...]) -> None:
     """Processors of the pool that a plan without limits would take; where none would help, time."""
-    assert lacks(at_rate(problem, 60.0), Beside(problem, (), 0.0, 60.0), Frontier())[0] == missing
+    assert lacks(at_rate(problem, 60.0), RefusedClient(problem, (), 0.0, 60.0), Frontier())[0] == missing
 
 
 def test_for_how_many_there_is_room() -> None:
@@ -37,6 +37,6 @@ def test_for_how_many_there_is_room() -> None:
     problem = _problem("cpu")
     taken = (Existing("cpu", 0, (Part("other", 1.0),)),)
     lacking = replace(at_rate(problem, 25.0), existing=taken)
-    assert lacks(lacking, Beside(problem, taken, 5.0, 20.0), Frontier())[1] == 15.0
-    assert lacks(lacking, Beside(problem, taken, 5.0, 40.0), Frontier())[1] == 10.0
-    assert lacks(lacking, Beside(problem, taken, 5.0, 80.0), Frontier())[1] == 0.0
+    assert lacks(lacking, RefusedClient(problem, taken, 5.0, 20.0), Frontier())[1] == 15.0
+    assert lacks(lacking, RefusedClient(problem, taken, 5.0, 40.0), Frontier())[1] == 10.0
+    assert lacks(lacking, RefusedClient(problem, taken, 5.0, 80.0), Frontier())[1] == 0.0

@@ -3,16 +3,16 @@
 import pytest
 
 from appliance.policies.sending.pictures import QUALITY_LOW, quality_share
-from appliance.runtime.sessions.adapting import Beside, client_of
+from appliance.runtime.sessions.adapting import FrameOverhead, client_of
 from tests.runtime.sessions.test_live import Stage
 
 
 def test_devices_that_lower_the_quality_are_planned_with_what_they_send_then() -> None:
     """At one size they lower it before the size: a larger network may be in time that would not be at the plan's."""
     live = Stage().live
-    before = client_of(live, 1.0, Beside(0.0, 0.0))
+    before = client_of(live, 1.0, FrameOverhead(0.0, 0.0))
     live.lowers_quality = True
-    after = client_of(live, 1.0, Beside(0.0, 0.0))
+    after = client_of(live, 1.0, FrameOverhead(0.0, 0.0))
     assert after.bandwidth_bps / before.bandwidth_bps == pytest.approx(1.0 / quality_share(QUALITY_LOW))
     assert after.slo_ms == before.slo_ms
 
@@ -20,6 +20,6 @@ def test_devices_that_lower_the_quality_are_planned_with_what_they_send_then() -
 def test_caution_is_about_deadlines() -> None:
     """Cautious plans count on less of a link for deadlines, and on as much of it for the rate."""
     live = Stage().live
-    cautious, bold = (client_of(live, 1.0, Beside(0.0, 0.0), is_cautious=one) for one in (True, False))
+    cautious, bold = (client_of(live, 1.0, FrameOverhead(0.0, 0.0), is_cautious=one) for one in (True, False))
     assert bold.bandwidth_bps / cautious.bandwidth_bps == pytest.approx(live.link.margin)
     assert cautious.transfer_ms_max / bold.transfer_ms_max == pytest.approx(live.link.margin)

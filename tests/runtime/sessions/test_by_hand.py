@@ -15,7 +15,7 @@ from appliance.domain.session import (
     SessionPlan,
 )
 from appliance.runtime.sessions import adapting, offloading
-from appliance.runtime.sessions.adapting import Beside
+from appliance.runtime.sessions.adapting import FrameOverhead
 from appliance.runtime.sessions.ledger import Load
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offers import offers
@@ -51,7 +51,7 @@ async def test_a_frame_waits_for_one_run_of_its_own_kind_and_the_longest_of_othe
         for foreign_ms, most_ms in ((30.0, 39.688), (0.0, 54.688)):
             for ms, is_kept in ((most_ms - 0.001, True), (most_ms + 0.001, False)):
                 one = replace(rung, worst_ms={1: ms})
-                assert adapting.keeps(live, one, Beside(4.0, foreign_ms)) is is_kept
+                assert adapting.keeps(live, one, FrameOverhead(4.0, foreign_ms)) is is_kept
 
 
 @story

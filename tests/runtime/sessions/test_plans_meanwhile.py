@@ -11,7 +11,7 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.errors import PromiseNotPossible
 from appliance.domain.session import AccuracyPromise, FrameHead, LatencyPromise
 from appliance.domain.states import SessionState
-from appliance.runtime.sessions.adapting import Beside, client_of, rate_of
+from appliance.runtime.sessions.adapting import FrameOverhead, client_of, rate_of
 from appliance.runtime.sessions.deciding import DecisionSlow
 from appliance.runtime.sessions.pools import key_of
 from tests.fakes.clock import story
@@ -151,7 +151,7 @@ async def test_another_promise_is_judged_by_the_device_as_it_is() -> None:
         draft = fleet.sessions._promises.draft(live, live.promise)
         assert live.lowers_quality
         assert live.head_delay_ms == pytest.approx(30.0)
-        beside = Beside(0.0, 0.0)
+        beside = FrameOverhead(0.0, 0.0)
         assert client_of(draft, 1.0, beside) == client_of(live, 1.0, beside)
         frame.lost()
 
