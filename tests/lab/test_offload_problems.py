@@ -129,9 +129,10 @@ def test_a_variant_may_have_a_drop_rate_of_its_own() -> None:
         Variant(name, gap, 4.0, {1: 5.0}, rate) for name, gap, rate in (("a", 0.0, None), ("b", 0.1, 0.02))
     )
     client = Client("c", 0.004, 0.06, 10.0, 5.0, variants=variants, reference_stride=0.0)
-    written: Any = offload_problem_json(OffloadInput(30.0, 0.0, 1000.0, {1: 5.0}, waiting=(client,)))
+    written = offload_problem_json(OffloadInput(30.0, 0.0, 1000.0, {1: 5.0}, waiting=(client,)))
     assert [variant.get("drop_rate") for variant in written["waiting"][0]["variants"]] == [None, 0.02]
-    assert plan_one(written)["clients"][0]["variant"] == "a"
+    answer: Any = plan_one(written)
+    assert answer["clients"][0]["variant"] == "a"
     written["waiting"][0]["variants"][1]["drop_rate"] = -1.0
     with pytest.raises(Malformed, match="drop_rate"):
         plan_one(written)
