@@ -51,6 +51,8 @@ class StagedJob:
             self.job = self._run = None
         else:
             self.begun, self.job = self.job, None
+            if self.begun is not None:  # else another worker could begin with what only fits without it
+                self._memory.begin(self.begun.run_bytes)
         return is_revoked
 
     @property
@@ -64,9 +66,10 @@ class StagedJob:
         return self._run is not None and self._run.after is ended
 
     def take(self) -> tuple[Job, asyncio.Future[Any]]:
-        """The job that has begun, and its run, for its worker."""
+        """The job that has begun, and its run, for its worker, who counts its memory from here on."""
         assert self.begun is not None and self._run is not None
         found = self.begun, self._run.run
+        self._memory.end(self.begun.run_bytes)
         self.begun = self._run = None
         return found
 

@@ -258,6 +258,29 @@ async def test_runs_of_which_the_memory_is_counted_begin_by_themselves_where_the
     bench.close()
 
 
+@pytest.mark.anyio
+async def test_what_has_begun_by_itself_is_counted_before_its_worker_has_heard_of_it() -> None:
+    """Another worker that is free in this very moment begins with nothing for which there is no room any more."""
+    bench = Bench(workers=2, memory_bytes=100)
+    for number, run_bytes in enumerate((10, 10, 60, 30)):
+        bench.put(number, run_bytes=run_bytes)
+    await bench.begins(1)
+    bench.processor.gates[0].set()
+    for _ in range(2000):  # blocks: no turn of the loop
+        if 2 in bench.processor.begun:
+            break
+        threading.Event().wait(0.005)
+    assert bench.queue.is_running(bench.jobs[2])
+    assert bench.memory.room_bytes == 100 - 10 - 10 - 60
+    await bench.end(0)
+    assert bench.memory.running_bytes == 10 + 60
+    for number in (1, 2, 3):
+        await bench.end(number)
+    await bench.until(lambda: not list(bench.queue.under_way))
+    assert bench.memory.running_bytes == 0
+    bench.close()
+
+
 SHARED = {"a third less": 6.6, "a seventh less": 8.6, "as long": 10.0}
 """What two rows take, ms, where one takes 5."""
 
