@@ -199,7 +199,8 @@ class RunTimes:
         if key == self._tried and took_ns < estimate.p50_ns:
             self._tried = self._try_at_ns = None
             estimate.p50_ns = max(float(took_ns), min(estimate.p50_ns, estimate.reference_ns))
-        if estimate.ran(took_ns, now_ns, self._alpha) and running != INLINE:
+        has_changed = estimate.ran(took_ns, now_ns, self._alpha)
+        if has_changed and running != INLINE and estimate.reference_ns >= BALLOONING_MIN_NS:
             self._changed(estimate)
         self._latest = estimate
         if items == 1:

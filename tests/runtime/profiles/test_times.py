@@ -217,6 +217,18 @@ def test_what_has_not_run_since_a_processor_changed_follows() -> None:
     assert times.expected_ns(1, INLINE, NOW) == pytest.approx(10 * NS_PER_MS, rel=0.01)
 
 
+def test_short_runs_say_nothing_of_long_ones() -> None:
+    """A row takes a fifth of a millisecond, and a worker's way there and back half of one: that is no slower processor,
+    and sixteen rows take hardly longer for it.
+    """
+    times = RunTimes((Latency(1, 0.2, 0.3), Latency(16, 3.0, 3.6)), 0.1, Told())
+    times.ran(16, 1, 3 * NS_PER_MS, NOW)
+    for at in range(20):
+        times.ran(1, 1, 7 * NS_PER_MS // 10, NOW + 1 + at)
+    assert times.expected_ns(1, 1, NOW) == pytest.approx(0.7 * NS_PER_MS, rel=0.1)
+    assert times.expected_ns(16, 1, NOW) == 3 * NS_PER_MS
+
+
 def test_a_run_of_which_nothing_is_known_yet() -> None:
     """While its body is read: one item, as the last such run; as the import says where that is long ago."""
     times = times_of()
