@@ -275,7 +275,7 @@ class Scheduler:
 
     def _look_again(self, free: Mapping[int, list[int]]) -> None:
         """Who waits for a processor that is not free when it was expected may be better off elsewhere."""
-        busy = [own[0] for own in free.values() if own[0]]
+        busy = [end_ns for own in free.values() for end_ns in own if end_ns]
         if not busy:  # nobody is waited for: it would be late wherever it began
             return
         delay_ns = max(_AGAIN_NS_MIN, min(busy))

@@ -8,7 +8,7 @@ from typing import Any
 from appliance.clock import NS_PER_S, Clock
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.loader import handles_of
-from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.job import LONG_NS, Job
 
 _PATIENCE = 4
 """Times what is expected of a run it may take before it is held to hang: others are at work on the machine, too."""
@@ -41,10 +41,14 @@ class RunsUnderWay:
 
     def is_full(self, job: Job, group: int = 0) -> bool:
         """Whether as many runs of the build that a job has in a group of processors are under way there as pay at
-        once.
+        once. Those do not count that go on for much longer than its own: it would not gain by waiting for them, and who
+        sends large inputs keeps nobody else's small ones waiting.
         """
         most = job.at_once_max(group)
-        return most is not None and len(self.of_build(job, group)) >= most
+        if most is None:
+            return False
+        now_ns, patience_ns = self._clock.now_ns(), max(LONG_NS, 2 * job.takes_ns(group))
+        return sum(one.frees_in_ns(now_ns) <= patience_ns for one in self.of_build(job, group)) >= most
 
     def of_build(self, job: Job, group: int = 0) -> list[Job]:
         """The runs of that build there, by the first job of each."""

@@ -3,7 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from appliance.domain.catalogue import Latency
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Latency, Tenant
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -110,4 +111,47 @@ async def test_beside_another_device() -> None:
         await asyncio.gather(*(bench.infer() for _ in range(4)))
         assert CPU_MS < 4 * NPU_MS
         assert (len(bench.other.ran) - there, len(bench.processor.ran)) == (2, 2)
+    bench.assert_quiet()
+
+
+@story
+async def test_a_run_that_does_not_end_keeps_nobody_from_another_processor() -> None:
+    """It should have ended after 10 ms: who waits for that goes to the slow processor when it is done sooner there,
+    though nothing comes and nothing ends meanwhile.
+    """
+    bench = EngineBench(workers=2, twins=[(1, 3.0, 1 / 3)])
+    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    measured(bench, 25.0)
+    async with bench.working():
+        await bench.infer()
+        bench.processor.costs[bench.build("v")] = Cost(run_ms=2000, load_ms=0)
+        first = asyncio.create_task(bench.infer())
+        await settle()
+        bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
+        start_ns = bench.clock.now_ns()
+        await bench.infer()
+        assert ms(bench.clock.now_ns() - start_ns) < 100
+        await first
+    bench.assert_quiet()
+
+
+@story
+async def test_a_long_run_keeps_no_short_one_waiting() -> None:
+    """One sends large inputs to a network that all may call: nobody gains by waiting for that run."""
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(run_ms=10, load_ms=0)}, shared=True)
+    bench.catalogue.put_tenant(Tenant("u"))
+    measured(bench, 25.0)
+    async with bench.working():
+        await bench.infer()
+        bench.processor.costs[bench.build("v")] = Cost(run_ms=2000, load_ms=0)
+        first = asyncio.create_task(bench.infer())
+        await settle()
+        (under_way,) = bench.queue.under_way
+        under_way.holds_ns = 2000 * NS_PER_MS  # as of free sizes is known before
+        bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
+        start_ns = bench.clock.now_ns()
+        await bench.infer(tenant="u")
+        assert ms(bench.clock.now_ns() - start_ns) == 10
+        await first
     bench.assert_quiet()
