@@ -11,7 +11,7 @@ decided, and the rest when that is over. With one group there is no scheduler: t
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
@@ -198,13 +198,11 @@ class Scheduler:
 
     def _open_to(self, jobs: Sequence[Job], free: Mapping[int, list[int]], now_ns: int) -> list[tuple[int, ...]]:
         """The groups that each of a tenant's jobs may be weighed for; none: it has to wait."""
-        found = self._cool(jobs, free, now_ns)
-        waiting = Counter[tuple[str, int]]()
-        found = [self._not_full(job, own, free, waiting, now_ns) for job, own in zip(jobs, found, strict=True)]
-        if not self._reservations:
-            return found
+        reserved = bool(self._reservations)
         tenant = jobs[0].request.tenant
-        gaps_ns = {at: self._reservations.gap_ns(tenant, at, free) for at, own in free.items() if not own[0]}
+        gaps_ns = {
+            at: self._reservations.gap_ns(tenant, at, free) for at, own in free.items() if reserved and not own[0]
+        }
 
         def is_open(job: Job, at: int) -> bool:
             """Of those with an idle worker the ones where it ends before a start that is reserved. Of one in parts it
@@ -214,19 +212,35 @@ class Scheduler:
                 return True
             return job.is_able(at) and not self._reservations.is_held(job, job.takes_ns(at), gaps_ns[at])
 
+        found = self._cool(jobs, free, is_open, now_ns)
+        waiting = Counter[tuple[str, int]]()
+        found = [self._not_full(job, own, free, waiting, now_ns) for job, own in zip(jobs, found, strict=True)]
+        if not reserved:
+            return found
         return [tuple([at for at in own if is_open(job, at)]) for job, own in zip(jobs, found, strict=True)]
 
-    def _cool(self, jobs: Sequence[Job], free: Mapping[int, list[int]], now_ns: int) -> list[tuple[int, ...]]:
-        """Groups that are not throttled, of each job for which these have time."""
+    def _cool(
+        self, jobs: Sequence[Job], free: Mapping[int, list[int]], is_open: Callable[[Job, int], bool], now_ns: int
+    ) -> list[tuple[int, ...]]:
+        """Groups that are not throttled, of each job for which these have time: none has whose idle workers are kept
+        for what is reserved, or take no more runs of its build.
+        """
         throttled = [at for at in free if self._groups[at].is_throttled()]
         if not 0 < len(throttled) < len(free):
             return [tuple(free)] * len(jobs)
         cool = tuple([at for at in free if at not in throttled])
-        waiting = [
-            Waiting({} if self._dispatch_jobs.fixed_to(job) else _takes_ns(job, cool), job.left_ns(now_ns))
-            for job in jobs
-        ]
+
+        def takes_ns(job: Job) -> dict[int, int]:
+            if self._dispatch_jobs.fixed_to(job):
+                return {}
+            return _takes_ns(job, [at for at in cool if is_open(job, at) and not self._is_full(job, at, free)])
+
+        waiting = [Waiting(takes_ns(job), job.left_ns(now_ns)) for job in jobs]
         return [cool if one else tuple(free) for one in spared(waiting, free, throttled)]
+
+    def _is_full(self, job: Job, at: int, free: Mapping[int, list[int]]) -> bool:
+        """Whether a group takes no more runs of its build, though it has an idle worker."""
+        return job.rest is None and not free[at][0] and job.is_able(at) and self._queue.under_way.is_full(job, at)
 
     def _not_full(
         self,
@@ -242,7 +256,7 @@ class Scheduler:
         if job.rest is not None or (job.servable.at_once_max is None and not job.also_on):
             return own
         under_way = self._queue.under_way
-        full = [at for at in own if job.is_able(at) and not free[at][0] and under_way.is_full(job, at)]
+        full = [at for at in own if self._is_full(job, at, free)]
         if not full:
             return own
         ends = {at: free[at][0] + job.takes_ns(at) for at in own if job.is_able(at)}

@@ -3,12 +3,15 @@
 import asyncio
 from typing import Any
 
+from appliance.clock import NS_PER_MS
 from appliance.lab.plan import plan_one
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.runtime.decisions.document import dispatch_record
+from appliance.runtime.serving.reservations import Reservation
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.serving.test_at_once import measured
 from tests.runtime.serving.test_overflow import LOAD_MS, bench_of, cpu_build
 
 ALIKE = (1, 1.0, 1.0)
@@ -147,3 +150,38 @@ async def test_none_is_brought_that_would_be_late() -> None:
         await bench.pause(2 * LOAD_MS)
         assert not bench.memory.is_resident(cpu_build(bench))
         assert len(bench.other.ran) == 6
+
+
+@story
+async def test_who_may_not_run_beside_another_has_the_throttled_one() -> None:
+    """On the other one a second run of the build would wait for the first, though a worker idles, and end too late."""
+    bench = EngineBench(workers=2, twins=[(1, 1.5, 1 / 1.5)])
+    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    measured(bench, 25.0)
+    async with bench.working():
+        await bench.infer()
+        await asyncio.gather(*(bench.infer() for _ in range(3)))
+        before = ran(bench)[1]
+        bench.throttled = {"twin-0"}
+        await asyncio.gather(bench.infer(), bench.infer(within_ms=17))
+        assert ran(bench)[1] == before + 1
+        await asyncio.gather(bench.infer(), bench.infer(within_ms=25))
+    bench.assert_quiet()
+
+
+@story
+async def test_what_is_kept_for_a_start_has_no_time() -> None:
+    """The idle worker of the other one is kept for what is planned: the throttled one runs it at once."""
+    bench = bench_on_two()
+    async with bench.working():
+        await bench.infer()
+        bench.throttled = {"twin-0"}
+        start_ns = bench.clock.now_ns() + 5 * NS_PER_MS
+        facts = "t", start_ns, start_ns + 500 * NS_PER_MS, 10 * NS_PER_MS, {0: 10 * NS_PER_MS}
+        bench.engine.reservations.put(1, Reservation(*facts, lambda now_ns: None, lambda: None))
+        began_ns = bench.clock.now_ns()
+        await bench.infer()
+        assert ms(bench.clock.now_ns() - began_ns) == 10
+        assert ran(bench)[1] == 1
+        bench.engine.reservations.drop([1])
+    bench.assert_quiet()
