@@ -3,15 +3,17 @@ best-fitting rest of one.
 
 A worker that has the module loaded comes first (SC-22), then one that runs already, then a new one. Partial instances
 are placed by falling share; when that runs out of workers, an exhaustive packing decides whether the type is really
-short. Types of one group share its workers. What an instance draws of another type is placed as a partial one there.
+short. Types of one group share its workers. What an instance draws of another type is placed last, in pieces where it
+fits nowhere whole: its runs go over to whichever worker is free.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 from appliance.policies.allocation.base import TOLERANCE, Existing, Part, Placed, WorkerType
-from appliance.policies.allocation.configurations import Pipeline, Plans, StagePlan
+from appliance.policies.allocation.configurations import Configuration, Pipeline, Plans, StagePlan
 
 PACKINGS_MAX = 20_000
 """Steps of the exhaustive packing."""
@@ -65,29 +67,28 @@ def place(
     placed: list[Placed] = []
     workers = tuple(workers)
     for pool in sorted({worker.pool for worker in workers}):
-        wanted = [
-            one
-            for stage, plan in zip(pipeline.stages, plans, strict=True)
-            for one in _instances(stage.name, plan, pool)
-        ]
-        fulls = [one for one in wanted if one.share == 1.0]
-        partials = [one for one in wanted if one.share != 1.0]
+        own: list[_Instance] = []
+        drawn: list[_Instance] = []
+        for stage, plan in zip(pipeline.stages, plans, strict=True):
+            for c, share in _instances(plan):
+                if c.pool == pool:
+                    own.append(_Instance(stage.name, share, c.worker))
+                drawn += (_Instance(stage.name, share * one.share, one.worker) for one in c.draws if one.pool == pool)
+        fulls = [one for one in own if one.share == 1.0]
+        partials = [one for one in own if one.share != 1.0]
         bins = _Bins(available_of(pool, workers), _running(pool, workers, existing))
-        if not bins.fill(fulls, partials):
+        if not (bins.fill(fulls, partials) and bins.pour(drawn)):
             return Missing(pool)
         placed += (placed_on for b in bins.used() for placed_on in _placed(b))
     return tuple(sorted(placed, key=lambda one: (one.worker, one.index)))
 
 
-def _instances(stage: str, plan: StagePlan, pool: str) -> Iterator[_Instance]:
-    """What a stage takes of a pool, by instance."""
-    shares = [(c, 1.0) for c, count in plan.fulls for _ in range(count)]
+def _instances(plan: StagePlan) -> Iterator[tuple[Configuration, float]]:
+    """Its instances, each with its share."""
+    for c, count in plan.fulls:
+        yield from repeat((c, 1.0), count)
     if plan.partial is not None:
-        shares.append((plan.partial[0], plan.share))
-    for c, share in shares:
-        if c.pool == pool:
-            yield _Instance(stage, share, c.worker)
-        yield from (_Instance(stage, share * one.share, one.worker) for one in c.draws if one.pool == pool)
+        yield plan.partial[0], plan.share
 
 
 def available_of(pool: str, workers: Iterable[WorkerType]) -> int | None:
@@ -156,6 +157,27 @@ class _Bins:
         self._next = 0
         self._new_left = new_left
         return self._pack(partials)
+
+    def pour(self, drawn: Iterable[_Instance]) -> bool:
+        """What may be in pieces: where it fits best, else on a new worker, else where most room is left."""
+        for part in sorted(drawn, key=lambda p: (-p.share, p.module, p.worker)):
+            fitting = [b for b in self._bins if b.fits(part.share)]
+            loaded = [b for b in fitting if part.loaded in b.loaded]
+            target = min(loaded or fitting, key=lambda b: (b.room, b.index)) if fitting else self._open()
+            if target is not None:
+                target.take(part)
+            elif not self._pour_in_pieces(part):
+                return False
+        return True
+
+    def _pour_in_pieces(self, part: _Instance) -> bool:
+        left = part.share
+        for b in sorted(self._bins, key=lambda b: (-b.room, b.index)):
+            piece = min(left, b.room)
+            if piece > TOLERANCE:
+                b.take(part._replace(share=piece))
+                left -= piece
+        return left <= TOLERANCE
 
     def _fill_whole(self, fulls: Sequence[_Instance]) -> bool:
         idle = sorted((b for b in self._bins if b.is_empty), key=lambda b: (len(b.loaded), b.index))

@@ -89,6 +89,27 @@ def test_full_instances_draw_each_for_itself() -> None:
     assert sorted(taken["Y"]) == [0.15, 0.3, 0.3]
 
 
+@pytest.mark.parametrize("policy", ["frontier", "scrooge"])
+def test_what_is_drawn_may_be_in_pieces(policy: str) -> None:
+    """Three whole instances draw 1.8 of two workers of Y: each worker has one of 0.6 and a piece of the third. And
+    where others have 0.6 of each, one instance takes what is left of both.
+    """
+    problem = _problem(600, slo_ms=15, cost_by="seconds", existing=[], policy=policy)
+    problem["workers"][0]["available"], problem["workers"][1]["available"] = 3, 2
+    answer = plan_one(problem)
+    assert answer["feasible"]
+    assert not broken(problem, answer)
+    assert sum(_taken(answer)["Y"]) == pytest.approx(1.8)
+    others = [{"worker": "Y", "index": at, "parts": [{"module": "other", "share": 0.6}]} for at in range(2)]
+    beside = {**problem, "modules": [{**problem["modules"][0], "rate_rps": 200}], "existing": others}
+    answer = plan_one(beside)
+    assert answer["feasible"]
+    assert not broken(beside, answer)
+    assert sorted(_taken(answer)["Y"]) == pytest.approx([0.2, 0.4])
+    beside["modules"][0]["rate_rps"] = 300
+    assert not plan_one(beside)["feasible"], "0.9 of Y, where 0.8 is left"
+
+
 def test_types_on_the_same_cores_are_one_worker_to_who_reads_the_reason() -> None:
     """Two kinds that share two cores: what fits onto one of these is on one worker, not on two."""
     profile = {"batch": 1, "concurrency": 1, "latency_ms": 10}
