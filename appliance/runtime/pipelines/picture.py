@@ -163,10 +163,10 @@ class Pictures:
                 del kept[id]
 
     def _observed(self, live: PlannedPipeline, now_ns: int) -> Observed:
-        windows = self._windows.get(live.pipeline.id)
-        if windows is None or not windows.is_of(live.graph):
-            windows = self._windows[live.pipeline.id] = FrameWindows(now_ns, live.totals(), live.graph)
-        return windows.look(now_ns, live.totals())
+        windows, totals = self._windows.get(live.pipeline.id), live.totals()
+        if windows is None or not windows.is_of(live.graph, totals):
+            windows = self._windows[live.pipeline.id] = FrameWindows(now_ns, totals, live.graph)
+        return windows.look(now_ns, totals)
 
     def _as_before(self, live: PlannedPipeline, now_ns: int) -> "_Looked | None":
         """As it was found a moment ago, with its clients and figures as they are now; None: that was too long ago, or

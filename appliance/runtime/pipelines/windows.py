@@ -89,9 +89,11 @@ class FrameWindows:
         self._counts = {stage: count for stage, (count, _took_ns) in totals.ran.items()}
         """... by the items that had run there until then."""
 
-    def is_of(self, graph: Graph) -> bool:
-        """Whether the pipeline's stages are still those that were looked at."""
-        return self._graph == graph
+    def is_of(self, graph: Graph, totals: Totals) -> bool:
+        """Whether it still is the pipeline that was looked at: with the same stages, and not one that was defined anew
+        under its name, whose totals begin with nothing.
+        """
+        return self._graph == graph and totals.frames >= self._looks[-1][1].frames
 
     def _parents(self) -> Iterator[tuple[str, str | None]]:
         """Every stage, after the one whose answers its items come from; None: the frame."""

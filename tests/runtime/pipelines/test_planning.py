@@ -700,6 +700,32 @@ async def test_one_that_is_put_anew_is_planned() -> None:
 
 
 @story
+async def test_one_that_is_defined_anew_while_others_are_planned() -> None:
+    """It has had no frame yet, and what was seen of the one before says nothing of it: it is planned, as its frames
+    are.
+    """
+    bench = _bench()
+    async with bench.working():
+        live, other = bench.add("signs"), bench.add("other")
+        feed = asyncio.create_task(bench.feed(live, 20, 7, 2))
+        await bench.pause(7)
+        await feed
+        bench.answer_s = 1.0
+        joining = asyncio.create_task(bench.join(other, 2))
+        await bench.pause(0.5)
+        again = replace(live, plan=None, clients=Clients(), frames=0, joined=0, items=Counter())
+        bench.pipelines[live.pipeline.id] = again
+        bench.planning.wake()
+        await joining
+        bench.answer_s = 0.02
+        feed = asyncio.create_task(bench.feed(again, 2, 8, 2))
+        await bench.pause(6)
+        assert again.plan is not None
+        assert again.plan.fps == pytest.approx(2, rel=0.3)
+        feed.cancel()
+
+
+@story
 async def test_a_round_that_fails() -> None:
     """It raises, so that no story hides it; in a box it is logged, and the next round plans."""
     bench = _bench()

@@ -126,6 +126,6 @@ def test_times_by_how_items_ran() -> None:
 def test_stages_that_are_others_now() -> None:
     """Windows are of stages as they are defined: what was seen of others says nothing about these."""
     windows = FrameWindows(START_NS, Totals(), GRAPH)
-    assert windows.is_of(Graph.of(STAGES, {}))
+    assert windows.is_of(Graph.of(STAGES, {}), Totals())
     fewer = (STAGES[0], replace(STAGES[1], at_most=4))
-    assert not windows.is_of(Graph.of(fewer, {}))
+    assert not windows.is_of(Graph.of(fewer, {}), Totals())
