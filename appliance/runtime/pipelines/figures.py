@@ -148,8 +148,9 @@ class FrameFigures:
     """Of a pipeline, since the start."""
 
     sent: int = 0
-    turned_away: int = 0
-    """Of the sent: those that the plan did not count on, where not all fit, and of which nothing ran."""
+    begun: int = 0
+    """Of the sent: those that were read, so that stages could begin with them. One that the plan does not count on, where
+    not all fit, is turned away before that."""
     joined: int = 0
     """Of the sent: of clients that joined."""
     answered: int = 0

@@ -136,6 +136,7 @@ class FrameRun:
             del media  # its items hold what they need of it
             for after_ns, late in ((0, self._drop_ready), (_GRACE_NS, self._give_up)):
                 timers.append(loop.call_at((self.deadline_ns + after_ns) / NS_PER_S, late))
+            self.live.frames.begun += 1
             for name in self.live.first:
                 self._beginnings.look(name, self.root)
             self._under_way -= 1
@@ -151,7 +152,6 @@ class FrameRun:
         be answered whole.
         """
         self.is_turned_away = True
-        self.live.frames.turned_away += 1
         for name in self.live.first:
             self.root.begun.add(name)
             self._settle(self.live.stages[name], self.root, Outcome(none=NoAnswer.DROPPED))

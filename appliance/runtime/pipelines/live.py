@@ -204,7 +204,7 @@ class LivePipeline:
         metered = {DECODE: self.reading, **self.figures}
         return Totals(
             self.frames.sent,
-            self.frames.turned_away,
+            self.frames.begun,
             self.frames.joined,
             {name: one.items for name, one in self.figures.items()},
             {name: (one.ran, one.spent_ns) for name, one in metered.items() if one.ran},

@@ -32,8 +32,9 @@ class Totals:
 
     frames: int = 0
     """That came."""
-    turned_away: int = 0
-    """Of them, those of which nothing ran: they say nothing of items."""
+    begun: int = 0
+    """Of them, those that stages could begin with. The others were turned away or are still being read, and say nothing
+    of items."""
     joined: int = 0
     """Of them, of clients that joined."""
     items: Mapping[str, int] = field(default_factory=dict)
@@ -110,7 +111,7 @@ class FrameWindows:
         since_ns, before = self._since(now_ns, totals)
         seconds = max(now_ns - since_ns, WINDOW_NS) / NS_PER_S
         frames = totals.frames - before.frames
-        begun = frames - (totals.turned_away - before.turned_away)
+        begun = totals.begun - before.begun
         for stage, parent in self._parents():
             of = begun if parent is None else totals.answered.get(parent, 0) - before.answered.get(parent, 0)
             if of > 0:

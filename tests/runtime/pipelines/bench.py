@@ -38,7 +38,7 @@ class Fed:
     items: Counter[str] = field(default_factory=Counter)
 
     def totals(self) -> Totals:
-        return Totals(self.frames, 0, self.joined, dict(self.items), {}, dict(self.items))
+        return Totals(self.frames, self.frames, self.joined, dict(self.items), {}, dict(self.items))
 
     def look(self) -> None:
         """Costs are the matter of others."""

@@ -17,6 +17,7 @@ from appliance.runtime.pipelines.figures import RanAs, StageMeter
 from appliance.runtime.pipelines.frame import IN_FLIGHT_MAX, TOGETHER_MAX, FrameCall, FrameRun
 from appliance.runtime.pipelines.live import LivePipeline
 from appliance.runtime.pipelines.ports import ItemCall, StageAnswer
+from appliance.runtime.pipelines.windows import FrameWindows
 from appliance.tasks.base import Media
 from tests.fakes.clock import settle, story
 from tests.fakes.stages import FakeStages, Path
@@ -385,6 +386,24 @@ async def test_another_frame_s_end_begins_no_frame_before_its_input_is_read() ->
     await stayed
     assert outline(items_of(stays)) == [["find", "state"]]
     await asyncio.wait([gone])
+    desk.assert_quiet()
+
+
+@story
+async def test_a_frame_that_is_still_read_says_nothing_of_items() -> None:
+    """Of two frames one is read when somebody looks, and the other is not: an item of a frame at the first stage."""
+    desk = Desk(FIND, compute_ms=10)
+    windows = FrameWindows(desk.clock.now_ns(), desk.live.totals(), desk.live.graph)
+    for _ in range(2):
+        desk.live.frames.begins(desk.clock.now_ns())
+    read, still = desk.frame(), desk.frame()
+    await read.run(Media(b""))
+    reading = asyncio.create_task(still.run(Media(b"")))
+    await settle()
+    seen = windows.look(desk.clock.now_ns(), desk.live.totals())
+    assert (seen.frames, seen.items) == (2, {"find": 1.0})
+    await reading
+    assert windows.look(desk.clock.now_ns(), desk.live.totals()).items == {"find": 1.0}
     desk.assert_quiet()
 
 

@@ -46,7 +46,7 @@ class Fed:
         begun = self.frames - self.away
         items = {"find": begun, "read": self.items}
         ran = {"read": (self.items, took_ns)}
-        return Totals(self.frames, self.away, self.joined, items, ran, {"find": begun - self.dropped})
+        return Totals(self.frames, begun, self.joined, items, ran, {"find": begun - self.dropped})
 
 
 def test_rates_and_items_of_late() -> None:
