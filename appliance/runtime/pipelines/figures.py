@@ -149,8 +149,8 @@ class FrameFigures:
 
     sent: int = 0
     begun: int = 0
-    """Of the sent: those that were read, so that stages could begin with them. One that the plan does not count on, where
-    not all fit, is turned away before that."""
+    """Of the sent: those that were read, so that stages could begin with them. One that the plan does not count on,
+    where not all fit, is turned away before that."""
     joined: int = 0
     """Of the sent: of clients that joined."""
     answered: int = 0
