@@ -52,7 +52,8 @@ def _clamped(lowest: float, highest: float) -> BeforeValidator:
     def clamp(value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value  # for the type to refuse
-        return None if math.isnan(value) else min(max(value, lowest), highest)
+        # Whole numbers of JSON may be larger than any float: they are compared, never converted.
+        return None if isinstance(value, float) and math.isnan(value) else min(max(value, lowest), highest)
 
     return BeforeValidator(clamp)
 

@@ -78,6 +78,8 @@ def test_frames_and_clocks_are_read() -> None:
         ({"rtt_ms": math.inf}, {"rtt_ms": 60_000.0}),
         ({"downlink_ms": -1}, {"downlink_ms": 0.0}),
         ({"shown": 2**70}, {"shown": 2**53}),
+        ({"skipped": 10**400, "drop_rate": -(10**400)}, {"skipped": 2**53, "drop_rate": 0.0}),
+        ({"drop_curves": {"a": {"rate": 10**400}}}, {"drop_curves": {"a": VariantDrop(rate=1.0)}}),
         (
             {"drop_curves": {"a": {"rate": 7.0, "gaps": {"b": -1.0, "c": math.nan}}}},
             {"drop_curves": {"a": VariantDrop(rate=1.0, gaps={"b": 0.0, "c": None})}},
