@@ -10,6 +10,7 @@ With `pipeline="signs"` in the place of an application frames go through several
 the first stage that finds some, and `answer` has the whole tree.
 """
 
+import json
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from appliance.policies.sending.curves import DropCurves
 from appliance.policies.sending.drop import Drop
 from appliance.policies.sending.schedule import Orders
 from appliance.policies.sending.sender import Counts, Sender
-from appliance.wire.stream import Notice, PlanMessage, ResultMessage
+from appliance.wire.stream import HEAD_BYTES_MAX, Notice, PlanMessage, ResultMessage
 
 KEPT_SHOWN = 64
 """Frames whose shown boxes are remembered until their fresh result comes."""
@@ -40,6 +41,8 @@ FRAMES_KEPT = 2
 """The one that waits to be sent, and the one that is being encoded."""
 PLACES = 5
 """Of the shares that are reported: heads are small."""
+CURVES_BYTES_MAX = HEAD_BYTES_MAX // 2
+"""Of JSON that tells them by variant. The box breaks the stream off at a head that is too large."""
 SERVED = "served"
 
 
@@ -136,7 +139,8 @@ class Device:
         self._before: _Kept | None = None
         self._is_other = False
         self._drops = DropCurves()
-        self._known: Mapping[str, VariantDrop] = {}
+        self._known: dict[str, Any] = {}
+        """Its drop curves, as they are reported."""
         self._drop: Drop | None = None
         self._size: tuple[int, int] | None = None
         self._frame = -1
@@ -333,7 +337,7 @@ class Device:
             if boxes is not None:
                 stride = fresh.frame - older.frame
                 drops.observe(older.variant, fresh.variant, stride, drop_of(boxes, older.found, fresh.found))
-        fitted, known = drops.fitted(fresh.variant), drops.known()
+        fitted, known = drops.fitted(fresh.variant), _told(drops.known())
         with self._lock:
             self._drop, self._known = fitted, known
 
@@ -402,11 +406,29 @@ class Device:
         if self._drop is not None:
             said["drop_rate"] = self._drop.rate
         if self._known:
-            said["drop_curves"] = {
-                name: {
-                    "rate": round(drop.rate, PLACES),
-                    "gaps": {of: round(gap, PLACES) for of, gap in drop.gaps.items()},
-                }
-                for name, drop in self._known.items()
-            }
+            said["drop_curves"] = self._known
         return said
+
+
+def _told(known: Mapping[str, VariantDrop]) -> dict[str, Any]:
+    """Curves as they are reported: as many gaps as there is room for once all rates are told, then no more rates."""
+    told: dict[str, Any] = {}
+    left = CURVES_BYTES_MAX
+    for name, drop in known.items():
+        rate = {"rate": round(drop.rate, PLACES), "gaps": {}}
+        left -= _json_bytes({name: rate})
+        if left < 0:
+            return told
+        told[name] = rate
+    for name, curve in told.items():
+        for of, gap in known[name].gaps.items():
+            said = {of: round(gap, PLACES)}
+            left -= _json_bytes(said)
+            if left < 0:
+                return told
+            curve["gaps"] |= said
+    return told
+
+
+def _json_bytes(value: object) -> int:
+    return len(json.dumps(value))

@@ -12,13 +12,14 @@ import pytest
 
 from appliance.client.device import Accuracy, Box, Device, Latency, Shown
 from appliance.client.device.answers import found_in
+from appliance.client.device.device import _told
 from appliance.client.device.encoding import encoded
 from appliance.client.device.sources import Pan
 from appliance.clock import SystemClock, pause_s
 from appliance.domain.errors import ApplianceError
-from appliance.domain.session import FrameEnd
+from appliance.domain.session import FrameEnd, VariantDrop
 from appliance.policies.sending.sender import Skip
-from appliance.wire.stream import Notice, PlanMessage
+from appliance.wire.stream import HEAD_BYTES_MAX, FrameHead, Notice, PlanMessage, write_message
 from tests.fakes.session_box import SessionBox, session_box
 from tests.instances.pictures import scene
 
@@ -346,3 +347,15 @@ def test_what_results_lose_is_told_by_variant(box: SessionBox) -> None:
     curves = box.heads[-1].drop_curves or {}
     assert set(curves) == {"a-320", "a-224"}
     assert all(curve.rate is not None for curve in curves.values())
+
+
+@pytest.mark.parametrize(("letters", "variants", "gaps"), [(10, 8, 56), (63, 8, 10), (63, 60, 0)])
+def test_curves_of_long_names_fit_into_a_head(letters: int, variants: int, gaps: int) -> None:
+    """As many as there is room for, rates first: the box breaks the stream off at a head that is too large."""
+    names = [f"{number:02}".ljust(letters, "x") for number in range(variants)]
+    known = {one: VariantDrop(1 / 7, {other: 1 / 7 for other in names if other != one}) for one in names}
+    told = _told(known)
+    head = FrameHead(frame=2**50, captured_ms=1e9 / 7, bytes=2**40, variant=names[0], size=320, drop_curves=told)
+    assert len(write_message(head)) < 0.75 * HEAD_BYTES_MAX
+    assert len(told) == variants or gaps == 0
+    assert gaps <= sum(len(curve["gaps"]) for curve in told.values())
