@@ -17,6 +17,10 @@ RATE_PRIOR = 0.006
 """Share of 1 per frame, before a device has estimated its own (ARISE's middle)."""
 RATE_MIN, RATE_MAX = 1e-4, 0.2
 BASE_MAX = 0.5
+TIMES_MAX = 10.0
+"""How many times faster or slower than those of the best one a variant's results are taken to age, where another device
+says so: of a still picture, and of a device that makes its reports up, the two rates compare as anything.
+"""
 
 
 class Curves:
@@ -85,7 +89,7 @@ class Curves:
         names = [name for name in self._gaps if self.is_measured(name)]
         if self._best not in names or len(names) < 2:
             return {}
-        return {name: self.rate_of(name) / self.best_rate for name in names}
+        return {name: _within(self.rate_of(name) / self.best_rate, 1.0 / TIMES_MAX, TIMES_MAX) for name in names}
 
     def measured(self) -> dict[str, Drop]:
         """Of the variants that there are, those that the device tells apart."""

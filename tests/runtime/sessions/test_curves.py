@@ -6,7 +6,7 @@ import pytest
 
 from appliance.domain.session import AccuracyPromise, DeviceReport, VariantDrop
 from appliance.runtime.sessions import offloading
-from appliance.runtime.sessions.curves import Curves
+from appliance.runtime.sessions.curves import TIMES_MAX, Curves
 from appliance.runtime.sessions.drop_priors import DropPriors
 from appliance.runtime.sessions.offloading import Scale
 from appliance.runtime.sessions.pools import key_of
@@ -83,3 +83,26 @@ async def test_what_one_device_has_compared_others_are_planned_by() -> None:
         one.report(DeviceReport(drop_rate=0.012, drop_curves={best: VariantDrop(0.004), small: VariantDrop(0.012)}))
         offloading.clients_of([one], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
         assert rates() == pytest.approx((0.008, 0.024))
+
+
+@story
+async def test_what_one_device_makes_up_moves_others_within_reason() -> None:
+    """One that says the small variant ages 2000 times as fast as the large one leaves others a curve that they can be
+    planned by; who has measured its own keeps that."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
+    async with fleet.working():
+        boaster, one, other = [await fleet.join(gate, AccuracyPromise(0.3), mbps=50, fps=15.0) for _ in range(3)]
+        zoo = fleet.sessions.planning.zoos.of(key_of(one))
+        best, small = zoo.best.name, min(zoo.rungs, key=lambda rung: rung.accuracy).name
+        for rates in ((0.0, 99.0), (99.0, 0.0)):
+            boast = {best: VariantDrop(rates[0]), small: VariantDrop(rates[1])}
+            boaster.report(DeviceReport(drop_rate=0.004, drop_curves=boast))
+            one.report(DeviceReport(drop_rate=0.004, drop_curves={best: VariantDrop(0.004)}))
+            own = {best: VariantDrop(0.004), small: VariantDrop(0.012)}
+            other.report(DeviceReport(drop_rate=0.004, drop_curves=own))
+            everybody = (boaster, one, other)
+            offloading.clients_of(everybody, zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
+            DropPriors().estimate(gate.id, everybody, everybody)
+            assert other.curves.rate_of(small) == 0.012
+            assert 0.004 / TIMES_MAX <= one.curves.rate_of(small) <= 0.004 * TIMES_MAX
