@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appliance.api.http.large_body import LargeBody
-from appliance.api.http.limits import HeldBody, Receive
+from appliance.api.http.limits import HeldBody, Message, Receive
 from appliance.api.http.problems import headers_of, shortened, status_of
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadRegion, BadTensor, ModelUnavailable, RunRefused, TooLarge
@@ -49,7 +49,7 @@ async def whole_body(receive: Receive, length: int, limit: int, held: HeldBody, 
     if length > limit:
         raise TooLarge(what="the request body", limit_bytes=limit)
     held.announce(length)
-    message = await receive()
+    message = await _piece(receive)
     first: Body = message.get("body", b"")
     if not message.get("more_body"):
         held.grow(len(first))
@@ -59,15 +59,21 @@ async def whole_body(receive: Receive, length: int, limit: int, held: HeldBody, 
     whole.append(first)
     del first
     while message.get("more_body"):
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise BadTensor(reason="the connection closed inside the body")
+        message = await _piece(receive)
         piece: Body = message.get("body", b"")
         held.grow(len(whole) + len(piece))
         whole.append(piece)
         if len(whole) > limit:
             raise TooLarge(what="the request body", limit_bytes=limit)
     return whole.view()
+
+
+async def _piece(receive: Receive) -> Message:
+    """The next message of a body; before the first one the connection may be closed, too."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise BadTensor(reason="the connection closed inside the body")
+    return message
 
 
 def parameters_of(body: Body) -> Mapping[str, Any]:
