@@ -54,7 +54,7 @@ async def infer_frame(
     with box.in_flight.body(principal.tenant) as held:
         try:
             length = content_length(headers) if small is None else len(small)
-            with begun(box, live, head_of(headers, arrival_ns, length), length) as frame:
+            with begun(box, live, head_of(headers, arrival_ns, length), length or None) as frame:  # 0: not said
                 try:
                     body = (
                         await whole_body(receive, length, box.frame_bytes_max, held, json_length(headers) or 0)

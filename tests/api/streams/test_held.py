@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import httpx
@@ -114,20 +114,37 @@ async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypa
     waiting = [asyncio.create_task(post(number)) for number in (0, 1)]
     while live.holding.bytes < 2 * len(largest) or box.in_flight.bytes < 2 * len(largest):  # noqa: ASYNC110
         await asyncio.sleep(0)  # noqa: TID251
-    for path in (f"/v1/sessions/{live.id}/frames", "/v1/applications/digits/predict"):
-        refused = await post(len(path), b"x", path)
+    for number, path in ((2, f"/v1/sessions/{live.id}/frames"), (3, "/v1/applications/digits/predict")):
+        refused = await post(number, b"x", path)
         assert (refused.status_code, refused.json()["type"]) == (429, "/problems/credit-exceeded")
     again = await post(0)
     assert again.status_code == 429
     assert live.counts.drops == {DropCause.CREDIT: 2}
     stream, socket = _stream(stand, live, box.in_flight)
-    _send(stream, (200,))
+    _send(stream, (4,))
     assert [said["type"] for said in socket.said] == ["result"]
     answers.set()
     assert [(await one).status_code for one in waiting] == [200, 200]
     assert live.holding.bytes == 0
     assert (await post(0)).content == b"{}"
-    assert (await post(201, b"x")).status_code == 200
-    too_large = await post(202, largest + b"x", "/v1/applications/digits/predict")
+    assert (await post(5, b"x")).status_code == 200
+    too_large = await post(6, largest + b"x", "/v1/applications/digits/predict")
     assert too_large.status_code == 413
     assert (live.counts.answered, live.counts.under_way) == (3, 0)
+
+
+async def test_tensors_of_unknown_length_count_as_the_largest(stand: Stand) -> None:
+    """A body in chunks may become as large as any; what is counted for it is given back, whatever comes of it."""
+    live = await joined(stand, LATENCY)
+    box, device = stand.appliance.running(), stand.client("device")
+    counted: list[int] = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        counted.append(live.holding.bytes)
+        yield b'{"inputs": []}'
+
+    for number in range(3):
+        headers = {"X-Frame": str(number), "X-Session": live.id}
+        assert (await device.post("/v2/models/digits/infer", content=chunks(), headers=headers)).status_code == 400
+    assert counted == [box.frame_bytes_max] * 3
+    assert live.holding.bytes == 0
