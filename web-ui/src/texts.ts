@@ -281,6 +281,7 @@ export const t = {
     dedicated: 'a box of its own',
     kept: 'Kept',
     windows: (kept: string, all: string) => `${kept} of ${all} windows`,
+    noWindows: 'no window has ended yet',
     link: 'Link',
     plan: 'Plan',
     noPlan: 'none yet',
