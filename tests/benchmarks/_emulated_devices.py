@@ -144,7 +144,7 @@ class Emulated(Device):
             self._before, self._kept = self._kept, one
         if came:
             with self._lock:
-                self._drop, self._known = self._drops.fitted(came[-1].variant), self._drops.known()
+                self._drop, self._known = self._drops.fitted(came[-1].variant), dict(self._drops.known())
 
     def _take_ends(self) -> None:
         with self._lock:

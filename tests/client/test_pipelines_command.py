@@ -85,9 +85,9 @@ def test_the_command_line(port: Port, digits: toys.Digits, tmp_path: Path) -> No
     assert "one" in listed
     assert "two" in listed
     told = run(port, "show", "one").stdout
-    assert "harbour/one   500 ms" in told
+    assert "harbour/one   SLO 500 ms" in told
     assert "what          digits" in told
-    assert "frontier" in told
+    assert "nothing is kept for it" in told
     assert run(port, "change", "one", "--slo-ms", "400").exit_code == 0
     assert json.loads(run(port, "show", "one", "--json").stdout)["latency_slo_ms"] == 400
     client = run(port, "join", "one", "--fps", "1").stdout.strip()

@@ -60,10 +60,11 @@ async def test_stages() -> None:
         await box.pause(2)
         found = _told(box)
         frames = found["appliance_pipeline_frames_total"]
-        late = sum(frames[f'end="{end}",pipeline="signs",tenant="t"'] for end in ("late", "dropped"))
-        assert late > 10
+        late, dropped = (frames[f'end="{end}",pipeline="signs",tenant="t"'] for end in ("late", "dropped"))
+        assert dropped > 10
         of_stages = found["appliance_pipeline_late_frames_total"]
-        assert late <= sum(of_stages.values()) <= late + live.frames.under_way
+        # a frame may be both
+        assert max(late, dropped) <= sum(of_stages.values()) <= late + dropped + live.frames.under_way
         dropped = 'none="dropped",' + OF
         assert found["appliance_pipeline_items_without_answer_total"][dropped.format("find")] > 10
 

@@ -47,7 +47,7 @@ async def test_unfit(tmp_path: Path) -> None:
     async with running(tmp_path, processors=BOTH) as appliance:
         stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
         admin = stand.client()
-        assert (await shown(stand))["state"] == "not-run"
+        assert (await shown(stand))["state"] in {"not-run", "unfit"}  # a probe may be over already
         await admin.post("/v1/tenants", json={"name": "harbour"})
         key = (await admin.post("/v1/tenants/harbour/keys", json={})).json()["key"]
         stand = replace(stand, keys={**stand.keys, "harbour": key})
