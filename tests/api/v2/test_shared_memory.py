@@ -16,6 +16,7 @@ import pytest
 from appliance.api.auth.callers import CONNECTION, Shown
 from appliance.api.regions.region import FOLDER
 from appliance.api.v2 import shared_memory
+from appliance.clock import pause_s
 from tests.api.stand import ANSWER_S, Asking, Stand, copied, running
 
 pytestmark = pytest.mark.anyio
@@ -128,5 +129,9 @@ async def test_unregistered_under_a_request(
         assert np.frombuffer(buffer(memory), np.float32, 4, 32).tolist() == [4, 6, 8, 10]
         async with post(stand, "/v2/models/adding/infer", call) as late:
             assert await late.status() == 404
+        for _ in range(200):  # a thread closes it
+            if open_files(memory) == before:
+                break
+            await asyncio.to_thread(pause_s, 0.02)
         assert open_files(memory) == before
         await stand.close()
