@@ -60,11 +60,11 @@ async def test_stages() -> None:
         await box.pause(2)
         found = _told(box)
         frames = found["appliance_pipeline_frames_total"]
-        late, dropped = (frames[f'end="{end}",pipeline="signs",tenant="t"'] for end in ("late", "dropped"))
-        assert dropped > 10
+        late_count, dropped_count = (frames[f'end="{end}",pipeline="signs",tenant="t"'] for end in ("late", "dropped"))
+        assert dropped_count > 10
         of_stages = found["appliance_pipeline_late_frames_total"]
         # a frame may be both
-        assert max(late, dropped) <= sum(of_stages.values()) <= late + dropped + live.frames.under_way
+        assert max(late_count, dropped_count) <= sum(of_stages.values()) <= late_count + dropped_count + live.frames.under_way
         dropped = 'none="dropped",' + OF
         assert found["appliance_pipeline_items_without_answer_total"][dropped.format("find")] > 10
 
