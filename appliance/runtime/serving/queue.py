@@ -21,6 +21,7 @@ from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.flows import FOREVER_NS, TenantFlow, TenantFlows, in_turn
 from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import LONG_NS, Job, too_late
+from appliance.runtime.serving.looking_again import LookingAgain
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.under_way import RunsUnderWay
 from appliance.runtime.serving.waiting_counts import WaitingCounts
@@ -51,6 +52,7 @@ class Queue:
         """Hands jobs out where there are several groups of processors, or starts are reserved, and is told of one that
         has just come where nothing else is new; None: whoever is idle takes the next in line."""
         self._handing_out = HandingOut()
+        self._looking_again = LookingAgain(self.hand_out)
         self.staged: StagedJob | None = None
         """Who begins without a worker having asked; None: nobody ever does."""
         self.under_way = RunsUnderWay(clock)
@@ -150,6 +152,9 @@ class Queue:
             self.assign(newcomer)
         elif self._handing_out.all(self._take_for_idle, self._begin_on_idle):
             self.stage()
+        if self._idle and self.counts and not self.has_groups:  # each may wait for a run, or leave a worker to others
+            now_ns = self._clock.now_ns()
+            self._looking_again.after(job.frees_in_ns(now_ns) for job in self.under_way)
 
     def _take_for_idle(self) -> Job | None:
         return self.take() if self._idle else None

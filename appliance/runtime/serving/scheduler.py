@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
-from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.clock import NS_PER_S, Clock
 from appliance.policies.dispatch.base import DispatchInput, DispatchPlan, DispatchPolicy, Processor
 from appliance.policies.dispatch.base import Job as DispatchJob
 from appliance.policies.dispatch.sparing import Waiting, spared
@@ -23,6 +23,7 @@ from appliance.runtime.served_parts import TRANSFER_MS
 from appliance.runtime.serving.dispatch_jobs import DispatchJobs, rounded_ms
 from appliance.runtime.serving.handing_out import HandingOut
 from appliance.runtime.serving.job import Job
+from appliance.runtime.serving.looking_again import LookingAgain
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.reservations import Reservations
 
@@ -31,7 +32,6 @@ LOOKED_AT = 32
 loop, before every run."""
 SAMPLED_NS = NS_PER_S
 """One decision in so long is recorded."""
-_AGAIN_NS_MIN = NS_PER_MS
 _QUIET_S = 10.0
 """A run that goes on for longer is not waited for: what is measured beside it is taken as it is."""
 
@@ -63,7 +63,7 @@ class Scheduler:
         self._reservations = reservations
         self._dispatch_jobs = DispatchJobs(groups, fixed)
         self._handing_out = HandingOut()
-        self._again: asyncio.TimerHandle | None = None
+        self._looking_again = LookingAgain(self.assign)
         self._pauses = asyncio.Lock()
         self._paused: int | None = None
         self._is_quiet = asyncio.Event()
@@ -108,9 +108,7 @@ class Scheduler:
 
     def _next(self) -> tuple[Job, int] | None:
         """A job, and the group with an idle worker that runs it now."""
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
+        self._looking_again.not_now()
         idle = {at: count for at, count in self._queue.idle().items() if self._is_serving(at)}
         if not idle or not len(self._queue):
             return None
@@ -130,8 +128,8 @@ class Scheduler:
                 for job in able:
                     _wait_in(free, job, now_ns)
             waits = True
-        if waits:
-            self._look_again(free)
+        if waits:  # for a processor that may not be free when it was expected: it may be better off elsewhere
+            self._looking_again.after(end_ns for own in free.values() for end_ns in own if end_ns)
         return None
 
     def _is_serving(self, at: int) -> bool:
@@ -286,14 +284,6 @@ class Scheduler:
         for own in free.values():
             heapq.heapify(own)
         return {at: own for at, own in free.items() if own}
-
-    def _look_again(self, free: Mapping[int, list[int]]) -> None:
-        """Who waits for a processor that is not free when it was expected may be better off elsewhere."""
-        busy = [end_ns for own in free.values() for end_ns in own if end_ns]
-        if not busy:  # nobody is waited for: it would be late wherever it began
-            return
-        delay_ns = max(_AGAIN_NS_MIN, min(busy))
-        self._again = asyncio.get_running_loop().call_later(delay_ns / NS_PER_S, self.assign)
 
     def _record(self, problem: DispatchInput, plan: DispatchPlan, job: Job, now_ns: int) -> None:
         """One in a while: a box decides hundreds of times a second."""

@@ -136,6 +136,44 @@ async def test_a_run_that_does_not_end_keeps_nobody_from_another_processor() -> 
 
 
 @story
+async def test_a_run_that_does_not_end_keeps_nobody_from_an_idle_worker() -> None:
+    """The same of two workers of one processor, where nothing else asks whose turn it is."""
+    bench = EngineBench(workers=2)
+    bench.add({"v": Cost(run_ms=10, load_ms=0)})
+    measured(bench, 25.0)
+    async with bench.working():
+        await bench.infer()
+        bench.processor.costs[bench.build("v")] = Cost(run_ms=2000, load_ms=0)
+        first = asyncio.create_task(bench.infer())
+        await settle()
+        bench.processor.costs[bench.build("v")] = Cost(run_ms=10, load_ms=0)
+        start_ns = bench.clock.now_ns()
+        await bench.infer()
+        assert ms(bench.clock.now_ns() - start_ns) < 100
+        await first
+    bench.assert_quiet()
+
+
+@story
+async def test_a_worker_is_left_to_others_for_a_minute() -> None:
+    """A tenant's second long run leaves the last free worker to who asked of late; when that is over it begins, though
+    nothing comes and nothing ends.
+    """
+    bench = EngineBench(workers=2, timeout_ms=1e6)
+    bench.add({"v": Cost(run_ms=300_000, load_ms=0)})
+    bench.add({"w": Cost(run_ms=1, load_ms=0)}, name="other", tenant="u")
+    async with bench.working():
+        await bench.infer(application="u/other", tenant="u")
+        both = [asyncio.create_task(bench.infer()) for _ in range(2)]
+        await bench.pause(50_000)
+        assert bench.processor.running == 1
+        await bench.pause(12_000)
+        assert bench.processor.running == 2
+        await asyncio.gather(*both)
+    bench.assert_quiet()
+
+
+@story
 async def test_a_long_run_keeps_no_short_one_waiting() -> None:
     """One sends large inputs to a network that all may call: nobody gains by waiting for that run."""
     bench = EngineBench(workers=2)
