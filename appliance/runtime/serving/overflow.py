@@ -10,6 +10,7 @@ are all throttled, the build for another one is loaded at once, so that those ar
 import asyncio
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError
@@ -30,7 +31,18 @@ _PAUSE_NS = 60 * NS_PER_S
 """A load that has failed is not tried again for so long."""
 _OWN_PAUSE_NS = NS_PER_S
 """The same of what is to serve."""
+_IN_VAIN_MAX = 6
+"""What was loaded in vain so often in a row is loaded once an hour."""
 _KNOWN_MAX = 256
+
+
+@dataclass(slots=True)
+class _Sparing:
+    """When a build was loaded last to spare a throttled processor."""
+
+    at_ns: int
+    in_vain: int
+    """Such loads in a row since anything has run on it."""
 
 
 class Overflow:
@@ -48,6 +60,8 @@ class Overflow:
         """Build → what it would have saved, in ns, and when that was last reckoned."""
         self._pauses: dict[str, int] = {}
         """Build → until when it is not loaded."""
+        self._sparing: dict[str, _Sparing] = {}
+        """By build."""
         self._used_ns: dict[str, int] = {}
         """Builds that were loaded for overflow → when one was last run, or loaded."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,7 +85,8 @@ class Overflow:
 
     def spare(self, servable: Servable, request: Request) -> None:
         """A request is about to wait for what is to run on `servable`: where all processors that run it are throttled,
-        the quickest build for others that would be in time is loaded meanwhile.
+        the quickest build for others that would be in time is loaded meanwhile. Once in `_PAUSE_NS` at most, and ever
+        more seldom where it leaves before anything has run on it: no wait of requests has shown that it is worth it.
         """
         if any(self._is_cool(at) for at in servable.places):
             return
@@ -83,7 +98,7 @@ class Overflow:
             is_late = request.drop_ns is not None and now_ns + (there_ns or 0) > request.drop_ns
             if there_ns is None or is_late:
                 continue
-            if not self._memory.is_resident(other.build_id) and self._may_load(other, now_ns):
+            if not self._memory.is_resident(other.build_id) and self._may_spare(other, now_ns):
                 self._begin(other, now_ns + _PAUSE_NS)
             return
 
@@ -103,6 +118,8 @@ class Overflow:
         now_ns = self._clock.now_ns()
         if job.started_ns and job.build.build_id in self._used_ns:
             self._used_ns[job.build.build_id] = now_ns
+            if (sparing := self._sparing.get(job.build.build_id)) is not None:
+                sparing.in_vain = 0
         until_ns = job.started_ns or now_ns
         if job.company_by_ns is not None:  # until then it waited for others to share its run, on purpose
             since_ns = max(since_ns, min(job.company_by_ns, until_ns))
@@ -149,6 +166,19 @@ class Overflow:
         if now_ns < self._pauses.get(other.build_id, now_ns) or self._memory.is_bounded(other.build_id):
             return False
         return self._memory.need_bytes(other.build_id, other.need_bytes) <= self._memory.free_bytes
+
+    def _may_spare(self, other: Servable, now_ns: int) -> bool:
+        """Whether to load it to spare a throttled processor; it is counted."""
+        before = self._sparing.get(other.build_id)
+        if before is not None and now_ns < before.at_ns + (_PAUSE_NS << before.in_vain):
+            return False
+        if not self._may_load(other, now_ns):
+            return False
+        if len(self._sparing) > _KNOWN_MAX:  # models come and go
+            self._sparing.clear()
+        in_vain = 1 if before is None else min(before.in_vain + 1, _IN_VAIN_MAX)
+        self._sparing[other.build_id] = _Sparing(now_ns, in_vain)
+        return True
 
     def _begin(self, servable: Servable, again_ns: int) -> None:
         """Load it in the background; not once more before then, unless it comes."""

@@ -7,6 +7,7 @@ from appliance.clock import NS_PER_MS
 from appliance.lab.plan import plan_one
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.runtime.decisions.document import dispatch_record
+from appliance.runtime.serving.overflow import IDLE_NS
 from appliance.runtime.serving.reservations import Reservation
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
@@ -136,6 +137,45 @@ async def test_another_kind_is_brought() -> None:
         assert len(bench.other.ran) == there
         bench.throttled = set()
         assert (await bench.infer()).build_id == bench.build("v")
+
+
+@story
+async def test_what_is_brought_in_vain_is_brought_ever_more_seldom() -> None:
+    """Requests so far apart that it has left again when the next one comes: not with each of them."""
+    bench = bench_of()
+    async with bench.working():
+        await bench.infer()
+        bench.throttled = {bench.other.describe().name}
+        loads = bench.memory.loads
+        for _ in range(20):
+            await bench.infer()
+            await bench.pause(1.5 * IDLE_NS / NS_PER_MS)
+        assert len(bench.processor.ran) <= 1
+        assert bench.memory.loads - loads <= 5
+    bench.assert_quiet()
+
+
+@story
+async def test_what_has_given_way_is_not_brought_at_once() -> None:
+    """Others need the memory again and again: the build comes once a minute, though it was of use each time."""
+    bench = bench_of(budget=30)
+    bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
+    async with bench.working():
+        await bench.infer()
+        bench.throttled = {bench.other.describe().name}
+        brought = 0
+        for _ in range(60):
+            before = bench.memory.is_resident(cpu_build(bench))
+            await bench.infer()
+            await bench.pause(2 * LOAD_MS)
+            brought += bench.memory.is_resident(cpu_build(bench)) > before
+            await bench.infer()
+            await bench.infer(application="u/other", tenant="u")
+            await bench.memory.unload(bench.build("w", "u/other"))
+            await bench.pause(2000)
+        assert brought == 2
+        assert len(bench.processor.ran) == 2 + 60
+    bench.assert_quiet()
 
 
 @story
