@@ -9,7 +9,6 @@ dropped here, before it costs a processor anything.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
@@ -190,6 +189,7 @@ class Queue:
         whatever their priorities: who may call one of them does not keep the others from being served. Last come those
         that are beyond what a plan counts on, where others wait with what is within.
         """
+        now_ns = self._clock.now_ns()
         behind: list[list[Job]] = []
         for tenant in sorted(self.flows.waiting(), key=in_turn):
             found: list[tuple[float, Job]] = []
@@ -197,9 +197,15 @@ class Queue:
             each = max(2, most // max(1, len(applications)))
             for application in sorted(applications, key=in_turn)[:most]:
                 start = tenant.line.start_of(application)
-                ready = [job for job in list(islice(application.in_order(), each)) if self._is_ready(job, tenant)]
-                found += [(start, job) for job in ready if not self._waits_for_planned(job)]
-                behind.append([job for job in ready if self._waits_for_planned(job)])
+                beyond = []
+                for job in application.first(each):  # of all that wait this is asked before every run
+                    if self._has_left(job, now_ns) or self._is_held(job, tenant) or self._waits_its_turn(job):
+                        continue
+                    if job.request.beyond_plan and self._waits_for_planned(job):
+                        beyond.append(job)
+                    else:
+                        found.append((start, job))
+                behind.append(beyond)
             least = min((start for start, _ in found), default=0.0)
             turns: dict[tuple[bool, int], list[Job]] = {}
             for start, job in found:
@@ -342,12 +348,12 @@ class Queue:
             if not job.answer.done():
                 job.answer.set_exception(ShuttingDown())
 
-    def is_late(self, job: Job) -> bool:
+    def is_late(self, job: Job, now_ns: int | None = None) -> bool:
         """Whether a run that began now would end after the deadline."""
         deadline_ns = job.request.drop_ns
         if deadline_ns is None:
             return False
-        return self._clock.now_ns() + (job.expected_ns or 0) > deadline_ns
+        return (self._clock.now_ns() if now_ns is None else now_ns) + (job.expected_ns or 0) > deadline_ns
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -413,22 +419,28 @@ class Queue:
 
     def _is_ready(self, job: Job, tenant: TenantFlow) -> bool:
         """Whether a waiting job may run now; one that never will leaves."""
+        if self._has_left(job, self._clock.now_ns()):
+            return False
+        return not (self._is_held(job, tenant) or self._waits_its_turn(job))
+
+    def _has_left(self, job: Job, now_ns: int) -> bool:
+        """Whether a waiting job will never run: it leaves then."""
         if job.answer.done():  # the caller went away
             self.leave(job)
-        elif self.is_late(job):
+        elif self.is_late(job, now_ns):
             self._drop(job)
         else:
-            return not (self._is_held(job, tenant) or self._waits_its_turn(job))
-        return False
+            return False
+        return True
 
     def _waits_its_turn(self, job: Job) -> bool:
         """Whether a job waits for others to share its run, or for another run of its build to end."""
-        return self._awaits(job) or (not self.has_groups and self.under_way.is_full(job))
+        return (job.request.is_item and self._awaits(job)) or (not self.has_groups and self.under_way.is_full(job))
 
     def _awaits(self, job: Job) -> bool:
-        """Whether a job waits for others to share its run, as a plan has reserved it; nobody else's call waits behind
+        """Whether an item waits for others to share its run, as a plan has reserved it; nobody else's call waits behind
         it."""
-        if not self.waits or not job.request.is_item:
+        if not self.waits:
             return False
         request = job.request
         return self.counts.are_items(request.tenant, request.application_id) and self.waits.is_held(job, self.mates)

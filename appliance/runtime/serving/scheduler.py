@@ -119,8 +119,10 @@ class Scheduler:
             lost = next((job for job in jobs if job.build.handle is None), None)
             if lost is not None:  # whichever worker it comes to has it placed anew
                 return lost, min(idle)
-            able = [job for job in jobs if any(_is_in_time(job, at, own[0], now_ns) for at, own in free.items())]
-            if any(_is_in_time(job, at, 0, now_ns) for job in able for at in idle):
+            starts_ns = [(at, own[0]) for at, own in free.items()]
+            able = [job for job in jobs if _may_be_in_time(job, starts_ns, now_ns)]
+            at_once = [(at, 0) for at in idle]
+            if any(_may_be_in_time(job, at_once, now_ns) for job in able):
                 found = self._of(able, free, idle, now_ns)
                 if found is not None:
                     return found
@@ -307,6 +309,15 @@ def _is_in_time(job: Job, group: int, start_ns: int, now_ns: int) -> bool:
         return False
     drop_ns = job.request.drop_ns
     return drop_ns is None or now_ns + start_ns + job.takes_ns(group) <= drop_ns
+
+
+def _may_be_in_time(job: Job, starts_ns: Sequence[tuple[int, int]], now_ns: int) -> bool:
+    """The same in one of several groups, each with the time from now when a run could begin there."""
+    drop_ns = job.request.drop_ns
+    for group, start_ns in starts_ns:  # a plain loop: a generator costs as much as the answer, for each that waits
+        if job.is_able(group) and (drop_ns is None or now_ns + start_ns + job.takes_ns(group) <= drop_ns):
+            return True
+    return False
 
 
 def _wait_in(free: Mapping[int, list[int]], job: Job, now_ns: int) -> None:

@@ -63,3 +63,18 @@ async def test_who_was_active_may_go_before_and_is_forgotten_later() -> None:
     flows.remove(ended)
     flows.end(ended, ACTIVE_NS + 1)
     assert list(flows.by_name) == ["t"]
+
+
+@story
+async def test_the_most_urgent_of_an_application() -> None:
+    """In their order, without those that have gone, however many wait."""
+    for waiting in (3, 40, 400):
+        flows = TenantFlows()
+        jobs = {at * 7919 % waiting: job("a", tenant="t") for at in range(waiting)}
+        for number, one in jobs.items():
+            put(flows, one, number)
+        for number in (1, 2):
+            flows.remove(jobs.pop(number))
+        application = flows.of("t").of("a")
+        assert application.first(4) == [jobs[number] for number in sorted(jobs)][:4]
+        assert application.first(4) == list(application.in_order())[:4]
