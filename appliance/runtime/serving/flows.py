@@ -37,6 +37,8 @@ class ApplicationFlow(Flow):
     """Requests of one tenant to one application, the most urgent first: priority, then deadline, then arrival."""
 
     jobs: list[list[Any]] = field(default_factory=list)
+    calls: int = 0
+    """Of those that wait: no items of pipelines."""
 
     def ahead_of(self, place: list[Any]) -> Callable[[], int]:
         """Gives the work that goes before a place, in nanoseconds."""
@@ -85,7 +87,8 @@ class TenantFlow(Flow):
 
         Of items of pipelines it is the one that has to begin first, of those whose applications have had no more than
         `AHEAD_NS` beyond the others: a frame goes through several of them, and is in time with its last item. Where a
-        call of its own waits, too, it is no more than `LONG_NS`: items keep it waiting for no longer.
+        call of its own waits, too, be it behind items of its application, it is no more than `LONG_NS`: those of others
+        keep it waiting for no longer.
         """
         held: list[tuple[ApplicationFlow, Any]] = []
         found: Job | None = None
@@ -109,13 +112,13 @@ class TenantFlow(Flow):
     def _items(self) -> list[Job]:
         """The first items of those applications that have had hardly more than the others."""
         near = self._near(AHEAD_NS)
-        if not all(job.request.is_item for job in near):
+        if any(application.calls for application in near):
             near = self._near(LONG_NS)
-        return [job for job in near if job.request.is_item]
+        heads = (application.head() for application in near)
+        return [job for job in heads if job is not None and job.request.is_item]
 
-    def _near(self, span_ns: int) -> list[Job]:
-        heads = (application.head() for application in islice(self.line.near(span_ns), _NEAR))
-        return [job for job in heads if job is not None]
+    def _near(self, span_ns: int) -> list[ApplicationFlow]:
+        return list(islice(self.line.near(span_ns), _NEAR))
 
 
 class TenantFlows:
@@ -150,6 +153,7 @@ class TenantFlows:
     def put(self, tenant: TenantFlow, application: ApplicationFlow, place: list[Any]) -> None:
         """A job takes its place: (what orders it: urgency, deadline, number; the job)."""
         heapq.heappush(application.jobs, place)
+        application.calls += not place[-1].request.is_item
         if application.jobs[0] is place:
             tenant.line.put(application, tie=place[:3])
         if tenant.entry is None:
@@ -162,6 +166,7 @@ class TenantFlows:
         job.place = None
         tenant = self.by_name[job.request.tenant]
         application = tenant.of(job.request.application_id)
+        application.calls -= not job.request.is_item
         head = application.head()
         if head is None:
             tenant.line.drop(application)

@@ -346,6 +346,33 @@ def test_items_of_a_tenant_go_by_when_they_have_to_begin(
     run_virtual(story)
 
 
+def test_a_call_behind_items_of_its_application_waits_for_its_turn_only() -> None:
+    """An application serves a pipeline and calls of its own: other items have no more than 50 ms before its turn,
+    though the first that waits for it is an item, too; and as much as ever when the call has gone.
+    """
+
+    async def story() -> None:
+        clock = HandClock()
+        queue = Queue(clock, 100, 100)
+
+        def put(name: str, within_s: int, *, is_item: bool = True) -> Job:
+            one = job(name, deadline_ns=clock.now_ns() + within_s * NS_PER_S, expected_ns=10 * NS_PER_MS)
+            one.request.is_item = is_item
+            queue.put(one)
+            return one
+
+        first = put("both", 3)
+        call = put("both", 4, is_item=False)
+        urgent = put("urgent", 1)
+        queue.flows.ran("t", "urgent", 100 * NS_PER_MS, (1.0, 1.0))
+        assert queue.take() is first
+        queue.leave(call)
+        put("both", 3)
+        assert queue.take() is urgent
+
+    run_virtual(story)
+
+
 def test_urgent_items_leave_the_others_their_share() -> None:
     """Of two applications whose items always wait, the one with later deadlines is behind by 500 ms and a run."""
 
