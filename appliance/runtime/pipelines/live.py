@@ -215,6 +215,7 @@ class LivePipeline:
                 if name not in asks and not one.ran and one.p50_ms is not None
             },
             {(name, ran_as): ran for name, one in self.figures.items() for ran_as, ran in one.ran_as.items()},
+            self.frames.under_way > 0,
         )
 
     def planned(self, stage: str) -> float | None:

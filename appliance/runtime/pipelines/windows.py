@@ -18,7 +18,7 @@ from appliance.runtime.profiles.estimate import TRUSTED_NS
 WINDOW_NS = 450 * NS_PER_MS
 """Of the figures (SC-18), as long as it holds `FRAMES_MIN` ..."""
 REACH_NS = 5 * NS_PER_S
-"""... and never longer than this."""
+"""... and no longer than this, unless nothing has come since and something is under way."""
 FRAMES_MIN = 8
 DECODE = "frame"
 """What reading a frame is called beside the stages."""
@@ -48,6 +48,8 @@ class Totals:
     """Stage → what an item takes now, of those where nobody meters it."""
     ran_as: Mapping[tuple[str, RanAs], tuple[int, int]] = field(default_factory=dict)
     """As `ran`, of items that a network has answered, by stage and how they ran."""
+    is_busy: bool = False
+    """A frame is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,7 @@ class FrameWindows:
         """
         if now_ns > self._looks[-1][0]:
             self._looks.append((now_ns, totals))
-        while len(self._looks) > 2 and now_ns - self._looks[1][0] >= REACH_NS:
-            self._looks.popleft()
+        self._forget(now_ns, totals)
         since_ns, before = self._since(now_ns, totals)
         seconds = max(now_ns - since_ns, WINDOW_NS) / NS_PER_S
         frames = totals.frames - before.frames
@@ -137,6 +138,18 @@ class FrameWindows:
         return Observed(
             frames / seconds, joined / seconds, frames, self._items(), dict(self._takes_ms), takes_as_ms, now_ns
         )
+
+    def _forget(self, now_ns: int, totals: Totals) -> None:
+        """Looks that lie too far back. While a frame is under way the one before the last frames came is kept: who
+        sends the next frame after an answer that takes longer sends one all the same.
+        """
+        while len(self._looks) > 2 and now_ns - self._looks[1][0] >= REACH_NS:
+            if totals.is_busy and totals.frames == self._looks[1][1].frames:
+                if now_ns - self._looks[2][0] < REACH_NS:
+                    return
+                del self._looks[1]
+            else:
+                self._looks.popleft()
 
     def _items(self) -> dict[str, float]:
         """Of a frame, were none dropped on the way."""

@@ -85,6 +85,26 @@ def test_silence() -> None:
     assert fed.look(1.0, 10, [4]).items["read"] == 4.0
 
 
+def test_frames_that_take_longer_than_the_reach() -> None:
+    """Who sends the next frame when the last one is answered, every 20 s, has a rate all the while, and no more looks
+    are kept than of others; when that is over it falls to none as ever.
+    """
+    windows = FrameWindows(START_NS, Totals(), GRAPH)
+    now_ns, rates, kept = START_NS, [], 0
+    for frames in range(1, 4):
+        for _ in range(40):
+            now_ns += NS_PER_S // 2
+            rates.append(windows.look(now_ns, Totals(frames, is_busy=True)).fps)
+            kept = max(kept, len(windows._looks))
+    assert min(rates) >= 1 / 21
+    assert rates[-1] == pytest.approx(1 / 20, rel=0.05)
+    assert kept <= 2 * REACH_NS / NS_PER_S + 3
+    for _ in range(round(2 * REACH_NS / NS_PER_S) + 1):
+        now_ns += NS_PER_S // 2
+        seen = windows.look(now_ns, Totals(3))
+    assert seen.fps == 0.0
+
+
 def test_what_is_dropped_on_the_way_does_not_count() -> None:
     """Frames of which nothing ran, and items that were dropped, leave the items of an edge as they are: a plan must not
     take what it has turned away for less to do.
