@@ -270,7 +270,7 @@ def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
         if plan.fps or not plan.feasible:
             yield f"  plan {plan.number:<8} {plan.fps:.3g} frames a second{cost}{how}: {plan.reason}"
         else:
-            yield f"  plan {plan.number:<8} nobody has joined and no frames come: nothing is kept for it"
+            yield f"  plan {plan.number:<8} {plan.reason}"
         for row in plan.stages:
             yield (
                 f"      {row.stage}: {row.variant or 'host'} on {row.worker}, batch {row.batch} x {row.concurrency}, "

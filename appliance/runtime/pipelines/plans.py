@@ -8,6 +8,9 @@ from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.picture import Picture
 from appliance.runtime.pipelines.problem import Asked, stage_plans, takes_ms
 
+UNUSED = "nobody has joined and no frames come: nothing is kept for it"
+"""Why a plan takes nothing."""
+
 
 def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture, number: int) -> PipelinePlan:
     """How a pipeline is served."""
@@ -34,7 +37,7 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
         cost=plan.cost,
         latency_ms=None if plan.latency_ms is None else plan.latency_ms + made.reserved_ms,
         stages=stages,
-        reason="; ".join([plan.reason, *notes]),
+        reason="; ".join([plan.reason, *notes]) if fps or not plan.feasible else UNUSED,
         fps=served.fps,
         wanted_fps=fps,
         degraded=served.level > served.first or served.fps < fps * (1.0 - 1e-6),

@@ -72,7 +72,10 @@ async def test_nothing_comes() -> None:
         assert live.plan is not None
         assert (live.plan.feasible, live.plan.stages, live.plan.cost) == (True, (), 0.0)
         assert live.plan.takes_ms == {"find": 20.0, "lines": 0.3, "read": 8.0}
+        assert live.plan.reason == "nobody has joined and no frames come: nothing is kept for it"
         assert bench.planning.figures.rounds == 1
+        await bench.feed(live, 10, 1, 2)
+        assert "worker-seconds a second" in live.plan.reason
 
 
 @story
