@@ -5,6 +5,7 @@ frames take.
 import itertools
 import json
 import os
+import shutil
 import threading
 import time
 from collections import defaultdict
@@ -35,6 +36,8 @@ BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
 ITEMS_MAX = 8
 _TEXTS = ("GATE 7", "EXIT", "PLATFORM 2", "TICKETS", "NO ENTRY", "TAXI", "WAY OUT", "LIFT B")
 _PATIENCE_MS = 120_000
+_MEASURED_S = 1800
+"""At most, until all networks are measured on all kinds of processors."""
 _ROOT = Path(__file__).parents[2]
 """From where the process that plans can import what it is asked to do."""
 _CUTS_MAX = 12
@@ -57,8 +60,14 @@ class Subject:
 
 
 def imported(folder: Path, precisions: Sequence[str], processors: str) -> tuple[Path, Zoo]:
-    """The state folder with the six networks, all of tenant `default`."""
-    state = folder / "state"
+    """The state folder with the six networks, all of tenant `default`. A box without a kind of processors forgets what
+    was measured there, so one with fewer has its own, made of that of all.
+    """
+    state = whole = folder / "state"
+    if processors != BOTH:
+        state = folder / "state-cpu"
+        if whole.exists() and not state.exists():
+            shutil.copytree(whole, state)
     zoo = _zoo.imported(state, "demo", NAMES, tuple(precisions), APPLIANCE_PROCESSORS=processors)
     if missing := set(NAMES) - {model.name for model in zoo.models}:
         raise SystemExit(f"networks of the zoo that cannot be had: {', '.join(sorted(missing))}")
@@ -348,12 +357,30 @@ def computed_s(live: subjects.LiveBox) -> float:
 
 
 def settled(live: subjects.LiveBox, wait_s: float) -> None:
-    """Wait until nobody's frames are planned for any more and the box has nothing left to measure."""
+    """Wait until the networks are measured on all kinds of processors of the box, which after a change of these takes
+    minutes of a core beside what it serves; then, for `wait_s` at most, until it is at rest.
+    """
+    begin_s = time.monotonic()
+    with live.http() as http:
+        while time.monotonic() < begin_s + _MEASURED_S and _awaits(http):
+            time.sleep(1.0)
+    if (waited_s := time.monotonic() - begin_s) > 5.0:
+        print(f"the box measured its networks for {waited_s:.0f} s", flush=True)
     until, before_s, quiet = time.monotonic() + wait_s, computed_s(live), 0
     while time.monotonic() < until and quiet < 3:
         time.sleep(1.0)
         now_s = computed_s(live)
         quiet, before_s = (quiet + 1 if now_s - before_s < 0.1 else 0), now_s
+
+
+def _awaits(http: httpx.Client) -> bool:
+    """Whether some variant is yet to be measured on some kind of processors."""
+    names = [row["name"] for row in http.get("/v1/models").raise_for_status().json()["items"]]
+    return any(
+        row["awaited"]
+        for name in names
+        for row in http.get(f"/v1/models/{name}/variants").raise_for_status().json()["items"]
+    )
 
 
 def plans(live: subjects.LiveBox) -> Iterator[str]:

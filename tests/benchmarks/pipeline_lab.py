@@ -58,12 +58,12 @@ def main() -> None:
     def say(line: str) -> None:
         print(f"[{time.monotonic() - begin_s:4.0f} s] {line}", flush=True)
 
-    with _zoo.kept(options.state) as state:
-        _, zoo = pipelines.imported(state.parent, options.precisions, kinds)
+    with _zoo.kept(options.state) as kept:
+        state, zoo = pipelines.imported(kept.parent, options.precisions, kinds)
         say("networks imported")
         with pipelines.box(state, APPLIANCE_PROCESSORS=kinds) as box:
             pipelines.define(box, options.slo_factor)
-            found = pipelines.pictures(box, zoo, state.parent)
+            found = pipelines.pictures(box, zoo, kept.parent)
             pipelines.settled(box, 30)
             wanted = pipelines.measured(box, found)
             cut = _cut(box, found)
