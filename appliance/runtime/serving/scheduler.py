@@ -75,11 +75,12 @@ class Scheduler:
     @asynccontextmanager
     async def paused(self, processor: str) -> AsyncIterator[None]:
         """Nothing runs on a processor until the end, so that it can be measured: what is under way there is waited for,
-        and nothing else begins (BA-19). One at a time, and only as long as another one runs all that it does.
+        and nothing else begins (BA-19). One at a time, and only as long as another one runs all that it does. One that
+        has no cores of its own computes on those of all groups: the first one leaves it these.
         """
         async with self._pauses:
-            at = self._index.get(processor)
-            if at is None or not self._is_spared(at):
+            at = self._index.get(processor, 0)
+            if not self._is_spared(at):
                 yield
                 return
             self._paused = at

@@ -399,16 +399,34 @@ async def test_a_processor_that_is_measured_is_left_alone_while_the_other_serves
 
 
 @story
+async def test_a_kind_without_cores_of_its_own_is_measured_on_those_of_one_processor() -> None:
+    """OpenVINO computes on whatever core is free: one is kept free for it, and the other processor serves (BA-19)."""
+    bench = bench_of((1, 1.0, 1.0), other_kind="openvino")
+    async with bench.working():
+        await bench.infer()
+        under_way = [asyncio.create_task(bench.infer()) for _ in range(4)]
+        await settle()
+        start_ns, before = bench.clock.now_ns(), ran(bench)
+        async with bench.engine.paused(bench.other.describe().name):
+            assert ms(bench.clock.now_ns() - start_ns) == 10
+            await asyncio.gather(*under_way, bench.infer())
+            assert ran(bench) == [before[0], before[1] + 3]
+        await asyncio.gather(*(bench.infer() for _ in range(2)))
+        assert ran(bench)[0] > before[0]
+    bench.assert_quiet()
+
+
+@story
 async def test_nothing_is_left_alone_where_it_would_keep_requests_from_being_served() -> None:
     """With one group of processors; on a device that alone runs its kind; and when the other processor goes."""
     alone = EngineBench()
     alone.add({"v": Cost(run_ms=10, load_ms=0)})
     async with alone.working(), alone.engine.paused("fake"):
         await alone.infer()
-    bench = bench_of((1, 1.0, 1.0))
+    bench = bench_of((1, 1.0, 1.0), other_kind="cuda", apart=True)
     async with bench.working():
         await bench.infer()
-        async with bench.engine.paused("another"):
+        async with bench.engine.paused("cuda"):
             await asyncio.gather(bench.infer(), bench.infer())
         before = ran(bench)
         async with bench.engine.paused("fake"):
