@@ -395,6 +395,7 @@ class Appliance:
             policy_name=name,
             tariff=tariff,
             turn_off_s=self.settings.pipelines.turn_off_s,
+            window_ms=self.settings.pipelines.window_ms,
         )
         planning = make_planning(ports, config, pipelines.live)
         pipelines.plan_with(planning)

@@ -357,6 +357,10 @@ class SessionSettings(Section):
 class PipelineSettings(Section):
     turn_off_s: float = Field(30.0, ge=0, le=3600)
     """So long a variant that no plan of a pipeline has any more stays wished for in memory."""
+    window_ms: float = Field(450.0, ge=100, lt=1000)
+    """Frames, items and run times by which pipelines are planned are those of so long, looked at twice a second; of
+    fewer than eight frames it reaches further back.
+    """
 
 
 class SensorSettings(Section):

@@ -92,6 +92,8 @@ class Box(Shape):
     """That CPU stages of pipelines run in; None: as many as workers."""
     turn_off_s: NotNegative = 30
     """So long a variant stays wished for that no plan of a pipeline has any more."""
+    window_ms: Annotated[float, Field(ge=100, lt=1000)] = 450
+    """Frames by which pipelines are planned are those of so long."""
     residency: Residency = Field(Residency())
 
 

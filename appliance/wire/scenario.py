@@ -31,6 +31,7 @@ SETTINGS = {
     "loss_max": ("selection", "loss_max"),
     "media_threads": ("queues", "media_threads"),
     "turn_off_s": ("pipelines", "turn_off_s"),
+    "window_ms": ("pipelines", "window_ms"),
 }
 """Key of `box` in a scenario → (section, key) of the box's settings."""
 

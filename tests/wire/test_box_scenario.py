@@ -18,7 +18,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "queues": {"len_max": 64, "total_max": 256, "wait_ms_max": 9e3, "timeout_ms": 2e4, "media_threads": 3},
     "memory": {"wait_ms_max": 2e4, "loads_parallel_max": 1, "asleep_share": 0.1},
     "selection": {"loss_max": 0.01},
-    "pipelines": {"turn_off_s": 7.0},
+    "pipelines": {"turn_off_s": 7.0, "window_ms": 300.0},
     "residency": {},
 }
 
@@ -98,7 +98,7 @@ def test_pipelines_of_several_clusters_are_simulated() -> None:
 def test_pipelines_are_planned_by_what_the_box_plans_by() -> None:
     found = parse_scenario(scenario_of(box(), rate_rps=0.0, duration_s=20.0)).box
     assert [(one.power_w, one.price_per_hour) for one in found.processors] == [(8.0, 3.6), (2.0, 3.6)]
-    assert (found.media_threads, found.turn_off_s) == (3, 7.0)
+    assert (found.media_threads, found.turn_off_s, found.window_ms) == (3, 7.0, 300.0)
 
 
 @pytest.mark.parametrize("settings", [{**SETTINGS, "queues": {**SETTINGS["queues"], "media_threads": None}}])

@@ -168,7 +168,13 @@ class PipelineCrowd:
     def _config(self, scenario: Scenario, box: LabBox) -> PlanningConfig:
         name = scenario.policies.get("pipeline") or scenario.policies.get("allocation", DEFAULT)
         policy = box.stopwatch.timed("pipeline", ALLOCATION[name]())
-        return PlanningConfig(policy=policy, policy_name=name, tariff=self._tariff, turn_off_s=scenario.box.turn_off_s)
+        return PlanningConfig(
+            policy=policy,
+            policy_name=name,
+            tariff=self._tariff,
+            turn_off_s=scenario.box.turn_off_s,
+            window_ms=scenario.box.window_ms,
+        )
 
 
 def _tariff(scenario: Scenario) -> Tariff:

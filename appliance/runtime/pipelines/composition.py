@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from appliance.clock import NS_PER_S, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.events import EventSink
 from appliance.policies.allocation.base import AllocationPolicy
 from appliance.runtime.catalogue import Catalogue
@@ -15,6 +15,7 @@ from appliance.runtime.pipelines.load import BusySeconds
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.problem import Group, Machine
 from appliance.runtime.pipelines.sparing import Sparing
+from appliance.runtime.pipelines.windows import WINDOW_NS
 from appliance.runtime.ports import Background, DecisionSink, RunGroup
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.engine import Engine
@@ -43,12 +44,15 @@ class PlanningPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningConfig:
-    """What planning is told. `turn_off_s`: how long a variant stays wished for that no plan has any more."""
+    """What planning is told. `turn_off_s`: how long a variant stays wished for that no plan has any more; `window_ms`:
+    over how long frames are looked at.
+    """
 
     policy: AllocationPolicy
     policy_name: str
     tariff: Tariff
     turn_off_s: float = 30.0
+    window_ms: float = WINDOW_NS / NS_PER_MS
 
 
 def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mapping[str, PlannedPipeline]) -> Planning:
@@ -82,6 +86,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         is_resident=memory.is_resident,
         busy_s=busy_of(ports.engine, ports.groups, machine),
         enacting=Enacting(actuators, int(config.turn_off_s * NS_PER_S)),
+        window_ns=int(config.window_ms * NS_PER_MS),
     )
     planning = Planning(environment, pipelines)
     ports.engine.on_processors = memory.on_resized = planning.wake

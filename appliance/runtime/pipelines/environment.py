@@ -14,7 +14,7 @@ from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.clients import Clients
 from appliance.runtime.pipelines.enacting import Enacting
 from appliance.runtime.pipelines.problem import Machine
-from appliance.runtime.pipelines.windows import Totals
+from appliance.runtime.pipelines.windows import WINDOW_NS, Totals
 from appliance.runtime.ports import Background, DecisionSink
 
 
@@ -64,3 +64,5 @@ class PipelineEnvironment:
     busy_s: Callable[[], Mapping[str, Mapping[int, float]]]
     """Tenant → group of processors → seconds that its single calls have taken there, since the start."""
     enacting: Enacting
+    window_ns: int = WINDOW_NS
+    """Over how long frames are looked at."""

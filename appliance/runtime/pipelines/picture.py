@@ -165,7 +165,9 @@ class Pictures:
     def _observed(self, live: PlannedPipeline, now_ns: int) -> Observed:
         windows, totals = self._windows.get(live.pipeline.id), live.totals()
         if windows is None or not windows.is_of(live.graph, totals):
-            windows = self._windows[live.pipeline.id] = FrameWindows(now_ns, totals, live.graph)
+            windows = self._windows[live.pipeline.id] = FrameWindows(
+                now_ns, totals, live.graph, self._environment.window_ns
+            )
         return windows.look(now_ns, totals)
 
     def _as_before(self, live: PlannedPipeline, now_ns: int) -> "_Looked | None":

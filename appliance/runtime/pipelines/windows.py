@@ -16,7 +16,7 @@ from appliance.runtime.pipelines.figures import RanAs
 from appliance.runtime.profiles.estimate import TRUSTED_NS
 
 WINDOW_NS = 450 * NS_PER_MS
-"""Of the figures (SC-18), as long as it holds `FRAMES_MIN` ..."""
+"""Of the figures (SC-18), unless told otherwise, as long as it holds `FRAMES_MIN` ..."""
 REACH_NS = 5 * NS_PER_S
 """... and no longer than this, unless nothing has come since and something is under way."""
 FRAMES_MIN = 8
@@ -78,9 +78,10 @@ class Observed:
 class FrameWindows:
     """Of one pipeline."""
 
-    def __init__(self, now_ns: int, totals: Totals, graph: Graph) -> None:
+    def __init__(self, now_ns: int, totals: Totals, graph: Graph, window_ns: int = WINDOW_NS) -> None:
         """`totals` at the beginning, which count for nothing."""
         self._graph = graph
+        self._window_ns = window_ns
         self._edges: dict[str, float] = {}
         """Items of a stage by answer of its parent (SC-19)."""
         self._looks: deque[tuple[int, Totals]] = deque([(now_ns, totals)])
@@ -110,7 +111,7 @@ class FrameWindows:
             self._looks.append((now_ns, totals))
         self._forget(now_ns, totals)
         since_ns, before = self._since(now_ns, totals)
-        seconds = max(now_ns - since_ns, WINDOW_NS) / NS_PER_S
+        seconds = max(now_ns - since_ns, self._window_ns) / NS_PER_S
         frames = totals.frames - before.frames
         begun = totals.begun - before.begun
         for stage, parent in self._parents():
@@ -161,8 +162,8 @@ class FrameWindows:
         return found
 
     def _since(self, now_ns: int, totals: Totals) -> tuple[int, Totals]:
-        """The latest look that lies half a second back, and has enough frames after it; else the first."""
+        """The latest look that lies a window back, and has enough frames after it; else the first."""
         for at_ns, before in reversed(self._looks):
-            if now_ns - at_ns >= WINDOW_NS and totals.frames - before.frames >= FRAMES_MIN:
+            if now_ns - at_ns >= self._window_ns and totals.frames - before.frames >= FRAMES_MIN:
                 return at_ns, before
         return self._looks[0]

@@ -9,7 +9,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.pipeline import Ask
 from appliance.domain.pipeline_graph import Graph
 from appliance.runtime.pipelines.figures import RanAs
-from appliance.runtime.pipelines.windows import REACH_NS, FrameWindows, Observed, Totals
+from appliance.runtime.pipelines.windows import REACH_NS, WINDOW_NS, FrameWindows, Observed, Totals
 from appliance.runtime.profiles.estimate import TRUSTED_NS
 
 START_NS = 1_000 * NS_PER_S
@@ -20,9 +20,9 @@ GRAPH = Graph.of(STAGES, {})
 class Fed:
     """Windows that are looked at twice a second, and frames that come at an even rate."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_ns: int = WINDOW_NS) -> None:
         self.now_ns = START_NS
-        self.windows = FrameWindows(START_NS, Totals(), GRAPH)
+        self.windows = FrameWindows(START_NS, Totals(), GRAPH, window_ns)
         self.frames = self.joined = self.items = self.away = self.dropped = 0
         self._owed = 0.0
 
@@ -61,6 +61,14 @@ def test_rates_and_items_of_late() -> None:
     )
     assert fed.look(0.5, 40, [8]).items["read"] == 8.0
     assert fed.look(0.5, 80, [8]).fps == 80.0
+
+
+def test_a_longer_window_reacts_later() -> None:
+    """It is as long as it is set (SC-18): what has changed for half of it is half of what is seen."""
+    fed = Fed(window_ns=950 * NS_PER_MS)
+    fed.look(2.0, 40, [3])
+    assert fed.look(0.5, 40, [8]).items["read"] == 5.5
+    assert fed.look(0.5, 40, [8]).items["read"] == 8.0
 
 
 def test_a_single_frame_says_little() -> None:
