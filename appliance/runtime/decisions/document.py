@@ -144,7 +144,9 @@ def _model(partition: Partition, fixed: str | None, name: str) -> dict[str, Any]
 def _job(job: Job, model: str) -> dict[str, Any]:
     due = {} if job.deadline_ms == FOREVER else {"slo_ms": job.deadline_ms - job.arrival_ms}
     held = {} if job.at is None else {"processor": job.at}
-    return {"name": job.name, "model": model, "arrival_ms": job.arrival_ms, "priority": job.priority, **due, **held}
+    queued = {} if job.queued_ms is None else {"queued_ms": job.queued_ms}
+    told = {"name": job.name, "model": model, "arrival_ms": job.arrival_ms, "priority": job.priority}
+    return {**told, **due, **held, **queued}
 
 
 def problem_json(problem: ResidencyProblem, policy: str) -> dict[str, Any]:

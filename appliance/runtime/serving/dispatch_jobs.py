@@ -61,8 +61,17 @@ class DispatchJobs:
         drop_ns = request.drop_ns if request.drop_ns is not None else request.deadline_ns
         deadline_ms = FOREVER if drop_ns is None else rounded_ms(drop_ns - from_ns)
         arrival_ms = rounded_ms(request.arrival_ns - from_ns)
-        fixed = self.fixed_to(job)
-        return DispatchJob(name, partition, arrival_ms, deadline_ms, at=at, priority=request.priority, fixed=fixed)
+        queued_ms = None if rest is None or not rest.is_begun else rounded_ms(job.queued_ns - from_ns)
+        return DispatchJob(
+            name,
+            partition,
+            arrival_ms,
+            deadline_ms,
+            at=at,
+            priority=request.priority,
+            queued_ms=queued_ms,
+            fixed=self.fixed_to(job),
+        )
 
     def _whole(self, job: Job, open_to: Collection[int]) -> Partition:
         """A network that runs in one piece."""

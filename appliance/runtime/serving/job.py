@@ -44,6 +44,8 @@ class Job:
     """The tenant's on the box, the application's in the tenant."""
     is_abandoned: bool = False
     """The caller went away during the run: the worker releases the build after it."""
+    queued_ns: int = 0
+    """When it came into the queue."""
     started_ns: int = 0
     finished_ns: int = 0
     charged_ns: int = 0

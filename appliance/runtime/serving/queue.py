@@ -58,6 +58,9 @@ class Queue:
         self.has_groups = False
         """Whether there are several groups of processors: then it depends on these whether more runs of a build pay at
         once, which is for `assign` to know."""
+        self.requeues_at_head = True
+        """Where the rest of a network goes of which some has run: before all that has not begun, else to where it would
+        be if none had (Band's EnqueueRemaining)."""
         self.waits = PlannedWaits(clock)
         self.waits.on_over = self.hand_out
         self._sequence = 0
@@ -69,7 +72,7 @@ class Queue:
 
     def put(self, job: Job) -> None:
         """Add a job; an idle worker begins at once. One that was let in before is not refused: it runs anew, or some of
-        its network has run, and then the rest goes first.
+        its network has run, and then the rest goes first, unless the policy of dispatch has it otherwise.
 
         Raises: QueueFull, Overloaded.
         """
@@ -79,7 +82,8 @@ class Queue:
         if not was_let_in:
             self.counts.check_room(request.application_id, request.tenant)
         tenant = self.flows.of(request.tenant)
-        self.flows.saw(request.tenant, self._clock.now_ns())
+        job.queued_ns = self._clock.now_ns()
+        self.flows.saw(request.tenant, job.queued_ns)
         if (
             self._idle
             and not request.batch
@@ -95,7 +99,8 @@ class Queue:
             return
         self._sequence += 1
         deadline = FOREVER_NS if request.deadline_ns is None else request.deadline_ns
-        place = [-FOREVER_NS if is_begun else -request.priority, deadline, self._sequence, job]
+        rank = -FOREVER_NS if is_begun and self.requeues_at_head else -request.priority
+        place = [rank, deadline, self._sequence, job]
         application = tenant.of(request.application_id)
         job.waiting_ns = max(LEAST_NS, job.likely_ns)
         if not (was_let_in or request.is_item):

@@ -70,6 +70,7 @@ class Scheduler:
         """Nothing runs on the one that is paused."""
         self._recorded_ns: int | None = None
         queue.has_groups = True
+        queue.requeues_at_head = policy.requeues_at_head
         queue.assign = reservations.on_change = self.assign
 
     @asynccontextmanager

@@ -8,9 +8,12 @@ import pytest
 
 from appliance.domain.decisions import DecisionRecord
 from appliance.lab.plan import plan_one
+from appliance.policies.dispatch.base import DispatchInput, Job, Processor
+from appliance.policies.dispatch.partition import uncut
+from appliance.policies.dispatch.round_robin import RoundRobin
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.residency.base import ApplicationState, ResidencyProblem
-from appliance.runtime.decisions.document import answer_json, problem_json, residency_record
+from appliance.runtime.decisions.document import answer_json, dispatch_record, problem_json, residency_record
 from tests.runtime.residency.residency_problems import NOW_NS, plan, problem
 
 
@@ -71,3 +74,16 @@ def test_names_without_a_tenant_belong_to_their_models_tenant() -> None:
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     record = residency_record(at, replace(plain, request="face"), replace(plan(), changes=()), "lru")
     assert record.concerned == (("face", "museum"),)
+
+
+def test_who_is_longest_in_the_queue_is_told() -> None:
+    """In turns a job that came first, and is back in the queue, goes after one that came later; replayed it does, too."""
+    network = uncut("run", {"one": 5.0})
+    jobs = Job("01", network, -9.0, queued_ms=-1.0), Job("02", network, -3.0)
+    asked = DispatchInput(0.0, (Processor("one"),), jobs)
+    made = RoundRobin().plan(asked)
+    assert made.decision is not None
+    facts = {"problem": asked, "plan": made, "policy": "round-robin", "application": "t/app", "concerned": ()}
+    record = dispatch_record(datetime.datetime.now(datetime.UTC), facts)
+    assert made.decision.job == "02"
+    assert plan_one(dict(record.problem))["decision"] == record.answer["decision"]

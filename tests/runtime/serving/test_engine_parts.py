@@ -265,6 +265,27 @@ async def test_a_decision_can_be_made_again() -> None:
 
 
 @story
+async def test_in_turns_the_rest_of_a_network_goes_to_the_tail() -> None:
+    """Of eight requests that come one after the other the last one begins, as soon as there is a processor for it,
+    before the rest of those that have come before it and have begun (BA-15).
+    """
+    bench = bench_of(apart=True, dispatch="round-robin")
+    async with bench.working():
+        await bench.infer()
+        bench.processor.ran.clear()
+        asked = []
+        for x in range(8):
+            asked.append(asyncio.create_task(bench.infer(x)))
+            await bench.pause(0.01)
+        answers = await asyncio.gather(*asked)
+    assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * x + 1] for x in range(8)]
+    first, second = [run["x"].tolist() for run in bench.processor.ran if "x" in run][:2]
+    assert (first, second) == ([0.0], [7.0])
+    assert "x" in bench.processor.ran[3], "the rest of another one ran before it"
+    bench.assert_quiet()
+
+
+@story
 async def test_cores_of_two_sorts_run_all_parts() -> None:
     """Each cluster of cores runs all of them, with the other kind beside; two requests at once overlap."""
     bench = bench_of(twins=[(1, 1.0, 1.0)])
