@@ -77,13 +77,13 @@ def test_names_without_a_tenant_belong_to_their_models_tenant() -> None:
 
 
 def test_who_is_longest_in_the_queue_is_told() -> None:
-    """In turns a job that came first, and is back in the queue, goes after one that came later; replayed it does, too."""
+    """In turns a job that came first, and is back in the queue, goes after one that came later; replayed, too."""
     network = uncut("run", {"one": 5.0})
     jobs = Job("01", network, -9.0, queued_ms=-1.0), Job("02", network, -3.0)
     asked = DispatchInput(0.0, (Processor("one"),), jobs)
     made = RoundRobin().plan(asked)
     assert made.decision is not None
     facts = {"problem": asked, "plan": made, "policy": "round-robin", "application": "t/app", "concerned": ()}
-    record = dispatch_record(datetime.datetime.now(datetime.UTC), facts)
+    record = dispatch_record(datetime.datetime(2026, 11, 24, tzinfo=datetime.UTC), facts)
     assert made.decision.job == "02"
     assert plan_one(dict(record.problem))["decision"] == record.answer["decision"]
