@@ -163,7 +163,7 @@ class ApplicationStates:
             tenant=group.tenant,
             weight=group.weight,
             accuracy_min=group.accuracy_min,
-            wishes=self._wishes.get(name, ()),
+            wishes=self._wishes_for(name, options),
         )
 
     def without(self, group: VariantGroup, gone: Collection[str]) -> ApplicationState:
@@ -222,6 +222,14 @@ class ApplicationStates:
             self.counted_bytes += build.freed_bytes
         options = self.options(group, build)
         self._states[place] = self.state(group, options, build, is_pinned=self._is_pinned(group, build))
+
+    def _wishes_for(self, name: str, options: tuple[Option, ...]) -> tuple[Wish, ...]:
+        """Those for what is an option: planners may name what is not worth keeping, or cannot be loaded now."""
+        wishes = self._wishes.get(name, ())
+        if not wishes:
+            return ()
+        names = {option.name for option in options}
+        return tuple(wish for wish in wishes if wish.variant in names)
 
     def _is_pinned(self, group: VariantGroup, build: ResidentBuild | None) -> bool:
         """Whether its variant cannot change; that of a group of which nothing can be loaded cannot, either."""

@@ -8,7 +8,8 @@ import pytest
 from appliance.domain.catalogue import Quota, Tenant
 from appliance.domain.errors import CeilingReached, DeadlineExceeded, OutOfMemory, QuotaExceeded
 from appliance.lab.plan import plan_one
-from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.base import ResidencyPlan, ResidencyProblem, Wish
+from appliance.runtime.decisions.document import residency_record
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -44,6 +45,29 @@ def test_a_cold_request_is_one_decision(eviction: str) -> None:
         problem = bench.decisions.told[-1][1]["problem"]
         assert isinstance(problem, ResidencyProblem)
         assert len(problem.by_name["t/other"].options) == 2
+
+    run_virtual(story)
+
+
+@of_the_box
+def test_what_planners_wish_for_in_vain_is_no_part_of_a_decision(eviction: str) -> None:
+    """Of a variant that is not worth keeping, or cannot be loaded now, the policy is told nothing, and so the decision
+    can be made again.
+    """
+
+    async def story() -> None:
+        bench = EngineBench(100, eviction=eviction)
+        bench.add({"large": Cost(60), "small": Cost(20)})
+        async with bench.working():
+            bench.core.residency.wish("t/app", (Wish("small", 10**12, 1), Wish("needless", 10**12, 2)))
+            await bench.infer()
+        facts = bench.decisions.told[-1][1]
+        problem, plan = facts["problem"], facts["plan"]
+        assert isinstance(problem, ResidencyProblem)
+        assert isinstance(plan, ResidencyPlan)
+        assert [wish.variant for wish in problem.by_name["t/app"].wishes] == ["small"]
+        record = residency_record(bench.clock.wall_now(), problem, plan, eviction)
+        assert plan_one(dict(record.problem))["actions"] == record.answer["actions"]
 
     run_virtual(story)
 
