@@ -50,7 +50,9 @@ class StageFigures:
     before: StageCounts = StageCounts()
     """Of stages that had its name until then."""
     items: int = 0
-    """That it could begin with."""
+    """That it could begin with ..."""
+    items_squared: int = 0
+    """... and those of each frame, squared, added up."""
     answered: int = 0
     dropped: int = 0
     errors: int = 0
@@ -71,6 +73,11 @@ class StageFigures:
     """Items that a network has answered, and their nanoseconds of processor time, by how they ran."""
     recent_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_TIMES))
     """From when an item could begin to its end, of those that were answered."""
+
+    def began(self, count: int, before: int) -> None:
+        """With so many items of a frame, of which there were so many `before`."""
+        self.items += count
+        self.items_squared += (before + count) ** 2 - before**2
 
     def ended(self, outcome: Outcome, took_ns: int) -> None:
         """An item has; `took_ns` since it could begin."""

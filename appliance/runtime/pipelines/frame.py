@@ -88,6 +88,8 @@ class FrameRun:
         """A stage failed that must not."""
         self.is_turned_away = False
         """The plan does not count on it, and nothing of it was run."""
+        self._began: dict[str, int] = {}
+        """Stage → items that it could begin with."""
         self.began_ns: dict[str, int] = {}
         """Stage → when its first item could begin ..."""
         self.ended_ns: dict[str, int] = {}
@@ -186,7 +188,9 @@ class FrameRun:
         for item in items:
             item.since_ns[stage.name] = now_ns
         self.began_ns.setdefault(stage.name, now_ns)
-        self.live.figures[stage.name].items += len(items)
+        before = self._began.get(stage.name, 0)
+        self._began[stage.name] = before + len(items)
+        self.live.figures[stage.name].began(len(items), before)
         if isinstance(stage, Pick):
             self._spawn(self._pick(stage, items))
         elif isinstance(stage, Join):

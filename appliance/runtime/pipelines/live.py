@@ -216,6 +216,7 @@ class LivePipeline:
             },
             {(name, ran_as): ran for name, one in self.figures.items() for ran_as, ran in one.ran_as.items()},
             self.frames.under_way > 0,
+            {name: one.items_squared for name, one in self.figures.items()},
         )
 
     def planned(self, stage: str) -> float | None:

@@ -20,6 +20,10 @@ problems while nothing new was seen of its items: who comes and goes changes nei
 millisecond of the event loop."""
 
 
+ROUNDED = 1.001
+"""Times an error, so that what is as much, but for rounding, is no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a pipeline was planned by. Another one means that it is planned anew."""
@@ -34,6 +38,8 @@ class Seen:
     least_change: float
     offered: Mapping[str, tuple[str, ...]]
     """Stage that asks → the variants that it may be served with."""
+    items_error: Mapping[str, float] = field(default_factory=dict)
+    """Of `items`: a change of no more may be that of a single frame (SC-18)."""
 
     def change_since(self, then: "Seen") -> str:
         """What calls for another plan than that made by what was seen `then`, for a person; empty: nothing does
@@ -48,16 +54,19 @@ class Seen:
         if self.offered != then.offered:
             return "other variants may serve"
         least = max(CHANGE, self.least_change)
-        figures = [("frames a second", self.fps, then.fps)]
-        figures += [(f"items of a frame at {at}", self.items.get(at, 0.0), value) for at, value in then.items.items()]
+        figures = [("frames a second", self.fps, then.fps, 0.0)]
         figures += [
-            (f"runs of {at}, times as long as measured", self.ballooning.get(at, 1.0), value)
+            (f"items of a frame at {at}", self.items.get(at, 0.0), value, ROUNDED * self.items_error.get(at, 0.0))
+            for at, value in then.items.items()
+        ]
+        figures += [
+            (f"runs of {at}, times as long as measured", self.ballooning.get(at, 1.0), value, 0.0)
             for at, value in then.ballooning.items()
         ]
         moved = (
             f"{what}: {before:.3g} before, {now:.3g} now"
-            for what, now, before in figures
-            if (now or before) and abs(now - before) > least * max(before, 1e-9)
+            for what, now, before, error in figures
+            if (now or before) and abs(now - before) > max(error, least * max(before, 1e-9))
         )
         return next(moved, "")
 
@@ -250,6 +259,7 @@ class Pictures:
             ballooning,
             observed.least_change,
             {stage: tuple(one.name for one in own.all) for stage, own in looked.fitting.items()},
+            observed.items_error,
         )
 
     def _busy(self, machine: Machine, using: Collection[str]) -> tuple[Existing, ...]:

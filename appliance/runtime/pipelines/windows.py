@@ -50,6 +50,8 @@ class Totals:
     """As `ran`, of items that a network has answered, by stage and how they ran."""
     is_busy: bool = False
     """A frame is under way."""
+    items_squared: Mapping[str, int] = field(default_factory=dict)
+    """Stage → the items of each frame, squared, added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,9 @@ class Observed:
     """The same by stage and how items ran of late."""
     at_ns: int = 0
     """When it was looked at."""
+    items_error: Mapping[str, float] = field(default_factory=dict)
+    """Stage → standard error of `items`, by how much the frames differed: by just so much a single frame that differs
+    from all the others moves them."""
 
     @property
     def least_change(self) -> float:
@@ -136,8 +141,16 @@ class FrameWindows:
             del self._takes_as_ms[ran_as]
         joined = totals.joined - before.joined
         takes_as_ms = {ran_as: took_ms for ran_as, (_, took_ms) in self._takes_as_ms.items()}
+        items = self._items()
         return Observed(
-            frames / seconds, joined / seconds, frames, self._items(), dict(self._takes_ms), takes_as_ms, now_ns
+            frames / seconds,
+            joined / seconds,
+            frames,
+            items,
+            dict(self._takes_ms),
+            takes_as_ms,
+            now_ns,
+            _items_error(items, totals, before),
         )
 
     def _forget(self, now_ns: int, totals: Totals) -> None:
@@ -167,3 +180,18 @@ class FrameWindows:
             if now_ns - at_ns >= self._window_ns and totals.frames - before.frames >= FRAMES_MIN:
                 return at_ns, before
         return self._looks[0]
+
+
+def _items_error(items: Mapping[str, float], totals: Totals, before: Totals) -> dict[str, float]:
+    """Of these means, of as many frames as they are the means of; none of a stage where that is nothing, or cannot be
+    told.
+    """
+    found: dict[str, float] = {}
+    for stage, mean in items.items():
+        count = totals.items.get(stage, 0) - before.items.get(stage, 0)
+        squares = totals.items_squared.get(stage, 0) - before.items_squared.get(stage, 0)
+        deviation = squares - mean * count
+        if count > mean > 0.0 and deviation > 0.0:
+            frames = count / mean  # some that came may not have come so far
+            found[stage] = math.sqrt(deviation / (frames - 1) / frames)
+    return found

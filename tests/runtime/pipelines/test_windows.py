@@ -23,7 +23,7 @@ class Fed:
     def __init__(self, window_ns: int = WINDOW_NS) -> None:
         self.now_ns = START_NS
         self.windows = FrameWindows(START_NS, Totals(), GRAPH, window_ns)
-        self.frames = self.joined = self.items = self.away = self.dropped = 0
+        self.frames = self.joined = self.items = self.squared = self.away = self.dropped = 0
         self._owed = 0.0
 
     def look(self, seconds: float, fps: float, items: Sequence[int]) -> Observed:
@@ -35,6 +35,7 @@ class Fed:
             while self._owed >= 1.0:
                 self._owed -= 1.0
                 self.items += items[self.frames % len(items)]
+                self.squared += items[self.frames % len(items)] ** 2
                 self.frames += 1
                 self.joined += self.frames % 2
             seen = self.windows.look(self.now_ns, self.totals)
@@ -46,7 +47,8 @@ class Fed:
         begun = self.frames - self.away
         items = {"find": begun, "read": self.items}
         ran = {"read": (self.items, took_ns)}
-        return Totals(self.frames, begun, self.joined, items, ran, {"find": begun - self.dropped})
+        answered, squared = {"find": begun - self.dropped}, {"find": begun, "read": self.squared}
+        return Totals(self.frames, begun, self.joined, items, ran, answered, items_squared=squared)
 
 
 def test_rates_and_items_of_late() -> None:
@@ -82,6 +84,23 @@ def test_a_single_frame_says_little() -> None:
     assert 1.0 < seen.items["read"] < 1.3
     assert seen.items["read"] - 1.0 <= seen.least_change
     assert seen.fps == pytest.approx(2)
+
+
+def test_a_single_frame_moves_items_by_their_error() -> None:
+    """However crowded it is, it is no change; two of them are (SC-18)."""
+    fed = Fed()
+    assert fed.look(4.0, 2, [1]).items_error == {}
+    one = fed.look(0.5, 2, [8])
+    assert one.items["read"] == 1.875
+    assert one.items_error["read"] == pytest.approx(one.items["read"] - 1.0)
+    assert "find" not in one.items_error
+    two = fed.look(0.5, 2, [8])
+    assert two.items["read"] == 2.75
+    assert two.items_error["read"] < 0.8 * (two.items["read"] - 1.0)
+    fed.away += 3  # frames that came were turned away, or are being read
+    fewer = fed.look(0.0, 2, [])
+    assert fewer.items["read"] > two.items["read"]
+    assert fewer.items_error["read"] > two.items_error["read"]
 
 
 def test_silence() -> None:
