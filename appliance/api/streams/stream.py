@@ -164,6 +164,7 @@ class Stream:
             self._end(awaited)
             self._fail(_too_large(awaited.bytes), Close.TOO_LARGE)
         elif awaited.frame is None or len(message) < awaited.bytes:
+            self._gathering.release()
             self._end(awaited)
         else:
             self._whole(awaited.frame, message)
@@ -180,6 +181,13 @@ class Stream:
         self._live.holding.put(held)
         self._complete.append(_Complete(frame, picture, held))
 
+    @property
+    def bytes(self) -> int:
+        """Of the picture that comes, as far as the session is concerned: as was announced where somebody waits for it,
+        and else what has come of it."""
+        awaited = self._awaited
+        return self._gathering.bytes if awaited is None or awaited.frame is None else awaited.bytes
+
     def gathered(self, count: int) -> bool:
         """What has come counts as it comes: not what was announced, and also what nobody waits for. Heads are small."""
         if count <= HEAD_BYTES_MAX:
@@ -189,7 +197,10 @@ class Stream:
             self._gathering.grow(count)
         except Busy:
             return False
-        return True
+        if not count or (self._awaited is not None and self._awaited.frame is not None):
+            return True
+        self._live.holding.put(self)
+        return self._live.holding.has_room(0, self._frame_bytes_max)
 
     def turn_ended(self) -> None:
         """Acknowledge what has become complete: what came with it in one piece was sent without."""
@@ -288,12 +299,14 @@ class Stream:
             frame = self._sessions.frame_begins(self._live, head)
             self._check_room(frame, message.bytes)
             self._awaited.frame = frame
+            self._live.holding.put(self)
         except ApplianceError as error:
             self._refuse(error, message.frame)
 
     def _check_room(self, frame: Frame, count: int) -> None:
-        """Whether there is memory for a frame until it is answered: of a session at most that of two of the largest.
-        Nothing is reserved: who announces much and sends nothing keeps nobody out.
+        """Whether there is memory for a frame until it is answered: of a session at most that of two of the largest, as
+        they are announced. Of what all share nothing is reserved: who announces much and sends nothing keeps nobody
+        else out.
 
         Raises: FrameDropped, counted; Busy for one that came before.
         """

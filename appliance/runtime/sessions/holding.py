@@ -8,7 +8,7 @@ FRAMES = 2
 
 
 class Held(Protocol):
-    """A picture whose bytes somebody counts."""
+    """A picture whose bytes somebody counts, or a stream on which pictures come."""
 
     @property
     def bytes(self) -> int:
@@ -20,13 +20,13 @@ class Holding:
     """Of one session. Event-loop thread only."""
 
     def __init__(self) -> None:
-        self._held: list[Held] = []
+        self._held: set[Held] = set()
         self._posted_bytes = 0
 
     @property
     def bytes(self) -> int:
-        """Of pictures that wait for their answers, and of those that are posted, as long as they may become."""
-        self._held[:] = [held for held in self._held if held.bytes]
+        """Of pictures that wait for their answers, and of those that come, as long as they may become."""
+        self._held = {held for held in self._held if held.bytes}
         return self._posted_bytes + sum(held.bytes for held in self._held)
 
     def has_room(self, count: int, frame_bytes_max: int) -> bool:
@@ -34,8 +34,8 @@ class Holding:
         return self.bytes + count <= FRAMES * frame_bytes_max
 
     def put(self, held: Held) -> None:
-        """A picture that came on a stream is whole."""
-        self._held.append(held)
+        """A picture that came on a stream is whole, or one is announced on it; again: nothing."""
+        self._held.add(held)
 
     @contextmanager
     def posted(self, count: int) -> Iterator[None]:

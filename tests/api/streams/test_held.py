@@ -38,7 +38,7 @@ class Socket:
         self.is_open = False
 
 
-def _stream(stand: Stand, live: Any, in_flight: InFlight) -> tuple[Stream, Socket]:
+def _stream(stand: Stand, live: Any, in_flight: InFlight, frame_bytes_max: int = FRAME_BYTES) -> tuple[Stream, Socket]:
     box, socket = stand.appliance.running(), Socket()
     stream = Stream(
         stand.appliance.clock,
@@ -46,7 +46,7 @@ def _stream(stand: Stand, live: Any, in_flight: InFlight) -> tuple[Stream, Socke
         live,
         cast(WebSocket, socket),
         in_flight=in_flight,
-        frame_bytes_max=FRAME_BYTES,
+        frame_bytes_max=frame_bytes_max,
         accept="",
         welcome=cast(Welcome, None),  # nobody asks within a second
         present=lambda: stream,
@@ -131,6 +131,38 @@ async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypa
     too_large = await post(6, largest + b"x", "/v1/applications/digits/predict")
     assert too_large.status_code == 413
     assert (live.counts.answered, live.counts.under_way) == (3, 0)
+
+
+async def test_a_picture_that_is_announced_counts_before_it_has_come(stand: Stand) -> None:
+    """Beside it one of the largest may be posted, and no second one, until the picture does not come after all. One
+    that nobody waits for counts as it comes, and where there is no room for it the connection is closed."""
+    live = await joined(stand, LATENCY)
+    box = stand.appliance.running()
+    largest = box.frame_bytes_max
+    stream, socket = _stream(stand, live, InFlight(100 * largest), largest)
+
+    def announce(number: int) -> None:
+        head = {"type": "frame", "frame": number, "captured_ms": 1.0, "bytes": largest}
+        stream.text(json.dumps(head).encode())
+
+    announce(0)
+    with live.holding.posted(largest):
+        assert live.holding.bytes == 2 * largest
+        refused = await stand.client("device").post(
+            f"/v1/sessions/{live.id}/frames", content=b"x", headers={"X-Frame": "1"}
+        )
+        assert refused.status_code == 429
+        assert stream.gathered(largest - 1)
+        assert live.holding.bytes == 2 * largest
+        assert stream.gathered(0)
+        with live.holding.posted(largest):
+            announce(2)
+            assert [(said["outcome"], said["cause"]) for said in socket.said] == [("dropped", "limit")]
+            assert live.holding.bytes == 2 * largest
+            assert not stream.gathered(largest // 2)
+            stream._give_up()
+    assert live.holding.bytes == 0
+    assert (live.counts.lost, live.counts.drops) == (1, {DropCause.CREDIT: 1, DropCause.LIMIT: 1})
 
 
 async def test_tensors_of_unknown_length_count_as_the_largest(stand: Stand) -> None:
