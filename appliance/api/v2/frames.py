@@ -42,11 +42,14 @@ async def infer_frame(
             raise BadTensor(reason="the tensors of a frame come with it, and not by shared memory")
         request = made_of(box, application, principal, version, asked, arrival_ns, source)
         request.deadline_ns = call.deadline_ns
-        request.variant = request.variant or call.variant
+        if request.variant is None:
+            request.variant = call.variant
+        else:  # what memory refuses, and what is shown, is of this one
+            frame.runs_on(request.variant)
         request.is_frame, request.is_planned, request.priority = True, call.is_planned, call.priority
         request.batch = await call.turn()
         result = await box.engine.infer(request)
-        call.ran()
+        call.ran(result.variant)
         _, made, text = await encoded(box, application, principal.tenant, asked, name, result)
         lengths = [int(value) for key, value in made if key == b"inference-header-content-length"]
         return _JSON_BYTES.pack(lengths[0] if lengths else -1) + text

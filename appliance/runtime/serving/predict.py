@@ -61,8 +61,8 @@ class Call:
     """As of a `Request`."""
     meter: RunMeter | None = None
     """As of a `Request`."""
-    ran: Callable[[], None] | None = None
-    """Called when its last run is over, before its answer is written."""
+    ran: Callable[[str], None] | None = None
+    """Called with the variant that answered when its last run is over, before its answer is written."""
 
 
 @dataclass(slots=True)
@@ -351,7 +351,7 @@ class Predictor:
             if run.spec.state:
                 state = next_state(result.outputs, run.spec)
         if run.call.ran is not None:
-            run.call.ran()
+            run.call.ran(run.variant)
         return outputs, state
 
     def _target(self, run: _Run) -> Target:

@@ -42,8 +42,9 @@ class FrameCall:
     """Awaited before the run, once its tensors are there: until the batch begins that it is planned for, whose number
     it returns; 0: it is planned with nobody. Raises FrameDropped for a frame beyond the promised rate without room.
     """
-    ran: Callable[[], None]
-    """Called when its run is over, though its answer has yet to be written: the next one may begin."""
+    ran: Callable[[str], None]
+    """Called with the variant that answered when its run is over, though its answer has yet to be written: the next one
+    may begin."""
 
     @property
     def priority(self) -> int:
@@ -197,6 +198,10 @@ class Frame:
                 frame._task = asyncio.create_task(frame._run(work), name="frame")
             result = await asyncio.shield(frame._task)
         return result if result.error is None else replace(result, error=anew(result.error))
+
+    def runs_on(self, variant: str) -> None:
+        """Its caller has named a variant, whatever the plan says, or this one has answered."""
+        (self.first or self).variant = variant
 
     def lost(self) -> None:
         """Its body will not come, or nobody asks for its run; nothing of a repeat, and of one that runs or is over."""

@@ -483,12 +483,16 @@ class LiveSession:
             self.variant or None,
             frame.is_planned,
             partial(self._turn, self, frame),
-            partial(self._on_ran, self, frame),
+            partial(self._ran, frame),
         )
 
     async def predict(self, frame: Frame, media: Media, request_id: str) -> bytes:
         """The answer of the engine."""
         return await self._predict(self, frame, media, request_id)
+
+    def _ran(self, frame: Frame, variant: str) -> None:
+        frame.runs_on(variant)
+        self._on_ran(self, frame)
 
     def frame_received(self, frame: Frame, body_bytes: int) -> float:
         """Its body is complete: the link's estimate learns of it."""

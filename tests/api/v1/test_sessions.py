@@ -1,7 +1,9 @@
 """Sessions over HTTP, and their frames through the running box."""
 
 import asyncio
+import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from appliance.cli.decisions import BOXS_OWN, differences
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.demo.zoo import toys
-from appliance.domain.errors import CreditExceeded, FrameDropped, FrameMismatch
+from appliance.domain.errors import CreditExceeded, FrameDropped, FrameMismatch, OutOfMemory
 from appliance.domain.request import Request, Result
 from appliance.domain.session import DeviceReport, DropCause, FrameEnd, FrameHead, NoticeKind
 from appliance.domain.states import SessionState
@@ -397,3 +399,34 @@ async def test_a_restart_takes_sessions_back(stand: Stand, digits: toys.Digits, 
         assert (await answered(again, back, 40, picture)).end is FrameEnd.ANSWERED
         assert back.state is SessionState.SERVED
         await again.close()
+
+
+async def test_a_frame_counts_for_the_variant_that_answered(stand: Stand) -> None:
+    """A request over `/v2` may name another one than the plan: what the device shows is of that, and so is what memory
+    refuses."""
+    live = await joined(stand, LATENCY)
+    device, box = stand.client("device"), stand.appliance.running()
+    (tensor,) = (await device.get("/v2/models/digits")).json()["inputs"]
+    shape = [1, *tensor["shape"][1:]]
+    numbers = [0.0] * math.prod(shape)
+    body = {"inputs": [{"name": tensor["name"], "shape": shape, "datatype": "FP32", "data": numbers}]}
+
+    async def variant_of(number: int, path: str) -> tuple[int, str]:
+        assert live.plan is not None
+        live.plan = replace(live.plan, variant="planned")
+        answer = await device.post(path, json=body, headers={"X-Frame": str(number), "X-Session": live.id})
+        result = live._frames[number].result
+        assert result is not None
+        return answer.status_code, result.variant
+
+    named = "/v2/models/digits/versions/fp32/infer"
+    assert await variant_of(0, named) == (200, "fp32")
+
+    async def refuse(request: Request) -> Result:
+        raise OutOfMemory(build_id="fp32", need_bytes=2, budget_bytes=1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(box.engine, "infer", refuse)
+        assert await variant_of(3, named) == (503, "fp32")
+    zoos = box.sessions.planning.zoos
+    assert list(zoos._refused) == [("harbour/digits", "fp32")]
