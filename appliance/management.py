@@ -230,6 +230,7 @@ class Follower:
         self._history = serving.history
         self._telemetry = serving.telemetry
         self._pipelines = serving.pipelines
+        self._sessions = serving.sessions
 
     def __call__(self, change: Change) -> None:
         match change.kind, change.value:
@@ -241,10 +242,13 @@ class Follower:
             case "model", None:
                 self._catalogue.remove_model(change.id)
             case "application", Application() as application:
+                if self._catalogue.model_id_of(change.id) not in (None, application.model_id):
+                    self._sessions.applications.forget(change.id)
                 self._catalogue.put_application(application)
             case "application", None:
                 self._catalogue.remove_application(change.id)
                 self._availability.forget_application(change.id)
+                self._sessions.applications.forget(change.id)
             case "pipeline", pipeline:
                 self._follow_pipeline(change.id, pipeline)
             case "tenant", Tenant() as tenant:

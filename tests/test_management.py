@@ -24,6 +24,7 @@ async def test_a_tenant_that_changes_is_planned_with_at_once() -> None:
         history=None,
         telemetry=whole.box.telemetry,
         pipelines=whole.pipelines,
+        sessions=None,
     )
     follow = Follower(whole.box.core, serving)
     async with whole.working():

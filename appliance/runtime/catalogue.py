@@ -240,6 +240,11 @@ class Catalogue:
         """Whether there is such a tenant."""
         return name in self._tenants
 
+    def model_id_of(self, application_id_: str) -> str | None:
+        """The model that an application asks; None: there is no such application."""
+        application = self._applications.get(application_id_)
+        return None if application is None else application.model_id
+
     def entry(self, application_id_: str) -> Entry:
         """Raises: ModelUnavailable when the model has gone or was never imported."""
         try:

@@ -40,6 +40,10 @@ class AccuracyPlans:
         self._context = context
         self._priors = DropPriors()
 
+    def forget(self, application_id: str) -> None:
+        """What devices of an application have told of its variants."""
+        self._priors.forget(application_id)
+
     # -- may it come in ------------------------------------------------------------------------------------------------
 
     async def verdict(self, live: LiveSession, spared: float) -> Verdict:

@@ -63,6 +63,11 @@ class ApplicationService:
         """What decoding a frame takes, by those that came."""
         return self._decode_ms.get(application_id, 0.0)
 
+    def forget(self, application_id: str) -> None:
+        """An application is no more, or asks another model: what its frames have shown says nothing of others."""
+        self._decode_ms.pop(application_id, None)
+        self.planning.forget(application_id)
+
     # -- port Service: which there are ---------------------------------------------------------------------------------
 
     def require(self, session: Session) -> None:

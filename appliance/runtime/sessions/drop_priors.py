@@ -14,6 +14,11 @@ class DropPriors:
         self._times: dict[str, dict[str, float]] = {}
         """Application → variant → what its results lose with a frame of age, times what those of the best one do."""
 
+    def forget(self, application_id: str) -> None:
+        """It is no more, or asks another model, whose variants may have the same names."""
+        self._rates.pop(application_id, None)
+        self._times.pop(application_id, None)
+
     def estimate(self, application_id: str, known: Iterable[LiveSession], sessions: Sequence[LiveSession]) -> None:
         """Tell `sessions` what those that are `known` have measured: the rate as three of four do at most, and how the
         rates of variants compare where some device has measured both.

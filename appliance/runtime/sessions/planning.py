@@ -70,6 +70,10 @@ class Planning:
         """A session has gone."""
         self._context.take(live)
 
+    def forget(self, application_id: str) -> None:
+        """An application is no more, or asks another model."""
+        self.accuracy.forget(application_id)
+
     def pools_of(self, tenant: str) -> set[PoolKey]:
         """How a tenant's sessions differ, as far as planning goes."""
         return self._pools.members.pools_of(tenant)

@@ -430,3 +430,19 @@ async def test_a_frame_counts_for_the_variant_that_answered(stand: Stand) -> Non
         assert await variant_of(3, named) == (503, "fp32")
     zoos = box.sessions.planning.zoos
     assert list(zoos._refused) == [("harbour/digits", "fp32")]
+
+
+async def test_what_devices_told_of_an_application_goes_with_it(stand: Stand) -> None:
+    """Or with the model that it asked."""
+    harbour, box = stand.client("harbour"), stand.appliance.running()
+    order = {"name": "gate", "model": "digits"}
+    assert (await harbour.post("/v1/applications", json=order)).status_code == 201
+    rates = box.sessions.planning.accuracy._priors._rates
+    rates["harbour/gate"] = 0.012
+    assert (await harbour.patch("/v1/applications/gate", json={"weight": 2})).status_code == 200
+    assert rates == {"harbour/gate": 0.012}
+    assert (await harbour.patch("/v1/applications/gate", json={"model": "adding"})).status_code == 200
+    assert rates == {}
+    rates["harbour/gate"] = 0.012
+    assert (await harbour.delete("/v1/applications/gate")).status_code == 200
+    assert rates == {}

@@ -6,7 +6,7 @@ import pytest
 
 from appliance.domain.session import AccuracyPromise, DeviceReport, VariantDrop
 from appliance.runtime.sessions import offloading
-from appliance.runtime.sessions.curves import TIMES_MAX, Curves
+from appliance.runtime.sessions.curves import RATE_PRIOR, TIMES_MAX, Curves
 from appliance.runtime.sessions.drop_priors import DropPriors
 from appliance.runtime.sessions.offloading import Scale
 from appliance.runtime.sessions.pools import key_of
@@ -106,3 +106,30 @@ async def test_what_one_device_makes_up_moves_others_within_reason() -> None:
             DropPriors().estimate(gate.id, everybody, everybody)
             assert other.curves.rate_of(small) == 0.012
             assert 0.004 / TIMES_MAX <= one.curves.rate_of(small) <= 0.004 * TIMES_MAX
+
+
+@story
+async def test_what_devices_told_goes_with_their_application() -> None:
+    """One that comes by the same name afterwards begins with what is assumed of any; so does one that asks another
+    model, whose variants have the same names."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
+    async with fleet.working():
+        plans = fleet.sessions.planning.accuracy
+        one = await fleet.join(gate, AccuracyPromise(0.3), mbps=50, fps=15.0)
+        zoo = fleet.sessions.planning.zoos.of(key_of(one))
+        best, small = zoo.best.name, min(zoo.rungs, key=lambda rung: rung.accuracy).name
+        one.report(DeviceReport(drop_rate=0.012, drop_curves={best: VariantDrop(0.004), small: VariantDrop(0.012)}))
+        offloading.clients_of([one], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
+        plans._priors.estimate(gate.id, (one,), ())
+        await fleet.sessions.end(one)
+
+        async def rate_of_a_new_one() -> tuple[float, dict[str, float]]:
+            other = await fleet.join(gate, AccuracyPromise(0.3), mbps=50, fps=15.0)
+            found = other.curves.rate, dict(other.curves.times)
+            await fleet.sessions.end(other)
+            return found
+
+        assert await rate_of_a_new_one() == (0.012, pytest.approx({best: 1.0, small: 3.0}))
+        fleet.sessions.applications.forget(gate.id)
+        assert await rate_of_a_new_one() == (RATE_PRIOR, {})
