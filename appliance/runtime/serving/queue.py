@@ -305,6 +305,8 @@ class Queue:
             self._unstage()
             return
         job = self._next()
+        if staged.begun is not None:  # who was staged had begun: late by now, or left by its caller, it was looked at
+            return
         if job is not staged.job and self._unstage() and job is not None:
             staged.put(job, self.counts.of(job.request))
 

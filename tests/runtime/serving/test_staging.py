@@ -105,6 +105,14 @@ class Bench:
         """Wait until a thread is at it."""
         await self.until(lambda: number in self.processor.begun)
 
+    def begins_unheard(self, number: int) -> None:
+        """Wait until a thread is at it, while the event loop has no turn."""
+        for _ in range(2000):
+            if number in self.processor.begun:
+                return
+            threading.Event().wait(0.005)
+        raise AssertionError(self.processor.begun)
+
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Let the loop turn until something is so."""
         for _ in range(2000):
@@ -133,10 +141,7 @@ async def test_begins_without_the_event_loop() -> None:
         bench.put(number)
     await bench.begins(0)
     bench.processor.gates[0].set()
-    for _ in range(2000):  # blocks: no turn of the loop
-        if 1 in bench.processor.begun:
-            break
-        threading.Event().wait(0.005)
+    bench.begins_unheard(1)
     assert bench.processor.begun == [0, 1]
     assert bench.jobs[1].state is RequestState.QUEUED
     await bench.end(0)
@@ -209,6 +214,33 @@ async def test_is_not_begun_too_late() -> None:
     bench.close()
 
 
+@pytest.mark.parametrize("is_left", [False, True])
+@pytest.mark.anyio
+async def test_who_has_begun_by_itself_is_not_replaced(is_left: bool) -> None:
+    """Somebody comes before the event loop has heard of that, and by then it would be late if it began, or its caller
+    has gone: nobody else is staged before its worker has taken it over, so it is answered, and its build released.
+    """
+    bench = Bench(memory_bytes=100)
+    for number in range(3):
+        bench.put(number, run_bytes=10)
+    await bench.begins(0)
+    bench.processor.gates[0].set()
+    bench.begins_unheard(1)
+    if is_left:
+        bench.jobs[1].answer.cancel()
+        bench.jobs[1].is_abandoned = True
+    else:
+        bench.jobs[1].request.deadline_ns = bench.clock.now_ns() + NS_PER_MS
+    bench.put(3, run_bytes=10)
+    for number in (0, 1, 2, 3):
+        await bench.end(number)
+    await bench.until(lambda: not list(bench.queue.under_way))
+    assert bench.released == ([bench.jobs[1].build] if is_left else [])
+    assert bench.jobs[1].state is RequestState.DONE
+    assert bench.memory.running_bytes == 0
+    bench.close()
+
+
 @pytest.mark.anyio
 async def test_never_more_runs_than_workers_and_each_answered_once() -> None:
     """Many jobs of several tenants, some given up at random: no thread runs two, and all who stay are answered."""
@@ -266,10 +298,7 @@ async def test_what_has_begun_by_itself_is_counted_before_its_worker_has_heard_o
         bench.put(number, run_bytes=run_bytes)
     await bench.begins(1)
     bench.processor.gates[0].set()
-    for _ in range(2000):  # blocks: no turn of the loop
-        if 2 in bench.processor.begun:
-            break
-        threading.Event().wait(0.005)
+    bench.begins_unheard(2)
     assert bench.queue.is_running(bench.jobs[2])
     assert bench.memory.room_bytes == 100 - 10 - 10 - 60
     await bench.end(0)
