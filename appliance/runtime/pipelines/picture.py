@@ -7,7 +7,7 @@ from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
 from appliance.policies.allocation.base import Existing, Part
-from appliance.runtime.catalogue import Entry
+from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.load import SingleCallLoad, parts_of
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
@@ -15,7 +15,7 @@ from appliance.runtime.pipelines.problem import Asked, Machine, Subject, asked
 from appliance.runtime.pipelines.windows import CHANGE, FrameWindows, Observed
 
 STANDS_NS = 200 * NS_PER_MS
-"""So long the variants that a pipeline is offered stand, while it and the catalogue are what they were, and its
+"""So long the variants that a pipeline is offered stand, while it and what it asks are what they were, and its
 problems while nothing new was seen of its items: who comes and goes changes neither, and both together take most of a
 millisecond of the event loop."""
 
@@ -29,8 +29,8 @@ class Seen:
     """What a pipeline was planned by. Another one means that it is planned anew."""
 
     pipeline: Pipeline
-    version: int
-    """Of the catalogue."""
+    entries: tuple[Entry | None, ...]
+    """As `entries_of` gives them."""
     clients: tuple[PipelineClient, ...]
     fps: float
     items: Mapping[str, float]
@@ -47,8 +47,8 @@ class Seen:
         """
         if self.pipeline != then.pipeline:
             return "it was changed"
-        if self.version != then.version:
-            return "applications or processors have changed"
+        if not are_same(self.entries, then.entries):
+            return "applications that it asks have changed"
         if self.clients != then.clients:
             return f"clients have joined or left: {_named(then.clients)} before, {_named(self.clients)} now"
         if self.offered != then.offered:
@@ -71,6 +71,23 @@ class Seen:
         return next(moved, "")
 
 
+def entries_of(catalogue: Catalogue, pipeline: Pipeline) -> tuple[Entry | None, ...]:
+    """What answers at its stages that ask, in their order; None: nothing does now."""
+    found: list[Entry | None] = []
+    for stage in pipeline.stages:
+        if isinstance(stage, Ask):
+            try:
+                found.append(catalogue.entry_for(pipeline.tenant, stage.application_id))
+            except ApplianceError:
+                found.append(None)
+    return tuple(found)
+
+
+def are_same(one: Sequence[Entry | None], other: Sequence[Entry | None]) -> bool:
+    """Whether nothing has changed between two looks: with each change of what it is made of an entry is another one."""
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
 def _named(clients: Sequence[PipelineClient]) -> str:
     return f"{len(clients)} of {sum(one.fps for one in clients):.4g} frames a second"
 
@@ -81,6 +98,8 @@ class Picture:
 
     machine: Machine
     memory: Mapping[str, int]
+    weights: Mapping[str, float]
+    """Tenant that has pipelines → what it weighs on processors."""
     seen: Mapping[str, Seen]
     asked: Mapping[str, Asked]
     busy: tuple[Existing, ...]
@@ -92,7 +111,7 @@ class _Looked:
 
     live: PlannedPipeline
     pipeline: Pipeline
-    version: int
+    at_stages: tuple[Entry | None, ...]
     clients: tuple[PipelineClient, ...]
     clients_fps: float
     observed: Observed
@@ -101,6 +120,7 @@ class _Looked:
     is_used: bool = False
     """Somebody has joined, or frames come."""
     entries: dict[str, Entry] = field(default_factory=dict)
+    """By application."""
     offers: dict[str, Offers] = field(default_factory=dict)
     fitting: dict[str, Offers] = field(default_factory=dict)
     """Of these what fits into memory."""
@@ -163,7 +183,8 @@ class Pictures:
             del seen[id], made[id]
         self._single_calls.observe(now_ns, environment.busy_s())
         using = {looked.pipeline.tenant for looked in found.values() if looked.is_used}
-        return Picture(machine, memory, seen, made, self._busy(machine, using))
+        weights = {tenant: environment.catalogue.processor_weight(tenant) for tenant in memory}
+        return Picture(machine, memory, weights, seen, made, self._busy(machine, using))
 
     def forget_gone(self) -> None:
         """Of pipelines that are no more nothing is kept."""
@@ -184,9 +205,9 @@ class Pictures:
         it is not what it was.
         """
         last = self._last.get(live.pipeline.id)
-        if last is None or last.pipeline is not live.pipeline or last.version != self._environment.catalogue.version:
+        if last is None or last.pipeline is not live.pipeline or now_ns - last.at_ns >= STANDS_NS:
             return None
-        if now_ns - last.at_ns >= STANDS_NS:
+        if not are_same(last.at_stages, entries_of(self._environment.catalogue, live.pipeline)):
             return None
         looked = replace(last, clients=tuple(live.clients), clients_fps=live.clients.fps)
         looked.observed = self._observed(live, now_ns)
@@ -197,8 +218,9 @@ class Pictures:
 
     def _looked(self, live: PlannedPipeline) -> "_Looked":
         now_ns = self._environment.clock.now_ns()
-        version, clients, observed = self._environment.catalogue.version, live.clients, self._observed(live, now_ns)
-        looked = _Looked(live, live.pipeline, version, tuple(clients), clients.fps, observed, now_ns)
+        entries, clients = entries_of(self._environment.catalogue, live.pipeline), live.clients
+        observed = self._observed(live, now_ns)
+        looked = _Looked(live, live.pipeline, entries, tuple(clients), clients.fps, observed, now_ns)
         looked.is_used = bool(looked.clients) or observed.fps > 0.0
         for stage in live.pipeline.stages:
             if not isinstance(stage, Ask):
@@ -252,7 +274,7 @@ class Pictures:
         ballooning = {module.name: module.ballooning for module in modules if module.name in looked.fitting}
         return Seen(
             looked.pipeline,
-            looked.version,
+            looked.at_stages,
             looked.clients,
             looked.clients_fps + alone_fps,
             dict(made.items),

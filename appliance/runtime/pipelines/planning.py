@@ -15,7 +15,7 @@ from functools import partial
 
 from appliance.clock import NS_PER_MS, NS_PER_S, others_first
 from appliance.domain.errors import PipelineNotPossible, UnknownPipeline
-from appliance.domain.pipeline import Ask, Pipeline, PipelineClient, PipelinePlan
+from appliance.domain.pipeline import Ask, PipelineClient, PipelinePlan
 from appliance.log import get as get_log
 from appliance.policies.allocation.base import Placed
 from appliance.policies.allocation.several import Demand, Served, Several, existing_of, plan_several
@@ -23,7 +23,15 @@ from appliance.runtime.decisions.pipelines import pipeline as decision_of
 from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.holding import holds
 from appliance.runtime.pipelines.joins import Joins
-from appliance.runtime.pipelines.picture import Picture, Pictures, Seen, has_moved, load_of
+from appliance.runtime.pipelines.picture import (
+    Picture,
+    Pictures,
+    Seen,
+    are_same,
+    entries_of,
+    has_moved,
+    load_of,
+)
 from appliance.runtime.pipelines.plans import is_alike, no_plan, outcome_of, plan_of
 from appliance.runtime.pipelines.problem import Asked, Machine
 from appliance.runtime.pipelines.refusal import RefusedClient, lacks, own_words
@@ -88,6 +96,8 @@ class Planning:
         self._planned: dict[str, _Planned] = {}
         self._machine: Machine | None = None
         self._memory: Mapping[str, int] = {}
+        self._weights_of: Mapping[str, float] = {}
+        """Of tenants, as pipelines were planned with last."""
         self._load: Mapping[str, float] = {}
         """What single calls took when all were planned last, by worker type."""
         self._numbers: dict[str, int] = {}
@@ -277,6 +287,8 @@ class Planning:
             return "processors have changed"
         if has_moved(picture.memory, self._memory):
             return "the memory has changed"
+        if _differ(picture.weights, self._weights_of):
+            return "tenants weigh more or less than before"
         return "single calls take more or less of the processors" if self._has_new_load(picture) else ""
 
     def _has_new_load(self, picture: Picture) -> bool:
@@ -325,7 +337,7 @@ class Planning:
                 picture.seen[id].fps,
                 made.levels,
                 weights[id],
-                self._loaded(picture.seen[id].pipeline, made),
+                self._loaded(picture.seen[id], made),
             )
             for id, made in sorted(picture.asked.items())
             if made.levels
@@ -351,39 +363,40 @@ class Planning:
         weight_of = self._environment.catalogue.processor_weight
         return {id: weight_of(one.tenant) * one.weight / together[one.tenant] for id, one in pipelines.items()}
 
-    def _loaded(self, pipeline: Pipeline, made: Asked) -> tuple[str, ...]:
+    def _loaded(self, seen: Seen, made: Asked) -> tuple[str, ...]:
         """Stages whose builds are in memory (SC-22)."""
         found = []
-        for stage in pipeline.stages:
-            if isinstance(stage, Ask):
-                servables = self._environment.catalogue.entry_for(pipeline.tenant, stage.application_id).servables
-                names = {name for key, name in made.variants[0].items() if key[0] == stage.name}
-                if any(name in servables and self._environment.is_resident(servables[name].build_id) for name in names):
-                    found.append(stage.name)
+        asks = [stage for stage in seen.pipeline.stages if isinstance(stage, Ask)]
+        for stage, entry in zip(asks, seen.entries, strict=True):
+            servables = {} if entry is None else entry.servables
+            names = {name for key, name in made.variants[0].items() if key[0] == stage.name}
+            if any(name in servables and self._environment.is_resident(servables[name].build_id) for name in names):
+                found.append(stage.name)
         return tuple(found)
 
     def _box_is(self, picture: Picture) -> bool:
-        """Whether catalogue, processors and memory are what the policy was asked about."""
+        """Whether processors, memory and tenants are what the policy was asked about."""
         environment = self._environment
         if environment.machine() != picture.machine:
             return False
-        if any(environment.catalogue.version != seen.version for seen in picture.seen.values()):
-            return False
         tenants = {live.pipeline.tenant for live in self._pipelines.values()} & picture.memory.keys()
+        if _differ({tenant: environment.catalogue.processor_weight(tenant) for tenant in tenants}, picture.weights):
+            return False
         now = {tenant: environment.memory_bytes(tenant) for tenant in tenants}
         return not has_moved(now, {tenant: picture.memory[tenant] for tenant in tenants})
 
     def _is_as_seen(self, live: PlannedPipeline, picture: Picture) -> bool:
-        """Whether a pipeline and its clients are what the policy was asked about."""
-        seen = picture.seen.get(live.pipeline.id)
-        return seen is not None and (live.pipeline, tuple(live.clients)) == (seen.pipeline, seen.clients)
+        """Whether a pipeline, what it asks and its clients are what the policy was asked about."""
+        return self._has_stages_of(live, picture) and tuple(live.clients) == picture.seen[live.pipeline.id].clients
 
     def _has_stages_of(self, live: PlannedPipeline, picture: Picture) -> bool:
         """Whether an answer can be applied to a pipeline. One for clients that have left meanwhile is: it is for too
         many frames, and the next one follows at once.
         """
         seen = picture.seen.get(live.pipeline.id)
-        return seen is not None and live.pipeline == seen.pipeline
+        if seen is None or live.pipeline != seen.pipeline:
+            return False
+        return are_same(seen.entries, entries_of(self._environment.catalogue, live.pipeline))
 
     # -- what follows --------------------------------------------------------------------------------------------------
 
@@ -405,7 +418,7 @@ class Planning:
         """
         if picture.machine != self._machine or self._has_new_load(picture):  # all were planned
             self._load = load_of(picture.busy)
-        self._machine, self._memory = picture.machine, picture.memory
+        self._machine, self._memory, self._weights_of = picture.machine, picture.memory, picture.weights
         taken = sum(one.taken for one in self._planned.values())
         for id, made in picture.asked.items():
             live = self._pipelines.get(id)
@@ -503,6 +516,11 @@ class Planning:
             because,
         )
         self._environment.decisions.record("pipeline", facts)
+
+
+def _differ(now: Mapping[str, float], before: Mapping[str, float]) -> bool:
+    """Whether some tenant weighs another than before, of those that were there."""
+    return any(before.get(tenant, weight) != weight for tenant, weight in now.items())
 
 
 def _asks(client: PipelineClient) -> str:

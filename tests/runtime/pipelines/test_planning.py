@@ -3,6 +3,7 @@ go, and what is told of all that.
 """
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -778,13 +779,14 @@ async def test_a_pipeline_that_keeps_changing_costs_the_others_nothing() -> None
 
 @story
 async def test_a_box_that_keeps_changing_is_planned_all_the_same() -> None:
-    """The catalogue changes at every round: after some answers that are thrown away one is applied; who would join is
-    told to ask again.
+    """The tenant weighs another at every round: after some answers that are thrown away one is applied; who would join
+    is told to ask again.
     """
     bench = _bench()
+    weights = itertools.cycle((2.0, 1.0))
 
     def change() -> None:
-        bench.box.catalogue.version += 1
+        bench.box.catalogue.put_tenant(Tenant("t", Quota(processor_weight=next(weights))))
 
     bench.thread = change
     async with bench.working():
@@ -794,6 +796,36 @@ async def test_a_box_that_keeps_changing_is_planned_all_the_same() -> None:
         with pytest.raises(PipelineNotPossible, match="ask again"):
             await bench.join(live, 5)
         assert len(live.clients) == 0
+
+
+@story
+async def test_applications_of_others_that_keep_changing_cost_a_pipeline_nothing() -> None:
+    """Another tenant changes its own at every round: no answer is thrown away for that, and who joins is let in. A
+    change of one that is asked counts.
+    """
+    bench = _bench()
+    catalogue = bench.box.catalogue
+    catalogue.put_tenant(Tenant("u"))
+    asked = catalogue.entry("t/read").application
+    own = replace(asked, id="u/read", tenant="u")
+
+    def change() -> None:
+        catalogue.put_application(replace(own, weight=1.0 + catalogue.version))
+
+    async with bench.working():
+        live = bench.add()
+        await bench.pause(1)
+        bench.thread = change
+        version, rounds = catalogue.version, bench.planning.figures.rounds
+        await bench.join(live, 5)
+        assert (len(live.clients), bench.planning.figures.stale) == (1, 0)
+        await bench.pause(2)
+        assert catalogue.version > version
+        assert bench.planning.figures.rounds <= rounds + 2
+        before = live.plan
+        catalogue.put_application(replace(asked, weight=2.0))
+        await bench.pause(1)
+        assert live.plan is not before
 
 
 @story
