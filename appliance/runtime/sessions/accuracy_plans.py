@@ -204,7 +204,7 @@ class AccuracyPlans:
             tuple(one for one in plan.clients if one.name in members), plan.admitted, plan.removed, plan.batches, ""
         )
         best = zoo.best.name
-        decode_ms = context.environment.decode_ms(key.application_id)
+        decode_ms = context.environment.decode_ms(key.tenant, key.application_id)
         asked = {client.name: client for client in (*problem.clients, *problem.waiting)}
         for one in there.clients:
             live = members[one.name]
@@ -232,7 +232,7 @@ class AccuracyPlans:
     ) -> OffloadInput:
         context = self._context
         environment, pool = context.environment, context.pools.pool(key)
-        self._priors.estimate(key.application_id, context.sessions.values(), (*members, *others))
+        self._priors.estimate((key.tenant, key.application_id), context.sessions.values(), (*members, *others))
         there = {live.id for live in (*members, *others)}
         shifts = {id: shift for id, shift in pool.shifts.items() if id in there}
         for live in (*members, *others):
@@ -246,7 +246,7 @@ class AccuracyPlans:
         lost_ms = {live.id: offloading.lost_ms(live, pool.scale.frame_ms) for live in (*members, *others)}
         previous, busy_ns = offloading.previous_of(pool.batches, pool.gates, pool.scale, shifts, now_ns, lost_ms)
         busy_ns = max(busy_ns, self._busy_until_ns(key, now_ns))
-        decode_ms, sessions = environment.decode_ms(key.application_id), [*members, *others]
+        decode_ms, sessions = environment.decode_ms(key.tenant, key.application_id), [*members, *others]
         clients: dict[str, Client] = {}
         for at in range(0, len(sessions), AT_ONCE):
             if at:

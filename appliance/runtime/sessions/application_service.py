@@ -42,7 +42,7 @@ class ApplicationService:
         self._pools_max = pools_max
         self.live: dict[str, LiveSession] = {}
         """Those that have not ended, by id."""
-        self._decode_ms: dict[str, float] = {}
+        self._decode_ms: dict[tuple[str, str], float] = {}
         self.replan = asyncio.Event()
         """A link has changed, or memory: plans are due."""
         self.placed = asyncio.Event()
@@ -59,13 +59,15 @@ class ApplicationService:
         }
         return {tenant: self._catalogue.processor_weight(tenant) for tenant in tenants}
 
-    def decode_ms(self, application_id: str) -> float:
-        """What decoding a frame takes, by those that came."""
-        return self._decode_ms.get(application_id, 0.0)
+    def decode_ms(self, tenant: str, application_id: str) -> float:
+        """What decoding a frame of a tenant's devices takes, by those that came of them: others may send larger ones to
+        an application that is shared."""
+        return self._decode_ms.get((tenant, application_id), 0.0)
 
     def forget(self, application_id: str) -> None:
         """An application is no more, or asks another model: what its frames have shown says nothing of others."""
-        self._decode_ms.pop(application_id, None)
+        for of in [of for of in self._decode_ms if of[1] == application_id]:
+            del self._decode_ms[of]
         self.planning.forget(application_id)
 
     # -- port Service: which there are ---------------------------------------------------------------------------------
@@ -138,7 +140,7 @@ class ApplicationService:
             ran=asked.ran,
         )
         with self._engine.admitted(application, tenant):
-            return await self._predictor.predict(application, media, call, self._watch(application.id))
+            return await self._predictor.predict(application, media, call, self._watch(tenant, application.id))
 
     async def turn(self, live: LiveSession, frame: Frame) -> int:
         if not frame.is_planned:
@@ -178,12 +180,13 @@ class ApplicationService:
             self.planning.refused(live.session.application_id, result.variant)
             self.replan.set()
 
-    def _watch(self, application_id: str) -> Callable[[Request], None]:
+    def _watch(self, tenant: str, application_id: str) -> Callable[[Request], None]:
         """Learns what decoding takes."""
+        of = tenant, application_id
 
         def seen(request: Request) -> None:
             ms = (self._clock.now_ns() - request.arrival_ns) / NS_PER_MS
-            before = self._decode_ms.get(application_id, ms)
-            self._decode_ms[application_id] = before + 0.05 * (ms - before)
+            before = self._decode_ms.get(of, ms)
+            self._decode_ms[of] = before + 0.05 * (ms - before)
 
         return seen

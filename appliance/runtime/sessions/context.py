@@ -124,7 +124,7 @@ class PlanningContext:
         if self.ledger.unplanned > 0.01:
             others.append(self.ledger.unplanned_run_ms)
         foreign = max(others, default=0.0) / self.environment.workers
-        return adapting.FrameOverhead(self.environment.decode_ms(key.application_id), foreign)
+        return adapting.FrameOverhead(self.environment.decode_ms(key.tenant, key.application_id), foreign)
 
     def least(self, live: LiveSession) -> float:
         """Share of all workers that a promise takes at least; of one that is served, by its last plan."""

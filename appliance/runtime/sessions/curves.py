@@ -32,7 +32,7 @@ class Curves:
         self.base = 0.0
         """Share of 1 that tracking loses at once, by the device's word."""
         self.times: Mapping[str, float] = {}
-        """Variant → its rate times the best one's, as other devices of the application have measured both."""
+        """Variant → its rate times the best one's, as other devices of its tenant have measured both."""
         self._drops: Mapping[str, VariantDrop] = {}
         self._gaps: dict[str, float] = {}
         """By the accuracies that the box knows."""

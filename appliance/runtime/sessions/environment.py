@@ -30,8 +30,8 @@ class SessionEnvironment:
     """Tell the residency loop which variants of an application to bring and to keep."""
     weights: Callable[[], Mapping[str, float]]
     """Of the tenants that want some of the processors now."""
-    decode_ms: Callable[[str], float]
-    """What decoding a frame of an application takes."""
+    decode_ms: Callable[[str, str], float]
+    """What decoding a frame takes that a tenant's devices send to an application."""
     reservations: Reservations
     """Where the starts of planned batches are kept."""
     busy_for_ns: Callable[[], int]

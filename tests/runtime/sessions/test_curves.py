@@ -1,10 +1,13 @@
 """Drop curves of a session by variant: what its device has measured, and what stands until it has."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from appliance.domain.catalogue import Tenant
 from appliance.domain.session import AccuracyPromise, DeviceReport, VariantDrop
+from appliance.domain.states import SessionState
 from appliance.runtime.sessions import offloading
 from appliance.runtime.sessions.curves import RATE_PRIOR, TIMES_MAX, Curves
 from appliance.runtime.sessions.drop_priors import DropPriors
@@ -12,7 +15,7 @@ from appliance.runtime.sessions.offloading import Scale
 from appliance.runtime.sessions.pools import key_of
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet
+from tests.runtime.sessions.fleet import Fleet, steady
 
 
 @story
@@ -74,7 +77,7 @@ async def test_what_one_device_has_compared_others_are_planned_by() -> None:
         priors = DropPriors()
 
         def rates() -> tuple[float, float | None]:
-            priors.estimate(gate.id, (one, other), (one, other))
+            priors.estimate(("t", gate.id), (one, other), (one, other))
             client = offloading.clients_of([other], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)[other.id]
             return client.drop_rate, next(v.drop_rate for v in client.variants if v.name == small)
 
@@ -103,7 +106,7 @@ async def test_what_one_device_makes_up_moves_others_within_reason() -> None:
             other.report(DeviceReport(drop_rate=0.004, drop_curves=own))
             everybody = (boaster, one, other)
             offloading.clients_of(everybody, zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
-            DropPriors().estimate(gate.id, everybody, everybody)
+            DropPriors().estimate(("t", gate.id), everybody, everybody)
             assert other.curves.rate_of(small) == 0.012
             assert 0.004 / TIMES_MAX <= one.curves.rate_of(small) <= 0.004 * TIMES_MAX
 
@@ -121,7 +124,7 @@ async def test_what_devices_told_goes_with_their_application() -> None:
         best, small = zoo.best.name, min(zoo.rungs, key=lambda rung: rung.accuracy).name
         one.report(DeviceReport(drop_rate=0.012, drop_curves={best: VariantDrop(0.004), small: VariantDrop(0.012)}))
         offloading.clients_of([one], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
-        plans._priors.estimate(gate.id, (one,), ())
+        plans._priors.estimate(("t", gate.id), (one,), ())
         await fleet.sessions.end(one)
 
         async def rate_of_a_new_one() -> tuple[float, dict[str, float]]:
@@ -133,3 +136,23 @@ async def test_what_devices_told_goes_with_their_application() -> None:
         assert await rate_of_a_new_one() == (0.012, pytest.approx({best: 1.0, small: 3.0}))
         fleet.sessions.applications.forget(gate.id)
         assert await rate_of_a_new_one() == (RATE_PRIOR, {})
+
+
+@story
+async def test_what_a_tenants_devices_say_moves_no_other_tenants() -> None:
+    """At an application that is shared: neither rates that are made up nor pictures that take long to decode."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
+    fleet.bench.catalogue.put_application(replace(gate, shared=True))
+    fleet.bench.catalogue.put_tenant(Tenant("u"))
+    async with fleet.working():
+        boasters = [await fleet.join(gate, AccuracyPromise(0.3), mbps=50, fps=15.0, tenant="u") for _ in range(3)]
+        for boaster in boasters:
+            fleet.stream(boaster, steady(50), drop_rate=0.2)
+        await fleet.pass_s(3)
+        honest = await fleet.join(gate, AccuracyPromise(0.1), mbps=50, fps=15.0)
+        assert honest.state is SessionState.SERVED
+        assert (honest.curves.rate, honest.curves.times) == (RATE_PRIOR, {})
+        decode_ms = fleet.sessions.applications.decode_ms
+        assert decode_ms("u", gate.id) > 0.0
+        assert decode_ms("t", gate.id) == 0.0
