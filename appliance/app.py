@@ -337,7 +337,9 @@ class Appliance:
             new_id=partial(token_hex, 8),
         )
         idle_ns = int(limits.idle_s * NS_PER_S)
-        sessions = make_sessions(ports, Limits(limits.per_tenant_max, limits.all_max, limits.credit, idle_ns))
+        sessions = make_sessions(
+            ports, Limits(limits.per_tenant_max, limits.all_max, limits.credit, idle_ns, limits.answers_bytes_max)
+        )
         sessions.restore(stored)
         _run_until_stopped(stack, [asyncio.create_task(sessions.run(), name="sessions")])
         return sessions

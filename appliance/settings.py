@@ -356,6 +356,9 @@ class SessionSettings(Section):
 
 class PipelineSettings(Section):
     turn_off_s: float = Field(30.0, ge=0, le=3600)
+    answers_bytes_max: int = Field(64 * MIB, ge=1024)
+    """Answers of the last two seconds, for devices that ask again or come back, of all sessions; no tenant can take all
+    of it."""
     """So long a variant that no plan of a pipeline has any more stays wished for in memory."""
     window_ms: float = Field(450.0, ge=100, lt=1000)
     """Frames, items and run times by which pipelines are planned are those of so long, looked at twice a second; of

@@ -175,7 +175,9 @@ class ResultMessage(End):
 
     type: Literal["result"] = "result"
     answer: dict[str, Any] | None = None
-    """What `predict` answers; null for a frame that was dropped or lost."""
+    """What `predict` answers; null for a frame that was dropped or lost, and where it was not kept until the device
+    came back.
+    """
     picture: Picture | None = None
     """The answer is a picture, which follows as one binary message."""
 

@@ -15,6 +15,8 @@ class Limits:
     """Frames of a session that may be on their way without acknowledgement."""
     idle_ns: int = 60 * NS_PER_S
     """A session of which nothing was heard for so long ends."""
+    answers_bytes_max: int = 64 * 2**20
+    """Of all answers that devices may ask for again."""
     pools_max: int = 32
     """In so many ways the sessions of a tenant may differ: by application, kind of promise, least accuracy and, where
     accuracy is promised, frame rate. Each is planned by itself."""

@@ -30,6 +30,7 @@ from appliance.domain.session import (
 )
 from appliance.domain.states import SESSION_MOVES, SessionState, move
 from appliance.runtime.sessions.ageing import Ageing
+from appliance.runtime.sessions.answers import RESULTS_NS, KeptAnswers
 from appliance.runtime.sessions.curves import Curves
 from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.holding import Holding
@@ -39,8 +40,6 @@ from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
 from appliance.runtime.sessions.zoo import bytes_at_quality, raised_pixels
 from appliance.tasks.base import Media
 
-RESULTS_NS = 2 * NS_PER_S
-"""So long a result can be asked for again."""
 NUMBERS_BEHIND = 64
 """A frame may come so many numbers behind the newest, or `RESULTS_NS` of frames ..."""
 AHEAD_S = 3600.0
@@ -109,6 +108,7 @@ class LiveSession:
         has_room: HasRoom,
         on_received: Received,
         on_ended: Ended,
+        answers: KeptAnswers,
         link: LinkEstimate | None = None,
         state: SessionState = SessionState.WAITING,
     ) -> None:
@@ -116,7 +116,7 @@ class LiveSession:
         self._clock = clock
         self._predict, self._turn, self._has_room = predict, turn, has_room
         self._on_received, self._on_ran, self._on_ended = on_received, on_ran, on_ended
-        self._credit = credit
+        self._credit, self._answers = credit, answers
         self.session, self.state = session, state
         self.reason = ""
         """Why it is in its state, for a person."""
@@ -246,6 +246,7 @@ class LiveSession:
             self.plan, self.load, self.least_load = None, 0.0, None
         if state is SessionState.ENDED:
             self.ended_ns = now_ns
+            self._answers.clear()
             self.tell(Notice(NoticeKind.ENDED, state, None, reason))
         elif state is SessionState.SERVED:
             self.tell(Notice(NoticeKind.SERVED, state, self.plan, reason))
@@ -456,17 +457,13 @@ class LiveSession:
         return None if frame.is_planned or self._has_room(self) else DropCause.OVER_RATE
 
     def _forget(self, now_ns: int) -> None:
-        """Answers go after 2 s; that a number was used is known for as long as it may come again."""
+        """Answers go first; that a number was used is known for as long as it may come again."""
+        self._answers.forget(now_ns)
         behind = max(NUMBERS_BEHIND, int(self.session.fps * RESULTS_NS / NS_PER_S))
         newest = self._newest or 0
         for number, frame in list(self._frames.items()):
-            result = frame.result
-            if result is None:
-                continue
-            if number < newest - behind:
+            if frame.result is not None and number < newest - behind:
                 del self._frames[number]
-            elif result.body is not None and now_ns - result.ended_ns > RESULTS_NS:
-                frame.result = FrameResult(number, result.end, result.ended_ns, None, result.variant)
 
     # -- port FrameSession ---------------------------------------------------------------------------------------------
 
@@ -533,6 +530,7 @@ class LiveSession:
         if result.end is FrameEnd.ANSWERED and (self.last_result is None or frame.number > self.last_result[0]):
             self.last_result = frame.number, frame.captured_ns, result.ended_ns
         self._on_ended(self, frame, result)
+        self._answers.put(frame, is_asked_for=self.state is not SessionState.ENDED)
 
 
 def _smoothed(before: float | None, value: float) -> float:

@@ -18,6 +18,8 @@ from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.runtime.decisions.sessions import frame_drop
 from appliance.runtime.ports import DecisionSink
+from appliance.runtime.serving.portions import Portions
+from appliance.runtime.sessions.answers import KeptAnswers
 from appliance.runtime.sessions.application_service import ApplicationService
 from appliance.runtime.sessions.context import AT_ONCE
 from appliance.runtime.sessions.frame import Frame, FrameResult
@@ -64,6 +66,8 @@ class Sessions:
         self._presence = Presence(clock, self._services, limits.idle_ns)
         self._promises = Promises(self._services, self._live)
         self._storing = Storing()
+        self._answers = Portions(limits.answers_bytes_max)
+        """Bytes of those that may be asked for again."""
         self._rounds = Rounds(clock, self._services, self.register, self._storing, self._look_after)
         self.totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         """Tenant → frames of all its sessions by how they ended."""
@@ -264,6 +268,7 @@ class Sessions:
             has_room=service.has_room,
             on_received=service.received,
             on_ended=self._frame_ended,
+            answers=KeptAnswers(self._answers, session.tenant),
             link=link,
             state=state,
         )

@@ -24,6 +24,8 @@ from appliance.domain.errors import (
 )
 from appliance.domain.session import DropCause, FrameEnd, FrameHead, LatencyPromise, NoticeKind, Session, SessionPlan
 from appliance.domain.states import SessionState
+from appliance.runtime.serving.portions import Portions
+from appliance.runtime.sessions.answers import KeptAnswers
 from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameCall, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
@@ -48,6 +50,8 @@ class Stage:
         self.clock = HandClock()
         self.ended: list[FrameResult] = []
         self.has_room = True
+        self.room = Portions(1000)
+        """Bytes of answers that are kept."""
         self.live = LiveSession(
             self.clock,
             SESSION,
@@ -58,6 +62,7 @@ class Stage:
             has_room=lambda live: self.has_room,
             on_received=lambda live: None,
             on_ended=lambda live, frame, result: self.ended.append(result),
+            answers=KeptAnswers(self.room, "harbour"),
         )
         self.live.become(SessionState.SERVED)
 
@@ -167,6 +172,55 @@ async def test_answers_are_kept_for_two_seconds() -> None:
     with pytest.raises(FrameMismatch):
         stage.live.begin(stage.head(3))
     assert stage.live.counts.sent == 1
+
+
+@pytest.mark.anyio
+async def test_answers_that_are_kept_are_bounded_in_bytes() -> None:
+    """The oldest go first, and one that finds no room at all is said once; how a frame ended stays known."""
+    stage = Stage()
+
+    async def answered(number: int, count: int) -> FrameResult:
+        frame = stage.live.begin(stage.head(number))
+        frame.received(b"body")
+
+        async def work(call: FrameCall) -> bytes:
+            return b"x" * count
+
+        result = await frame.run(work)
+        stage.clock.pass_s(0.1)
+        return result
+
+    told = [await answered(number, count) for number, count in enumerate((300, 300, 300, 1001))]
+    assert [len(one.body or b"") for one in told] == [300, 300, 300, 1001]
+    kept = stage.live.results_since(None)
+    assert [(one.frame, one.end, len(one.body or b"")) for one in kept] == [
+        (0, FrameEnd.ANSWERED, 0),
+        (1, FrameEnd.ANSWERED, 300),
+        (2, FrameEnd.ANSWERED, 300),
+        (3, FrameEnd.ANSWERED, 0),
+    ]
+    assert stage.room.taken == 600
+    with pytest.raises(FrameMismatch):
+        stage.live.begin(stage.head(0))
+    stage.live.become(SessionState.ENDED, "left")
+    assert stage.room.taken == 0, "nobody can ask for them any more"
+
+
+@pytest.mark.anyio
+async def test_of_a_session_that_has_ended_no_answer_is_kept() -> None:
+    """A frame that was under way then is answered, once."""
+    stage = Stage()
+    frame = stage.live.begin(stage.head(0))
+    frame.received(b"body")
+
+    async def work(call: FrameCall) -> bytes:
+        stage.live.become(SessionState.ENDED, "left")
+        return b"{}"
+
+    assert (await frame.run(work)).body == b"{}"
+    assert stage.room.taken == 0
+    assert frame.result is not None
+    assert frame.result.body is None
 
 
 class Mistake(Exception):

@@ -8,6 +8,8 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.session import AccuracyPromise, FrameEnd, FrameHead, Reference, Session
 from appliance.domain.states import SessionState
 from appliance.policies.offload.base import Batch, Client
+from appliance.runtime.serving.portions import Portions
+from appliance.runtime.sessions.answers import KeptAnswers
 from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
@@ -38,6 +40,7 @@ def session_of(phase_ms: float, reference: Reference) -> LiveSession:
         has_room=lambda live: True,
         on_received=lambda live: None,
         on_ended=lambda live, frame, result: None,
+        answers=KeptAnswers(Portions(10_000), "harbour"),
     )
     live.become(SessionState.SERVED)
     live.downlink_ms = 6.0
