@@ -23,6 +23,7 @@ from appliance.api.http.handshake import Handshake
 from appliance.api.http.pace import Pace
 from appliance.api.http.renewal import LOOK_S, Renewal
 from appliance.api.http.unix_socket import UnixSocket
+from appliance.api.http.unread import Unread
 from appliance.api.protocol import BoxProtocol
 from appliance.api.regions.regions import files_max
 from appliance.app import Appliance
@@ -166,6 +167,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
         http=partial(  # type: ignore[arg-type]  # called as the class would be
             BoxProtocol,
             connections=connections,
+            unread=Unread(http.unread_bytes_max),
             pace=Pace(http.head_s, http.keep_alive_s, http.body_s, http.body_bytes_per_s_min),
             head_bytes_max=http.head_bytes_max,
         ),

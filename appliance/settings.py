@@ -60,6 +60,10 @@ class HttpSettings(Section):
     """Sum of the results that wait to be fetched (`wait=false`), each for a minute; one tenant's at most seven times
     what is free. One that finds no room is lost.
     """
+    unread_bytes_max: int = Field(256 * MIB, ge=1024)
+    """Sum of what callers have yet to read of their answers, beside the one that was written last; beyond it
+    connections are closed: of the tenant that has most the one that has not kept up for longest.
+    """
     connections_max: int = Field(1000, ge=1)
     """Open connections at once. For one more, the oldest without a good key gives way, of the address that has most of
     them; then an idle one of the tenant that has most; else it gets 503.
@@ -352,13 +356,13 @@ class SessionSettings(Section):
     """Frames of a session that may be on their way without acknowledgement; one more is refused."""
     idle_s: float = Field(60.0, gt=0)
     """A session of which nothing was heard for so long ends; one that is paused, after 24 hours."""
+    answers_bytes_max: int = Field(64 * MIB, ge=1024)
+    """Answers of the last two seconds, for devices that ask again or come back, of all sessions; no tenant can take all
+    of it."""
 
 
 class PipelineSettings(Section):
     turn_off_s: float = Field(30.0, ge=0, le=3600)
-    answers_bytes_max: int = Field(64 * MIB, ge=1024)
-    """Answers of the last two seconds, for devices that ask again or come back, of all sessions; no tenant can take all
-    of it."""
     """So long a variant that no plan of a pipeline has any more stays wished for in memory."""
     window_ms: float = Field(450.0, ge=100, lt=1000)
     """Frames, items and run times by which pipelines are planned are those of so long, looked at twice a second; of

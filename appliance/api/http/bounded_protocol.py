@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
+from appliance.api.http.unread import Unread
 from appliance.api.http.upgrades import go_on_behind_head
 from appliance.domain.errors import Busy, TooManyConnections
 
@@ -47,12 +48,19 @@ class BoundedProtocol(HttpToolsProtocol):
     """A connection that counts among the others from its first byte on; `look` keeps its pace."""
 
     def __init__(
-        self, *args: Any, connections: Connections[Counted], pace: Pace, head_bytes_max: int, **kwargs: Any
+        self,
+        *args: Any,
+        connections: Connections[Counted],
+        unread: Unread,
+        pace: Pace,
+        head_bytes_max: int,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.tenant: str | None = None
         """Of the last good key; None: none was shown."""
         self._all = connections
+        self._unread = unread
         self._pace = pace
         self._watch = Watch()
         self._head_bytes_max = head_bytes_max
@@ -82,6 +90,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.leave(self)
+        self._unread.end(self)
         self._gather_no_more()
         super().connection_lost(exc)
 
@@ -155,8 +164,26 @@ class BoundedProtocol(HttpToolsProtocol):
         is_awaited = cycle.more_body and not self.flow.read_paused and not cycle.waiting_for_100_continue
         return Phase.BODY if is_awaited else Phase.OURS
 
+    @property
+    def unread_bytes(self) -> int:
+        """Of answers, that wait for the caller."""
+        return int(self.transport.get_write_buffer_size())
+
+    def congested(self) -> None:
+        """More waits for the caller than before."""
+        self._unread.grew(self)
+
+    def drained(self) -> None:
+        """The caller has read most of what waited."""
+        self._unread.end(self)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.congested()
+
     def resume_writing(self) -> None:
         self._drains += 1
+        self.drained()
         super().resume_writing()
 
     # -- refusing ------------------------------------------------------------------------------------------------------

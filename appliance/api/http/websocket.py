@@ -86,6 +86,14 @@ class Owner(Protocol):
         """The handshake is answered with this, and the connection ends as any other one."""
         ...
 
+    def congested(self) -> None:
+        """More waits for the caller than before: another connection may have to give way, or this one later."""
+        ...
+
+    def drained(self) -> None:
+        """The caller has read most of that."""
+        ...
+
     def connection_lost(self, exc: Exception | None) -> None:
         """As the transport says it."""
         ...
@@ -238,6 +246,8 @@ class WebSocket(asyncio.BufferedProtocol):
         content = b"".join(writes)
         self._largest_bytes = max(self._largest_bytes, len(content))
         self._transport.write(content)
+        if self._is_write_paused:
+            self._owner.congested()
         if ends and self._transport.can_write_eof():
             self._transport.write_eof()  # closed at once, the caller might lose the last messages to a reset
         elif ends:
@@ -301,10 +311,12 @@ class WebSocket(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._is_write_paused = True
         self._is_drained.clear()
+        self._owner.congested()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self._is_drained.set()
+        self._owner.drained()
         self._largest_bytes = 0
         self._drains += 1
 

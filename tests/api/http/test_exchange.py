@@ -15,6 +15,7 @@ from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.pace import Pace
+from appliance.api.http.unread import Unread
 from appliance.api.protocol import BoxProtocol
 
 PATH = "/v2/models/m/infer"
@@ -28,6 +29,7 @@ class _Transport(asyncio.Transport):
         super().__init__({"socket": self})
         self.written: list[bytes] = []
         self.is_closed = False
+        self.unread_bytes = 0
 
     def setsockopt(self, *_: int) -> None:
         """The transport is its own socket."""
@@ -44,8 +46,13 @@ class _Transport(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
 
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
     def close(self) -> None:
         self.is_closed = True
+
+    abort = close
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -60,12 +67,20 @@ class _Transport(asyncio.Transport):
         pass
 
 
-def connect(app: Callable[[Any, Any, Any], Any]) -> tuple[BoxProtocol, _Transport]:
+def connect(app: Callable[[Any, Any, Any], Any], unread: Unread | None = None) -> tuple[BoxProtocol, _Transport]:
     """A protocol with an application and a transport, as after the connection was made."""
     config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False)
     connections = Connections[Counted](10, 1)
     pace = Pace(head_s=10, keep_alive_s=30, body_s=10, body_bytes_per_s_min=1000)
-    protocol = BoxProtocol(config, ServerState(), {}, connections=connections, pace=pace, head_bytes_max=32 * 1024)
+    protocol = BoxProtocol(
+        config,
+        ServerState(),
+        {},
+        connections=connections,
+        unread=Unread(2**20) if unread is None else unread,
+        pace=pace,
+        head_bytes_max=32 * 1024,
+    )
     transport = _Transport()
     protocol.connection_made(transport)
     return protocol, transport
@@ -263,3 +278,25 @@ def test_the_memory_of_a_body_that_is_over_is_taken_again() -> None:
     del tensor
     assert place(AlignedBody(700_001, 3)) == first
     assert AlignedBody(1 << 60, 0).size == 1 << 60
+
+
+def test_who_does_not_read_gives_way_to_others() -> None:
+    """Where more waits to be read than may; who has read in between, or has gone, counts no more."""
+
+    async def story() -> None:
+        unread = Unread(100)
+        (reads, at), (slow, waits), (gone, its), (new, _) = (connect(Seen(), unread) for _ in range(4))
+        for protocol, transport in ((reads, at), (gone, its), (slow, waits)):
+            transport.unread_bytes = 90
+            protocol.pause_writing()
+            if protocol is reads:
+                protocol.resume_writing()
+            if protocol is gone:
+                protocol.connection_lost(None)
+        new.pause_writing()
+        assert (at.is_closed, waits.is_closed, len(unread)) == (False, False, 2)
+        waits.unread_bytes = 101
+        reads.pause_writing()
+        assert (at.is_closed, waits.is_closed, len(unread)) == (False, True, 2)
+
+    asyncio.run(story())

@@ -86,6 +86,12 @@ class Handshake(asyncio.Protocol):
         self._transport.write(f"HTTP/1.1 {status} no\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
         self._transport.close()
 
+    def congested(self) -> None:
+        self._place.told.append("congested")
+
+    def drained(self) -> None:
+        self._place.told.append("drained")
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._place.lost += 1
 
@@ -98,6 +104,8 @@ class Place:
         self.echoes: list[Echo] = []
         self.refusal: tuple[int, dict[str, str], bytes] | None = None
         self.lost = 0
+        self.told: list[str] = []
+        """What connections said of callers that do not keep up."""
         self.port = 0
 
     @property
@@ -321,6 +329,7 @@ def test_who_does_not_read_is_given_up() -> None:
             piece = bytes(64 * 1024)
             while not slow.is_congested:
                 slow.send_binary(piece)
+            assert set(place.told) == {"congested"}
             slow.look(1.0)
             slow.look(1.0 + MESSAGE_S)
             await slow.closed.wait()
