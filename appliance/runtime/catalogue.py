@@ -236,6 +236,10 @@ class Catalogue:
         """Those of all tenants, by id; also of a model that is on its way out."""
         return [self._applications[i] for i in sorted(self._applications)]
 
+    def application(self, application_id_: str) -> Application | None:
+        """One of any tenant by id, also of a model that is on its way out; None: it was deleted."""
+        return self._applications.get(application_id_)
+
     def has_tenant(self, name: str) -> bool:
         """Whether there is such a tenant."""
         return name in self._tenants

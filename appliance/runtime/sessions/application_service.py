@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import ApplianceError, FrameDropped, TooManySessions, UnknownApplication
+from appliance.domain.errors import FrameDropped, TooManySessions
 from appliance.domain.request import Request
 from appliance.domain.session import DropCause, Offer, Promise, PromiseKind, Session
 from appliance.domain.states import SessionState
@@ -76,15 +76,11 @@ class ApplicationService:
         self._catalogue.entry(session.application_id)
 
     def gone(self, live: LiveSession) -> str:
-        session, gone = live.session, "its application is gone, or is shared no more"
-        try:
-            application = self._catalogue.entry(session.application_id).application
-        except UnknownApplication:
-            return gone
-        except ApplianceError:  # out of service for a while
-            return ""
-        is_own = application.tenant == session.tenant or application.shared
-        return "" if is_own and self._catalogue.has_tenant(session.tenant) else gone
+        session, application = live.session, self._catalogue.application(live.session.application_id)
+        is_own = application is not None and (application.tenant == session.tenant or application.shared)
+        if is_own and self._catalogue.has_tenant(session.tenant):
+            return ""  # it may be out of service for a while
+        return "its application is gone, or is shared no more"
 
     def check(self, draft: LiveSession) -> None:
         tenant = draft.session.tenant

@@ -3,9 +3,11 @@
 import asyncio
 import random
 from collections.abc import Awaitable
+from dataclasses import replace
 
 import pytest
 
+from appliance.domain.catalogue import Tenant
 from appliance.domain.errors import ApplianceError, PromiseNotPossible, UnknownSession
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
 from appliance.domain.states import SessionState
@@ -110,3 +112,30 @@ def test_anything_at_once(seed: int) -> None:
         fleet.bench.assert_quiet()
 
     played()
+
+
+@story
+async def test_sessions_end_with_their_application() -> None:
+    """While a device streams; another tenant's end when it is shared no more. One whose model is out of service for a
+    while stays.
+    """
+    fleet = Fleet()
+    gate, door = (fleet.add({640: Cost(run_ms=10)}, name=name) for name in ("gate", "door"))
+    catalogue = fleet.bench.catalogue
+    catalogue.put_tenant(Tenant("u"))
+    catalogue.put_application(replace(gate, shared=True))
+    promise = LatencyPromise(300.0, 5.0)
+    async with fleet.working():
+        own, foreign = [await fleet.join(gate, promise, fps=5.0, tenant=tenant) for tenant in ("t", "u")]
+        other = await fleet.join(door, promise, fps=5.0)
+        for live in (own, foreign, other):
+            fleet.stream(live, steady(50))
+        catalogue.put_application(gate)
+        await fleet.pass_s(1)
+        assert [live.state for live in (own, foreign)] == [SessionState.SERVED, SessionState.ENDED]
+        catalogue.remove_application(gate.id)
+        catalogue.remove_model(catalogue.model_of(door).id)
+        await fleet.pass_s(1)
+        assert own.state is SessionState.ENDED
+        assert own.reason == "its application is gone, or is shared no more"
+        assert other.state is SessionState.WAITING
