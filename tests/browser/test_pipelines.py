@@ -72,7 +72,9 @@ def test_defining_one_and_trying_it(tab: Tab, box: Box, pages: zoo_page.Pages, s
         said = [row.inner_text() for row in read.all()]
         assert len(said) == len(truth["numerals"])
         left, top = (round(value) for value in truth["regions"][0]["quad"][0])
-        near = f"document.querySelector('canvas').getContext('2d').getImageData({left - 4}, {top - 4}, 9, 9).data"
+        page.locator(".picture canvas").wait_for()
+        drawn = "document.querySelector('.picture canvas').getContext('2d')"
+        near = f"{drawn}.getImageData({left - 4}, {top - 4}, 9, 9).data"
         pixels = page.evaluate(f"[...{near}]")
         assert [255, 210, 63] in [pixels[at : at + 3] for at in range(0, len(pixels), 4)]  # a corner of the quad
         page.get_by_text("1 since the box started").wait_for()

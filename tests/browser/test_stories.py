@@ -180,8 +180,10 @@ def test_boxes_are_drawn(tab: Tab, box: Box, tmp_path: Path) -> None:
     assert cv2.imwrite(str(picture), np.full((64, 64, 3), 40, np.uint8))
     with tab("/applications/ships") as page:
         page.get_by_label("Picture, sound, text or tensors").set_input_files(picture)
-        page.get_by_role("cell", name="ship").wait_for()
-        pixel = "([x, y]) => [...document.querySelector('canvas').getContext('2d').getImageData(x, y, 1, 1).data]"
+        page.get_by_role("cell", name="ship", exact=True).wait_for()  # decisions about "ships" have cells, too
+        page.locator(".picture canvas").wait_for()
+        drawn = "document.querySelector('.picture canvas')"
+        pixel = f"([x, y]) => [...{drawn}.getContext('2d').getImageData(x, y, 1, 1).data]"
         assert page.evaluate(pixel, [52, 40])[:3] == [255, 210, 63]  # the right edge
         assert page.evaluate(pixel, [32, 36])[:3] == [40, 40, 40]  # inside
 
