@@ -47,7 +47,7 @@ class HttpSettings(Section):
     body_bytes_max: int = Field(64 * MIB, ge=1024)
     """Largest body of an inference or predict request; bodies that wait count against memory."""
     frame_bytes_max: int = Field(4 * MIB, ge=1024)
-    """Largest frame of a session; the frames of one stream that wait for their answers take at most twice as much."""
+    """Largest frame of a session; its frames that are coming, or wait for their answers, take at most twice as much."""
     form_bytes_max: int = Field(64 * MIB, ge=1024)
     """Largest model that `POST /v1/models` takes at once; larger ones go by `/v1/uploads`."""
     upload_bytes_max: int = Field(8 * GIB, ge=1024)
@@ -116,7 +116,7 @@ class MemorySettings(Section):
 
 class ProcessorSettings(Section):
     kind: str = "cpu"
-    """Registry name in `runtime.processors`."""
+    """`cpu`, `openvino`, `xnnpack`, `cuda`, `tensorrt`, `dla` or `emulated`."""
     name: str | None = None
     """Name in metrics, profiles and plans; empty: the kind."""
     workers: int | None = Field(None, ge=1, le=64)
@@ -251,25 +251,30 @@ class ResidencySettings(Section):
 
 class PolicySettings(Section):
     eviction: str = "expected-utility"
-    """Registry name in `policies.residency`."""
+    """Who leaves memory for whom: `expected-utility`; those of Edge-MultiAI: `iws-bfe`, `iws-bfe-unload-first`,
+    `ws-bfe`, `bfe` and `lfe`; `lru`, the longest unused first; `none`, nobody, so that what finds no room is refused.
+    """
     selection: str = "by-profile"
-    """Registry name in `policies.selection`: the variant that answers a request which names none; `by-profile` goes by
-    what its application prefers, `most-accurate` does not.
+    """The variant that answers a request which names none: `by-profile` goes by what its application prefers,
+    `most-accurate` does not.
     """
     batching: str = "by-profile"
-    """Registry name in `policies.batching`: which waiting requests share a run; `by-profile` as many as gain by it,
-    `none` never.
+    """Which waiting requests share a run: `by-profile`, as many as gain by it; `none`, never any.
     """
     dispatch: str = "least-slack"
-    """Registry name in `policies.dispatch`: which of the requests whose turn it is runs next, and where, on a box whose
-    processors have cores of their own; one group of processors goes by turns and deadlines.
+    """Which of the requests whose turn it is runs next, and where, on a box whose processors have cores of their own
+    (`least-slack`, `earliest-finish`, `affinity`, `fifo`, `round-robin`, `fixed`); one group of processors goes by
+    turns and deadlines.
     """
     adaptation: str = "exchange"
-    """Registry name in `policies.adaptation`: which variant serves each session that is promised a latency."""
+    """Which variant serves each session that is promised a latency: `exchange`, or `jellyfish`, the paper's."""
     offload: str = "earliest-due"
-    """Registry name in `policies.offload`: which frames sessions send that are promised an accuracy."""
+    """Which frames sessions send that are promised an accuracy: `earliest-due`; `arise`, the paper's; what that is
+    compared with: `arise-alpha`, `static`, `static-searched`, `clipper-like`, `clipper-like-searched`,
+    `chameleon-like`.
+    """
     allocation: str = "frontier"
-    """Registry name in `policies.allocation`: worker, batch and number at once of each stage of a pipeline."""
+    """Worker, batch and number at once of each stage of a pipeline: `frontier`, or `scrooge`, the paper's."""
 
 
 class DispatchSettings(Section):

@@ -16,7 +16,7 @@ from appliance.terminal.failure import CommandFailed
 
 if TYPE_CHECKING:
     from appliance.client.pipelines import FrameOptions
-    from appliance.wire.pipelines import AnyStage, CostShape, PipelineStatusShape
+    from appliance.wire.pipelines import AnyStage, CostShape, PipelineRowShape, PipelineStatusShape
     from appliance.wire.shape import Order
 
 OneOrder = TypeVar("OneOrder", bound="Order")
@@ -31,7 +31,7 @@ app = typer.Typer(
 @app.command("list")
 @connected
 def list_pipelines(box: Connection) -> None:
-    """List the pipelines that the key may call.
+    """List the pipelines that the key may call, with what became of their frames in the last ten seconds.
 
     [dim]$[/dim] appliance pipelines list --tenant harbour
     """
@@ -40,19 +40,9 @@ def list_pipelines(box: Connection) -> None:
     if box.as_json:
         screen.show_json(pipelines)
         return
-    rows = [
-        (
-            one.name,
-            one.tenant,
-            f"{one.latency_slo_ms:g} ms",
-            screen.milliseconds(one.fastest_ms),
-            one.cost_by.value,
-            " ".join(stage.name for stage in one.stages),
-        )
-        for one in pipelines
-    ]
-    columns = ("pipeline", "tenant", "SLO>", "fastest>", "cost by", "stages")
-    screen.show_table(columns, rows, "There is no pipeline yet; make one with: appliance pipelines create FILE")
+    columns = ("pipeline", "tenant", "SLO>", "fastest>", "frames/s>", "in time>", "a frame>", "cost by", "stages")
+    empty = "There is no pipeline yet; make one with: appliance pipelines create FILE"
+    screen.show_table(columns, [list_row(one) for one in pipelines], empty)
 
 
 @app.command("show")
@@ -234,6 +224,22 @@ def _checked(order: type[OneOrder], found: dict[str, Any], source: str) -> OneOr
     except ValidationError as error:
         wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:_WRONG_MAX]]
         raise CommandFailed(f"{source}: {'; '.join(wrong)}") from None
+
+
+def list_row(pipeline: "PipelineRowShape") -> tuple[str, ...]:
+    """Of a table: how it is defined, and how it does."""
+    seconds = pipeline.cost_per_frame.seconds
+    return (
+        pipeline.name,
+        pipeline.tenant,
+        f"{pipeline.latency_slo_ms:g} ms",
+        screen.milliseconds(pipeline.fastest_ms),
+        f"{pipeline.rate_fps:.3g}",
+        "–" if pipeline.in_time is None else f"{pipeline.in_time:.1%}",
+        f"{1000 * seconds:.3g} ms" if seconds else "–",
+        pipeline.cost_by.value,
+        " ".join(stage.name for stage in pipeline.stages),
+    )
 
 
 def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:

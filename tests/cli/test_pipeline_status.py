@@ -1,7 +1,7 @@
 """What a person reads of a pipeline."""
 
-from appliance.cli.pipelines import status_lines
-from appliance.wire.pipelines import PipelineStatusShape
+from appliance.cli.pipelines import list_row, status_lines
+from appliance.wire.pipelines import PipelineRowShape, PipelineStatusShape
 
 STATUS = {
     "name": "one",
@@ -58,3 +58,11 @@ def test_a_pipeline_that_nobody_uses() -> None:
     assert "plan 3        nobody has joined" in text
     assert "0 frames" not in text
     assert "cost          nothing a frame, nothing a second" in text
+
+
+def test_how_pipelines_in_a_list_do() -> None:
+    """Frames of the last seconds, and what one costs; of a pipeline nobody uses neither a share nor a cost."""
+    figures = {"rate_fps": 4.5, "in_time": 0.9875, "cost_per_frame": {"seconds": 0.0312}}
+    used = PipelineRowShape.model_validate({**STATUS, **figures})
+    assert list_row(used)[4:7] == ("4.5", "98.8%", "31.2 ms")
+    assert list_row(PipelineRowShape.model_validate(STATUS))[4:7] == ("0", "–", "–")
