@@ -66,6 +66,8 @@ def test_defining_one_and_trying_it(tab: Tab, box: Box, pages: zoo_page.Pages, s
         page.get_by_role("button", name="Define", exact=True).click()
         page.get_by_role("heading", name=f"first-{shape}", level=1).wait_for()
         page.get_by_text("No frame was answered yet.").wait_for()
+        page.get_by_text("Nobody has joined, and no frames come").wait_for()
+        assert page.get_by_text("keeps the SLO", exact=True).count() == 0
         page.get_by_label("Picture, sound, text or tensors").set_input_files(pages.evaluation / truth["file"])
         page.get_by_text("in time", exact=True).first.wait_for()
         read = page.get_by_role("table", name="Items").locator("tbody tr", has_text="read")

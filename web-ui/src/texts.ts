@@ -486,6 +486,7 @@ export const t = {
     withErrors: (n: string) => `Answered with an item that failed: ${n}.`,
     underWay: (n: string) => `Under way now: ${n}.`,
     plan: 'Plan',
+    planUnused: 'Nobody has joined, and no frames come: nothing is kept for it.',
     noPlan: 'There is none: frames are served in order of their deadlines, and dropped early.',
     feasible: 'keeps the SLO',
     degraded: 'by cheaper variants',

@@ -146,6 +146,7 @@ export function edited(before: string, after: unknown): unknown {
 
 /** Beside the processor time; `joules` says them, of a frame or of a second. */
 export function otherCosts(cost: Schemas['CostShape'], joules: (value: number) => string): string {
+  if (!cost.seconds) return ''
   return [cost.joules == null ? '' : joules(cost.joules), cost.price == null ? '' : T.price(cost.price)].filter(Boolean).join(', ')
 }
 
