@@ -70,8 +70,8 @@ class Stop:
             if wanted and self._running is not None:
                 self._running.cancel()
 
-    def begin(self, request: ov.InferRequest) -> bool:
-        """The run begins; false when it need not."""
+    def begin(self, request: ov.InferRequest | None) -> bool:
+        """The run begins; false when it need not. `request`: None where it cannot be ended before its time."""
         with self._lock:
             self._running = request
             return not self._is_wanted
@@ -90,6 +90,9 @@ class Compiled:
     build_id: str
     outputs: dict[str, int]
     """Name → place."""
+    can_cancel: bool
+    """Whether a run may be ended between two nodes. Not where inputs have several shapes and several streams compute:
+    OpenVINO then leaves some of the shapes of that run in its stream, and the runs after it fail, whatever they get."""
     requests: "queue.SimpleQueue[ov.InferRequest]" = field(default_factory=queue.SimpleQueue)
 
     @property
@@ -139,7 +142,8 @@ class OpenVinoSessions:
         except Exception as error:
             raise LoadFailed(build_id=form.build_id, reason=_told(error)) from error
         names = {name: place for place, output in enumerate(model.outputs) for name in output.get_names()}
-        compiled = Compiled(model, form.build_id, names)
+        can_cancel = self._workers == 1 or not any(one.partial_shape.is_dynamic for one in model.inputs)
+        compiled = Compiled(model, form.build_id, names, can_cancel)
         for _ in range(self._workers):
             compiled.requests.put(model.create_infer_request())
         return compiled
@@ -150,12 +154,12 @@ class OpenVinoSessions:
         """One inference; the arrays are the caller's. Raises: RunRefused with OpenVINO's own words; RunStopped."""
         request = compiled.requests.get()
         try:
-            if stop is not None and not stop.begin(request):
+            if stop is not None and not stop.begin(request if compiled.can_cancel else None):
                 raise RunStopped(variant_id=compiled.build_id, reason="it took longer than it may")
             try:
                 feeds = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
                 request.start_async(feeds, share_inputs=True)  # a synchronous one of one stream cannot be cancelled
-                if stop is not None and stop.terminate:  # it came before there was something to cancel
+                if compiled.can_cancel and stop is not None and stop.terminate:  # before there was a run to cancel
                     request.cancel()
                 request.wait()
             except Exception as error:
@@ -165,6 +169,8 @@ class OpenVinoSessions:
             finally:
                 if stop is not None:
                     stop.end()
+            if stop is not None and stop.terminate:
+                raise RunStopped(variant_id=compiled.build_id, reason="it took longer than it may")
             names = compiled.outputs if outputs is None else {name: compiled.outputs[name] for name in outputs}
             return {name: np.array(request.get_output_tensor(place).data) for name, place in names.items()}
         finally:

@@ -180,6 +180,27 @@ def test_a_run_ends_at_its_deadline(tmp_path: Path, workers: int) -> None:
     asyncio.run(story())
 
 
+def test_stops_of_networks_of_several_shapes(tmp_path: Path) -> None:
+    """They do not disturb the runs of any stream: OpenVINO is not told to end a run between two nodes there."""
+    sessions = OpenVinoSessions(2, 1)
+    loaded = sessions.load(plain(toys.shufflenet(tmp_path / "net.onnx")))
+    images = {"gpu_0/data_0": np.zeros((16, 3, 224, 224), np.float32)}
+    cancelled: list[Any] = []
+
+    class Seen(Stop):
+        def begin(self, request: Any) -> bool:
+            cancelled.append(request)
+            is_wanted = super().begin(request)
+            self.terminate = True
+            return is_wanted
+
+    for _ in range(4):
+        with pytest.raises(RunStopped):
+            sessions.run(loaded, images, None, Seen())
+    assert cancelled == [None] * 4
+    assert sessions.run(loaded, images, None, sessions.stop())
+
+
 def test_a_stop_between_begin_and_start(tmp_path: Path) -> None:
     """Nothing runs yet that could be cancelled; the run ends all the same."""
 
