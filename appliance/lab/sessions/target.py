@@ -50,7 +50,7 @@ class ApplicationTarget:
             batch = await call.turn()
             result = await self.engine.infer(self._request(call, batch))
             found.append(Found(result.variant, result.warm, result.compute_ns))
-            call.ran()
+            call.ran(result.variant)
             return b""
 
         result = await frame.run(work)

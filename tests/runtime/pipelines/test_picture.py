@@ -6,7 +6,7 @@ from appliance.domain.pipeline import Ask, Pipeline
 from appliance.runtime.pipelines.picture import Seen
 
 SIGNS = Pipeline("t/signs", "t", "signs", 600.0, (Ask(name="read", application_id="t/read"),))
-BEFORE = Seen(SIGNS, 1, (), 4.0, {"read": 1.0}, {"read": 1.0}, 0.35, {"read": ("int8",)})
+BEFORE = Seen(SIGNS, (None,), (), 4.0, {"read": 1.0}, {"read": 1.0}, 0.35, {"read": ("int8",)})
 
 
 def test_a_single_frame_is_none() -> None:

@@ -133,7 +133,8 @@ async def test_what_devices_told_goes_with_their_application() -> None:
             await fleet.sessions.end(other)
             return found
 
-        assert await rate_of_a_new_one() == (0.012, pytest.approx({best: 1.0, small: 3.0}))
+        rate, times = await rate_of_a_new_one()
+        assert (rate, times) == (0.012, {best: pytest.approx(1.0), small: pytest.approx(3.0)})
         fleet.sessions.applications.forget(gate.id)
         assert await rate_of_a_new_one() == (RATE_PRIOR, {})
 
