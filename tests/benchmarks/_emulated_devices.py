@@ -143,8 +143,7 @@ class Emulated(Device):
                 self._drops.observe(before, one.variant, stride, drop)
             self._before, self._kept = self._kept, one
         if came:
-            with self._lock:
-                self._drop, self._known = self._drops.fitted(came[-1].variant), dict(self._drops.known())
+            self._report_drops(came[-1].variant)
 
     def _take_ends(self) -> None:
         with self._lock:

@@ -337,7 +337,11 @@ class Device:
             if boxes is not None:
                 stride = fresh.frame - older.frame
                 drops.observe(older.variant, fresh.variant, stride, drop_of(boxes, older.found, fresh.found))
-        fitted, known = drops.fitted(fresh.variant), _told(drops.known())
+        self._report_drops(fresh.variant)
+
+    def _report_drops(self, variant: str) -> None:
+        """Have the box told what results of each variant lose with age; `variant` is the newest one's."""
+        fitted, known = self._drops.fitted(variant), _told(self._drops.known())
         with self._lock:
             self._drop, self._known = fitted, known
 
@@ -391,7 +395,7 @@ class Device:
             self._sender.orders = None
 
     def refused(self, error: Exception) -> None:
-        """There is no stream for this session any more."""
+        """There is no stream for this session any more: the box does not have it for us, or our own line failed."""
         self.error = error
         self.state = "ended"
         self._sender.orders = None

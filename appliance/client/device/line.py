@@ -128,6 +128,10 @@ class Line:
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._until_left())
+        except Exception as error:  # our own mistake: a line that began again would make it again, for ever
+            with self._lock:
+                self._receiver.refused(error)
+            raise
         finally:
             self._loop.close()
 
@@ -304,7 +308,10 @@ class Line:
                     self._take_result(announced, content, now_ms)
                 announced = None
                 continue
-            message = read_box_message(content)
+            try:
+                message = read_box_message(content)
+            except ValueError:
+                return  # what it says cannot be trusted any more
             if isinstance(message, ResultMessage) and message.picture is not None:
                 announced = message
             else:
@@ -358,5 +365,5 @@ async def _ended(*tasks: "asyncio.Task[Any]") -> None:
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(outcome, ClientConnection):
             outcome.transport.abort()
-        elif isinstance(outcome, Exception) and not isinstance(outcome, OSError | WebSocketException | ValueError):
+        elif isinstance(outcome, Exception) and not isinstance(outcome, OSError | WebSocketException):
             raise outcome

@@ -205,6 +205,21 @@ def test_a_session_that_ends_sends_no_more(box: SessionBox) -> None:
     assert _adds_up(device)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_mistake_of_the_sdk_itself_ends_the_stream_and_is_told(box: SessionBox) -> None:
+    """A line that began again would make it again, for ever, and nobody would know why nothing comes."""
+
+    class Mistaken(Device):
+        def reports(self) -> dict[str, Any]:
+            return super().reports() | {"captured": "many"}
+
+    asked: dict[str, Any] = {"fps": FPS, "promise": Latency(slo_ms=2000.0, rate_rps=FPS)}
+    with Mistaken(Box(box.url, "secret"), "street", **asked) as device:
+        shown = _seen_until(device, lambda shown: device.error is not None)
+        assert "captured" in str(device.error)
+        assert (shown.state, device.reconnects) == ("ended", 0)
+
+
 def test_a_notice_of_another_variant(box: SessionBox) -> None:
     """Accuracy changes with it, which the program may want to show (X-05)."""
     with _device(box) as device:

@@ -1,0 +1,24 @@
+"""Emulated devices go on using the SDK as it is: their frames come to a real box, and are answered."""
+
+from pathlib import Path
+
+import pytest
+
+from appliance.lab.scenario import Scenario, read_scenario
+from tests.benchmarks import streams
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+def _scenario(name: str, seconds: float) -> Scenario:
+    whole = read_scenario(SCENARIOS / name, {"duration_s": seconds})
+    return whole.model_copy(update={"sessions": [one.model_copy(update={"count": 1}) for one in whole.sessions]})
+
+
+@pytest.mark.parametrize("name", ["traffic-lte.toml", "depth-5g.toml"])
+def test_a_device_of_a_scenario_streams_without_a_break(name: str) -> None:
+    document, _ = streams.live(_scenario(name, 4.0), has_links=False)
+    figures = document["sessions"]
+    assert figures["reconnects"] == 0
+    assert figures["sent"] > 10
+    assert document["warm"] > figures["sent"] / 2
