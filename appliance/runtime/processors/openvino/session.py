@@ -91,8 +91,8 @@ class Compiled:
     outputs: dict[str, int]
     """Name → place."""
     can_cancel: bool
-    """Whether a run may be ended between two nodes. Not where inputs have several shapes and several streams compute:
-    OpenVINO then leaves some of the shapes of that run in its stream, and the runs after it fail, whatever they get."""
+    """Whether a run may be ended between two nodes. Not where inputs have several shapes: OpenVINO then leaves some of
+    the shapes of that run in its stream, and runs after it fail, or give answers of another shape."""
     requests: "queue.SimpleQueue[ov.InferRequest]" = field(default_factory=queue.SimpleQueue)
 
     @property
@@ -142,7 +142,7 @@ class OpenVinoSessions:
         except Exception as error:
             raise LoadFailed(build_id=form.build_id, reason=_told(error)) from error
         names = {name: place for place, output in enumerate(model.outputs) for name in output.get_names()}
-        can_cancel = self._workers == 1 or not any(one.partial_shape.is_dynamic for one in model.inputs)
+        can_cancel = not any(one.partial_shape.is_dynamic for one in model.inputs)
         compiled = Compiled(model, form.build_id, names, can_cancel)
         for _ in range(self._workers):
             compiled.requests.put(model.create_infer_request())
