@@ -227,7 +227,7 @@ class PipelinePlanShape(Shape):
     fps: float
     """Frames a second that it was made for."""
     degraded: bool
-    """Cheaper variants than asked for serve, because not all fits."""
+    """Cheaper variants than asked for serve, or fewer frames are planned with than come, because not all fits."""
     stages: list[StagePlanShape]
 
 

@@ -322,8 +322,8 @@ class Planning:
         self._apply(picture, several, plans, dirty)
         for id, served in several.served.items():
             live = self._pipelines.get(id)
-            if live is not None and self._has_stages_of(live, picture):
-                self._record(live, served, picture, outcome_of(served), dirty.get(id, BESIDE))
+            if live is not None and id in plans and self._has_stages_of(live, picture):
+                self._record(live, served, picture, outcome_of(plans[id]), dirty.get(id, BESIDE))
                 await others_first()
         return True
 

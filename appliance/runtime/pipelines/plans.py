@@ -64,11 +64,11 @@ def no_plan(number: int, reason: str, fps: float) -> PipelinePlan:
     return PipelinePlan(number, False, None, None, (), reason, fps)
 
 
-def outcome_of(served: Served) -> str:
+def outcome_of(plan: PipelinePlan) -> str:
     """As decisions have it."""
-    if not served.plan.feasible:
+    if not plan.feasible:
         return "impossible"
-    return "degraded" if served.level > served.first else "planned"
+    return "degraded" if plan.degraded else "planned"
 
 
 def is_alike(one: PipelinePlan, two: PipelinePlan) -> bool:

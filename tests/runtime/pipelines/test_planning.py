@@ -366,6 +366,25 @@ async def test_more_than_fits_is_degraded() -> None:
 
 
 @story
+async def test_fewer_frames_are_told_as_degraded() -> None:
+    """Where a stage names its variant there is no cheaper one, so that fewer frames are planned with: the decision says
+    what the plan and the event say.
+    """
+    bench = _bench()
+    named = [Ask(name="find", application_id="t/find", variant="fine")]
+    async with bench.working():
+        live = bench.add(stages=named)
+        await bench.feed(live, 200, 2, 0)
+        assert live.plan is not None
+        assert (live.plan.feasible, live.plan.degraded) == (True, True)
+        assert live.plan.fps < 120
+        assert {row.variant for row in live.plan.stages} == {"fine"}
+        assert bench.decided()[-1]["outcome"] == "degraded"
+        told = [one.facts["degraded"] for one in bench.box.telemetry.recent() if one.event == "pipeline planned"]
+        assert told[-1] is True
+
+
+@story
 async def test_pipelines_see_one_another() -> None:
     """Two pipelines never take more than there is, and where both are too much each has its part by weight."""
     bench = _bench()
