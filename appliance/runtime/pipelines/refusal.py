@@ -4,12 +4,13 @@ none. Pure, but for the policy that it asks.
 
 from dataclasses import dataclass, replace
 
+from appliance.domain.session import RATE_MIN
 from appliance.policies.allocation.base import AllocationInput, AllocationPolicy, Existing
 from appliance.policies.allocation.several import Served, at_rate
 from appliance.runtime.pipelines.accounts import HOST
 
-PARTS = (0.75, 0.5, 0.25)
-"""Of the frames of a refused client that are tried, to say what would be possible."""
+PARTS = (0.75, *(0.5**times for times in range(1, 11)))
+"""Of the frames of a refused client that are tried in turn, to say what would be possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,11 @@ class RefusedClient:
 def lacks(lacking: AllocationInput, beside: RefusedClient, policy: AllocationPolicy) -> tuple[tuple[str, ...], float]:
     """What there is not enough of for a problem, and for how many frames of a client there would be room."""
     missing = _missing(lacking, policy)
-    for part in PARTS:
-        problem = at_rate(beside.per_frame, beside.served_fps + part * beside.asked_fps, beside.existing)
-        if policy.plan(problem).feasible:
-            return missing, part * beside.asked_fps
+    for fps in (part * beside.asked_fps for part in PARTS):
+        if fps < RATE_MIN:  # no client may ask for less
+            break
+        if policy.plan(at_rate(beside.per_frame, beside.served_fps + fps, beside.existing)).feasible:
+            return missing, fps
     return missing, 0.0
 
 

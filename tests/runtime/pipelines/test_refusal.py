@@ -39,4 +39,5 @@ def test_for_how_many_there_is_room() -> None:
     lacking = replace(at_rate(problem, 25.0), existing=taken)
     assert lacks(lacking, RefusedClient(problem, taken, 5.0, 20.0), Frontier())[1] == 15.0
     assert lacks(lacking, RefusedClient(problem, taken, 5.0, 40.0), Frontier())[1] == 10.0
-    assert lacks(lacking, RefusedClient(problem, taken, 5.0, 80.0), Frontier())[1] == 0.0
+    assert lacks(lacking, RefusedClient(problem, taken, 5.0, 1000.0), Frontier())[1] == 1000.0 / 128
+    assert lacks(lacking, RefusedClient(problem, taken, 20.0, 1000.0), Frontier())[1] == 0.0
