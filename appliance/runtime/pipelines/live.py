@@ -155,7 +155,7 @@ class LivePipeline:
         what items took there. What nothing can be planned with is old as soon as nothing comes there any more.
         """
         plan = self.plan
-        planned_ms = plan.takes_ms.get(stage) if plan is not None and plan.feasible else None
+        planned_ms = plan.takes_ms.get(stage) if plan is not None and plan.feasible and plan.fps else None
         one = self.stages[stage]
         if planned_ms is not None:
             return int(planned_ms * NS_PER_MS)

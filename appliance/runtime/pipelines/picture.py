@@ -53,6 +53,8 @@ class Seen:
             return f"clients have joined or left: {_named(then.clients)} before, {_named(self.clients)} now"
         if self.offered != then.offered:
             return "other variants may serve"
+        if not (self.fps or then.fps):  # nothing is served, whatever it would take
+            return ""
         least = max(CHANGE, self.least_change)
         figures = [("frames a second", self.fps, then.fps, 0.0)]
         figures += [

@@ -19,3 +19,11 @@ def test_a_single_frame_is_none() -> None:
 def test_frames_that_are_alike_have_no_error() -> None:
     assert replace(BEFORE, items={"read": 1.3}).change_since(BEFORE) == ""
     assert "items of a frame at read" in replace(BEFORE, items={"read": 1.4}).change_since(BEFORE)
+
+
+def test_what_nobody_uses_is_not_planned_for_what_it_would_take() -> None:
+    """Runs have become slower: where no frames come, and none came, there is nothing to plan."""
+    unused = replace(BEFORE, fps=0.0)
+    assert replace(unused, ballooning={"read": 2.0}, items={"read": 9.0}).change_since(unused) == ""
+    assert unused.change_since(BEFORE) == "frames a second: 4 before, 0 now"
+    assert BEFORE.change_since(unused) == "frames a second: 0 before, 4 now"
