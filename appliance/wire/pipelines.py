@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
 
 from appliance.domain.catalogue import SLO_MS_MAX
 from appliance.domain.errors import TooManyStages
@@ -11,6 +12,8 @@ from appliance.domain.session import FPS_MAX, RATE_MIN
 from appliance.wire.fields import INTEGER_MAX, Flag, Real, Text, Whole
 from appliance.wire.shape import WEIGHT_MAX, Order, Shape
 
+_SORTS = "crop", "pick", "join"
+"""Of stages beside those that ask an application."""
 _SORT_SHOWN = 20
 """Characters of a sort of stage that nobody knows."""
 NAMES_MAX = 64
@@ -110,9 +113,19 @@ class JoinOrder(StageOrder):
 
 
 def _sort_of(stage: Any) -> str:
-    """Which of the four a stage is meant to be; what is none of them is told as it was sent, shortened."""
+    """Which of the four a stage is meant to be."""
     given = stage.get("do") if isinstance(stage, dict) else getattr(stage, "do", None)
-    return "ask" if given is None else str(given)[:_SORT_SHOWN]
+    return "ask" if given is None else str(given)
+
+
+def _known(stage: Any) -> Any:
+    """What is none of them is told as it was sent, shortened. Raises: PydanticCustomError."""
+    given = stage.get("do") if isinstance(stage, dict) else None
+    if given is not None and given not in _SORTS:
+        told = "do: {sort} is not one of: {sorts}; a stage without it asks an application"
+        facts = {"sort": repr(str(given)[:_SORT_SHOWN]), "sorts": ", ".join(_SORTS)}
+        raise PydanticCustomError("unknown_do", told, facts)
+    return stage
 
 
 AnyStage = Annotated[
@@ -121,6 +134,7 @@ AnyStage = Annotated[
     | Annotated[PickOrder, Tag("pick")]
     | Annotated[JoinOrder, Tag("join")],
     Discriminator(_sort_of),
+    BeforeValidator(_known),
 ]
 Stages = Annotated[list[AnyStage], BeforeValidator(_few), Field(min_length=1)]
 
