@@ -109,6 +109,7 @@ async def show_session(session: SessionId, box: TheBox, principal: Caller) -> Se
 async def show_plan(session: SessionId, box: TheBox, principal: Caller) -> SessionPlanShape:
     """The present plan of a session that is served; for devices without a stream."""
     live = session_of(box, principal, session)
+    live.check_alive()
     box.sessions.heard(live)
     if live.plan is None:
         raise IllegalState(name=session, state=live.state.value)

@@ -73,7 +73,7 @@ async def test_a_session_from_joining_to_leaving(stand: Stand, digits: toys.Digi
     assert (await device.delete(f"/v1/sessions/{live.id}")).json() == {"deleted": live.id}
     ended = (await device.get(f"/v1/sessions/{live.id}")).json()
     assert (ended["state"], ended["answered"]) == ("ended", 5)
-    assert (await device.get(f"/v1/sessions/{live.id}/plan")).status_code == 409
+    assert (await device.get(f"/v1/sessions/{live.id}/plan")).status_code == 404
 
 
 async def test_a_session_with_a_promise_of_accuracy_gets_frames(stand: Stand, digits: toys.Digits) -> None:
