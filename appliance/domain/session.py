@@ -137,7 +137,7 @@ class DropCause(StrEnum):
     EXPIRED = "expired"
     """Its capture lies too long back, or in the future."""
     HOPELESS = "hopeless"
-    """It could no longer be in time, by what its body and its run would take."""
+    """It could no longer be in time, by what its body, what waits before it and its run would take."""
     LATE = "late"
     """Its deadline came while it waited."""
     NOT_SERVED = "not-served"

@@ -13,6 +13,7 @@ from appliance.domain.errors import (
     FrameMismatch,
     LimitReached,
     OutOfMemory,
+    Overloaded,
     RunFailed,
     TooLarge,
 )
@@ -260,6 +261,8 @@ def end_of(error: ApplianceError) -> tuple[FrameEnd, DropCause | None]:
         return FrameEnd.LOST, None
     if isinstance(error, BadInput | TooLarge):
         return FrameEnd.DROPPED, DropCause.BAD_MEDIA
+    if isinstance(error, Overloaded):
+        return FrameEnd.DROPPED, DropCause.HOPELESS
     if isinstance(error, LimitReached):
         return FrameEnd.DROPPED, DropCause.LIMIT
     if isinstance(error, OutOfMemory):
