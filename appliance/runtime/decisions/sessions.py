@@ -14,6 +14,7 @@ from appliance.domain.session import Session
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan
 
+_REMOVAL = "what it was served with is gone, or another tenant's: no policy was asked"
 _DROP = "a frame whose head shows that it cannot be in time is not read: no policy was asked"
 
 
@@ -66,9 +67,29 @@ def frame_drop(session: Session, error: FrameDropped) -> dict[str, object]:
     }
 
 
+def removal(session: Session, kind: str, reason: str) -> dict[str, object]:
+    """A session that is served no more though no planner has left it out, of the kind of its planner."""
+    problem = {
+        "kind": kind,
+        "plan": None,
+        "why": _REMOVAL,
+        "tenant": session.tenant,
+        "application": session.application_id,
+        "session": session.id,
+    }
+    return {
+        "application": session.application_id,
+        "concerned": ((session.application_id, session.tenant),),
+        "problem": problem,
+        "answer": {"outcome": "removed", "session": session.id, "actions": [], "reason": reason},
+    }
+
+
 def session_record(at: datetime.datetime, kind: str, facts: Mapping[str, Any]) -> DecisionRecord:
     """The whole record of one decision."""
-    problem, plan = facts["problem"], facts["plan"]
+    problem, plan = facts["problem"], facts.get("plan")
+    if plan is None:
+        return DecisionRecord(at, kind, facts["application"], facts["concerned"], problem, facts["answer"])
     if isinstance(problem, AdaptationInput):
         written, answer = adaptation_problem_json(problem), adaptation_answer_json(plan)
     else:

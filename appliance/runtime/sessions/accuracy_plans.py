@@ -193,7 +193,7 @@ class AccuracyPlans:
             self._record(key, problem, plan, "planned", None)
         for id in plan.removed:
             if id in context.sessions:
-                context.remove(context.sessions[id], Cause.PROCESSOR, plan.reason)
+                context.remove(context.sessions[id], Cause.PROCESSOR, plan.reason, is_recorded=True)
         for id in plan.admitted:
             live = context.sessions.get(id)
             if live is not None and live.state is SessionState.WAITING:

@@ -31,6 +31,11 @@ class Ageing:
         self._mean = 0.0
         self._deviation: float | None = None
 
+    def forget(self) -> None:
+        """What windows have shown was over a link that may be another one by now."""
+        self._planned.clear()
+        self._mean, self._deviation = 0.0, None
+
     def expect(self, stride: float) -> None:
         """A plan has it that what is shown will be so old on average."""
         self._planned.append(stride)

@@ -5,8 +5,9 @@ what they both do with a session: let it in, and remove it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from appliance.domain.session import Cause, LatencyPromise
+from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
+from appliance.runtime.decisions.sessions import removal
 from appliance.runtime.sessions import adapting
 from appliance.runtime.sessions.deciding import Deciding
 from appliance.runtime.sessions.environment import SessionEnvironment
@@ -32,6 +33,9 @@ class Figures:
     removals: int = 0
     admissions: int = 0
     refusals: int = 0
+
+
+_FAMILIES = {PromiseKind.LATENCY: "adaptation", PromiseKind.ACCURACY: "offload"}
 
 
 class PlanningContext:
@@ -92,11 +96,15 @@ class PlanningContext:
         taken = self.taken(live)
         self.ledger.give_back(key_of(live, live.lane), max(live.load, taken), taken)
 
-    def remove(self, live: LiveSession, cause: Cause, reason: str) -> None:
-        """It waits from now on, and is told why; it is tried again."""
+    def remove(self, live: LiveSession, cause: Cause, reason: str, *, is_recorded: bool = False) -> None:
+        """It waits from now on, and is told why; it is tried again. `is_recorded`: as a decision of a planner."""
         if live.state is SessionState.SERVED:
             self.figures.removals += 1
+            live.patience.removed(self.environment.clock.now_ns())
             live.become(SessionState.WAITING, f"{cause.value}: {reason}")
+            if not is_recorded:
+                family = _FAMILIES[live.promise.kind]
+                self.environment.decisions.record(family, removal(live.session, family, live.reason))
         elif live.state is SessionState.SUSPENDED:
             live.holds_until_ns = 0
 

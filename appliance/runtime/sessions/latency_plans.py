@@ -97,7 +97,7 @@ class LatencyPlans:
             if not plan.unmapped:
                 break
             victim = self.victim(key, members, plan.unmapped, zoo)
-            context.remove(victim, self._cause(victim, zoo, key), plan.reason)
+            self._remove(victim, problem, plan, zoo, key)
             members = [live for live in members if live is not victim]
             if not members:
                 context.close(pool)
@@ -107,8 +107,15 @@ class LatencyPlans:
             plan = await context.pools.timed(key, context.deciding.adapt(problem))
         for live in members:
             if live.id in plan.unmapped:
-                context.remove(live, Cause.PROCESSOR, plan.reason)
+                self._remove(live, problem, plan, zoo, key)
         await self._enact(pool, problem, plan, members, zoo, now_ns)
+
+    def _remove(
+        self, live: LiveSession, problem: AdaptationInput, plan: AdaptationPlan, zoo: Zoo, key: PoolKey
+    ) -> None:
+        """It goes because a plan leaves somebody out."""
+        self._record(key, problem, plan, "removed", live.id)
+        self._context.remove(live, self._cause(live, zoo, key), plan.reason, is_recorded=True)
 
     def victim(self, key: PoolKey, members: Sequence[LiveSession], unmapped: Sequence[str], zoo: Zoo) -> LiveSession:
         """Who is removed, for planners know nothing of weights: who is beyond its tenant's share; else whom nothing

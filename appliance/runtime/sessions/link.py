@@ -77,6 +77,12 @@ class LinkEstimate:
         """The line was broken: what is under way is lost, and what comes next may come over another link."""
         self._begun.clear()
 
+    def forget(self) -> None:
+        """Nothing has come for so long that what came speaks of another link."""
+        self._transfers.clear()
+        self._fit = None
+        self._margin = TransferMargin()
+
     def expect(self, bps: float) -> None:
         """What the device takes it for; counts until transfers were seen."""
         if BPS_MIN <= bps <= BPS_MAX:

@@ -35,6 +35,7 @@ from appliance.runtime.sessions.curves import Curves
 from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.holding import Holding
 from appliance.runtime.sessions.link import LinkEstimate
+from appliance.runtime.sessions.patience import Patience
 from appliance.runtime.sessions.rate import TokenBucket
 from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
 from appliance.runtime.sessions.zoo import bytes_at_quality, raised_pixels
@@ -48,6 +49,9 @@ FUTURE_NS = 50 * NS_PER_MS
 """So far ahead a capture may seem to lie: clocks are not known better."""
 ACCURACY_WITHIN_NS = NS_PER_S
 """A result that comes later after its capture is of no use to a device that tracks."""
+STALE_NS = 2 * NS_PER_S
+"""So long after its last frame a session that waits is taken to have another link than its frames have shown: nothing
+comes of it that could show a better one, and it would wait for ever."""
 PROBE_NS = NS_PER_S
 """What a link was like longer ago decides about no frame: one is let in to see."""
 RTT_MS_MAX = 10_000.0
@@ -147,7 +151,7 @@ class LiveSession:
         self.curves = Curves()
         self.reference_stride = 0.0
         """The mean age in frames of what a dedicated box would show, by the last plan."""
-        self.ageing = Ageing()
+        self.ageing, self.patience = Ageing(), Patience()
         self.holding = Holding()
         # What frames have shown.
         self.picture_factor: float | None = None  # bytes over pixels to the power by which they grow
@@ -240,6 +244,8 @@ class LiveSession:
         if state is SessionState.SERVED:
             self.tries = 0
             windows.begin(now_ns)
+            if before is SessionState.WAITING:
+                self.patience.served(now_ns)
         else:
             windows.stop()
         if state in (SessionState.WAITING, SessionState.ENDED):
@@ -315,6 +321,8 @@ class LiveSession:
                 self.ageing.observe(sum(strides) / len(strides), self.stride_allowed)
         else:
             self.latency_windows.roll(now_ns)
+        if self.state is SessionState.WAITING and self.arrivals and now_ns - self.arrivals[-1][2] > STALE_NS:
+            self._forget_link()
         self._forget(now_ns)
 
     def drop_of(self, stride: float, variant: str = "") -> float:
@@ -455,6 +463,14 @@ class LiveSession:
         if now_ns + int(expected_ms * NS_PER_MS) > frame.deadline_ns:
             return DropCause.HOPELESS
         return None if frame.is_planned or self._has_room(self) else DropCause.OVER_RATE
+
+    def _forget_link(self) -> None:
+        """What it has said of its link counts again, as when it joined."""
+        self.link.forget()
+        self.ageing.forget()
+        self._head_delays_ms.clear()
+        self.arrivals.clear()
+        self.last_result = None
 
     def _forget(self, now_ns: int) -> None:
         """Answers go first; that a number was used is known for as long as it may come again."""

@@ -165,7 +165,8 @@ class PipelineService:
         self._tried_ns = {id: at for id, at in self._tried_ns.items() if now_ns - at < TRY_NS}
         ids = {live.session.pipeline_id for live in self._live.values()} - self._tried_ns.keys()
         for id in sorted(ids):
-            tried = next(iter(waiting(one for one in self._live.values() if one.session.pipeline_id == id)), None)
+            members = [one for one in self._live.values() if one.session.pipeline_id == id]
+            tried = next(iter(waiting(members, now_ns)), None)
             if tried is not None and not self._is_asked_for(tried):
                 self._tried_ns[id] = now_ns
                 await self._try(tried)
@@ -203,6 +204,7 @@ class PipelineService:
 
     def _remove(self, live: LiveSession, cause: Cause, reason: str) -> None:
         self._figures.removals += 1
+        live.patience.removed(self._clock.now_ns())
         self._leave(live)
         live.become(SessionState.WAITING, f"{cause.value}: {reason}")
         self._tried_ns[live.session.pipeline_id] = self._clock.now_ns()

@@ -178,7 +178,7 @@ class Pools:
 
     def waiting(self, key: PoolKey) -> list[LiveSession]:
         """The sessions that wait, in the order in which they are tried: on any worker, whichever they were on."""
-        return waiting(self.members.of_any_lane(key))
+        return waiting(self.members.of_any_lane(key), self._clock.now_ns())
 
     def close(self, pool: Pool) -> bool:
         """Nobody of it is served any more; whether nobody of it is left."""
@@ -225,7 +225,8 @@ def held(members: Iterable[LiveSession], now_ns: int) -> list[LiveSession]:
     return sorted((live for live in members if holds(live, now_ns)), key=lambda live: live.id)
 
 
-def waiting(members: Iterable[LiveSession]) -> list[LiveSession]:
-    """Those of a pool that wait, by weight and then in the order in which they came; who was tried in vain is last."""
-    found = [live for live in members if live.state is SessionState.WAITING]
+def waiting(members: Iterable[LiveSession], now_ns: int) -> list[LiveSession]:
+    """Those of a pool that wait and may be tried, by weight and then in the order in which they came; who was tried in
+    vain is last."""
+    found = [live for live in members if live.state is SessionState.WAITING and now_ns >= live.patience.again_ns]
     return sorted(found, key=lambda live: (live.tries, -live.session.weight, live.session.began_at, live.id))

@@ -1,0 +1,122 @@
+"""Who was removed is let in again when what kept it out has passed, and not by turns with others (AR-16, JF-23)."""
+
+import pytest
+
+from appliance.clock import NS_PER_S
+from appliance.domain.errors import Overloaded
+from appliance.domain.session import AccuracyPromise, DropCause, FrameEnd, LatencyPromise, NoticeKind, Promise
+from appliance.domain.states import SessionState
+from appliance.lab.loop import run_virtual
+from appliance.lab.plan import plan_one
+from appliance.runtime.decisions.document import record_of
+from appliance.runtime.sessions.frame import end_of
+from appliance.runtime.sessions.patience import REST_NS, REST_NS_MAX, STEADY_NS, Patience
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet, steady
+
+
+@pytest.mark.parametrize("promise", [LatencyPromise(100.0, 10.0), AccuracyPromise(0.04)], ids=["latency", "accuracy"])
+def test_a_link_that_was_too_slow_and_is_not_any_more(promise: Promise) -> None:
+    """20 Mbit/s, but 0.1 for six seconds: removed for its link. It sends nothing while it waits, so that nothing could
+    show that the link is back; it is served again all the same, and stays so."""
+
+    async def told() -> None:
+        fleet = Fleet(workers=1)
+        gate = fleet.add({320: Cost(run_ms=10)})
+        async with fleet.working():
+            live = await fleet.join(gate, promise, fps=30.0, mbps=20)
+            device = fleet.stream(live, lambda s: 0.1e6 if 10 <= s < 16 else 20e6, drop_rate=0.006)
+            await fleet.pass_s(13.5)
+            states = [live.state]
+            assert live.reason.startswith("link: ")
+            await fleet.pass_s(16.5)
+            before, answered = device.told[NoticeKind.REMOVED], live.counts.answered
+            await fleet.pass_s(30)
+            states.append(live.state)
+            assert states == [SessionState.WAITING, SessionState.SERVED]
+            assert device.told[NoticeKind.REMOVED] == before <= 4
+            assert live.counts.answered > answered + 60
+
+    run_virtual(told)
+
+
+@story
+async def test_a_box_that_is_slow_while_it_is_full() -> None:
+    """Eight cameras of which seven make runs 1.6 times slower, so that six stay: the last two are not removed and let
+    in again by turns for ever. Each removal is in the log, with what the planner was asked."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=13)})
+    removed = 0
+    async with fleet.working():
+        for _ in range(8):
+            live = await fleet.join(gate, LatencyPromise(100.0, 8.0), mbps=20, wait=True)
+            fleet.stream(live, steady(20))
+            await fleet.pass_s(0.3)
+        for seconds in range(240):
+            served = sum(device.live.state is SessionState.SERVED for device in fleet.devices)
+            fleet.bench.processor.slowness = 1.6 if served >= 7 else 1.0
+            await fleet.pass_s(0.5)
+            if seconds == 119:
+                removed = sum(device.told[NoticeKind.REMOVED] for device in fleet.devices)
+        told = sum(device.told[NoticeKind.REMOVED] for device in fleet.devices)
+    assert 2 <= told <= 20
+    assert told - removed <= 4
+    assert told == _check_log(fleet)
+
+
+@story
+async def test_the_last_one_of_a_processor_that_no_planner_left_out() -> None:
+    """Its variants are gone: nobody was asked, and the log says why it waits."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=13)})
+    async with fleet.working():
+        live = await fleet.join(gate, LatencyPromise(100.0, 8.0), mbps=20)
+        fleet.stream(live, steady(20))
+        await fleet.pass_s(2)
+        fleet.sessions.planning.refused(gate.id, "v320")
+        await fleet.pass_s(1)
+        assert live.reason == "memory: no variant that is accurate enough fits into memory"
+    assert _check_log(fleet) == 1
+
+
+def _check_log(fleet: Fleet) -> int:
+    """How many removals the log has; what planners decided is decided again."""
+    removals = 0
+    at = fleet.clock.wall_now()
+    for kind, facts in fleet.bench.decisions.told:
+        if kind != "adaptation":
+            continue
+        record = record_of(at, kind, facts)
+        again = plan_one(record.problem)
+        if record.problem.get("plan", record.problem) is not None:
+            assert {key: record.answer[key] for key in again if key != "elapsed_ms"} == {
+                key: value for key, value in again.items() if key != "elapsed_ms"
+            }
+        if record.answer["outcome"] == "removed":
+            assert record.answer["session"]
+            assert record.answer["reason"]
+            removals += 1
+    return removals
+
+
+def test_rests_become_longer_for_those_that_are_removed_again_soon() -> None:
+    """Let in and removed after a second each time: 1, 2, 4 ... 60 s; served for half a minute, it is tried at once."""
+    patience, now_ns, rests = Patience(), NS_PER_S, []
+    for _ in range(8):
+        patience.served(now_ns)
+        now_ns += NS_PER_S
+        patience.removed(now_ns)
+        rests.append((patience.again_ns - now_ns) // REST_NS)
+        now_ns = patience.again_ns
+    assert rests == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert REST_NS_MAX == 60 * REST_NS
+    patience.served(now_ns)
+    patience.removed(now_ns + STEADY_NS)
+    assert patience.again_ns == now_ns + STEADY_NS
+
+
+def test_a_frame_that_the_queue_would_keep_too_long_is_hopeless() -> None:
+    """No bound of the box has stopped it, nor a quota."""
+    error = Overloaded(application_id="t/gate", expected_ms=200.0, allowed_ms=100.0, retry_after_s=0.1)
+    assert end_of(error) == (FrameEnd.DROPPED, DropCause.HOPELESS)
