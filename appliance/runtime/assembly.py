@@ -190,6 +190,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         ports.fingerprints,
         ports.stepped,
         ports.guard_bytes,
+        may_share=policies.batching.shares,
     )
     catalogue = Catalogue(policies.selection, servables, points(config.loss_max), on_choice)
     variant_groups = VariantGroups(catalogue)

@@ -54,6 +54,8 @@ class ServableFactory:
         fingerprints: Mapping[str, str] = MappingProxyType({}),
         stepped: Collection[str] = (),
         guard_bytes: Mapping[str, int] = MappingProxyType({}),
+        *,
+        may_share: bool = True,
     ) -> None:
         """`kinds` of processors, the first one first: whatever is not measured runs there.
         `isolation`: which builds run in a guard, unless the owner's quota says otherwise.
@@ -61,9 +63,10 @@ class ServableFactory:
         processors, where there are several. `copies`: kind → how often a build of it is in memory, where not once.
         `fingerprints` of the processors, by kind: what was cut for others serves whole.
         `stepped`: kinds whose first run of a size is slow. `guard_bytes`: kind that guards compute on → what such a
-        process takes by itself; on the first one they always do.
+        process takes by itself; on the first one they always do. `may_share`: whether requests ever share a run.
         """
         self._guard_bytes = guard_bytes
+        self._may_share = may_share
         self._fingerprints = dict(fingerprints)
         self._stepped = frozenset(stepped)
         self._groups = tuple(groups)
@@ -330,7 +333,8 @@ class ServableFactory:
 
         def parts_on(kinds: Sequence[str]) -> ServedParts | None:
             places = places_of(self._groups, kinds)
-            return served_parts(variant, scale, places, lambda kind: self._copies.get(kind, 1), times_of)
+            own = replace(variant, profile=self._profile(variant, self.kinds[0]))
+            return served_parts(own, scale, places, lambda kind: self._copies.get(kind, 1), times_of)
 
         there = [kind for kind in self.kinds if kind not in self.away]
         on_all = parts_on(there)
@@ -425,9 +429,9 @@ class ServableFactory:
         return options
 
     def _profile(self, variant: Variant, kind: str) -> Profile | None:
-        if kind == self.kinds[0]:
-            return variant.profile
-        return next((profile for profile in variant.other_profiles if profile.kind == kind), None)
+        others = (profile for profile in variant.other_profiles if profile.kind == kind)
+        found = variant.profile if kind == self.kinds[0] else next(others, None)
+        return found if found is None or self._may_share else replace(found, shared_rows_max=1)
 
 
 def rung_of(variant: Variant) -> str:

@@ -12,6 +12,7 @@ from appliance.domain.catalogue import TaskKind
 from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelineClient, PipelinePlan, Stage
 from appliance.domain.pipeline_graph import Graph
 from appliance.policies.allocation.frontier import Frontier
+from appliance.policies.batching import DEFAULT as DEFAULT_BATCHING
 from appliance.runtime.pipelines.accounts import Tariff, Watts
 from appliance.runtime.pipelines.clients import Clients
 from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
@@ -60,12 +61,13 @@ class PlanningBench:
         watts: Mapping[str, Watts] | None = None,
         prices: Mapping[str, float] | None = None,
         has_twin: bool = False,
+        batching: str = DEFAULT_BATCHING,
     ) -> None:
         """`has_twin`: there is a second group of as many workers."""
         self.workers = workers
         self.throttled: set[str] = set()
         """Groups, by name."""
-        self.box = EngineBench(budget, workers=workers)
+        self.box = EngineBench(budget, workers=workers, batching=batching)
         self.box.add(find, name="find")
         self.box.add(read, name="read")
         self.pipelines: dict[str, PlannedPipeline] = {}

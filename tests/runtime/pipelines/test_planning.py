@@ -384,6 +384,23 @@ async def test_fewer_frames_are_told_as_degraded() -> None:
         assert told[-1] is True
 
 
+@pytest.mark.parametrize("batching", ["by-profile", "none"])
+def test_no_batch_is_planned_where_requests_never_share_a_run(batching: str) -> None:
+    """`policies.batching` holds for plans, too."""
+
+    async def check() -> None:
+        read = {"fine": Cost(run_ms=8, resident_bytes=10, run_ms_by_batch={8: 16})}
+        bench = PlanningBench(FIND, read, batching=batching)
+        async with bench.working():
+            live = bench.add()
+            await bench.feed(live, 20, 2, 8)
+            assert live.plan is not None
+            batches = {row.batch for row in live.plan.stages if row.stage == "read"}
+            assert batches == ({1} if batching == "none" else {8})
+
+    run_virtual(check)
+
+
 @story
 async def test_pipelines_see_one_another() -> None:
     """Two pipelines never take more than there is, and where both are too much each has its part by weight."""
