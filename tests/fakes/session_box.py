@@ -60,6 +60,8 @@ class SessionBox:
     refusal: dict[str, Any] | None = None
     """The problem document that a session is refused with."""
     has_session: bool = True
+    closes: bool = False
+    """Every line, as soon as it is there."""
     orders: list[dict[str, Any]] = field(default_factory=list)
     heads: list[FrameHead] = field(default_factory=list)
     bodies: dict[int, bytes] = field(default_factory=dict)
@@ -111,6 +113,9 @@ class SessionBox:
         await line.accept()
         self._loop = asyncio.get_running_loop()
         self._lines.append(line)
+        if self.closes:
+            await line.close(1008)
+            return
         await line.send_text(write_message(self.plan))
         try:
             async with asyncio.TaskGroup() as group:

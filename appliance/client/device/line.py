@@ -36,6 +36,8 @@ AWAKE_S = 0.1
 """A line that sends nothing for longer is sent a few bytes: TCP begins slowly again after a quarter of a second."""
 DIAL_EVERY_S = 0.25
 """Between two tries to connect: the first packet of one that was lost comes again only after a second."""
+SHORT_S = 1.0
+"""A line that did not last so long is made anew after such a pause: the box closes it, and would close the next one."""
 DIALS_MAX = 4
 """Tries under way at once."""
 DIAL_S = 5.0
@@ -148,9 +150,12 @@ class Line:
                 line = line or await self._dialled()
                 if line is None:
                     return
+                began_ms = self.now_ms()
                 line = await self._carried(line)
                 with self._lock:
                     self._sender.interrupted()
+                if line is None and self.now_ms() - began_ms < SHORT_S * 1000.0:
+                    await self._pause(DIAL_EVERY_S)
         finally:
             if line is not None:
                 line.transport.abort()

@@ -15,7 +15,7 @@ from appliance.client.device.answers import found_in
 from appliance.client.device.device import _told
 from appliance.client.device.encoding import encoded
 from appliance.client.device.sources import Pan
-from appliance.clock import SystemClock, pause_s
+from appliance.clock import NS_PER_S, SystemClock, pause_s
 from appliance.domain.errors import ApplianceError
 from appliance.domain.session import FrameEnd, VariantDrop
 from appliance.policies.sending.sender import Skip
@@ -164,6 +164,22 @@ def test_a_line_that_breaks_is_made_anew(box: SessionBox) -> None:
     assert len(box.orders) == 1
     assert box.seen[0] is None
     assert int(box.seen[-1] or -1) >= 0
+
+
+def test_a_box_that_closes_every_line_is_not_asked_without_a_pause(box: SessionBox) -> None:
+    """Else a device whose messages the box refuses would open hundreds of connections a second."""
+
+    class Watched(SystemClock):
+        pauses = 0
+
+        async def sleep_until_ns(self, at_ns: int) -> None:
+            Watched.pauses += at_ns - self.now_ns() > 0.2 * NS_PER_S
+            await super().sleep_until_ns(at_ns)
+
+    box.closes = True
+    with _device(box, clock=Watched()) as device:
+        _seen_until(device, lambda shown: device.reconnects >= 3)
+        assert Watched.pauses >= 3
 
 
 def test_a_dead_line_is_raced_by_a_fresh_one(box: SessionBox) -> None:
