@@ -233,15 +233,15 @@ class _Planner:
         return found
 
     def _shrunk(self, demand: Demand, level: int, fps: float, placements: Mapping[str, tuple[Placed, ...]]) -> Served:
-        """At the level, or the next one that has room; then for fewer and fewer frames."""
-        served = None
-        for part in SHRINKS:
+        """At the level, or the next one that has room; then for fewer and fewer frames. Where nothing can be, what the
+        cheapest variants lack for all of them.
+        """
+        for part in SHRINKS if self._by_itself(demand, level).feasible else ():
             for tried in range(level, len(demand.levels)):
                 served = self._plan(demand, tried, fps * part, placements)
                 if served.plan.feasible:
                     return served
-        assert served is not None, "there is a level, and a part"
-        return served
+        return self._plan(demand, len(demand.levels) - 1, fps, placements)
 
     def _levels(self) -> dict[str, int]:
         """Who takes most beyond its share goes to the next cheaper variants, until all fits or nobody can; who takes no

@@ -498,10 +498,12 @@ class Planning:
             return
         about = {"pipeline": live.pipeline.name, "tenant": live.pipeline.tenant}
         facts = {**about, "reason": plan.reason, "because": because}
-        if not plan.feasible and (before is None or before.feasible or before.reason != plan.reason):
-            self._environment.events.emit("pipeline without a plan", **facts)
-        elif plan.feasible and (before is None or not is_alike(before, plan)):
+        if before is not None and is_alike(before, plan):
+            return
+        if plan.feasible:
             self._environment.events.emit("pipeline planned", fps=round(plan.fps, 3), degraded=plan.degraded, **facts)
+        else:
+            self._environment.events.emit("pipeline without a plan", **facts)
 
     def _record(self, live: PlannedPipeline, served: Served, picture: Picture, outcome: str, because: str) -> None:
         pipeline = live.pipeline

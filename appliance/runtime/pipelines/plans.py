@@ -1,5 +1,6 @@
 """A policy's answer as a pipeline's plan, with the reasons that it is shown with."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from appliance.domain.pipeline import CostBy, PipelinePlan, StagePlan
@@ -24,11 +25,13 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
         unknown = "watts" if live.pipeline.cost_by is CostBy.ENERGY else "prices"
         notes.append(f"by {problem.cost_by}, for the {unknown} of some processor are not known")
     notes += _in_parts(stages, made)
+    has_cheaper = plan.feasible and served.level > served.first
+    has_fewer = plan.feasible and served.fps < fps * (1.0 - 1e-6)
     if served.first:
         notes.append("more accurate variants are too slow for the SLO")
-    if served.level > served.first:
+    if has_cheaper:
         notes.append("not all fits: cheaper variants than asked for serve")
-    if served.fps < fps * (1.0 - 1e-6):
+    if has_fewer:
         count = len(live.clients.served(served.fps))
         notes.append(f"not all fits: {served.fps:.4g} of {fps:.4g} frames a second, {count} clients, are planned with")
     return PipelinePlan(
@@ -40,7 +43,7 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
         reason="; ".join([plan.reason, *notes]) if fps or not plan.feasible else UNUSED,
         fps=served.fps,
         wanted_fps=fps,
-        degraded=served.level > served.first or served.fps < fps * (1.0 - 1e-6),
+        degraded=has_cheaper or has_fewer,
         cost_by=problem.cost_by,
         takes_ms=takes_ms(problem),
     )
@@ -72,9 +75,18 @@ def outcome_of(plan: PipelinePlan) -> str:
 
 
 def is_alike(one: PipelinePlan, two: PipelinePlan) -> bool:
-    """Whether both run the stages alike: an event for each change of a rate would be too many."""
+    """Whether both run the stages alike, or cannot for the same reason: an event for each change of a rate, or of the
+    figures in a reason, would be too many.
+    """
+    if not (one.feasible or two.feasible):
+        return _words(one.reason) == _words(two.reason)
 
     def rows(plan: PipelinePlan) -> list[tuple[str, str, str, int, int]]:
         return [(row.stage, row.worker, row.variant, row.batch, row.concurrency) for row in plan.stages]
 
     return (one.feasible, one.degraded, rows(one)) == (two.feasible, two.degraded, rows(two))
+
+
+def _words(reason: str) -> str:
+    """The policy's, without its figures."""
+    return re.sub(r"\d[\d.e+-]*", "", reason.partition(";")[0])

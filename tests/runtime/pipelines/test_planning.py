@@ -267,10 +267,14 @@ async def test_an_slo_that_nothing_keeps() -> None:
         assert caught.value.missing == ("time",)
         await bench.feed(live, 5, 2, 1)
         assert live.plan is not None
-        assert not live.plan.feasible
-        events = [one for one in bench.box.telemetry.recent() if one.event == "pipeline without a plan"]
-        assert events
-        assert events[0].facts["pipeline"] == "signs"
+        assert (live.plan.feasible, live.plan.degraded) == (False, False)
+        assert live.plan.fps == pytest.approx(5, rel=0.2)
+        assert "not all fits" not in live.plan.reason
+        reason = live.plan.reason
+        await bench.feed(live, 5, 2, 6)
+        assert live.plan.reason != reason  # by its figures alone
+        (event,) = (one for one in bench.box.telemetry.recent() if one.event == "pipeline without a plan")
+        assert event.facts["pipeline"] == "signs"
         _replayed(bench)
 
 
