@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from appliance.api.box import ServingBox
+from appliance.api.http.exchange import EXCHANGE
 from appliance.api.http.limits import ASGIApp, Receive, Scope, Send
 from appliance.api.v2.handler import V2
 
@@ -55,11 +57,31 @@ class Gateway:
 
     def _answer_arrived(self) -> None:
         arrived, self._arrived = self._arrived, []
-        for write in [self._v2.begin(scope) or go_on for scope, go_on in arrived]:
+        for write in [self._answered(scope, go_on) for scope, go_on in arrived]:
             write()
+
+    def answer(self, scope: Scope, go_on: Callable[[], None]) -> None:
+        """As `answer_soon`, now."""
+        self._answered(scope, go_on)()
+
+    def _answered(self, scope: Scope, go_on: Callable[[], None]) -> Callable[[], None]:
+        """Go on with a request as far as it goes; what is returned writes its answer, or is `go_on`. Where it waits for
+        its run that is nothing: it goes on when the run is over, and needs no task then.
+        """
+        write = self._v2.begin(scope)
+        if write is not None:
+            return write
+        begun = scope[EXCHANGE].begun
+        if begun is not None and begun.when_ready(partial(self.answer, scope, go_on)):
+            return _nothing
+        return go_on
 
 
 def _streams() -> "type[Streams]":
     from appliance.api.streams.opening import Streams
 
     return Streams
+
+
+def _nothing() -> None:
+    """Its answer is written later."""

@@ -19,7 +19,7 @@ from appliance.api.auth.callers import CONNECTION, Shown
 from appliance.api.gateway import Gateway
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES, Refused
 from appliance.api.http.direct_body import DirectBodyProtocol, Receiver
-from appliance.api.http.exchange import EXCHANGE, HttpExchange
+from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.known_head import KnownHead, head_of
 from appliance.api.http.upgrades import FRAMING
 from appliance.api.streams.target import is_stream
@@ -272,7 +272,9 @@ class BoxProtocol(DirectBodyProtocol):
             exchange.close()
 
     def on_message_complete(self) -> None:
-        """Begin with a request that waited for its body, at the end of the turn, and then perhaps without a task."""
+        """Go on with a request that waited for its body, perhaps without a task: at the end of the turn where that is
+        small, now where it is large, for then hardly another has come.
+        """
         if self.parser.should_upgrade():
             return  # only its head: as the parser sees it the rest is not HTTP
         self._bare_bytes = self._left_bytes = 0
@@ -286,7 +288,8 @@ class BoxProtocol(DirectBodyProtocol):
         cycle = self.cycle
         begin = partial(super()._start_asgi_task, cycle, app)
         if isinstance(app, Gateway):
-            app.answer_soon(cycle.scope, begin)  # type: ignore[arg-type]
+            answer = app.answer if isinstance(cycle.body, AlignedBody) else app.answer_soon
+            answer(cycle.scope, begin)  # type: ignore[arg-type]
         else:
             begin()
 

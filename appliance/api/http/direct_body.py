@@ -90,8 +90,7 @@ class DirectBodyProtocol(BoundedProtocol):
         body = self._large
         assert body is not None
         self._bare_bytes = 0
-        body.filled(count)
-        if not body.missing:
+        if body.filled(count):
             self._large = None
             self._body_has_come()
 

@@ -7,14 +7,14 @@ the very buffer that the body was gathered in, and writes an answer in one call.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from appliance.runtime.serving.eager import Begun
+from appliance.runtime.serving.eager import Begun, gone_on_with
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -43,16 +43,9 @@ class AlignedBody:
         self._room: memoryview | None = None
         self._filled = 0
 
-    @property
-    def _view(self) -> memoryview:
-        if self._room is None:
-            self._room = _room(self.size, self._ahead)
-        return self._room
-
     def __iadd__(self, piece: bytes) -> "AlignedBody":
-        end = self._filled + len(piece)
-        self._view[self._filled : end] = piece
-        self._filled = end
+        self.missing[: len(piece)] = piece
+        self._filled += len(piece)
         return self
 
     def __len__(self) -> int:
@@ -64,18 +57,21 @@ class AlignedBody:
     @property
     def missing(self) -> memoryview:
         """Where the rest of it belongs; `filled` says how much of that has come."""
-        return self._view[self._filled :]
+        if self._room is None:
+            self._room = _room(self.size, self._ahead)
+        return self._room[self._filled :]
 
-    def filled(self, count: int) -> None:
-        """So many bytes more were written into `missing`."""
+    def filled(self, count: int) -> bool:
+        """So many bytes more were written into `missing`; whether that was all of it."""
         self._filled += count
+        return self._filled == self.size
 
     def __bytes__(self) -> bytes:
         return bytes(self.view())
 
     def view(self) -> memoryview:
         """What has come so far."""
-        return self._view[: self._filled]
+        return memoryview(b"") if self._room is None else self._room[: self._filled]
 
 
 _SPARE_MAX = 2
@@ -89,8 +85,10 @@ _spare: list[np.ndarray] = []
 def _room(size: int, ahead: int) -> memoryview:
     """Memory for a body, aligned behind its first `ahead` bytes."""
     needed = size + ALIGNMENT_BYTES
-    room = next((each for each in _spare if len(each) == needed and getrefcount(each) == _UNUSED), None)
-    if room is None:
+    for room in _spare:
+        if len(room) == needed and getrefcount(room) == _UNUSED:
+            break
+    else:
         room = np.empty(needed, np.uint8)
         _spare.append(room)
         if len(_spare) > _SPARE_MAX:
@@ -172,7 +170,7 @@ class HttpExchange:
             cycle.flow.resume_reading()
             if isinstance(cycle.body, AlignedBody) and asyncio.current_task() is None:
                 self.is_gathering = True
-                await asyncio.sleep(0)  # noqa: TID251 - whoever began it goes on when the body is there
+                await gone_on_with()  # when the body is there
             if cycle.more_body:
                 await cycle.message_event.wait()
         if cycle.disconnected or cycle.response_complete:
@@ -214,6 +212,7 @@ class HttpExchange:
         cycle.on_response()
 
 
+@lru_cache(64)
 def number(text: bytes | None) -> int | None:
-    """A length in a header; None where it says nothing sane."""
+    """A length in a header; None where it says nothing sane. Nearly always one that was asked for before."""
     return int(text) if text is not None and text.isdigit() and len(text) < 10 else None

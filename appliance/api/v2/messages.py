@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from appliance.api.http.large_body import LargeBody
@@ -35,8 +36,11 @@ def json_length(headers: Mapping[bytes, bytes]) -> int | None:
     return length
 
 
+@lru_cache(64)
 def _number(text: bytes) -> int | None:
-    """A whole number ≥ 0 in a header; None where it is none, or none that a body could have."""
+    """A whole number ≥ 0 in a header; None where it is none, or none that a body could have. Nearly always one that was
+    asked for before.
+    """
     return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None
 
 

@@ -109,7 +109,7 @@ def is_slow_to_read(body: Body, json_length: int | None) -> bool:
         return False
     if json_length is None or not 0 < json_length <= _REMEMBERED_BYTES_MAX:
         return json_length is None or json_length > LARGE_BYTES or b"BYTES" in bytes(body[:json_length])
-    return any(each.word == "BYTES" for each in _remembered_header(bytes(body[:json_length])).inputs)
+    return _remembered_header(bytes(body[:json_length])).has_texts
 
 
 def is_slow_to_write(call: InferCall, outputs: Mapping[str, np.ndarray]) -> bool:
@@ -224,6 +224,8 @@ class _Header:
     binary_default: bool
     parameters: Mapping[str, Any]
     shared: SharedTensors | None
+    has_texts: bool
+    """Among the inputs in the body."""
 
 
 def _header(text: Body) -> _Header:
@@ -249,6 +251,7 @@ def _header(text: Body) -> _Header:
         parameters.get("binary_data_output") is True,
         {name: value for name, value in parameters.items() if name != "binary_data_output"},
         SharedTensors(in_regions, places) if in_regions or places else None,
+        any(each.word == "BYTES" for each in in_body),
     )
 
 

@@ -7,6 +7,7 @@ quick model's run.
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
+from types import coroutine
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -41,6 +42,15 @@ class Begun(Generic[T]):
         """As `begin`, from where it waits."""
         return begin(self._coroutine)
 
+    def when_ready(self, call: Callable[[], None]) -> bool:
+        """Have `call` called when it can `go_on`; False: it does not wait for a future, but for a task."""
+        future, self._awaited = self._awaited, None
+        if not isinstance(future, asyncio.Future):
+            return False
+        future._asyncio_future_blocking = False  # as a task does with what it is given to wait for
+        future.add_done_callback(lambda _: call())
+        return True
+
     def close(self) -> None:
         """End it where it waits: what it holds is given back."""
         self._coroutine.close()
@@ -66,4 +76,10 @@ async def in_task() -> None:
     in one.
     """
     if asyncio.current_task() is None:
-        await asyncio.sleep(0)  # noqa: TID251 - no time passes
+        await gone_on_with()
+
+
+@coroutine
+def gone_on_with() -> Generator[None, None, None]:
+    """Return when whoever began the caller goes on with it; where that is a task, with its next turn."""
+    yield

@@ -1,4 +1,4 @@
-"""A large body is waited for without a task; who waits for it is done with as soon as it cannot come."""
+"""A large body and a run are waited for without a task; who waits for a body is done with as soon as it cannot come."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,6 +22,8 @@ class Reading(V2):
 
     def __init__(self, *, in_the_end: bool) -> None:
         self.events: list[str] = []
+        self.run: asyncio.Future[None] | None = None
+        """What it waits for between the two."""
         self._in_the_end = in_the_end
 
     async def _made(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
@@ -29,6 +31,9 @@ class Reading(V2):
         try:
             message = await receive()
             self.events.append("task" if _is_in_task() else "no task")
+            if self.run is not None:
+                await self.run
+                self.events.append("ran in a task" if _is_in_task() else "ran")
             if self._in_the_end:
                 await in_task()
             return 200, [], b"%d" % len(message["body"])
@@ -90,3 +95,45 @@ async def test_a_body_that_does_not_come(end: str) -> None:
     assert reading.events == ["begun", "over"]
     await settle()
     assert reading.events == ["begun", "over"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("in_the_end", [False, True])
+async def test_a_run_is_waited_for(in_the_end: bool) -> None:
+    """A request goes on without a task when its run is over; what needs one then has one."""
+    protocol, transport, reading = _connected(in_the_end=in_the_end)
+    for number in range(2):
+        reading.run = asyncio.get_running_loop().create_future()
+        await _outside_tasks((protocol.data_received, head(len(BODY)) + BODY))
+        assert (reading.events[-1], len(transport.written)) == ("no task", number)
+        reading.run.set_result(None)
+        await settle()
+        assert reading.events[-2:] == ["ran", "over"]
+        assert transport.written[number].endswith(b"\r\n\r\n%d" % len(BODY))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("meanwhile", ["congested", "lost", "the last one"])
+async def test_an_answer_that_cannot_be_written_at_once(meanwhile: str) -> None:
+    """The run is over, and the caller takes no answer now, or never will, or wants no other: a task sees to it."""
+    protocol, transport, reading = _connected()
+    reading.run = asyncio.get_running_loop().create_future()
+    await _outside_tasks((protocol.data_received, head(len(BODY)) + BODY))
+    if meanwhile == "congested":
+        protocol.pause_writing()
+    elif meanwhile == "lost":
+        protocol.connection_lost(ConnectionResetError())
+    else:
+        protocol.shutdown()
+    reading.run.set_result(None)
+    await settle()
+    assert reading.events[-2:] == ["ran in a task", "over"]
+    if meanwhile == "congested":
+        assert not transport.written
+        protocol.resume_writing()
+        await settle()
+    answer = b"".join(transport.written)
+    assert answer.endswith(b"\r\n\r\n%d" % len(BODY)) is (meanwhile != "lost")
+    assert (b"connection: close" in answer, transport.is_closed) == (
+        (True, True) if meanwhile == "the last one" else (False, False)
+    )
