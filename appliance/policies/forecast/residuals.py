@@ -37,15 +37,23 @@ class Windows:
 
     def add(self, key: str, value: int) -> None:
         kept = self._kept.setdefault(key, deque())
+        more, squares = value, value * value
         if len(kept) == self._window:
-            self._take(key, kept.popleft(), -1)
+            oldest = kept.popleft()
+            more -= oldest
+            squares -= oldest * oldest
+        else:
+            self.count += 1
         kept.append(value)
-        self._take(key, value, 1)
+        self._totals[key] = self._totals.get(key, 0) + more
+        self.total += more
+        self.squares += squares
 
     def forget(self, key: str) -> None:
-        for value in self._kept.pop(key, ()):
-            self._take(key, value, -1)
-        self._totals.pop(key, None)
+        kept = self._kept.pop(key, ())
+        self.count -= len(kept)
+        self.total -= self._totals.pop(key, 0)
+        self.squares -= sum(value * value for value in kept)
 
     def mean_of(self, key: str, count_min: int) -> float | None:
         """Of the latest values of one key; None where they are fewer than `count_min`."""
@@ -65,12 +73,6 @@ class Windows:
     def deviation(self) -> float:
         spread = self.count * self.squares - self.total * self.total
         return sqrt(spread) / self.count if self.count else 0.0
-
-    def _take(self, key: str, value: int, sign: int) -> None:
-        self._totals[key] = self._totals.get(key, 0) + sign * value
-        self.count += sign
-        self.total += sign * value
-        self.squares += sign * value * value
 
 
 class Residuals:

@@ -66,18 +66,15 @@ class Expectation:
         count = min(_RATE_OVER, len(self.arrivals_ns))
         return None if count < 2 else Rate(count, self.arrivals_ns[-count])
 
-    def rate_rps(self, now_ns: int) -> float | None:
-        """The same at a time."""
-        rate = self.rate
-        return None if rate is None else rate.rps(now_ns)
-
     def meant_ns(self, at_ns: int) -> int | None:
         """The prediction that a request at `at_ns` answers.
 
         Not that of the open window: once answered, it says nothing of the next request.
         """
-        predictions = [p for p in (self.missed_ns, self.predicted_ns) if p is not None]
-        return min(predictions, key=lambda predicted_ns: abs(at_ns - predicted_ns), default=None)
+        missed_ns, predicted_ns = self.missed_ns, self.predicted_ns
+        if missed_ns is None or predicted_ns is None:
+            return predicted_ns if missed_ns is None else missed_ns
+        return missed_ns if abs(at_ns - missed_ns) <= abs(at_ns - predicted_ns) else predicted_ns
 
     def predict(self, now_ns: int, reach_ns: int = 0) -> None:
         """Ask the forecaster anew.
@@ -154,8 +151,9 @@ class Expectations:
         meant_ns = expectation.meant_ns(at_ns)
         expectation.missed_ns = None
         if meant_ns is not None and expectation.arrivals_ns:
-            self._note_hit(expectation, at_ns)
-            if abs(at_ns - meant_ns) <= self._reach_ns(expectation, at_ns):
+            rate = expectation.rate
+            self._note_hit(expectation, at_ns, rate)
+            if abs(at_ns - meant_ns) <= self._reach_ns(at_ns, rate):
                 self._residuals.add(name, meant_ns, at_ns)
         self._interarrivals.add(name, at_ns)
         self.history_ns = self._interarrivals.mean_ns()
@@ -183,22 +181,20 @@ class Expectations:
         """The share of a group's predictions that are true."""
         return self._hit_rates.of(name)
 
-    def _reach_ns(self, expectation: Expectation, at_ns: int) -> float:
+    def _reach_ns(self, at_ns: int, rate: Rate | None) -> float:
         """How far apart a request and a prediction may be to have to do with one another: a forecast that has ended
         says never.
         """
-        rate_rps = expectation.rate_rps(at_ns)
-        own_gap_ns = 0.0 if rate_rps is None else NS_PER_S / rate_rps
+        own_gap_ns = 0.0 if rate is None else NS_PER_S / rate.rps(at_ns)
         return _REACH_GAPS * max(self.history_ns, own_gap_ns)
 
-    def _note_hit(self, expectation: Expectation, at_ns: int) -> None:
+    def _note_hit(self, expectation: Expectation, at_ns: int, rate: Rate | None) -> None:
         """Whether a request came for what was predicted at the last one, before it is known as an arrival."""
         since_ns = expectation.arrivals_ns[-1]
-        rate_rps = expectation.rate_rps(since_ns)
-        if expectation.due_ns is None or rate_rps is None or at_ns <= since_ns:
+        if expectation.due_ns is None or rate is None or at_ns <= since_ns:
             return
         hit_rate, spread_ns = self._hit_rates.share(expectation.name), self._spread_ns_of(expectation.name)
-        chance = hit_chance(hit_rate, since_ns, expectation.due_ns, at_ns, spread_ns, rate_rps / NS_PER_S)
+        chance = hit_chance(hit_rate, since_ns, expectation.due_ns, at_ns, spread_ns, rate.rps(since_ns) / NS_PER_S)
         self._hit_rates.add(expectation.name, chance)
 
     def _spread_ns_of(self, name: str) -> int:

@@ -35,6 +35,10 @@ _REST_NS_EACH = 4 * NS_PER_MS
 """Of that for every application, where there are many: a look takes some 40 µs for each, so it is at most one per cent
 of a core.
 """
+_TURN_SHARE, _TICKS_MAX = 0.01, 5
+"""A turn of the loop is followed by more than one tick where it was more than this share of that, by so many at most:
+on a busy box its code is cold. Who is asked without its build waits for no turn.
+"""
 _READ_AHEAD = 2
 """A file is read from disk so many times earlier than that is expected to take, for it is read in the background."""
 _CROWD = 8
@@ -157,10 +161,13 @@ class ResidencyLoop:
         try:
             while True:
                 self._wake.clear()
-                if self._step():
+                begun_ns = self._clock.now_ns()
+                is_time_to_look = self._step()
+                took_ns = self._clock.now_ns() - begun_ns
+                if is_time_to_look:
                     await self._rebalance()
                 if self._tick_ns:
-                    await self._clock.sleep_until_ns(self._clock.now_ns() + self._tick_ns)
+                    await self._clock.sleep_until_ns(self._clock.now_ns() + pause_ns(self._tick_ns, took_ns))
                 if not self._seen:
                     await self._until_next_edge()
         finally:
@@ -381,6 +388,11 @@ class ResidencyLoop:
             "reloads_per_min": self._reloads.per_min(group.name),
             "thrashes": self._reloads.thrashes(group.name),
         }
+
+
+def pause_ns(tick_ns: int, took_ns: int) -> int:
+    """How long to rest after a turn that took so long."""
+    return min(max(tick_ns, int(took_ns / _TURN_SHARE)), _TICKS_MAX * tick_ns)
 
 
 def _latest(seen: list[tuple[str, int]]) -> list[tuple[str, int]]:

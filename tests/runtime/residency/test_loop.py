@@ -9,6 +9,7 @@ from appliance.domain.errors import LoadFailed, OutOfMemory
 from appliance.policies.residency.base import Change, ResidencyPlan, Wish
 from appliance.policies.residency.steps import in_steps
 from appliance.runtime.residency.groups import VariantGroups
+from appliance.runtime.residency.loop import pause_ns
 from tests.fakes.clock import run_virtual, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -266,3 +267,10 @@ async def test_wishes_leave_with_their_application() -> None:
         await bench.infer(application=bench.add({"w": Cost(resident_bytes=40)}, name="other").id)
         await bench.pause(10)
         assert residency._wishes._by_source == {}
+
+
+def test_a_turn_that_took_long_is_followed_by_a_longer_pause() -> None:
+    """No more than one per cent of a core, as long as it is no more than five ticks: one that was interrupted is not
+    paid for by who is expected.
+    """
+    assert [pause_ns(20_000, took_ns) for took_ns in (0, 200, 300, 10**9)] == [20_000, 20_000, 30_000, 100_000]
