@@ -6,6 +6,7 @@ name.
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from appliance.domain.errors import BadName
 
@@ -83,6 +84,7 @@ def content_of(build_or_digest: str) -> str:
     return build_or_digest[:_DIGEST_CHARS]
 
 
+@lru_cache(1024)
 def kind_of(build: str) -> str:
     """The kind of processor that a build is prepared for; of the parts of a network all of theirs, joined."""
     return build.split("@", 2)[1]

@@ -17,7 +17,6 @@ from appliance.runtime.notable import NotableRequests
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _BUCKETS_NS = tuple(int(b * 1e9) for b in BUCKETS_S)
-_FIRST_NS = _BUCKETS_NS[0]
 PARTS = ("queue", "load", "compute", "total")
 SAMPLE_EVERY = 256
 """Of the requests of one application × variant × tenant, one in so many is a sample."""
@@ -42,13 +41,6 @@ class Histogram:
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS_NS) + 1))
     sum_ns: int = 0
-
-    def add(self, value_ns: int) -> None:
-        if value_ns <= _FIRST_NS:
-            self.counts[0] += 1
-        else:
-            self.counts[bisect_left(_BUCKETS_NS, value_ns)] += 1
-        self.sum_ns += value_ns
 
     @property
     def count(self) -> int:
@@ -195,12 +187,10 @@ class Telemetry:
         """
         statistics = self._statistics(key)
         statistics.outcomes["done"] = done = statistics.outcomes.get("done", 0) + 1
-        histograms = statistics.histograms
-        queue_ns, load_ns, compute_ns = parts_ns
-        histograms["queue"].add(queue_ns)
-        histograms["load"].add(load_ns)
-        histograms["compute"].add(compute_ns)
-        histograms["total"].add(queue_ns + load_ns + compute_ns)
+        compute_ns = parts_ns[-1]
+        for histogram, took_ns in zip(statistics.histograms.values(), (*parts_ns, sum(parts_ns)), strict=True):
+            histogram.counts[bisect_left(_BUCKETS_NS, took_ns)] += 1
+            histogram.sum_ns += took_ns
         if warm:
             statistics.warm += 1
             if run_items == 1:

@@ -112,6 +112,10 @@ class Backlog:
             self._rate += _NEW_SHARE * (measured - self._rate)
             self._since_ns, self._done_ns = now_ns, 0.0
 
+    def most_ns(self, work_ns: int, rests_ns: Sequence[int] = ()) -> int:
+        """No less than `end_ns`, whosever `work_ns` are: after all that waits, and all that is under way."""
+        return int((self.work_ns + work_ns + sum(rests_ns)) / self._rate)
+
     def end_ns(
         self,
         tenant: str,

@@ -23,7 +23,7 @@ LOOKED_AT = 32
 event loop. A longer line might choose a larger batch that gains a little more."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Batch:
     """One run of a worker: a job, or several whose rows it computes together. `counts`: rows of each."""
 
@@ -72,10 +72,10 @@ class Batching:
         at most.
         """
         running = min(self.running + 1, at_once_max or self._workers)
-        now_ns = self._clock.now_ns()
-        if request.drop_ns is None:
+        now_ns, drop_ns = self._clock.now_ns(), request.drop_ns
+        if drop_ns is None:
             return times.expected_ns(items, running, now_ns)
-        return times.in_time_ns(items, running, now_ns, request.drop_ns - now_ns)
+        return times.in_time_ns(items, running, now_ns, drop_ns - now_ns)
 
     def _begun(self, batch: Batch) -> Batch:
         self._memory.begin(batch.run_bytes)

@@ -50,13 +50,13 @@ class FairLine(Generic[F]):
 
     def start_of(self, flow: Flow) -> float:
         """The start tag of its next run."""
-        return max(flow.tag, self.now)
+        return flow.tag if flow.tag > self.now else self.now
 
     def put(self, flow: F, tie: Any = 0) -> None:
         """Put a flow in its place, or in its new one; of equal start tags the smaller `tie` goes first."""
         if flow.entry is None:
             self.waiting += 1
-        flow.tag = self.start_of(flow)
+        flow.tag = max(flow.tag, self.now)
         flow.entry = [flow.tag, tie, next(self._sequence), flow]
         heapq.heappush(self._heap, flow.entry)
         if len(self._heap) > 2 * self.waiting + 64:  # places that were left stay behind until they are first
@@ -96,7 +96,7 @@ class FairLine(Generic[F]):
 
     def begin(self, flow: F, expected_ns: int, weight: float) -> None:
         """A run of the flow begins."""
-        self.now = self.start_of(flow)
+        self.now = max(self.now, flow.tag)
         self._charge(flow, self.now + expected_ns / weight)
         self.running += 1
 
@@ -121,7 +121,7 @@ class FairLine(Generic[F]):
 
     def ran(self, flow: F, took_ns: int, weight: float) -> None:
         """A run that took no place in the line has begun and ended."""
-        self.now = self.start_of(flow)
+        self.now = max(self.now, flow.tag)
         self._charge(flow, self.now + took_ns / weight)
         self._rest()
 
@@ -133,5 +133,5 @@ class FairLine(Generic[F]):
 
     def _rest(self) -> None:
         """When the last one has gone, all are equal again: what was used while nobody else wanted it is no debt."""
-        if not self.is_busy:
+        if not (self.waiting or self.running):
             self.now = self._latest

@@ -165,7 +165,7 @@ class TenantFlows:
         job.place[-1] = None
         job.place = None
         tenant = self.by_name[job.request.tenant]
-        application = tenant.of(job.request.application_id)
+        application = tenant.applications[job.request.application_id]
         application.calls -= not job.request.is_item
         head = application.head()
         if head is None:
@@ -188,20 +188,20 @@ class TenantFlows:
         """The same, whoever's turn it is."""
         tenant = self.by_name[job.request.tenant]
         self.line.overtake(tenant, job.charged_ns, job.weights[0])
-        tenant.line.overtake(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
+        tenant.line.overtake(tenant.applications[job.request.application_id], job.charged_ns, job.weights[1])
 
     def join(self, job: Job) -> None:
         """A job begins with the run of another."""
         tenant = self.by_name[job.request.tenant]
         self.line.join(tenant, job.charged_ns, job.weights[0])
-        tenant.line.join(tenant.of(job.request.application_id), job.charged_ns, job.weights[1])
+        tenant.line.join(tenant.applications[job.request.application_id], job.charged_ns, job.weights[1])
 
     def end(self, job: Job, now_ns: int) -> None:
         """The run of a job is over: it is charged with what it took."""
         error_ns = job.worth_ns - job.charged_ns
         tenant = self.by_name[job.request.tenant]
         self.line.end(tenant, error_ns, job.weights[0])
-        tenant.line.end(tenant.of(job.request.application_id), error_ns, job.weights[1])
+        tenant.line.end(tenant.applications[job.request.application_id], error_ns, job.weights[1])
         self.saw(job.request.tenant, now_ns)
         if not tenant.line.is_busy and len(tenant.applications) > _KEPT:
             tenant.applications.clear()  # they would all start equal
@@ -247,7 +247,7 @@ class TenantFlows:
     def _forget(self, now_ns: int) -> None:
         """Drop what need not be known any more, so that names coming and going do not grow the process."""
         active_since_ns = now_ns - ACTIVE_NS
-        while self._seen and next(iter(self._seen.values())) < active_since_ns:
+        while len(self._seen) > 1 and next(iter(self._seen.values())) < active_since_ns:  # the last one was just seen
             name, _ = self._seen.popitem(last=False)
             if name in self.by_name and not self.by_name[name].line.is_busy:
                 del self.by_name[name]

@@ -90,6 +90,8 @@ class Job:
     """... and what that depends on: when its times begin, the groups that it may be weighed for, and
     `expected_by_group`. None: on what changes while it waits.
     """
+    rows: int | None = None
+    """See `items`; None: nobody has asked yet."""
     stepped_to: Mapping[str, tuple[int, ...]] | None = None
     """See `stepped`; None: nobody has asked yet."""
 
@@ -116,7 +118,9 @@ class Job:
     @property
     def items(self) -> int:
         """Rows that it brings."""
-        return self.servable.items_of(self.request.inputs)
+        if self.rows is None:
+            self.rows = self.servable.items_of(self.request.inputs)
+        return self.rows
 
     @property
     def took_ns(self) -> int:
@@ -246,7 +250,8 @@ class RunAgain(Exception):
 
 def told_late_s(request: Request) -> float | None:
     """When its caller is told that its deadline has passed, in seconds of the event loop; None: never."""
-    return None if request.drop_ns is None else (request.drop_ns + _AFTER_NS) / NS_PER_S
+    drop_ns = request.drop_ns
+    return None if drop_ns is None else (drop_ns + _AFTER_NS) / NS_PER_S
 
 
 def too_late(request: Request, expected_ns: int | None, now_ns: int) -> DeadlineExceeded:

@@ -130,9 +130,12 @@ class Placement:
         `variant`: that it names, if any. What must be loaded is left to the request itself: its head is no reason to
         spend that much.
         """
-        wanted = entry.order if variant is None else filter(None, (entry.servables.get(variant),))
-        builds = _distinct_builds(list(wanted))
-        is_coming = any(self._memory.is_resident(s.build_id) or self._memory.is_loading(s.build_id) for s in builds)
+        wanted = [*(entry.order if variant is None else filter(None, (entry.servables.get(variant),)))]
+        for servable in wanted:  # a loop: nearly always the first one is there
+            if self._memory.is_resident(servable.build_id):
+                return False
+        builds = _distinct_builds(wanted)
+        is_coming = any(self._memory.is_loading(s.build_id) for s in builds)
         if not is_coming and any(self._memory.is_asleep(s.build_id) for s in builds):
             first = self._residency.order(entry.application.id, builds)[0]
             if self._memory.is_asleep(first.build_id):

@@ -109,14 +109,16 @@ class Queue:
             self._check_wait(request, job.waiting_ns, job.weights, application.ahead_of(place))
         job.to(RequestState.QUEUED)
         job.place = place
-        self._waits_for_planned(job)  # since now, whenever a worker is free
+        if request.beyond_plan:
+            self._waits_for_planned(job)  # since now, whenever a worker is free
         self.counts.add(request)
         self._backlog.add(request.tenant, request.application_id, job.waiting_ns, job.weights)
         self.flows.put(tenant, application, place)
         if request.batch:  # those that it is planned with are put in this very turn of the loop
             asyncio.get_running_loop().call_soon(self.hand_out)
-        else:
+        elif self._idle or self.assign is not None or self.waits or request.is_item or application.jobs[0] is place:
             self.hand_out(job)
+        # else it waits behind others of its application: who is next, and staged, is who it was
 
     def announce(self, request: Request, work_ns: int, weights: tuple[float, float]) -> Announced:
         """While its body is read, a request's run counts among those that wait: who comes later is told of it.
@@ -174,7 +176,9 @@ class Queue:
         job = self._next()
         if job is None:
             return None
-        if self._waits_for_planned(job):  # and none of those may run: whoever is before it in line keeps that
+        if job.request.beyond_plan and self._waits_for_planned(
+            job
+        ):  # and none of those may run: whoever is before it in line keeps that
             self.under_way.begin(job)
             self.flows.overtake(job)
         else:
@@ -301,7 +305,7 @@ class Queue:
         staged = self.staged
         if staged is None or self._idle or self.assign is not None or staged.begun is not None:
             return
-        if any(job.rest is not None for job in self.under_way):  # a worker goes on with the next of its parts
+        if self.under_way.have_parts:  # a worker goes on with the next of its parts
             self._unstage()
             return
         job = self._next()
@@ -385,7 +389,7 @@ class Queue:
                 self._drop(job)
             elif self._is_held(job, tenant):
                 self._set_aside(self.flows.line, tenant, held)
-            elif self._waits_for_planned(job):
+            elif job.request.beyond_plan and self._waits_for_planned(job):
                 behind = behind or job
                 self._set_aside(tenant.line, tenant.of(job.request.application_id), held)
                 assert tenant.entry is not None
@@ -409,11 +413,11 @@ class Queue:
         line.drop(flow)
 
     def _waits_for_planned(self, job: Job) -> bool:
-        """Whether it is beyond what the plan of its pipeline counts on, and another tenant waits with what is within:
-        a crowded scene of one keeps nobody else's frames from being in time. What may not run now keeps no worker idle
-        for all that.
+        """Of one that is beyond what the plan of its pipeline counts on: whether another tenant waits with what is
+        within. A crowded scene of one keeps nobody else's frames from being in time. What may not run now keeps no
+        worker idle for all that.
         """
-        if not job.request.beyond_plan or not self.counts.has_planned_beside(job.request.tenant):
+        if not self.counts.has_planned_beside(job.request.tenant):
             return False
         if job.behind_ns is None:
             job.behind_ns = self._clock.now_ns()
@@ -484,8 +488,11 @@ class Queue:
             return
         now_ns = self._clock.now_ns()
         allowed_ns = self._wait_ns_max + work_ns
-        if request.drop_ns is not None:
-            allowed_ns = min(allowed_ns, int((request.drop_ns - now_ns) * _HASTE))
+        drop_ns = request.drop_ns
+        if drop_ns is not None:
+            allowed_ns = min(allowed_ns, int((drop_ns - now_ns) * _HASTE))
+        if self._backlog.most_ns(work_ns, rests_ns) <= allowed_ns:
+            return
         asked = (request.tenant, request.application_id, work_ns, weights)
         lead_ns = self.flows.start_of(request.tenant) - self.flows.line.now
         end_ns = self._backlog.end_ns(*asked, lead_ns=lead_ns, rests_ns=rests_ns)

@@ -7,6 +7,7 @@ from typing import Any
 
 from appliance.clock import Clock
 from appliance.domain.request import Request
+from appliance.domain.states import RequestState
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
@@ -63,6 +64,7 @@ class QueuedRuns:
             expected_ns=expected_ns,
             run_bytes=run_bytes,
             weights=weights,
+            rows=items,
         )
         if servable.places:
             job.times_by_group = found = servable.times_by_place(request.inputs, items)
@@ -86,7 +88,9 @@ class QueuedRuns:
         finally:
             if timer is not None:
                 timer.cancel()
-            if self._queue.is_running(job):  # nobody waits for it: the build stays pinned until the run is over
+            if job.state is RequestState.DONE:  # nearly always: neither runs nor waits any more
+                pass
+            elif self._queue.is_running(job):  # nobody waits for it: the build stays pinned until the run is over
                 job.is_abandoned = True
                 held = [one for one in held if one is not job.build]
             else:

@@ -39,6 +39,14 @@ class RunsUnderWay:
         if job.rest is None:
             _note_run(job.build, took_ns, job.finished_ns, fades=not job.servable.is_guarded)
 
+    @property
+    def have_parts(self) -> bool:
+        """Whether one is of a network in parts."""
+        for job in self._first:  # noqa: SIM110 - nobody is staged before this was asked: a generator takes twice as long
+            if job.rest is not None:
+                return True
+        return False
+
     def is_full(self, job: Job, group: int = 0) -> bool:
         """Whether as many runs of the build that a job has in a group of processors are under way there as pay at
         once. Those do not count that go on for much longer than its own: it would not gain by waiting for them, and who
@@ -57,13 +65,12 @@ class RunsUnderWay:
 
     def rests_ns(self, but: Job | None = None) -> list[int]:
         """For how long each run under way is expected to go on; not that of `but`, and none of which nobody knows."""
-        now_ns = self._clock.now_ns()
-        known = (
-            job.started_ns + job.holds_ns - now_ns
-            for job in self._first
-            if job is not but and job.expected_ns is not None
-        )
-        return [rest_ns for rest_ns in known if rest_ns > 0]
+        now_ns, rests_ns = self._clock.now_ns(), []
+        for job in self._first:  # a loop: it is asked for each request, twice
+            rest_ns = job.started_ns + job.holds_ns - now_ns
+            if rest_ns > 0 and job is not but and job.expected_ns is not None:
+                rests_ns.append(rest_ns)
+        return rests_ns
 
     def rest_ns(self, is_of: Callable[[Any], bool], begun_ns: int, now_ns: int) -> int:
         """How much longer a run may take that the processor began at `begun_ns`, and is one of those under way, by the

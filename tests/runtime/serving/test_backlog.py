@@ -45,6 +45,28 @@ def test_inside_a_tenant_applications_share() -> None:
     assert backlog.end_ns("t", "busy", 100, ALIKE, ahead_ns=0) == 100
 
 
+@given(
+    waiting=st.lists(st.tuples(st.sampled_from("tu"), st.sampled_from("ab"), st.integers(1, 10**9)), max_size=6),
+    rests_ns=st.lists(st.integers(1, 10**9), max_size=4),
+    work_ns=st.integers(1, 10**9),
+    lead_ns=st.floats(0, 1e9),
+    weights=st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)),
+)
+def test_what_it_is_at_most(
+    waiting: list[tuple[str, str, int]],
+    rests_ns: list[int],
+    work_ns: int,
+    lead_ns: float,
+    weights: tuple[float, float],
+) -> None:
+    """Whoever asks, whatever goes before: nothing ends later than all that waits and runs (but for rounding)."""
+    backlog = Backlog(2)
+    for tenant, application, ns in waiting:
+        backlog.add(tenant, application, ns, weights)
+    end_ns = backlog.end_ns("t", "a", work_ns, weights, lead_ns=lead_ns, rests_ns=rests_ns)
+    assert end_ns <= backlog.most_ns(work_ns, rests_ns) + 1
+
+
 def test_runs_under_way_hold_their_workers() -> None:
     """By hand. One worker that is taken for 50: 100 end after 150, behind 30 after 180. Of two the one that is free
     first takes them, and both where there is enough to do; a worker without a run is free now.
