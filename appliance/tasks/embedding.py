@@ -26,6 +26,7 @@ from appliance.tasks.base import (
 )
 from appliance.tasks.datatypes import dtype_of
 from appliance.tasks.image import decode_picture
+from appliance.tasks.large_json import listed
 from appliance.tasks.metrics import cosines, retrieval
 
 TEXTS_MAX = 256
@@ -75,7 +76,7 @@ class ImageEmbedding:
             array = array.mean(axis=axes)
         vector = array.astype(np.float64).ravel()
         vector = _unit(vector) if number(spec, "normalise", 1) else vector
-        return Answer({"embedding": vector.round(7).tolist(), "dimensions": len(vector)})
+        return Answer({"embedding": listed(vector.round(7)), "dimensions": len(vector)})
 
     def similarity(self, answer: Mapping[str, Any], reference: Mapping[str, Any]) -> Score:
         return cosines(vectors_of(answer), vectors_of(reference))
@@ -129,7 +130,7 @@ class TextEmbedding:
         ]
         table = np.concatenate(pooled).astype(np.float64)
         table = _unit(table) if number(spec, "normalise", 1) else table
-        vectors = table.round(7).tolist()
+        vectors = [listed(row) for row in table.round(7)]
         body = {"embeddings": vectors} if is_list else {"embedding": vectors[0]}
         return Answer({**body, "dimensions": table.shape[1]})
 

@@ -26,6 +26,8 @@ _STRINGS_MAX = 200_000
 _STEP_BYTES = 256 * 1024
 _SCAN_BYTES = 2**20
 _DEPTH_MAX = 32
+_LISTED = 65_536
+"""Elements made Python objects at once."""
 _WRITTEN = 16_384
 """Elements written at once."""
 _DELIMITER, _QUOTE, _BRACKET = re.compile(rb"[{}:]"), re.compile(rb'"'), re.compile(rb"\[")
@@ -99,9 +101,24 @@ def write_json(value: Any) -> bytes:
     return orjson.dumps(_with_fragments(value), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
+def written(text: bytes) -> orjson.Fragment:
+    """A value whose JSON is known."""
+    return orjson.Fragment(text)
+
+
+def listed(array: np.ndarray) -> list[Any]:
+    """As `tolist` of an array of one axis, in steps."""
+    values: list[Any] = []
+    for at in range(0, array.size, _LISTED):
+        values += array[at : at + _LISTED].tolist()
+    return values
+
+
 def _with_fragments(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_fragments(each) for key, each in value.items()}
+    if isinstance(value, list) and value and all(isinstance(each, list) for each in value):
+        return [fragment(each) for each in value] if sum(map(len, value)) > _WRITTEN else value  # vectors
     if isinstance(value, list | np.ndarray) and len(value) > _WRITTEN:
         return fragment(value)
     return value

@@ -12,12 +12,11 @@ from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata, BadTensor
 from appliance.tasks.base import Answer, Arrays, Decoded, Media, Score, Target, fed_inputs, with_constants
 from appliance.tasks.datatypes import cast, dtype_of, word_of
-from appliance.tasks.large_json import LARGE_BYTES, Numbers, read_json
+from appliance.tasks.large_json import LARGE_BYTES, Numbers, listed, read_json
 from appliance.tasks.metrics import cosine
 
 NPZ_BYTES_MAX = 256 * 2**20
 """Of all arrays once unpacked."""
-_LISTED = 65_536
 
 
 class Tensors:
@@ -133,9 +132,7 @@ def fit(value: Any, tensor: TensorSpec) -> np.ndarray:
 def to_json(array: np.ndarray) -> dict[str, Any]:
     """shape, datatype and flat data; numbers that JSON does not have (NaN, infinities) become null."""
     flat = array.ravel()
-    data: list[Any] = []
-    for at in range(0, flat.size, _LISTED):  # in steps: one call would hold up the other threads
-        data += flat[at : at + _LISTED].tolist()
+    data = listed(flat)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         data = [value if np.isfinite(value) else None for value in data]
     if array.dtype.kind in "OSU":

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, Clock
-from appliance.domain.errors import ApplianceError, DeadlineExceeded
+from appliance.domain.errors import ApplianceError, Busy, DeadlineExceeded
 from appliance.domain.pipeline import Ask, Region, Stage
 from appliance.runtime.pipelines.ports import ItemCall, StageAnswer
 from appliance.tasks.base import Media
@@ -53,9 +53,14 @@ class FakeStages:
     run_ms: Mapping[str, float] = field(default_factory=dict)
     compute_ms: float = 0.0
     errors: Mapping[tuple[str, Path | str], ApplianceError] = field(default_factory=dict)
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    """Stage → what it answers about anything, written already, and not as data."""
     unread: ApplianceError | None = None
     slots: int = 1000
     seen: list[Seen] = field(default_factory=list)
+    room: int = 1 << 62
+    """Bytes that answers may take."""
+    kept: int = 0
     taken: int = 0
     under_way: int = 0
     most: int = 0
@@ -114,7 +119,8 @@ class FakeStages:
             raise error
         if call.meter is not None:
             call.meter.ran("cpu", end_ns - begun_ns)
-        return StageAnswer(self.say(stage.name, prepared), "v", "cpu", end_ns - begun_ns)
+        text = self.texts.get(stage.name, b"")
+        return StageAnswer({} if text else self.say(stage.name, prepared), "v", "cpu", end_ns - begun_ns, text)
 
     async def compute(self, stage: Stage, call: ItemCall, work: Callable[[], T]) -> T:
         await self._work(stage.name, call)
@@ -122,6 +128,14 @@ class FakeStages:
 
     def expected_ns(self, stage: Ask, tenant: str) -> int:
         return int(self.run_ms.get(stage.name, 0.0) * NS_PER_MS)
+
+    def keep(self, tenant: str, count: int) -> None:
+        if self.kept + count > self.room:
+            raise Busy()
+        self.kept += count
+
+    def give_back(self, tenant: str, count: int) -> None:
+        self.kept -= count
 
     def take_slot(self, tenant: str) -> bool:
         if self.taken >= self.slots:
@@ -138,7 +152,7 @@ class FakeStages:
 
     def assert_quiet(self) -> None:
         """All that was made has gone."""
-        assert (self.taken, self.under_way) == (0, 0)
+        assert (self.taken, self.under_way, self.kept) == (0, 0, 0)
         assert self.released == self.made
         assert not list(self.alive)
 

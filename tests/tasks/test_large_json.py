@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.tasks import large_json
-from appliance.tasks.large_json import BadJson, Numbers, read_json, write_json
+from appliance.tasks.large_json import BadJson, Numbers, listed, read_json, write_json
 
 
 def whole(value: Any) -> Any:
@@ -109,3 +109,24 @@ def test_writes_what_a_writer_in_one_step_writes(value: Any) -> None:
     assert write_json(value) == orjson.dumps(value)
     array = np.arange(20, dtype=np.float32)
     assert json.loads(write_json({"x": array})) == {"x": array.tolist()}
+
+
+def test_vectors_are_written_and_listed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each of them is short: one call that writes all would hold the interpreter for as long."""
+    monkeypatch.setattr(large_json, "_LISTED", 3)
+    vectors = [listed(row) for row in np.arange(12.0).reshape(4, 3)]
+    assert vectors == np.arange(12.0).reshape(4, 3).tolist()
+    assert listed(np.arange(8)) == list(range(8))
+    calls: list[int] = []
+
+    class Counting:
+        Fragment, OPT_SERIALIZE_NUMPY, OPT_NON_STR_KEYS = orjson.Fragment, orjson.OPT_SERIALIZE_NUMPY, 0
+
+        @staticmethod
+        def dumps(value: Any, option: int = 0) -> bytes:
+            calls.append(len(value))
+            return orjson.dumps(value, option=option)
+
+    monkeypatch.setattr(large_json, "orjson", Counting)
+    assert write_json({"embeddings": vectors}) == orjson.dumps({"embeddings": vectors})
+    assert calls == [3, 3, 3, 3, 1]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.errors import ApplianceError, BadMedia, BadTensor, DeadlineExceeded, Overloaded, QueueFull
+from appliance.domain.errors import ApplianceError, BadMedia, BadTensor, Busy, DeadlineExceeded, Overloaded, QueueFull
 from appliance.domain.pipeline import Ask, Crop, Join, NoAnswer, OnError, Pick, Region, Stage
 from appliance.domain.pipeline_graph import ROOT
 from appliance.domain.request import Request
@@ -27,12 +27,17 @@ from appliance.runtime.pipelines.ports import ItemCall, StageAnswer, StageRunner
 from appliance.runtime.serving.spending import Spending
 from appliance.tasks.answers import joined, picked
 from appliance.tasks.base import Media
+from appliance.tasks.large_json import write_json, written
 from appliance.tasks.regions import placed, regions_in, wanted
 
 IN_FLIGHT_MAX = 32
 """Items of one frame that are under way at networks; each has its tensor in memory."""
 TOGETHER_MAX = 8
 """Items that are prepared in one turn of the media threads: each turn costs a hop, and the first is run after it."""
+ANSWERS_BYTES_MAX = 32 * 2**20
+"""Of one frame, which is answered with all of them at once; one that finds no room is an error."""
+SMALL_BYTES = 4096
+"""An answer that takes no more is not counted: no frame is to fail for it where bodies have all the room."""
 _GRACE_NS = 10 * NS_PER_MS
 """So long after the deadline whatever is still under way has told the frame itself that it is too late."""
 _TOO_LATE = (DeadlineExceeded, Overloaded, QueueFull)
@@ -104,6 +109,11 @@ class FrameRun:
         """It would be late by what stages are expected to take, and is to show what they do take."""
         self._asked: dict[str, int] = {}
         """Stage → items that went to its network."""
+        self._kept_bytes = 0
+        """Of answers."""
+        self._regions: dict[str, int] = {}
+        """Crop → regions that it has taken, of all items that it cuts from: crops of crops would make them without
+        end."""
         self._in_flight = 0
         self._slots = 0
         """Taken for items in flight; the first needs none."""
@@ -175,6 +185,9 @@ class FrameRun:
             self._slots = 0
             for item in self._outcomes.all():
                 self._release(item)
+            if self._kept_bytes:
+                self._runner.give_back(self.call.tenant, self._kept_bytes)
+                self._kept_bytes = 0
 
     # -- what runs -----------------------------------------------------------------------------------------------------
 
@@ -334,6 +347,7 @@ class FrameRun:
     async def _ask(self, stage: Ask, item: Item, prepared: Any, call: ItemCall) -> None:
         try:
             answer = await self._runner.ask(stage, prepared, call)
+            self._keep(answer)
         except ApplianceError as error:
             self._failed(stage, item, error)
         else:
@@ -370,7 +384,9 @@ class FrameRun:
         body = source.answer.body
         call = self._call(stage)
         picture = int(body.get("width", 0)), int(body.get("height", 0))
-        found = wanted(regions_in(body, stage.of), stage.where, picture, stage.at_most)
+        taken = self._regions.get(stage.name, 0)
+        found = wanted(regions_in(body, stage.of), stage.where, picture, stage.at_most - taken)
+        self._regions[stage.name] = taken + len(found)
         regions = [placed(region, item.region) for region in found]
         try:
             subjects = await self._runner.cut(stage, item.subject, regions, call) if regions else ()
@@ -410,18 +426,28 @@ class FrameRun:
             self._settle(stage, item, Outcome() if at in best else outdone)
 
     async def _join(self, stage: Join, item: Item) -> None:
-        bodies = [
-            answer.body
+        answers = [
+            answer
             for name in stage.after
             for child in item.children.get(self.live.graph.levels[name], ())
             if (answer := child.ends[name].answer) is not None
         ]
         try:
-            body = await self._runner.compute(stage, self._call(stage), lambda: joined(bodies))
+            answer = await self._runner.compute(stage, self._call(stage), lambda: _joined(answers))
+            self._keep(answer)
         except ApplianceError as error:
             self._settle(stage, item, self._outcome_of(error))
             return
-        self._settle(stage, item, Outcome(StageAnswer(body, "", "", 0)))
+        self._settle(stage, item, Outcome(answer))
+
+    def _keep(self, answer: StageAnswer) -> None:
+        """Until the frame is over. Raises: Busy, where there is no room for it."""
+        count = len(answer.text)
+        if self._kept_bytes + count > ANSWERS_BYTES_MAX:
+            raise Busy()
+        if count > SMALL_BYTES:
+            self._runner.keep(self.call.tenant, count)
+            self._kept_bytes += count
 
     # -- what came of it -----------------------------------------------------------------------------------------------
 
@@ -492,3 +518,10 @@ class FrameRun:
                 return
         if not self._over.done():
             self._over.set_result(None)
+
+
+def _joined(answers: Sequence[StageAnswer]) -> StageAnswer:
+    """Several answers as one; what is written already is not written again."""
+    body = joined([one.body for one in answers])
+    texts = [written(one.text) if one.text else dict(one.body) for one in answers]
+    return StageAnswer(body, "", "", 0, write_json({**body, "answers": texts}))

@@ -100,6 +100,14 @@ class StageRunner(Protocol):
         """What a run of an item is expected to take now; 0: nobody knows."""
         ...
 
+    def keep(self, tenant: str, count: int) -> None:
+        """So many bytes of answers stay in memory until they are given back. Raises: Busy where there is no room."""
+        ...
+
+    def give_back(self, tenant: str, count: int) -> None:
+        """They are in memory no more."""
+        ...
+
     def take_slot(self, tenant: str) -> bool:
         """Whether a tenant may have one more item under way, beside the first of each frame."""
         ...

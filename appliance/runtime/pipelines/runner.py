@@ -23,7 +23,7 @@ from appliance.domain.errors import (
     VariantQuarantined,
 )
 from appliance.domain.pipeline import Ask, Region, Stage
-from appliance.domain.pipeline_graph import TAKES, Data
+from appliance.domain.pipeline_graph import GIVES, TAKES, Data
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import HOST
 from appliance.runtime.pipelines.ports import ItemCall, StageAnswer
@@ -45,6 +45,9 @@ _BEYOND_PLAN = -100
 beyond the plan have no less: behind the items of newer frames they would make late what is nearly done. In virtual
 time, where frames show eight items from one moment on, a quarter fewer are late so.
 """
+
+_NUMBERS = (Data.VECTOR, Data.TENSOR)
+"""Answers that no stage reads, and that may be millions of numbers: they are kept as they are written."""
 
 
 @dataclass(slots=True, eq=False)
@@ -167,7 +170,9 @@ class BoxStages:
     async def ask(self, stage: Ask, prepared: Any, call: ItemCall) -> StageAnswer:
         application = self._application(stage, call.tenant)
         found = await self._predictor.ask(application, prepared, self._call(stage, call), call.watch)
-        return StageAnswer(found.body, found.variant, found.kind, found.timings.compute, found.text)
+        is_read = GIVES[self._catalogue.entry(application.id).model.task.kind] not in _NUMBERS
+        body = found.body if is_read else {}
+        return StageAnswer(body, found.variant, found.kind, found.timings.compute, found.text)
 
     async def compute(self, stage: Stage, call: ItemCall, work: Callable[[], T]) -> T:
         return await self._run(call, work)
@@ -178,6 +183,13 @@ class BoxStages:
             return self._engine.expected_ns(application, self._variant(application, stage, None))
         except ApplianceError:  # it has gone, or is not in service: asking will say so
             return 0
+
+    def keep(self, tenant: str, count: int) -> None:
+        if not self._held.take(tenant, count):
+            raise Busy()
+
+    def give_back(self, tenant: str, count: int) -> None:
+        self._held.give(tenant, count)
 
     def take_slot(self, tenant: str) -> bool:
         return self._engine.take_slot(tenant)

@@ -12,6 +12,7 @@ from appliance.clock import NS_PER_MS, LoopClock
 from appliance.domain.catalogue import TaskKind
 from appliance.domain.errors import ApplianceError, BadMedia, RunFailed
 from appliance.domain.pipeline import Ask, Crop, Join, OnError, Pick, Pipeline, PipelinePlan, Stage, StagePlan, When
+from appliance.runtime.pipelines import frame as frame_module
 from appliance.runtime.pipelines.document import document
 from appliance.runtime.pipelines.figures import RanAs, StageMeter
 from appliance.runtime.pipelines.frame import IN_FLIGHT_MAX, TOGETHER_MAX, FrameCall, FrameRun
@@ -362,6 +363,53 @@ async def test_items_beyond_the_plan_are_marked() -> None:
         *3 * [(False, False)],
     ]
     desk.assert_quiet()
+
+
+@story
+async def test_crops_of_crops_make_no_more_items_than_one() -> None:
+    """Each finds three in all that it looks at: 3, 9, 27 ... are cut from as far as a frame may have items."""
+    stages: list[Stage] = []
+    for level in range(7):
+        stages += (ask(f"find{level}", "find", *(one.name for one in stages[-1:])), inner(level, most=64))
+    desk = Desk(*stages)
+    await desk.ask()
+    assert [desk.live.figures[f"find{level}"].items for level in range(7)] == [1, 3, 9, 27, 64, 64, 64]
+    desk = Desk(FIND, CROP, ask("find2", "find", "crop"), inner(2, most=4))
+    items, _ = await desk.ask()
+    (found,) = items
+    assert [len(crop["items"][0]["items"]) for crop in found["items"]] == [3, 1, 0]
+    desk.assert_quiet()
+
+
+def inner(level: int, *, most: int) -> Crop:
+    return Crop(name=f"crop{level}", after=(f"find{level}",), of="objects", at_most=most)
+
+
+@story
+async def test_answers_that_find_no_room_are_errors() -> None:
+    """Of what a frame may have, and of what all frames may: it is answered with the others, and gives all back."""
+    text = b'{"labels":[]}'
+    for most, facts in ((1000, {"room": 2 * len(text)}), (2 * len(text), {})):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(frame_module, "ANSWERS_BYTES_MAX", most)
+            patch.setattr(frame_module, "SMALL_BYTES", len(text) - 1)
+            desk = Desk(FIND, CROP, ask("what", "what", "crop"), texts={"what": text}, **facts)
+            items, _ = await desk.ask()
+        assert outline(items) == [["find", ["crop", "what"], ["crop", "what"], ["crop", "what: error"]]]
+        desk.assert_quiet()
+
+
+@story
+async def test_what_is_written_is_joined_as_it_is() -> None:
+    """And beside the event loop: what is put together may be millions of numbers, which are data no more."""
+    desk = Desk(
+        FIND, CROP, ask("what", "what", "crop"), Join(name="all", after=("what",)), texts={"what": b'{"x":[1,2]}'}
+    )
+    frame = desk.frame()
+    await frame.run(Media(b""))
+    (find,) = json.loads(document(frame, cost={}, is_in_time=True))["items"]
+    assert find["items"][3]["answer"] == {"answers": [{"x": [1, 2]}] * 3}
+    assert frame.root.ends["all"].answer.text == b'{"answers":[{"x":[1,2]},{"x":[1,2]},{"x":[1,2]}]}'
 
 
 @story
