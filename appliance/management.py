@@ -262,6 +262,7 @@ class Follower:
                 self._deferred.drop_tenant(change.id)
                 self._history.forget_tenant(change.id)
                 self._telemetry.forget_tenant(change.id)
+                self._sessions.forget_tenant(change.id)
                 if self._regions is not None:
                     self._regions.drop_tenant(change.id)
             case "key", key:

@@ -93,7 +93,10 @@ class Telemetry:
         """`notable` keeps requests worth a look; None: nobody wants to know."""
         self._clock = clock
         self.notable = notable
-        self._ring: deque[Event] = deque(maxlen=ring_len)
+        self._ring_len = ring_len
+        self._rings: dict[str | None, deque[Event]] = {}
+        """Tenant, None: nobody's → its latest events; `ring_len` in all."""
+        self._kept = 0
         self._subscriber_len = subscriber_len
         self._subscribers: set[asyncio.Queue[Event | None]] = set()
         self._closed = False
@@ -121,7 +124,7 @@ class Telemetry:
             self._next_id, self._clock.wall_now().isoformat(), event, tenant if isinstance(tenant, str) else None, facts
         )
         self._next_id += 1
-        self._ring.append(record)
+        self._remember(record)
         for subscriber in self._subscribers:
             if subscriber.full():  # a slow reader loses the oldest; ids show the gap
                 subscriber.get_nowait()
@@ -129,6 +132,18 @@ class Telemetry:
         self.on_event(event, facts)
         if self._logger is not None:
             self._logger.info(event, **facts)
+
+    def _remember(self, event: Event) -> None:
+        """In the place of the oldest of a tenant that has more than its part: none pushes those of others out."""
+        own = self._rings.setdefault(event.tenant, deque())
+        own.append(event)
+        self._kept += 1
+        if self._kept > self._ring_len:
+            is_beyond = len(own) * len(self._rings) > self._ring_len
+            gone = (own if is_beyond else max(self._rings.values(), key=len)).popleft()
+            self._kept -= 1
+            if not self._rings[gone.tenant]:
+                del self._rings[gone.tenant]
 
     def close(self) -> None:
         """End every subscription, present or future: the box stops."""
@@ -139,8 +154,9 @@ class Telemetry:
             subscriber.put_nowait(None)
 
     def recent(self, after_id: int = 0) -> list[Event]:
-        """Events still in the ring with an id above `after_id`."""
-        return [e for e in self._ring if e.id > after_id]
+        """Events that are remembered, with an id above `after_id`."""
+        found = (event for ring in self._rings.values() for event in ring if event.id > after_id)
+        return sorted(found, key=lambda event: event.id)
 
     async def subscribe(self, after_id: int | None = None) -> AsyncGenerator[Event, None]:
         """Recent events after `after_id` (None: only new ones), then new ones as they come."""
@@ -260,7 +276,9 @@ class Telemetry:
             self.notable.forget(application_id)
 
     def forget_tenant(self, tenant: str) -> None:
-        """Drop what is kept of requests of a tenant that is gone."""
+        """Drop what is kept of requests of a tenant that is gone: another one may have its name one day."""
+        for key in [k for k in self.statistics if k[2] == tenant]:
+            del self.statistics[key]
         if self.notable is not None:
             self.notable.forget_tenant(tenant)
 

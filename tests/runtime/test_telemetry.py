@@ -47,6 +47,28 @@ def test_ring_keeps_the_last(telemetry: Telemetry) -> None:
     assert [e.event for e in telemetry.recent(after_id=4)] == ["e"]
 
 
+def test_no_tenant_pushes_the_events_of_others_out() -> None:
+    """Of what is remembered the oldest of whoever has more than its part goes first."""
+    telemetry = Telemetry(HandClock(), ring_len=6)
+    for tenant, count in ((None, 1), ("quiet", 2), ("loud", 100), (None, 2), ("loud", 50)):
+        for number in range(count):
+            telemetry.emit(f"{tenant} {number}", tenant=tenant)
+    kept = [event.event for event in telemetry.recent()]
+    assert kept == ["quiet 0", "quiet 1", "None 0", "None 1", "loud 48", "loud 49"]
+    assert [event.id for event in telemetry.recent()] == sorted(event.id for event in telemetry.recent())
+    for number in range(20):
+        telemetry.emit("one each", tenant=f"t{number}")
+    assert len(telemetry.recent()) == 6
+
+
+def test_nothing_stays_of_a_tenant_that_is_gone(telemetry: Telemetry) -> None:
+    """Of what it asked of others' applications, either: their figures do not grow with tenants that come and go."""
+    for caller in ("t", "u"):
+        telemetry.failed(("t/a", "v", caller), "rejected", 1)
+    telemetry.forget_tenant("u")
+    assert set(telemetry.statistics) == {KEY}
+
+
 def test_subscriber_gets_recent_and_new_ones(telemetry: Telemetry) -> None:
     """First what it missed, then what comes, without gap or double; another one hears only what comes."""
 

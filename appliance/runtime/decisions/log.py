@@ -6,7 +6,8 @@ dropped or left without memory): the first is stored, and then one a minute of t
 counts those since the one before, itself included. So a tenant that is refused a thousand times a second makes one row
 a minute for each application and cause. The applications of one tenant make at most `TENANT_ROWS_MAX` such rows a
 minute, and beyond it one of each kind, which names the first of the rest and counts all: however many they are, they do
-not push other tenants' decisions out.
+not push other tenants' decisions out. Of those without a key that say whose they are, a tenant has `OWN_ROWS_MAX` a
+minute one by one, and beyond it one of each kind, which counts them.
 """
 
 import asyncio
@@ -36,6 +37,10 @@ HOLD_S = 60.0
 TENANT_ROWS_MAX = 32
 """Of decisions with a key and the same `asker` (a tenant), so many in `HOLD_S` are stored one by one: the 20 000 rows
 that are kept last for ten hours of a flood.
+"""
+OWN_ROWS_MAX = 240
+"""Of decisions without a key and the same `asker`, so many in `HOLD_S` are stored one by one: plans of sessions and
+pipelines that change twice a second, and who is let in meanwhile.
 """
 KEYS_MAX = 1000
 """Keys that are remembered; then those whose time is over are forgotten."""
@@ -79,7 +84,8 @@ class DecisionLog:
         self._held: dict[object, tuple[int, int]] = {}
         """Kind and key → when one of them was stored last, and how many have come since."""
         self._stored: dict[object, tuple[int, int]] = {}
-        """Tenant → when its present minute began, and how many of its decisions with a key were stored in it."""
+        """Tenant, and whether without a key → when its present minute began, and how many of its decisions were stored
+        in it."""
         self._arrived = asyncio.Event()
         self._writing: asyncio.Task[bool] | None = None
         self.written = self.dropped = 0
@@ -89,8 +95,7 @@ class DecisionLog:
     def record(self, kind: str, decision: Mapping[str, object]) -> None:
         """Remember a decision until it is written; `document` says what it holds."""
         now_ns = self._clock.now_ns()
-        key = decision.get("key")
-        times = 1 if key is None else self._times(kind, key, decision.get("asker"), now_ns)
+        times = self._times(kind, decision.get("key"), decision.get("asker"), now_ns)
         if not times:
             return
         if len(self._queue) >= self._queue_max:
@@ -101,16 +106,18 @@ class DecisionLog:
 
     def _times(self, kind: str, key: object, tenant: object, now_ns: int) -> int:
         """How many decisions a record made now stands for; 0: none is made, it is counted into a later one."""
-        own = (kind, key)
-        if tenant is None or self._is_held(own, now_ns):
+        own, is_own = (kind, key), key is None
+        if is_own and tenant is None:
+            return 1
+        if not is_own and (tenant is None or self._is_held(own, now_ns)):
             return self._taken(own, now_ns)
-        began_ns, stored = self._stored.get(tenant, (now_ns, 0))
+        began_ns, stored = self._stored.get((tenant, is_own), (now_ns, 0))
         if now_ns - began_ns >= HOLD_S * NS_PER_S:
             began_ns, stored = now_ns, 0
-        if stored >= TENANT_ROWS_MAX:
+        if stored >= (OWN_ROWS_MAX if is_own else TENANT_ROWS_MAX):
             return self._taken((kind, None, tenant), now_ns)
-        self._stored[tenant] = (began_ns, stored + 1)
-        return self._taken(own, now_ns)
+        self._stored[tenant, is_own] = (began_ns, stored + 1)
+        return 1 if is_own else self._taken(own, now_ns)
 
     def _is_held(self, key: object, now_ns: int) -> bool:
         held = self._held.get(key)

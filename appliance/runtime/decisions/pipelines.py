@@ -26,7 +26,10 @@ def pipeline(
     because: str,
 ) -> dict[str, object]:
     """How a pipeline is served, of kind `pipeline`; `because`: what it was planned for (SC-17)."""
+    refused = {"key": (pipeline_id, tenant, outcome)} if outcome == "refused" else {}
     return {
+        "asker": tenant,
+        **refused,
         "pipeline": pipeline_id,
         "concerned": tuple((id, tenant) for id in sorted(application_ids)),
         "problem": problem,

@@ -189,7 +189,10 @@ def offload_answer_json(plan: OffloadPlan) -> dict[str, Any]:
 def _facts(
     application_id: str, tenant: str, problem: object, plan: object, policy: str, outcome: str, session: str | None
 ) -> dict[str, object]:
+    refused = {"key": (application_id, tenant, outcome)} if outcome == "refused" else {}
     return {
+        "asker": tenant,
+        **refused,
         "application": application_id,
         "concerned": ((application_id, tenant),),
         "problem": problem,

@@ -44,6 +44,10 @@ class AccuracyPlans:
         """What devices of an application have told of its variants."""
         self._priors.forget(application_id)
 
+    def forget_tenant(self, tenant: str) -> None:
+        """What devices of a tenant have told."""
+        self._priors.forget_tenant(tenant)
+
     # -- may it come in ------------------------------------------------------------------------------------------------
 
     async def verdict(self, live: LiveSession, spared: float) -> Verdict:
@@ -239,7 +243,7 @@ class AccuracyPlans:
             shift = offloading.shift_of(live, pool.scale, shifts.get(live.id))
             if shift is not None:
                 shifts[live.id] = shift
-        pool.shifts = {**pool.shifts, **shifts}
+        pool.shifts = {id: shift for id, shift in pool.shifts.items() if id in context.sessions} | shifts
         # The ledger counts all workers together, a lane is one of them: what others leave of it is its part.
         share = min(1.0, (context.shares.for_admission(key) + spared) * environment.workers)
         now_ns = environment.clock.now_ns()

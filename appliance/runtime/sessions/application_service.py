@@ -12,6 +12,7 @@ from appliance.domain.states import SessionState
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.predict import Call, Predictor
+from appliance.runtime.sessions.batches import Batches, Member
 from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offers import offers
@@ -42,6 +43,8 @@ class ApplicationService:
         self._pools_max = pools_max
         self.live: dict[str, LiveSession] = {}
         """Those that have not ended, by id."""
+        self._gates: dict[Member, Batches] = {}
+        """Where frames wait, or run, that came and have not ended: their session may be planned elsewhere meanwhile."""
         self._decode_ms: dict[tuple[str, str], float] = {}
         self.replan = asyncio.Event()
         """A link has changed, or memory: plans are due."""
@@ -69,6 +72,12 @@ class ApplicationService:
         for of in [of for of in self._decode_ms if of[1] == application_id]:
             del self._decode_ms[of]
         self.planning.forget(application_id)
+
+    def forget_tenant(self, tenant: str) -> None:
+        """It is gone: what its devices have shown says nothing of those of another one that has its name one day."""
+        for of in [of for of in self._decode_ms if of[0] == tenant]:
+            del self._decode_ms[of]
+        self.planning.forget_tenant(tenant)
 
     # -- port Service: which there are ---------------------------------------------------------------------------------
 
@@ -149,6 +158,7 @@ class ApplicationService:
             if not self.planning.is_in_memory(live, frame.variant):  # it waits for that, and nobody waits for it
                 return 0
             return await self.planning.queues.wait(member, frame.deadline_ns)
+        self._gates[member] = gates
         return await gates.wait(member)
 
     def ran(self, live: LiveSession, frame: Frame) -> None:
@@ -169,9 +179,12 @@ class ApplicationService:
             self.placed.set()
 
     def ended(self, live: LiveSession, frame: Frame, result: FrameResult) -> None:
-        if (gates := self.planning.gates_of(live)) is not None:
-            gates.ended((live.id, frame.number))
-        self.planning.queues.ended((live.id, frame.number))
+        member = live.id, frame.number
+        came, planned = self._gates.pop(member, None), self.planning.gates_of(live)
+        for gates in (came, planned if planned is not came else None):
+            if gates is not None:
+                gates.ended(member)
+        self.planning.queues.ended(member)
         if result.cause is DropCause.MEMORY and result.variant:
             self.planning.refused(live.session.application_id, result.variant)
             self.replan.set()

@@ -3,7 +3,7 @@
 Where tenants share an application each goes by its own devices: those of another one may say what they like.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 from appliance.runtime.sessions.live import LiveSession
@@ -22,7 +22,14 @@ class DropPriors:
 
     def forget(self, application_id: str) -> None:
         """It is no more, or asks another model, whose variants may have the same names."""
-        for key in [key for key in {*self._rates, *self._times} if key[1] == application_id]:
+        self._forget(lambda key: key[1] == application_id)
+
+    def forget_tenant(self, tenant: str) -> None:
+        """It is no more."""
+        self._forget(lambda key: key[0] == tenant)
+
+    def _forget(self, is_gone: Callable[[Key], bool]) -> None:
+        for key in [key for key in {*self._rates, *self._times} if is_gone(key)]:
             self._rates.pop(key, None)
             self._times.pop(key, None)
 

@@ -74,6 +74,10 @@ class Planning:
         """An application is no more, or asks another model."""
         self.accuracy.forget(application_id)
 
+    def forget_tenant(self, tenant: str) -> None:
+        """It is no more."""
+        self.accuracy.forget_tenant(tenant)
+
     def pools_of(self, tenant: str) -> set[PoolKey]:
         """How a tenant's sessions differ, as far as planning goes."""
         return self._pools.members.pools_of(tenant)

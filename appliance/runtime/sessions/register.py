@@ -66,6 +66,10 @@ class Register:
         """Those that ended a while ago."""
         self._ended = {id: live for id, live in self._ended.items() if now_ns - (live.ended_ns or now_ns) <= ENDED_NS}
 
+    def forget_tenant(self, tenant: str) -> None:
+        """Those that ended, of a tenant that is gone."""
+        self._ended = {id: live for id, live in self._ended.items() if live.session.tenant != tenant}
+
     def check_room(self, tenant: str) -> None:
         """Raises: TooManySessions."""
         own = sum(live.session.tenant == tenant for live in self.live.values())

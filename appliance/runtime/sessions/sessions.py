@@ -232,6 +232,17 @@ class Sessions:
             self._presence.restored(live)
             self.register.put(live)
 
+    def forget_tenant(self, tenant: str) -> None:
+        """It is gone with its sessions, and another one may have its name at once."""
+        for live in [live for live in self.live.values() if live.session.tenant == tenant]:
+            self.register.take(live)
+            live.become(SessionState.ENDED, "its tenant is gone")
+            self._storing.leave_out(live.session)
+        self.register.forget_tenant(tenant)
+        self._services.plan_soon()
+        self.totals.pop(tenant, None)
+        self.applications.forget_tenant(tenant)
+
     async def run(self) -> None:
         """Plan until cancelled; rests while there are no sessions."""
         await self._rounds.run()

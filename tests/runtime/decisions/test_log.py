@@ -10,7 +10,7 @@ import pytest
 from appliance.clock import SystemClock
 from appliance.domain.decisions import DecisionRecord
 from appliance.domain.errors import StorageFull
-from appliance.runtime.decisions.log import BATCH_MAX, HOLD_S, TENANT_ROWS_MAX, DecisionLog
+from appliance.runtime.decisions.log import BATCH_MAX, HOLD_S, OWN_ROWS_MAX, TENANT_ROWS_MAX, DecisionLog
 from tests.fakes.hand_clock import HandClock
 from tests.runtime.residency.residency_problems import plan, problem
 
@@ -200,3 +200,18 @@ async def test_a_tenants_many_applications_leave_room_for_others() -> None:
     await log.close(store)
     times = sum(record.answer.get("times", 1) for batch in store.batches for record in batch)
     assert times == 1 + 1500 - (500 - TENANT_ROWS_MAX - 1)  # the others wait for the next row of their kind
+
+
+async def test_a_tenants_many_plans_leave_room_for_others() -> None:
+    """Decisions that are each their own: so many a minute one by one, and all others in the count of one."""
+    clock, store = HandClock(), FakeStore()
+    log = DecisionLog(clock, queue_max=10_000, rows_max=10_000)
+    for tenant, count in (("t", 5000), ("other", 3)):
+        for _ in range(count):
+            log.record("offload", {**PLAIN, "asker": tenant})
+    log.record("admission", {**PLAIN, "asker": "t", "key": ("t/a", "queue")})
+    assert log.waiting == OWN_ROWS_MAX + 1 + 3 + 1
+    clock.pass_s(HOLD_S)
+    log.record("offload", {**PLAIN, "asker": "t"})
+    assert log.waiting == OWN_ROWS_MAX + 1 + 3 + 1 + 1
+    await log.close(store)

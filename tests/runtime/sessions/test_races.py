@@ -11,6 +11,7 @@ from appliance.domain.catalogue import Tenant
 from appliance.domain.errors import ApplianceError, PromiseNotPossible, UnknownSession
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
 from appliance.domain.states import SessionState
+from appliance.runtime.sessions.curves import RATE_PRIOR
 from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
@@ -139,3 +140,53 @@ async def test_sessions_end_with_their_application() -> None:
         assert own.state is SessionState.ENDED
         assert own.reason == "its application is gone, or is shared no more"
         assert other.state is SessionState.WAITING
+
+
+@story
+async def test_nothing_stays_of_a_tenant_that_is_gone() -> None:
+    """Its sessions end at once, though the application that they ask is another's: one that gets its name a moment
+    later finds neither them nor what they counted, and a device of it is taken for what it is itself.
+    """
+    fleet = Fleet()
+    gate = fleet.add({640: Cost(run_ms=10)})
+    catalogue, sessions = fleet.bench.catalogue, fleet.sessions
+    catalogue.put_application(replace(gate, shared=True))
+    catalogue.put_tenant(Tenant("u"))
+    async with fleet.working():
+        ended, live = [await fleet.join(gate, AccuracyPromise(0.1), mbps=30, tenant="u") for _ in range(2)]
+        fleet.stream(live, steady(30), drop_rate=0.02)
+        await fleet.pass_s(2)
+        await sessions.end(ended)
+        assert sessions.totals["u"]
+        assert len(sessions.list("u")) == 2
+        catalogue.remove_tenant("u")
+        sessions.forget_tenant("u")
+        catalogue.put_tenant(Tenant("u"))
+        assert (live.state, live.reason) == (SessionState.ENDED, "its tenant is gone")
+        assert (sessions.list("u"), dict(sessions.live), "u" in sessions.totals) == ([], {}, False)
+        await fleet.pass_s(1)
+        other = await fleet.join(gate, AccuracyPromise(0.1), mbps=30, tenant="u")
+        assert other.curves.rate == RATE_PRIOR
+        assert live.counts.under_way == 0
+
+
+@story
+async def test_a_batch_ends_whatever_becomes_of_the_promises_of_its_frames() -> None:
+    """A frame that waits for a batch, or runs in one, while its session is promised something else: the batches of
+    those that stay are not taken to run for ever."""
+    fleet = Fleet()
+    gate = fleet.add({640: Cost(run_ms=40)})
+    async with fleet.working():
+        stays, leaves = [await fleet.join(gate, AccuracyPromise(0.2), mbps=30) for _ in range(2)]
+        devices = [fleet.stream(live, steady(30)) for live in (stays, leaves)]
+        for _ in range(20):
+            await fleet.pass_s(0.31)
+            await fleet.sessions.change(leaves, promise=LatencyPromise(500.0, 2.0))
+            await fleet.pass_s(0.07)
+            await fleet.sessions.change(leaves, promise=AccuracyPromise(0.2))
+        gates = fleet.sessions.planning.gates_of(stays)
+        for device in devices:
+            fleet.disconnect(device)
+        await fleet.pass_s(1)
+        assert gates is not None
+        assert gates.begun() == []
