@@ -224,6 +224,6 @@ def word(spec: TaskSpec, name: str, default: str) -> str:
 
 def label_of(spec: TaskSpec, index: int, default: str = "") -> str:
     """The label of a class; its number as text where the tenant named none."""
-    if index < len(spec.labels):
+    if 0 <= index < len(spec.labels):
         return spec.labels[index]
     return default or str(index)

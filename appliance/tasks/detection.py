@@ -26,6 +26,7 @@ class Detection:
     def decode(self, media: Media, spec: TaskSpec, target: Target, carry: Arrays) -> Decoded:
         return decode_picture(media, spec, target)
 
+    @np.errstate(invalid="ignore", over="ignore")  # what a network says may be no number, or beyond all
     def encode(self, outputs: list[dict[str, np.ndarray]], decoded: Decoded, spec: TaskSpec) -> Answer:
         frame: Frame = decoded.context
         name = spec.decoder or _DEFAULT_DECODERS[self.kind]

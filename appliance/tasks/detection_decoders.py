@@ -64,6 +64,12 @@ def _best_classes(scores: np.ndarray, score_min: float) -> tuple[np.ndarray, np.
     return rows, best[rows], scores[rows].argmax(axis=1)
 
 
+def _classes(numbers: np.ndarray) -> np.ndarray:
+    """Classes that an output names: int[N], of what is no number -1, which has no label."""
+    is_one = np.abs(numbers) < 2**31  # false of NaN
+    return np.where(is_one, numbers, -1).astype(np.intp)
+
+
 def nanodet(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) -> Candidates:
     """Generalised focal loss heads: class scores and, per side, a distribution over distances in strides (RangiLyu
     NanoDet, PicoDet).
@@ -257,7 +263,7 @@ def ssd(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) -> C
             raise refuse("ssd", outputs)
         picked = top_candidates(scores, score_min, CANDIDATES_MAX)
         best = scores[picked]
-        classes = np.zeros(len(picked), np.intp) if labels is None else labels[picked].astype(np.intp)
+        classes = np.zeros(len(picked), np.intp) if labels is None else _classes(labels[picked])
     return Candidates(_ssd_pixels(boxes, picked, size, spec), best, classes)
 
 
@@ -313,7 +319,7 @@ def end2end(outputs: Mapping[str, np.ndarray], size: InputSize, spec: TaskSpec) 
     if array.shape[-1] == 7:  # image, box, class, score
         rows = rows[:, [0, 1, 2, 3, 5, 4]]
     picked = top_candidates(rows[:, 4], number(spec, "score_min", 0.25), CANDIDATES_MAX)
-    return Candidates(rows[picked, :4], rows[picked, 4], rows[picked, 5].astype(np.intp))
+    return Candidates(rows[picked, :4], rows[picked, 4], _classes(rows[picked, 5]))
 
 
 DECODERS: Mapping[str, Decoder] = {

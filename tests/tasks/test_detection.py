@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,6 +188,26 @@ def test_answers_are_in_pixels_of_the_original() -> None:
         "width": 256,
         "height": 96,
     }
+
+
+def test_whatever_a_network_says_is_an_answer() -> None:
+    """Classes that nobody named, or that are no numbers, and boxes without end."""
+    endless = [(-np.inf, -np.inf, np.inf, np.inf, 0.95, 0), (np.inf, 0, 1, 1, 0.94, 0), (-3e38, 0, 3e38, 40, 0.93, 1)]
+    rows = [(10, 10, 30, 40, 0.9 - at / 100, klass) for at, klass in enumerate((np.nan, -5, -1, 1e9, 1e30, np.inf))]
+    spec = TaskSpec(decoder="end2end", labels=("a", "b"), params={"iou_max": 1.0})
+    body = answer_of({"o": np.array([endless + rows], np.float32)}, spec)
+    assert labels_of(body) == ["a", "b", "-1", "-5", "-1", "1000000000", "-1", "-1"]
+    for labels_said in (np.nan, -7.0):
+        outputs = {
+            "boxes": np.array([[[0.1, 0.1, 0.4, 0.4]]], np.float32),
+            "scores": np.array([[0.9]], np.float32),
+            "labels": np.array([[labels_said]], np.float32),
+        }
+        assert labels_of(answer_of(outputs, TaskSpec(decoder="ssd", labels=("a", "b")))) in (["-1"], ["-7"])
+
+
+def labels_of(body: Mapping[str, Any]) -> list[str]:
+    return [one["label"] for one in body["objects"]]
 
 
 def test_faces_have_landmarks() -> None:
