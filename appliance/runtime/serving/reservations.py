@@ -59,7 +59,9 @@ class Reservations:
         """The same by their starts; None: to be put in order."""
         self.changes = 0
         """Grows with each change of what is reserved."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        """Looks at what has lapsed at `_looks_ns`. It cannot be asked: at once is no time of uvloop's."""
+        self._looks_ns = 0
         self.on_change: Callable[[], None] = lambda: None
         """Some have come where there were none, or some have gone."""
 
@@ -151,12 +153,12 @@ class Reservations:
 
     def _lapse_at(self, until_ns: int) -> None:
         """Look then at the latest whether some have lapsed."""
-        until_s = (until_ns + _AFTER_NS) / NS_PER_S
         if self._timer is not None:
-            if self._timer.when() <= until_s:
+            if self._looks_ns <= until_ns:
                 return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(until_s, self._lapse)
+        self._looks_ns = until_ns
+        self._timer = asyncio.get_running_loop().call_at((until_ns + _AFTER_NS) / NS_PER_S, self._lapse)
 
     def _lapse(self) -> None:
         self._timer = None

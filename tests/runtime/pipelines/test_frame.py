@@ -409,7 +409,9 @@ async def test_what_is_written_is_joined_as_it_is() -> None:
     await frame.run(Media(b""))
     (find,) = json.loads(document(frame, cost={}, is_in_time=True))["items"]
     assert find["items"][3]["answer"] == {"answers": [{"x": [1, 2]}] * 3}
-    assert frame.root.ends["all"].answer.text == b'{"answers":[{"x":[1,2]},{"x":[1,2]},{"x":[1,2]}]}'
+    answer = frame.root.ends["all"].answer
+    assert answer is not None
+    assert answer.text == b'{"answers":[{"x":[1,2]},{"x":[1,2]},{"x":[1,2]}]}'
 
 
 @story

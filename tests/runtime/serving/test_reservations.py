@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any
 
 import pytest
+import uvloop
 
-from appliance.clock import NS_PER_MS
-from appliance.runtime.serving.reservations import Reservation
+from appliance.clock import NS_PER_MS, SystemClock
+from appliance.runtime.serving.queue import Queue
+from appliance.runtime.serving.reservations import Reservation, Reservations
 from appliance.runtime.sessions.batches import Batches, PlannedBatch
 from appliance.runtime.sessions.frame import PLANNED_PRIORITY
 from tests.fakes.clock import ms, settle, story
@@ -372,3 +375,23 @@ async def test_a_long_run_on_the_event_loop_keeps_it_from_no_start() -> None:
             runs.append(sum(worker.runs for worker in plan.bench.engine.workers) - before)
         assert runs == [0, 2], "on the loop; behind the batch, on the worker"
     plan.bench.assert_quiet()
+
+
+def test_starts_that_are_past_lapse_on_uvloop() -> None:
+    """As the box is run: a timer that is due at once is none there, and cannot be asked for its time."""
+    lapsed: list[int] = []
+
+    async def past() -> None:
+        clock = SystemClock()
+        reservations = Reservations(clock, Queue(clock, 1, 1), 1)
+        for number in (1, 2):
+            now_ns = clock.now_ns()
+            reservations.put(
+                number,
+                Reservation("t", now_ns - 2, now_ns - NS_PER_MS, 1, {}, lapsed.append, partial(lapsed.append, number)),
+            )
+        await clock.sleep_until_ns(clock.now_ns() + 20 * NS_PER_MS)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(past())
+    assert lapsed == [1, 2]
