@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 
@@ -28,6 +28,20 @@ with _as_if_absent("rich"):
     import structlog
 
 
+class _StandardError:
+    """Where lines go. What cannot be written is lost, and whoever had to tell it goes on: the disk that a log lies on
+    may be full, or who reads it gone.
+    """
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
+
+
 def configure(level: str, style: str) -> None:
     """Set up structlog once per process; writes to standard error. `style`: auto, json or console."""
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
@@ -44,7 +58,7 @@ def configure(level: str, style: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_StandardError()),  # type: ignore[arg-type]  # it is printed to
         cache_logger_on_first_use=True,
     )
 
