@@ -78,6 +78,7 @@ def removal(session: Session, kind: str, reason: str) -> dict[str, object]:
         "session": session.id,
     }
     return {
+        "asker": session.tenant,
         "application": session.application_id,
         "concerned": ((session.application_id, session.tenant),),
         "problem": problem,
