@@ -7,11 +7,11 @@ with their capacity kept for a while, and served with the first frame or stream 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 
 from appliance.clock import Clock, others_first
-from appliance.domain.errors import ApplianceError, FrameDropped
+from appliance.domain.errors import ApplianceError, FrameDropped, Unavailable
 from appliance.domain.events import EventSink
 from appliance.domain.session import DeviceReport, FrameHead, Promise, Session
 from appliance.domain.states import SessionState
@@ -137,9 +137,22 @@ class Sessions:
     ) -> LiveSession:
         """Another promise (the old one stays where the new one cannot be kept), or pause and go on.
 
-        Raises: PromiseNotPossible, UnknownSession where it has ended.
+        Raises: PromiseNotPossible, UnknownSession where it has ended; StorageFull, with nothing changed.
         """
-        live.check_alive()
+        wanted = replace(
+            live.session,
+            promise=live.promise if promise is None else promise,
+            is_paused=live.session.is_paused if is_paused is None else is_paused,
+        )
+        await self._storing.keep(live, wanted)
+        try:
+            await self._change(live, promise, is_paused)
+        finally:  # as it has become
+            with suppress(Unavailable):
+                await self._storing.keep(live)
+        return live
+
+    async def _change(self, live: LiveSession, promise: Promise | None, is_paused: bool | None) -> None:
         if promise is not None and promise != live.promise:
             await self._promises.change(live, promise)
             live.check_alive()
@@ -153,8 +166,6 @@ class Sessions:
                 live.become(SessionState.WAITING)
                 await self._promises.serve(live)
         self._services.plan_soon()
-        await self._storing.keep(live)
-        return live
 
     async def end(self, live: LiveSession, reason: str = "left") -> None:
         """The session is over; its frames under way end as they would. Again: nothing."""

@@ -33,12 +33,15 @@ class Storing:
         """From now on."""
         self._store = store
 
-    async def keep(self, live: LiveSession) -> None:
-        """Store it as it is now; of one that ends meanwhile nothing stays. Raises: UnknownSession where it has."""
+    async def keep(self, live: LiveSession, session: Session | None = None) -> None:
+        """Store it as it is now, or is about to be; of one that ends meanwhile nothing stays.
+
+        Raises: UnknownSession where it has; StorageFull ...
+        """
         live.check_alive()
         if self._store is None:
             return
-        await self._store.put(live.session)
+        await self._store.put(session or live.session)
         if live.state is SessionState.ENDED:
             with suppress(Unavailable):
                 await self._store.remove(live.id)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.domain.errors import UnknownSession
+from appliance.domain.errors import PromiseNotPossible, StorageFull, UnknownSession
 from appliance.domain.session import LatencyPromise, Session
 from appliance.domain.states import SessionState
 from tests.fakes.clock import story
@@ -24,11 +24,13 @@ class Rows:
         self.writing = asyncio.Event()
         self.may_write = asyncio.Event()
         self.may_write.set()
-        self.is_broken = False
+        self.is_broken = self.is_full = False
 
     async def put(self, session: Session) -> None:
         self.writing.set()
         await self.may_write.wait()
+        if self.is_full:
+            raise StorageFull()
         self.by_id[session.id] = session
 
     async def remove(self, id: str) -> None:
@@ -66,6 +68,28 @@ async def test_a_session_that_ends_while_it_is_stored_leaves_no_row() -> None:
             await changing
         assert rows.by_id == {}
         assert live.state is SessionState.ENDED
+
+
+@story
+async def test_what_cannot_be_stored_is_not_changed() -> None:
+    """Its device is told that the disk is full, and goes on as it was promised; a promise that is refused leaves the
+    old one in the row."""
+    fleet, rows = Fleet(), Rows()
+    gate = fleet.add({640: Cost(run_ms=10)})
+    async with fleet.working():
+        fleet.sessions.kept_in(rows)
+        live = await fleet.join(gate, PROMISE)
+        rows.is_full = True
+        for change in ({"promise": LatencyPromise(300.0, 5.0)}, {"is_paused": True}):
+            with pytest.raises(StorageFull):
+                await fleet.sessions.change(live, **change)
+            assert (live.promise, live.session.is_paused, live.state) == (PROMISE, False, SessionState.SERVED)
+        rows.is_full = False
+        with pytest.raises(PromiseNotPossible):
+            await fleet.sessions.change(live, promise=LatencyPromise(5.0, 1000.0))
+        assert rows.by_id[live.id].promise == PROMISE
+        await fleet.sessions.change(live, is_paused=True)
+        assert (rows.by_id[live.id].is_paused, live.session.is_paused) == (True, True)
 
 
 @story
