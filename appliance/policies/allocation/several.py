@@ -100,13 +100,27 @@ def plan_several(
     return Several(planner.degraded(), True, planner.solved)
 
 
+def plan_beside(
+    demands: Sequence[Demand],
+    policy: AllocationPolicy,
+    kept: Mapping[str, tuple[Placed, ...]],
+    busy: Sequence[Existing] = (),
+) -> Several | None:
+    """Plan some pipelines beside those that have a place in `kept`, of which nothing else need be known; None where
+    they do not fit.
+    """
+    planner = _Planner(demands, policy, busy)
+    found = planner.in_turn(planner.demands, kept)
+    return None if found is None else Several(found, False, planner.solved)
+
+
 def at_rate(problem: AllocationInput, fps: float, existing: Iterable[Existing] = ()) -> AllocationInput:
     """A problem of one frame a second at another rate, beside others."""
     modules = tuple(_at_rate(module, fps) for module in problem.modules)
     return replace(problem, modules=modules, existing=tuple(existing))
 
 
-def _least(problem: AllocationInput) -> float:
+def least_workers(problem: AllocationInput) -> float:
     """Workers that it takes at least, whatever the waits: by throughput alone."""
     return sum(
         module.rate_rps * min((_takes_s(profile, module.ballooning) for profile in module.profiles), default=0.0)
@@ -199,9 +213,9 @@ class _Planner:
         if None in limits:
             return False
         most = sum(limit or 0 for limit in limits) * (1.0 + 1e-6)
-        if taken + sum(_least(one.levels[0]) * one.fps for one in demands) <= most:
+        if taken + sum(least_workers(one.levels[0]) * one.fps for one in demands) <= most:
             return False
-        return taken + sum(_least(one.levels[self._first_possible(one)]) * one.fps for one in demands) > most
+        return taken + sum(least_workers(one.levels[self._first_possible(one)]) * one.fps for one in demands) > most
 
     def as_far_as_they_fit(self) -> dict[str, Served]:
         """Each at its first level that keeps the SLO, and its full rate, beside those that fit."""

@@ -27,7 +27,7 @@ from appliance.policies.allocation.base import (
     Profile,
     WorkerType,
 )
-from appliance.policies.allocation.several import Demand, Served, Several, plan_several
+from appliance.policies.allocation.several import Demand, Served, Several, plan_beside, plan_several
 
 _ROWS = (
     Allocation,
@@ -58,11 +58,11 @@ async def order_of(compute: Callable[[], object]) -> bytes:
     """What `answered` computes elsewhere; others have their turn between two pipelines."""
     written = io.BytesIO()
     pickler = _pickler(written)
-    if not isinstance(compute, partial) or compute.func is not plan_several:
+    if not isinstance(compute, partial) or compute.func not in (plan_beside, plan_several):
         pickler.dump((compute, None))
         return written.getvalue()
     demands, *more = compute.args
-    pickler.dump((partial(plan_several, *more, **compute.keywords), len(demands)))
+    pickler.dump((partial(compute.func, *more, **compute.keywords), len(demands)))
     for demand in demands:
         await others_first()
         pickler.dump(demand)
@@ -75,7 +75,7 @@ def answered(order: bytes) -> bytes:
     compute, count = unpickler.load()
     if count is not None:
         demands = [unpickler.load() for _ in range(count)]
-        compute = partial(plan_several, demands, *compute.args, **compute.keywords)
+        compute = partial(compute.func, demands, *compute.args, **compute.keywords)
     found = compute()
     written = io.BytesIO()
     pickler = _pickler(written)

@@ -72,6 +72,11 @@ class Seen:
         )
         return next(moved, "")
 
+    def has_other_offers(self, then: "Seen") -> bool:
+        """Whether other variants may serve it than `then`, though neither it nor what it asks was changed."""
+        is_same = self.pipeline == then.pipeline and are_same(self.entries, then.entries)
+        return is_same and self.offered != then.offered
+
 
 def entries_of(catalogue: Catalogue, pipeline: Pipeline) -> tuple[Entry | None, ...]:
     """What answers at its stages that ask, in their order; None: nothing does now."""

@@ -8,7 +8,7 @@ is applied to the pipelines that still are what it was asked about, as long as t
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +18,15 @@ from appliance.domain.errors import PipelineNotPossible, UnknownPipeline
 from appliance.domain.pipeline import Ask, PipelineClient, PipelinePlan
 from appliance.log import get as get_log
 from appliance.policies.allocation.base import Placed
-from appliance.policies.allocation.several import Demand, Served, Several, existing_of, plan_several
+from appliance.policies.allocation.several import (
+    Demand,
+    Served,
+    Several,
+    existing_of,
+    least_workers,
+    plan_beside,
+    plan_several,
+)
 from appliance.runtime.decisions.pipelines import pipeline as decision_of
 from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.holding import holds
@@ -41,6 +49,8 @@ PERIOD_NS = 500 * NS_PER_MS
 """Between two looks at the figures."""
 TRIES_MAX = 3
 """Times that a client's problem is asked anew, because something changed meanwhile."""
+AT_ONCE = 8
+"""Pipelines that are planned before somebody who would join has a turn."""
 STALE_MAX = 3
 """Answers in a row that are thrown away because the box has changed meanwhile: the next one is better than none."""
 LOAD_CHANGE = 0.1
@@ -83,7 +93,7 @@ class _Planned:
     @property
     def taken(self) -> float:
         """Workers."""
-        return sum(part.share for place in self.placement for part in place.parts)
+        return _taken(self.placement)
 
 
 class Planning:
@@ -161,16 +171,37 @@ class Planning:
             self._environment.enacting.refresh(now_ns)
             if not dirty:
                 return False
-            if self._solver.is_paused:
-                self._keep_what_holds(picture, dirty)
-                return False
-            try:
-                return await self._plan(picture, dirty)
-            except SolverSlow:
-                self.figures.given_up += 1
-                self._environment.events.emit("pipelines not planned in time", pipelines=len(picture.asked))
-                self._keep_what_holds(picture, dirty)
-                return False
+        is_planned = False
+        while dirty:
+            async with self._turn:  # who would join has a turn between two portions
+                is_planned |= await self._plan_some(picture, dirty)
+        return is_planned
+
+    async def _plan_some(self, picture: Picture, dirty: dict[str, str]) -> bool:
+        """Plan `AT_ONCE` of those that are dirty, or all where that is about all: they are none of them any more."""
+        for id in [id for id in dirty if not self._is_still(id, picture)]:
+            del dirty[id]
+        of_all = self._of_all(picture)
+        some = dict(dirty if of_all else list(dirty.items())[:AT_ONCE])
+        for id in some:
+            del dirty[id]
+        if not some:
+            return False
+        try:
+            if not self._solver.is_paused:
+                return await self._plan(picture, some)
+        except SolverSlow:
+            self.figures.given_up += 1
+            self._environment.events.emit("pipelines not planned in time", pipelines=len(picture.asked))
+        self._keep_what_holds(picture, some)
+        return False
+
+    def _is_still(self, id: str, picture: Picture) -> bool:
+        """Whether a pipeline is what it was in the picture, and has not been planned by that yet."""
+        live, planned = self._pipelines.get(id), self._planned.get(id)
+        if live is None or (planned is not None and planned.seen is picture.seen[id]):
+            return False
+        return self._is_as_seen(live, picture)
 
     def ballooning(self, pipeline_id: str) -> Mapping[str, float]:
         """Stage that asks a network → what its runs take over what was measured, as the last plan saw it."""
@@ -196,7 +227,7 @@ class Planning:
                 more = replace(picture.seen[id], fps=picture.seen[id].fps + client.fps)
                 asked_of = replace(picture, seen={**picture.seen, id: more})
                 try:
-                    several = await self._solve(asked_of, {*self._dirty(asked_of), id}, may_degrade=False)
+                    several = await self._joining(asked_of, id)
                 except SolverSlow:
                     reason = f"{SLOW}; ask again"
                     raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason) from None
@@ -312,7 +343,9 @@ class Planning:
         if took_ns > SLOW_NS:
             self._environment.events.emit("pipelines planned slowly", took_ms=round(took_ns / NS_PER_MS, 1))
         is_box_other = not self._box_is(picture)
-        if is_box_other or not all(self._is_as_seen(live, picture) for live in self._pipelines.values()):
+        if is_box_other or not all(
+            self._is_as_seen(self._pipelines[id], picture) for id in several.served if id in self._pipelines
+        ):
             self.figures.stale += 1
             self.wake()
         self._thrown_away = self._thrown_away + 1 if is_box_other else 0
@@ -327,11 +360,61 @@ class Planning:
                 await others_first()
         return True
 
+    async def _joining(self, picture: Picture, id: str) -> Several:
+        """The plan of a pipeline that a client would join, beside those of the others as they are, where what these
+        have come to want since has room, too; else with those of all that have changed.
+        """
+        dirty = {*self._dirty(picture)} - {id}
+        if dirty and not self._of_all(picture) and self._have_same_offers(picture, dirty):
+            found = await self._beside(picture, {id})
+            if found is not None and self._has_room(picture, found, dirty):
+                return found
+        return await self._solve(picture, {*dirty, id}, may_degrade=False)
+
+    def _have_same_offers(self, picture: Picture, ids: Collection[str]) -> bool:
+        """Whether some pipelines may be served with the same variants as before, unless they were changed: for all that
+        is offered has to fit into memory with what the joining one needs.
+        """
+        planned = {id: self._planned[id].seen for id in ids if id in self._planned}
+        return not any(picture.seen[id].has_other_offers(then) for id, then in planned.items())
+
+    def _has_room(self, picture: Picture, several: Several, dirty: Collection[str]) -> bool:
+        """Whether all that is planned leaves room for what the dirty ones want, as little as that may be."""
+        taken = sum(load_of(picture.busy).values())
+        taken += sum(_taken(one.plan.placement) for one in several.served.values())
+        for id in picture.seen.keys() - several.served.keys():
+            own = self._planned[id].taken if id in self._planned else 0.0
+            levels = picture.asked[id].levels if id in dirty else ()
+            taken += max(own, least_workers(levels[0]) * picture.seen[id].fps) if levels else own
+        return taken <= sum(1 if group.is_device else group.workers for group in picture.machine.groups)
+
     async def _solve(self, picture: Picture, dirty: Collection[str], *, may_degrade: bool) -> Several:
         """The plans of those that are dirty, beside the others'; of all where they do not fit."""
-        environment = self._environment
+        found = await self._beside(picture, dirty)
+        if found is not None:
+            return found
+        demands = self._demands(picture, picture.asked.keys())
+        compute = partial(plan_several, demands, self._environment.policy, {}, picture.busy, may_degrade=may_degrade)
+        several = await self._solver.ask(compute, len(demands))
+        self.figures.plans += several.solved
+        return several
+
+    async def _beside(self, picture: Picture, ids: Collection[str]) -> Several | None:
+        """The plans of some beside those of all others; None: they do not fit, or there are no others."""
+        self.figures.rounds += 1
+        kept = {id: one.placement for id, one in self._planned.items() if id in picture.seen and id not in ids}
+        if not kept:
+            return None
+        demands = self._demands(picture, ids)
+        several = await self._solver.ask(
+            partial(plan_beside, demands, self._environment.policy, kept, picture.busy), len(demands)
+        )
+        self.figures.plans += 0 if several is None else several.solved
+        return several
+
+    def _demands(self, picture: Picture, ids: Collection[str]) -> list[Demand]:
         weights = self._weights(picture)
-        demands = [
+        return [
             Demand(
                 id,
                 picture.seen[id].fps,
@@ -340,17 +423,8 @@ class Planning:
                 self._loaded(picture.seen[id], made),
             )
             for id, made in sorted(picture.asked.items())
-            if made.levels
+            if made.levels and id in ids
         ]
-        kept = {id: one.placement for id, one in self._planned.items() if id in picture.seen and id not in dirty}
-        self.figures.rounds += 1
-
-        several = await self._solver.ask(
-            partial(plan_several, demands, environment.policy, kept, picture.busy, may_degrade=may_degrade),
-            len(demands),
-        )
-        self.figures.plans += several.solved
-        return several
 
     def _weights(self, picture: Picture) -> dict[str, float]:
         """Of each pipeline that is planned: its part of what its tenant weighs on processors. Tenants choose the
@@ -434,11 +508,11 @@ class Planning:
                 is_short = served.is_possible and (plan.degraded or not plan.feasible)
                 self._planned[id] = _Planned(picture.seen[id], served.plan.placement, is_short)
                 self._put(live, plan, because.get(id, BESIDE))
-            elif made.missing:
+            elif made.missing and id in because:
                 self._planned[id] = _Planned(picture.seen[id], ())
                 without = no_plan(self._number(live), made.missing, picture.seen[id].fps)
                 self._put(live, without, because.get(id, BESIDE))
-            if served is not None or made.missing:
+            if served is not None or (made.missing and id in because):
                 self._again.discard(id)
                 self._environment.enacting.put(live.pipeline, live.plan, picture.machine)
         if sum(one.taken for one in self._planned.values()) < taken - FREED_MIN:
@@ -518,6 +592,11 @@ class Planning:
             because,
         )
         self._environment.decisions.record("pipeline", facts)
+
+
+def _taken(placement: Sequence[Placed]) -> float:
+    """Workers."""
+    return sum(part.share for place in placement for part in place.parts)
 
 
 def _differ(now: Mapping[str, float], before: Mapping[str, float]) -> bool:

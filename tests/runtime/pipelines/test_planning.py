@@ -22,6 +22,7 @@ from appliance.runtime.decisions.document import record_of
 from appliance.runtime.pipelines.accounts import Watts
 from appliance.runtime.pipelines.clients import Clients
 from appliance.runtime.pipelines.joins import JOINS_MAX
+from appliance.runtime.pipelines.planning import AT_ONCE
 from appliance.runtime.pipelines.problem import Asked, Subject, asked
 from tests.checkers.pipeline import broken
 from tests.fakes.clock import run_virtual, story
@@ -1103,3 +1104,43 @@ def test_stories_replay(seed: int) -> None:
 def replace_times(facts: Mapping[str, object]) -> object:
     """What was decided, as it compares."""
     return {**facts, "plan": replace(facts["plan"], facts={})}  # type: ignore[type-var]
+
+
+@story
+async def test_who_joins_waits_for_few_of_many_that_have_changed() -> None:
+    """Where all pipelines are to be planned anew, a client has its answer when those are planned with which the round
+    has begun; what the others have come to want is counted all the same, so that nobody is let in who has no room.
+    """
+    bench = _bench(workers=4)
+    asked_of: list[int] = []
+
+    async def slow(compute: Any) -> Any:
+        about = compute.args[0]
+        asked_of.append(len(about) if isinstance(about, list) else 0)
+        await bench.pause(0.1 * asked_of[-1])
+        return compute()
+
+    bench.planning._solver._background = slow  # takes longer of more pipelines
+    async with bench.working():
+        many = [bench.add(f"p{number:02}") for number in range(40)]
+        last = bench.add("last")
+        await bench.pause(6)
+
+        def change(fps: float) -> None:
+            asked_of.clear()
+            for number, live in enumerate(many):
+                live.clients.join(PipelineClient(f"s{number}", live.pipeline.id, fps, True), bench.now_ns)
+            bench.planning.wake()
+
+        change(0.2)
+        await bench.pause(0.05)
+        before_ns = bench.now_ns
+        await bench.join(last, 1.0)
+        assert bench.now_ns - before_ns < NS_PER_S
+        assert sum(asked_of) <= AT_ONCE + 1
+        await bench.pause(10)
+        assert {live.plan.fps for live in many if live.plan} == {0.2}
+        change(0.8)
+        await bench.pause(0.05)
+        with pytest.raises(PipelineNotPossible):
+            await bench.join(last, 60.0, "c2")
