@@ -1,7 +1,8 @@
 """What the pipelines and the box around them are, as a round of planning finds them. Event-loop thread only."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.errors import ApplianceError
@@ -11,7 +12,15 @@ from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.load import SingleCallLoad, parts_of
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
-from appliance.runtime.pipelines.problem import Asked, Machine, Subject, asked
+from appliance.runtime.pipelines.problem import (
+    Asked,
+    Machine,
+    Subject,
+    asked,
+    ballooning_of,
+    items_of,
+    missing_of,
+)
 from appliance.runtime.pipelines.windows import CHANGE, FrameWindows, Observed
 
 STANDS_NS = 200 * NS_PER_MS
@@ -108,7 +117,10 @@ class Picture:
     weights: Mapping[str, float]
     """Tenant that has pipelines → what it weighs on processors."""
     seen: Mapping[str, Seen]
+    missing: Mapping[str, str]
+    """Why nothing can be planned for a pipeline; empty: it can."""
     asked: Mapping[str, Asked]
+    """Made for those pipelines of which somebody wants to know them."""
     busy: tuple[Existing, ...]
 
 
@@ -135,10 +147,31 @@ class _Looked:
     asked: Asked | None = None
     """None: its problems have yet to be made."""
 
-    def application_of(self, stage: str) -> str:
+    def ask_of(self, stage: str) -> Ask:
         found = self.pipeline.stage(stage)
         assert isinstance(found, Ask), "nothing else is offered variants"
-        return found.application_id
+        return found
+
+
+class _Problems(Mapping[str, Asked]):
+    """The problems of pipelines as they were found, made where they are asked for: they take most of the event loop's
+    time of a look, and those of a pipeline of which nothing has changed are of no use.
+    """
+
+    def __init__(self, found: Mapping[str, _Looked], make: Callable[[_Looked], Asked]) -> None:
+        self._found, self._make = found, make
+
+    def __getitem__(self, id: str) -> Asked:
+        looked = self._found[id]
+        if looked.asked is None:
+            looked.asked = self._make(looked)
+        return looked.asked
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 class Pictures:
@@ -178,20 +211,19 @@ class Pictures:
             await others_first()
         self._fit(found, memory)
         seen: dict[str, Seen] = {}
-        made: dict[str, Asked] = {}
+        missing: dict[str, str] = {}
         for id, looked in found.items():
-            if looked.asked is None:
-                looked.asked = self._asked(looked, machine)
             self._last[id] = looked
-            made[id] = looked.asked
-            seen[id] = self._seen(looked, made[id])
+            missing[id] = looked.missing or missing_of(looked.fitting)
+            seen[id] = self._seen(looked, missing[id])
             await others_first()
         for id in found.keys() - self._pipelines.keys():
-            del seen[id], made[id]
+            del found[id], missing[id], seen[id]
+        problems = _Problems(found, partial(self._asked, machine))
         self._single_calls.observe(now_ns, environment.busy_s())
         using = {looked.pipeline.tenant for looked in found.values() if looked.is_used}
         weights = {tenant: environment.catalogue.processor_weight(tenant) for tenant in memory}
-        return Picture(machine, memory, weights, seen, made, self._busy(machine, using))
+        return Picture(machine, memory, weights, seen, missing, problems, self._busy(machine, using))
 
     def forget_gone(self) -> None:
         """Of pipelines that are no more nothing is kept."""
@@ -252,7 +284,7 @@ class Pictures:
         for id, looked in found.items():
             own = [(id, stage) for stage in looked.offers]
             offers.update(((id, stage), one) for stage, one in looked.offers.items())
-            applications.update(((id, stage), looked.application_of(stage)) for stage in looked.offers)
+            applications.update(((id, stage), looked.ask_of(stage).application_id) for stage in looked.offers)
             tenant = looked.pipeline.tenant
             if looked.is_used:
                 used.setdefault(tenant, []).extend(own)
@@ -267,24 +299,29 @@ class Pictures:
             if looked.fitting != found_offers[id]:
                 looked.fitting, looked.asked = found_offers[id], None
 
-    def _asked(self, looked: "_Looked", machine: Machine) -> Asked:
+    def _asked(self, machine: Machine, looked: _Looked) -> Asked:
         if looked.missing:
             return Asked((), (), {}, 0.0, looked.missing)
         subject = Subject(looked.pipeline, looked.live.graph, looked.entries, looked.observed)
         return asked(subject, machine, looked.fitting, self._environment.tariff)
 
     @staticmethod
-    def _seen(looked: "_Looked", made: Asked) -> Seen:
+    def _seen(looked: _Looked, missing: str) -> Seen:
         observed = looked.observed
         alone_fps = max(0.0, observed.fps - observed.joined_fps)
-        modules = made.levels[0].modules if made.levels else ()
-        ballooning = {module.name: module.ballooning for module in modules if module.name in looked.fitting}
+        items: Mapping[str, float] = {}
+        if not looked.missing:
+            items = items_of(looked.pipeline, looked.live.graph, observed.items)
+        ballooning: dict[str, float] = {}
+        for stage, own in () if missing else looked.fitting.items():
+            ask = looked.ask_of(stage)
+            ballooning[stage] = ballooning_of(ask, looked.entries[ask.application_id], own.wanted, observed)
         return Seen(
             looked.pipeline,
             looked.at_stages,
             looked.clients,
             looked.clients_fps + alone_fps,
-            dict(made.items),
+            items,
             ballooning,
             observed.least_change,
             {stage: tuple(one.name for one in own.all) for stage, own in looked.fitting.items()},

@@ -192,7 +192,7 @@ class Planning:
                 return await self._plan(picture, some)
         except SolverSlow:
             self.figures.given_up += 1
-            self._environment.events.emit("pipelines not planned in time", pipelines=len(picture.asked))
+            self._environment.events.emit("pipelines not planned in time", pipelines=len(picture.seen))
         self._keep_what_holds(picture, some)
         return False
 
@@ -275,7 +275,7 @@ class Planning:
         """Raises: PipelineNotPossible, with what is missing, and for how many frames there would be room."""
         served = several.served.get(live.pipeline.id)
         if served is None:
-            reason = picture.asked[live.pipeline.id].missing
+            reason = picture.missing[live.pipeline.id]
             raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, missing=("profile",), reason=reason)
         lacking = served
         if served.plan.feasible:
@@ -367,7 +367,7 @@ class Planning:
         dirty = {*self._dirty(picture)} - {id}
         if dirty and not self._of_all(picture) and self._have_same_offers(picture, dirty):
             found = await self._beside(picture, {id})
-            if found is not None and self._has_room(picture, found, dirty):
+            if found is not None and await self._has_room(picture, found, dirty):
                 return found
         return await self._solve(picture, {*dirty, id}, may_degrade=False)
 
@@ -378,14 +378,16 @@ class Planning:
         planned = {id: self._planned[id].seen for id in ids if id in self._planned}
         return not any(picture.seen[id].has_other_offers(then) for id, then in planned.items())
 
-    def _has_room(self, picture: Picture, several: Several, dirty: Collection[str]) -> bool:
+    async def _has_room(self, picture: Picture, several: Several, dirty: Collection[str]) -> bool:
         """Whether all that is planned leaves room for what the dirty ones want, as little as that may be."""
         taken = sum(load_of(picture.busy).values())
         taken += sum(_taken(one.plan.placement) for one in several.served.values())
         for id in picture.seen.keys() - several.served.keys():
             own = self._planned[id].taken if id in self._planned else 0.0
-            levels = picture.asked[id].levels if id in dirty else ()
-            taken += max(own, least_workers(levels[0]) * picture.seen[id].fps) if levels else own
+            if id in dirty and not picture.missing[id]:
+                own = max(own, least_workers(picture.asked[id].levels[0]) * picture.seen[id].fps)
+                await others_first()
+            taken += own
         return taken <= sum(1 if group.is_device else group.workers for group in picture.machine.groups)
 
     async def _solve(self, picture: Picture, dirty: Collection[str], *, may_degrade: bool) -> Several:
@@ -393,7 +395,7 @@ class Planning:
         found = await self._beside(picture, dirty)
         if found is not None:
             return found
-        demands = self._demands(picture, picture.asked.keys())
+        demands = await self._demands(picture, picture.seen.keys())
         compute = partial(plan_several, demands, self._environment.policy, {}, picture.busy, may_degrade=may_degrade)
         several = await self._solver.ask(compute, len(demands))
         self.figures.plans += several.solved
@@ -405,32 +407,28 @@ class Planning:
         kept = {id: one.placement for id, one in self._planned.items() if id in picture.seen and id not in ids}
         if not kept:
             return None
-        demands = self._demands(picture, ids)
+        demands = await self._demands(picture, ids)
         several = await self._solver.ask(
             partial(plan_beside, demands, self._environment.policy, kept, picture.busy), len(demands)
         )
         self.figures.plans += 0 if several is None else several.solved
         return several
 
-    def _demands(self, picture: Picture, ids: Collection[str]) -> list[Demand]:
+    async def _demands(self, picture: Picture, ids: Collection[str]) -> list[Demand]:
+        """Of some pipelines; others have their turn between two of them."""
         weights = self._weights(picture)
-        return [
-            Demand(
-                id,
-                picture.seen[id].fps,
-                made.levels,
-                weights[id],
-                self._loaded(picture.seen[id], made),
-            )
-            for id, made in sorted(picture.asked.items())
-            if made.levels and id in ids
-        ]
+        found = []
+        for id in sorted(weights.keys() & ids):
+            seen, made = picture.seen[id], picture.asked[id]
+            found.append(Demand(id, seen.fps, made.levels, weights[id], self._loaded(seen, made)))
+            await others_first()
+        return found
 
     def _weights(self, picture: Picture) -> dict[str, float]:
         """Of each pipeline that is planned: its part of what its tenant weighs on processors. Tenants choose the
         weights of their pipelines, and how many they have.
         """
-        pipelines = {id: picture.seen[id].pipeline for id, made in picture.asked.items() if made.levels}
+        pipelines = {id: seen.pipeline for id, seen in picture.seen.items() if not picture.missing[id]}
         together: dict[str, float] = defaultdict(float)
         for one in pipelines.values():
             together[one.tenant] += one.weight
@@ -494,7 +492,7 @@ class Planning:
             self._load = load_of(picture.busy)
         self._machine, self._memory, self._weights_of = picture.machine, picture.memory, picture.weights
         taken = sum(one.taken for one in self._planned.values())
-        for id, made in picture.asked.items():
+        for id, missing in picture.missing.items():
             live = self._pipelines.get(id)
             served = several.served.get(id)
             if live is None:
@@ -508,11 +506,11 @@ class Planning:
                 is_short = served.is_possible and (plan.degraded or not plan.feasible)
                 self._planned[id] = _Planned(picture.seen[id], served.plan.placement, is_short)
                 self._put(live, plan, because.get(id, BESIDE))
-            elif made.missing and id in because:
+            elif missing and id in because:
                 self._planned[id] = _Planned(picture.seen[id], ())
-                without = no_plan(self._number(live), made.missing, picture.seen[id].fps)
+                without = no_plan(self._number(live), missing, picture.seen[id].fps)
                 self._put(live, without, because.get(id, BESIDE))
-            if served is not None or (made.missing and id in because):
+            if served is not None or (missing and id in because):
                 self._again.discard(id)
                 self._environment.enacting.put(live.pipeline, live.plan, picture.machine)
         if sum(one.taken for one in self._planned.values()) < taken - FREED_MIN:

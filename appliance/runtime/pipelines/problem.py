@@ -161,6 +161,33 @@ def items_of(pipeline: Pipeline, graph: Graph, seen: Mapping[str, float]) -> dic
     return found
 
 
+def missing_of(offers: Mapping[str, Offers]) -> str:
+    """Why nothing can be planned, by stage what is offered; empty: it can."""
+    bare = [stage for stage, one in offers.items() if not one.wanted]
+    return f"nothing is measured yet that could serve {', '.join(bare)}" if bare else ""
+
+
+def ballooning_of(stage: Ask, entry: Entry, offers: Sequence[Offer], observed: Observed) -> float:
+    """Observed over profiled time of the variant that serves now (SC-20); of inputs of free size of each variant, kind
+    and batch that ran of late, like compared with like.
+    """
+    offered = {offer.name: offer for offer in offers}
+    serving = next((one for one in entry.order if one.name in offered), None)
+    if serving is None:
+        return 1.0
+    if not serving.is_of_free_size:
+        times = serving.usual_times
+        return 1.0 if times is None else max(1e-3, times.ballooning_at(observed.at_ns))
+    seen_ms = expected_ms = 0.0
+    for (name, ran), took_ms in observed.takes_as_ms.items():
+        offer = offered.get(ran.variant) if name == stage.name else None
+        own = None if offer is None else offer.profile_of(ran.kind)
+        if own is not None:
+            seen_ms += took_ms
+            expected_ms += _item_ms(own, ran.batch)
+    return max(1e-3, seen_ms / expected_ms) if expected_ms > 0.0 else 1.0
+
+
 def asked(
     subject: Subject,
     machine: Machine,
@@ -171,9 +198,8 @@ def asked(
     pipeline, graph, observed = subject.pipeline, subject.graph, subject.observed
     items = items_of(pipeline, graph, observed.items)
     asks = [stage for stage in pipeline.stages if isinstance(stage, Ask)]
-    bare = [stage.name for stage in asks if not offers[stage.name].wanted]
-    if bare:
-        return Asked((), (), items, 0.0, f"nothing is measured yet that could serve {', '.join(bare)}")
+    if missing := missing_of(offers):
+        return Asked((), (), items, 0.0, missing)
     deepest = min(LEVELS_MAX, max((len(offers[stage.name].cheaper) for stage in asks), default=0))
     levels: list[AllocationInput] = []
     variants: list[Mapping[tuple[str, str, int, int], str]] = []
@@ -234,7 +260,9 @@ class _Level:
         if not isinstance(stage, Ask):
             took_ms = self._subject.observed.takes_ms.get(stage.name, HOST_MS)
             return Module(stage.name, rate, (Profile(HOST, 1, 1, max(took_ms, 1e-3), power_w=self._watts(HOST)),))
-        return Module(stage.name, rate, tuple(self._profiles(stage)), self._ballooning(stage))
+        entry, observed = self._subject.entries[stage.application_id], self._subject.observed
+        ballooning = ballooning_of(stage, entry, self._offered[stage.name], observed)
+        return Module(stage.name, rate, tuple(self._profiles(stage)), ballooning)
 
     def _profiles(self, stage: Ask) -> list[Profile]:
         """Of each configuration that of the variant that is quickest there. A kind on which a variant does not serve
@@ -270,27 +298,6 @@ class _Level:
         if watts is not None and None not in drawn_w:
             power_w = watts + sum(one.share * (own or 0.0) for one, own in zip(draws, drawn_w, strict=True))
         return Profile(worker, batch, streams, took_ms, 1000.0 * batch * streams / most_ms, power_w, draws)
-
-    def _ballooning(self, stage: Ask) -> float:
-        """Observed over profiled time of the variant that serves now (SC-20); of inputs of free size of each variant,
-        kind and batch that ran of late, like compared with like.
-        """
-        entry = self._subject.entries[stage.application_id]
-        offered = {offer.name: offer for offer in self._offered[stage.name]}
-        serving = next((one for one in entry.order if one.name in offered), None)
-        if serving is None:
-            return 1.0
-        if not serving.is_of_free_size:
-            times, now_ns = serving.usual_times, self._subject.observed.at_ns
-            return 1.0 if times is None else max(1e-3, times.ballooning_at(now_ns))
-        seen_ms = expected_ms = 0.0
-        for (name, ran), took_ms in self._subject.observed.takes_as_ms.items():
-            offer = offered.get(ran.variant) if name == stage.name else None
-            own = None if offer is None else offer.profile_of(ran.kind)
-            if own is not None:
-                seen_ms += took_ms
-                expected_ms += _item_ms(own, ran.batch)
-        return max(1e-3, seen_ms / expected_ms) if expected_ms > 0.0 else 1.0
 
     def _reserved_ms(self, modules: Sequence[Module]) -> float:
         """Decoding, and on the longest path what the last item of a frame waits for the others of it."""
