@@ -14,7 +14,7 @@ from appliance.domain.session import Session
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan
 
-_REMOVAL = "what it was served with is gone, or another tenant's: no policy was asked"
+_UNASKED = "nothing could serve it, or what did is another tenant's: no policy was asked"
 _DROP = "a frame whose head shows that it cannot be in time is not read: no policy was asked"
 
 
@@ -67,22 +67,25 @@ def frame_drop(session: Session, error: FrameDropped) -> dict[str, object]:
     }
 
 
-def removal(session: Session, kind: str, reason: str) -> dict[str, object]:
-    """A session that is served no more though no planner has left it out, of the kind of its planner."""
+def unasked(session: Session, kind: str, outcome: str, reason: str) -> dict[str, object]:
+    """A session that is refused, or removed, though no planner has left it out, of the kind of its planner."""
     problem = {
         "kind": kind,
         "plan": None,
-        "why": _REMOVAL,
+        "why": _UNASKED,
         "tenant": session.tenant,
         "application": session.application_id,
         "session": session.id,
     }
+    # Who waits is tried again and again.
+    often = {"key": (session.application_id, session.tenant, reason)} if outcome == "refused" else {}
     return {
         "asker": session.tenant,
         "application": session.application_id,
         "concerned": ((session.application_id, session.tenant),),
+        **often,
         "problem": problem,
-        "answer": {"outcome": "removed", "session": session.id, "actions": [], "reason": reason},
+        "answer": {"outcome": outcome, "session": session.id, "actions": [], "reason": reason},
     }
 
 

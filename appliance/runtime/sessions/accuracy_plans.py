@@ -55,14 +55,15 @@ class AccuracyPlans:
         context = self._context
         zoo = context.zoos.of(key_of(live))
         if not zoo.rungs:
-            return nothing_to_run(zoo)
+            return self._refused(live, nothing_to_run(zoo))
         reason = ""
         for lane in self._lanes(live):
             key = key_of(live, lane)
             most = context.shares.for_admission(key)
             problem = await self._problem(key, context.pools.held(key, without=live), [live], zoo, spared)
             if not problem.waiting:
-                return Verdict(False, _out_of_reach(live, zoo), "even alone it would see results too late")
+                why = "even alone it would see results too late"
+                return self._refused(live, Verdict(False, _out_of_reach(live, zoo), why))
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
             is_in = live.id in plan.admitted and not plan.removed
             self._record(key, problem, plan, "admitted" if is_in else "refused", live.id)
@@ -73,6 +74,10 @@ class AccuracyPlans:
                 return Verdict(True, lane=lane, share=most, load=load, planned=(problem, plan, zoo))
             reason = plan.reason
         return Verdict(False, context.shares.cause(live), reason)
+
+    def _refused(self, live: LiveSession, verdict: Verdict) -> Verdict:
+        self._context.record(live, "refused", verdict.told)
+        return verdict
 
     def _lanes(self, live: LiveSession) -> list[int]:
         """Workers, the one with the fewest sessions of accuracy first."""

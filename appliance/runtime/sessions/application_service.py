@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-from appliance.clock import NS_PER_MS, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import FrameDropped, TooManySessions
 from appliance.domain.request import Request
 from appliance.domain.session import DropCause, Offer, Promise, PromiseKind, Session
@@ -20,6 +20,9 @@ from appliance.runtime.sessions.planning import Planning
 from appliance.runtime.sessions.pools import holds, key_of
 from appliance.runtime.sessions.verdict import Verdict
 from appliance.tasks.base import Media
+
+DECODED_NS = 10 * NS_PER_S
+"""What decoding has taken longer ago says nothing of now: frames that are not let in for it would never show better."""
 
 
 class ApplicationService:
@@ -45,7 +48,8 @@ class ApplicationService:
         """Those that have not ended, by id."""
         self._gates: dict[Member, Batches] = {}
         """Where frames wait, or run, that came and have not ended: their session may be planned elsewhere meanwhile."""
-        self._decode_ms: dict[tuple[str, str], float] = {}
+        self._decode_ms: dict[tuple[str, str], tuple[float, int]] = {}
+        """By tenant and application, and when the last one came."""
         self.replan = asyncio.Event()
         """A link has changed, or memory: plans are due."""
         self.placed = asyncio.Event()
@@ -64,8 +68,9 @@ class ApplicationService:
 
     def decode_ms(self, tenant: str, application_id: str) -> float:
         """What decoding a frame of a tenant's devices takes, by those that came of them: others may send larger ones to
-        an application that is shared."""
-        return self._decode_ms.get((tenant, application_id), 0.0)
+        an application that is shared. 0 where none has come of late."""
+        ms, last_ns = self._decode_ms.get((tenant, application_id), (0.0, 0))
+        return ms if self._clock.now_ns() - last_ns <= DECODED_NS else 0.0
 
     def forget(self, application_id: str) -> None:
         """An application is no more, or asks another model: what its frames have shown says nothing of others."""
@@ -194,8 +199,9 @@ class ApplicationService:
         of = tenant, application_id
 
         def seen(request: Request) -> None:
-            ms = (self._clock.now_ns() - request.arrival_ns) / NS_PER_MS
-            before = self._decode_ms.get(of, ms)
-            self._decode_ms[of] = before + 0.05 * (ms - before)
+            now_ns = self._clock.now_ns()
+            ms = (now_ns - request.arrival_ns) / NS_PER_MS
+            before = self.decode_ms(*of) or ms
+            self._decode_ms[of] = before + 0.05 * (ms - before), now_ns
 
         return seen

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
-from appliance.runtime.decisions.sessions import removal
+from appliance.runtime.decisions.sessions import unasked
 from appliance.runtime.sessions import adapting
 from appliance.runtime.sessions.deciding import Deciding
 from appliance.runtime.sessions.environment import SessionEnvironment
@@ -103,10 +103,14 @@ class PlanningContext:
             live.patience.removed(self.environment.clock.now_ns())
             live.become(SessionState.WAITING, f"{cause.value}: {reason}")
             if not is_recorded:
-                family = _FAMILIES[live.promise.kind]
-                self.environment.decisions.record(family, removal(live.session, family, live.reason))
+                self.record(live, "removed", live.reason)
         elif live.state is SessionState.SUSPENDED:
             live.holds_until_ns = 0
+
+    def record(self, live: LiveSession, outcome: str, reason: str) -> None:
+        """What became of a session, of which no planner was asked."""
+        family = _FAMILIES[live.promise.kind]
+        self.environment.decisions.record(family, unasked(live.session, family, outcome, reason))
 
     def zoo_for(self, pool: Pool, members: Sequence[LiveSession], others: Sequence[LiveSession] = ()) -> Zoo | None:
         """None where nobody is to be planned for, or nothing can serve them: the pool is closed."""

@@ -43,7 +43,9 @@ class LatencyPlans:
         context, key = self._context, key_of(live)
         zoo = context.zoos.of(key)
         if not zoo.rungs:
-            return nothing_to_run(zoo)
+            nothing = nothing_to_run(zoo)
+            context.record(live, "refused", nothing.told)
+            return nothing
         members = [*context.pools.held(key, without=live), live]
         most = context.shares.for_admission(key)
         problem = await self._problem(key, members, zoo, HEADROOM * min(1.0, most + spared))

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.domain.errors import Overloaded
+from appliance.domain.errors import Overloaded, PromiseNotPossible
 from appliance.domain.session import AccuracyPromise, DropCause, FrameEnd, LatencyPromise, NoticeKind, Promise
 from appliance.domain.states import SessionState
 from appliance.lab.loop import run_virtual
@@ -78,6 +78,37 @@ async def test_the_last_one_of_a_processor_that_no_planner_left_out() -> None:
         await fleet.pass_s(1)
         assert live.reason == "memory: no variant that is accurate enough fits into memory"
     assert _check_log(fleet) == 1
+
+
+@story
+async def test_what_no_planner_is_asked_about_is_in_the_log_too() -> None:
+    """A drop that no box could keep over this link."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=13)})
+    async with fleet.working():
+        with pytest.raises(PromiseNotPossible):
+            await fleet.join(gate, AccuracyPromise(0.001), mbps=1)
+    (_, facts) = next(told for told in fleet.bench.decisions.told if told[0] == "offload")
+    record = record_of(fleet.clock.wall_now(), "offload", facts)
+    assert record.answer["outcome"] == "refused"
+    assert record.answer["reason"] == "link: even alone it would see results too late"
+    assert plan_one(record.problem)["plan"] is None
+
+
+@story
+async def test_decoding_that_took_long_is_forgotten() -> None:
+    """A machine that stood still for a moment: who is not let in for it could never show that it is quick again."""
+    fleet = Fleet(workers=1, decode_ms=90.0)
+    gate = fleet.add({320: Cost(run_ms=13)})
+    async with fleet.working():
+        live = await fleet.join(gate, LatencyPromise(200.0, 8.0), mbps=20)
+        fleet.stream(live, steady(20))
+        await fleet.pass_s(5)
+        with pytest.raises(PromiseNotPossible):
+            await fleet.join(gate, LatencyPromise(100.0, 8.0), mbps=20)
+        await fleet.sessions.end(live)
+        await fleet.pass_s(11)
+        assert (await fleet.join(gate, LatencyPromise(100.0, 8.0), mbps=20)).state is SessionState.SERVED
 
 
 def _check_log(fleet: Fleet) -> int:
