@@ -241,7 +241,8 @@ class AccuracyPlans:
     ) -> OffloadInput:
         context = self._context
         environment, pool = context.environment, context.pools.pool(key)
-        self._priors.estimate((key.tenant, key.application_id), context.sessions.values(), (*members, *others))
+        now_ns = environment.clock.now_ns()
+        self._priors.estimate((key.tenant, key.application_id), context.sessions.values(), (*members, *others), now_ns)
         there = {live.id for live in (*members, *others)}
         shifts = {id: shift for id, shift in pool.shifts.items() if id in there}
         for live in (*members, *others):
@@ -251,7 +252,6 @@ class AccuracyPlans:
         pool.shifts = {id: shift for id, shift in pool.shifts.items() if id in context.sessions} | shifts
         # The ledger counts all workers together, a lane is one of them: what others leave of it is its part.
         share = min(1.0, (context.shares.for_admission(key) + spared) * environment.workers)
-        now_ns = environment.clock.now_ns()
         lost_ms = {live.id: offloading.lost_ms(live, pool.scale.frame_ms) for live in (*members, *others)}
         previous, busy_ns = offloading.previous_of(pool.batches, pool.gates, pool.scale, shifts, now_ns, lost_ms)
         busy_ns = max(busy_ns, self._busy_until_ns(key, now_ns))

@@ -438,11 +438,11 @@ async def test_what_devices_told_of_an_application_goes_with_it(stand: Stand) ->
     order = {"name": "gate", "model": "digits"}
     assert (await harbour.post("/v1/applications", json=order)).status_code == 201
     rates = box.sessions.planning.accuracy._priors._rates
-    rates["harbour", "harbour/gate"] = 0.012
+    rates["harbour", "harbour/gate"] = 0.012, 0
     assert (await harbour.patch("/v1/applications/gate", json={"weight": 2})).status_code == 200
-    assert rates == {("harbour", "harbour/gate"): 0.012}
+    assert rates == {("harbour", "harbour/gate"): (0.012, 0)}
     assert (await harbour.patch("/v1/applications/gate", json={"model": "adding"})).status_code == 200
     assert rates == {}
-    rates["harbour", "harbour/gate"] = 0.012
+    rates["harbour", "harbour/gate"] = 0.012, 0
     assert (await harbour.delete("/v1/applications/gate")).status_code == 200
     assert rates == {}

@@ -77,7 +77,7 @@ async def test_what_one_device_has_compared_others_are_planned_by() -> None:
         priors = DropPriors()
 
         def rates() -> tuple[float, float | None]:
-            priors.estimate(("t", gate.id), (one, other), (one, other))
+            priors.estimate(("t", gate.id), (one, other), (one, other), fleet.clock.now_ns())
             client = offloading.clients_of([other], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)[other.id]
             return client.drop_rate, next(v.drop_rate for v in client.variants if v.name == small)
 
@@ -106,7 +106,7 @@ async def test_what_one_device_makes_up_moves_others_within_reason() -> None:
             other.report(DeviceReport(drop_rate=0.004, drop_curves=own))
             everybody = (boaster, one, other)
             offloading.clients_of(everybody, zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
-            DropPriors().estimate(("t", gate.id), everybody, everybody)
+            DropPriors().estimate(("t", gate.id), everybody, everybody, fleet.clock.now_ns())
             assert other.curves.rate_of(small) == 0.012
             assert 0.004 / TIMES_MAX <= one.curves.rate_of(small) <= 0.004 * TIMES_MAX
 
@@ -124,7 +124,7 @@ async def test_what_devices_told_goes_with_their_application() -> None:
         best, small = zoo.best.name, min(zoo.rungs, key=lambda rung: rung.accuracy).name
         one.report(DeviceReport(drop_rate=0.012, drop_curves={best: VariantDrop(0.004), small: VariantDrop(0.012)}))
         offloading.clients_of([one], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
-        plans._priors.estimate(("t", gate.id), (one,), ())
+        plans._priors.estimate(("t", gate.id), (one,), (), fleet.clock.now_ns())
         await fleet.sessions.end(one)
 
         async def rate_of_a_new_one() -> tuple[float, dict[str, float]]:

@@ -96,6 +96,24 @@ async def test_what_no_planner_is_asked_about_is_in_the_log_too() -> None:
 
 
 @story
+async def test_what_devices_lost_that_have_left_keeps_nobody_out() -> None:
+    """One that loses a fifth with each frame, by its word: who comes just after it is taken for such a one, too, and a
+    minute later for an ordinary one."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=13)})
+    async with fleet.working():
+        live = await fleet.join(gate, AccuracyPromise(0.04), mbps=20, wait=True)
+        device = fleet.stream(live, steady(20), drop_rate=0.2)
+        await fleet.pass_s(2)
+        fleet.disconnect(device)
+        await fleet.sessions.end(live)
+        with pytest.raises(PromiseNotPossible):
+            await fleet.join(gate, AccuracyPromise(0.04), mbps=20)
+        await fleet.pass_s(61)
+        assert (await fleet.join(gate, AccuracyPromise(0.04), mbps=20)).state is SessionState.SERVED
+
+
+@story
 async def test_decoding_that_took_long_is_forgotten() -> None:
     """A machine that stood still for a moment: who is not let in for it could never show that it is quick again."""
     fleet = Fleet(workers=1, decode_ms=90.0)
