@@ -139,7 +139,7 @@ class Telemetry:
         own.append(event)
         self._kept += 1
         if self._kept > self._ring_len:
-            is_beyond = len(own) * len(self._rings) > self._ring_len
+            is_beyond = len(own) > 1 and len(own) * len(self._rings) > self._ring_len
             gone = (own if is_beyond else max(self._rings.values(), key=len)).popleft()
             self._kept -= 1
             if not self._rings[gone.tenant]:

@@ -58,6 +58,7 @@ def test_no_tenant_pushes_the_events_of_others_out() -> None:
     assert [event.id for event in telemetry.recent()] == sorted(event.id for event in telemetry.recent())
     for number in range(20):
         telemetry.emit("one each", tenant=f"t{number}")
+    assert [event.tenant for event in telemetry.recent()][-3:] == ["t17", "t18", "t19"]
     assert len(telemetry.recent()) == 6
 
 
