@@ -252,23 +252,32 @@ class Follower:
             case "pipeline", pipeline:
                 self._follow_pipeline(change.id, pipeline)
             case "tenant", Tenant() as tenant:
-                self._catalogue.put_tenant(tenant)
-                self._release_unused()
-                self._residency.look_again()
-                self._pipelines.look_again()  # its ceiling, or its weight, may be another one
+                self._follow_tenant(tenant)
             case "tenant", None:
                 self._catalogue.remove_tenant(change.id)
                 self._keyring.remove_tenant(change.id)
                 self._deferred.drop_tenant(change.id)
                 self._history.forget_tenant(change.id)
-                self._telemetry.forget_tenant(change.id)
-                self._sessions.forget_tenant(change.id)
+                self._forget_tenant(change.id)
                 if self._regions is not None:
                     self._regions.drop_tenant(change.id)
             case "key", key:
                 self._follow_key(change.id, key)
             case _:  # jobs have events of their own
                 pass
+
+    def _follow_tenant(self, tenant: Tenant) -> None:
+        if not self._catalogue.has_tenant(tenant.name):  # what ended after another one of its name had gone
+            self._forget_tenant(tenant.name)
+        self._catalogue.put_tenant(tenant)
+        self._release_unused()
+        self._residency.look_again()
+        self._pipelines.look_again()  # its ceiling, or its weight, may be another one
+
+    def _forget_tenant(self, name: str) -> None:
+        """What was counted of it, and its sessions."""
+        self._telemetry.forget_tenant(name)
+        self._sessions.forget_tenant(name)
 
     def _follow_key(self, id: str, key: ChangeValue) -> None:
         if isinstance(key, KeyRecord):

@@ -35,3 +35,28 @@ async def test_a_tenant_that_changes_is_planned_with_at_once() -> None:
         follow(Change("tenant", "t", Tenant("t", Quota(processor_weight=2.0))))
         await whole.pause(0.05)  # a policy answers in 20 ms
         assert live.plan.number == number + 1
+
+
+@story
+async def test_a_new_tenant_finds_nothing_of_another_one_of_its_name() -> None:
+    """Neither what was counted when that was deleted nor what of it ended after."""
+    whole = WholeBox({"fine": Cost(run_ms=20)}, {"fine": Cost(run_ms=8)})
+    telemetry = whole.box.telemetry
+    gone: list[str] = []
+    serving: Any = SimpleNamespace(
+        keyring=SimpleNamespace(remove_tenant=gone.append),
+        browsers=SimpleNamespace(sign_ins=None),
+        regions=None,
+        deferred=SimpleNamespace(drop_tenant=gone.append),
+        history=SimpleNamespace(forget_tenant=gone.append),
+        telemetry=telemetry,
+        pipelines=whole.pipelines,
+        sessions=SimpleNamespace(forget_tenant=gone.append),
+    )
+    follow = Follower(whole.box.core, serving)
+    follow(Change("tenant", "u", Tenant("u")))
+    for change in (Change("tenant", "u", None), Change("tenant", "u", Tenant("u"))):
+        telemetry.failed(("t/shared", "v", "u"), "rejected", 1)
+        follow(change)
+        assert not telemetry.statistics
+    assert gone == 6 * ["u"]

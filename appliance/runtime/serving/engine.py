@@ -211,6 +211,8 @@ class Engine:
         """One more run of a call that was let in, beside those of it that are under way: whether the tenant may have
         one more request at once. One that may is counted until `give_slot`; it is none of the rate.
         """
+        if not self._catalogue.has_tenant(tenant):  # deleted meanwhile
+            return False
         return self._admission.enter_beside(tenant, self._catalogue.tenant(tenant).quota)
 
     def give_slot(self, tenant: str) -> None:

@@ -250,6 +250,21 @@ async def test_the_picture_counts_while_somebody_needs_it() -> None:
     small.assert_quiet()
 
 
+@story
+async def test_a_frame_ends_whose_tenant_is_deleted_meanwhile() -> None:
+    """Long before its deadline, without a word in the log: it has no places any more but the one that it has."""
+    desk = Desk()
+    async with desk.bench.working():
+        frame = asyncio.create_task(desk.ask())
+        await desk.bench.pause(15)
+        desk.bench.catalogue.remove_tenant("t")
+        begun_ns = desk.bench.clock.now_ns()
+        answer = json.loads(await frame)
+        assert desk.bench.clock.now_ns() - begun_ns < 100 * NS_PER_MS
+        assert [item["stage"] for item in answer["items"]] == ["find"]
+    assert desk.held.taken == 0
+
+
 def _quarantine(desk: Desk) -> None:
     """Of `what` nothing is served any more."""
     model = desk.bench.catalogue.model_of(desk.what)
