@@ -12,8 +12,10 @@ Tensors = Mapping[str, Any]
 class RunMeter(Protocol):
     """Is told what processors spend on somebody's requests."""
 
-    def ran(self, kind: str, took_ns: int) -> None:
-        """A run has ended on a processor of this kind; of one that was shared, the part that its rows have."""
+    def ran(self, kind: str, took_ns: int, at_once: int = 1) -> None:
+        """A run has ended on a processor of this kind; of one that was shared, the part that its rows have. `at_once`:
+        runs that were under way, itself among them.
+        """
         ...
 
 

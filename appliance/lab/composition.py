@@ -308,14 +308,13 @@ def _model(shape: ModelShape, owner: str, processors: Sequence[BoxProcessor]) ->
 
 def _profile(shape: VariantShape, processor: BoxProcessor, latencies: Table) -> Profile:
     """As measured on a processor."""
-    p99_ms = p99_of(shape, processor)
     return Profile(
         processor.name,
         megabytes(shape.size_mb),
         megabytes(shape.peak_mb or shape.size_mb),
         shape.load_ms,
         shape.load_ms,
-        _latencies(latencies, p99_ms),
+        _latencies(latencies, p99_of(shape, processor)),
         kind=kind_of(processor),
         asleep_bytes=None if shape.asleep_mb is None else megabytes(shape.asleep_mb),
         wake_ns=None if shape.asleep_mb is None else round(shape.wakes_in_ms * NS_PER_MS),
@@ -354,15 +353,20 @@ def input_px(shape: VariantShape) -> int | None:
     return max(1, round(math.sqrt(shape.input_bytes / BYTES_PER_PIXEL)))
 
 
-def _latencies(latencies: Mapping[tuple[int, int], float], p99_ms: float | None) -> tuple[Latency, ...]:
+def _latencies(latencies: Table, p99_ms: Table) -> tuple[Latency, ...]:
     """As an import measures them, by (batch, concurrency); the least concurrency that is written stands for one run at
-    a time.
+    a time. Of what no P99 is written, that of as many rows alone says how much runs differ.
     """
     alone = min(concurrency for _, concurrency in latencies)
-    rows = sorted((1 if level == alone else level, batch, ms) for (batch, level), ms in latencies.items())
+    spread = {
+        batch: p99_ms.get((batch, 1), p99_ms.get((batch, alone), ms)) / ms
+        for (batch, level), ms in latencies.items()
+        if level == alone
+    }
+    rows = sorted((1 if level == alone else level, batch, level, ms) for (batch, level), ms in latencies.items())
     return tuple(
-        Latency(batch, ms, p99_ms if p99_ms is not None and (batch, concurrency) == (1, 1) else ms, concurrency)
-        for concurrency, batch, ms in rows
+        Latency(batch, ms, p99_ms.get((batch, level), ms * spread.get(batch, 1.0)), concurrency)
+        for concurrency, batch, level, ms in rows
     )
 
 

@@ -129,8 +129,11 @@ class VariantShape(Shape):
     """Run times of one item as a box has seen them, by processor; a run takes one of them at random in place of
     `latency_ms`.
     """
-    p99_ms: dict[Name, Positive] = Field({})
-    """Of a run of one item, by processor: decides which variants keep an SLO; absent: as `latency_ms`."""
+    p99_ms: dict[Name, Positive | Annotated[dict[LatencyKey, Positive], Field(min_length=1, max_length=1024)]] = Field(
+        {}
+    )
+    """By processor, of a run of one item, or as `latency_ms`: decides which variants keep an SLO, and what planners of
+    sessions allow for. Absent: as `latency_ms`; of several runs at once as many times that as of one alone."""
     drop_times: Annotated[float, Field(ge=0, le=1000)] = 1.0
     """What its results lose with each frame of age, times the `drop_rate` of a session."""
     resident: bool = False
@@ -345,16 +348,21 @@ def latency_of(variant: VariantShape, processor: BoxProcessor) -> Mapping[tuple[
     rows = variant.latency_ms.get(processor.name) or variant.latency_ms.get(processor.kind or processor.name)
     if rows is None:
         return None
+    return _by_batch(rows)
+
+
+def _by_batch(rows: Mapping[str, float]) -> dict[tuple[int, int], float]:
     table: dict[tuple[int, int], float] = {}
-    for key, latency_ms in rows.items():
+    for key, ms in rows.items():
         batch, _, concurrency = key.partition("x")
-        table[int(batch), int(concurrency or 1)] = latency_ms
+        table[int(batch), int(concurrency or 1)] = ms
     return table
 
 
-def p99_of(variant: VariantShape, processor: BoxProcessor) -> float | None:
-    """P99 of a run of one item, milliseconds; None where the scenario does not say."""
-    return variant.p99_ms.get(processor.name) or variant.p99_ms.get(processor.kind or processor.name)
+def p99_of(variant: VariantShape, processor: BoxProcessor) -> Mapping[tuple[int, int], float]:
+    """P99 of runs as far as the scenario says, (batch, concurrency) → ms."""
+    found = variant.p99_ms.get(processor.name) or variant.p99_ms.get(processor.kind or processor.name) or {}
+    return _by_batch(found) if isinstance(found, dict) else {(1, 1): found}
 
 
 def served_of(variant: VariantShape, processor: BoxProcessor) -> list[float]:

@@ -183,6 +183,7 @@ def _tenant(tenant: TenantShape, memory: MemoryShape) -> dict[str, Any]:
 def _variant(variant: VariantShape, runs: list[float], processors: Sequence[ProcessorShape]) -> dict[str, Any]:
     profile, first = variant.serving_profile, variant.profile
     assert profile is not None and first is not None, "those without were left out"
+    medians = latency_ms(profile.latencies, [row for row in variant.seen if row.processor is None])
     asleep: dict[str, Any] = {}
     if profile.asleep_bytes and profile.asleep_bytes <= profile.resident_bytes and profile.wake_ms is not None:
         asleep = {
@@ -199,11 +200,8 @@ def _variant(variant: VariantShape, runs: list[float], processors: Sequence[Proc
         "load_ms": profile.load_ms,
         **asleep,
         "together_max": profile.shared_rows_max,
-        "latency_ms": {
-            first.processor: latency_ms(profile.latencies, [row for row in variant.seen if row.processor is None]),
-            **_elsewhere(variant, processors),
-        },
-        "p99_ms": {first.processor: max(profile.latencies[0].p99_ms, 1e-6)},
+        "latency_ms": {first.processor: medians, **_elsewhere(variant, processors)},
+        "p99_ms": {first.processor: _p99_ms(profile.latencies, medians)},
         "served_ms": served_ms(first.processor, runs),
         "resident": variant.residency == "resident",
     }
@@ -233,7 +231,17 @@ def latency_ms(
     for one in seen:
         if (one.batch, one.concurrency) in list(medians)[is_measured:] and one.elements_max is None and one.p50_ms > 0:
             medians[one.batch, one.concurrency] = one.p50_ms
-    return {str(batch) if at_once == 1 else f"{batch}x{at_once}": ms for (batch, at_once), ms in medians.items()}
+    return {_key(batch, at_once): ms for (batch, at_once), ms in medians.items()}
+
+
+def _p99_ms(rows: Sequence[LatencyShape], medians: Mapping[str, float]) -> dict[str, float]:
+    """As many times the medians as was measured at import."""
+    spread = {_key(row.batch, row.concurrency): row.p99_ms / row.p50_ms if row.p50_ms > 0 else 1.0 for row in rows}
+    return {key: max(ms * spread[key], 1e-6) for key, ms in medians.items()}
+
+
+def _key(batch: int, at_once: int) -> str:
+    return str(batch) if at_once == 1 else f"{batch}x{at_once}"
 
 
 def served_ms(processor: str, runs: list[float]) -> dict[str, list[float]]:

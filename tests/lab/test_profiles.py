@@ -35,3 +35,27 @@ def test_profile_after_fifty_runs_at_another_speed(factor: float) -> None:
         return times.usual.expected_ns(1, 1, box.clock.now_ns()) / NS_PER_MS
 
     assert run_virtual(story) == pytest.approx(40 * factor, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("p99_ms", "expected"),
+    [
+        ({}, {(1, 1): 40, (4, 1): 90, (1, 2): 50, (4, 2): 100}),
+        ({"cpu": 60}, {(1, 1): 60, (4, 1): 90, (1, 2): 75, (4, 2): 100}),
+        ({"cpu": {"1": 60, "1x2": 100, "4": 99}}, {(1, 1): 60, (4, 1): 99, (1, 2): 100, (4, 2): 110}),
+    ],
+)
+def test_how_far_apart_runs_are(p99_ms: object, expected: dict[tuple[int, int], float]) -> None:
+    """As written by batch and runs at once; of what is not written as of as many rows alone."""
+    written = document()
+    written["models"][0]["variants"] = written["models"][0]["variants"][:1]
+    variant = written["models"][0]["variants"][0]
+    variant |= {"latency_ms": {"cpu": {"1": 40, "4": 90, "1x2": 50, "4x2": 100}}, "p99_ms": p99_ms}
+    read = parse_scenario(written)
+
+    async def story() -> dict[tuple[int, int], float]:
+        profile = compose(read).core.catalogue.entry("default/door").servables["fp32"].profile
+        assert profile is not None
+        return {(row.batch, row.concurrency): row.p99_ms for row in profile.latencies}
+
+    assert run_virtual(story) == pytest.approx(expected)

@@ -10,7 +10,7 @@ from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.wire.access import QuotaShape, TenantShape
 from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
-from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, ProfileShape, VariantShape
+from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, ProfileShape, SeenShape, VariantShape
 from appliance.wire.pipelines import PipelineStatusShape
 from appliance.wire.scenario import Snapshot, Use, scenario_of
 
@@ -36,7 +36,10 @@ def box(**changes: Any) -> Snapshot:
         peak_bytes=10**7,
         load_ms=50,
         load_cold_ms=60,
-        latencies=[LatencyShape(batch=1, concurrency=1, p50_ms=10, p99_ms=11)],
+        latencies=[
+            LatencyShape(batch=1, concurrency=1, p50_ms=10, p99_ms=11),
+            LatencyShape(batch=1, concurrency=2, p50_ms=14, p99_ms=21),
+        ],
     )
     variant = _some(
         VariantShape,
@@ -109,3 +112,17 @@ def test_what_is_not_set_is_not_written(settings: dict[str, Any]) -> None:
     found = scenario_of(box(system=system), rate_rps=0.0, duration_s=20.0)["box"]
     assert "media_threads" not in found
     assert "turn_off_s" not in found
+
+
+def test_how_far_apart_runs_are_is_that_of_as_many_at_once() -> None:
+    """As many times what was seen since as was measured at import."""
+    snapshot = box()
+    (use,) = snapshot.uses
+    (variant,) = use.model.variants
+    seen = SeenShape(batch=1, concurrency=2, elements_max=None, p50_ms=20.0, p99_ms=99.0)
+    variants = [_some(VariantShape, **{**variant.model_dump(), "profile": variant.profile, "seen": [seen]})]
+    model = _some(ModelShape, name="read", tenant="harbour", variants=variants)
+    found = scenario_of(box(uses=[Use(use.application, model, 100, {})]), rate_rps=0.0, duration_s=20.0)
+    (written,) = found["models"][0]["variants"]
+    assert written["latency_ms"]["big"] == {"1": 10, "1x2": 20}
+    assert written["p99_ms"]["big"] == pytest.approx({"1": 11, "1x2": 30})

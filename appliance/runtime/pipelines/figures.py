@@ -27,6 +27,8 @@ class RanAs:
     """Of processors."""
     batch: int
     """Rows of the run."""
+    at_once: int = 1
+    """Runs that were under way, itself among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +98,11 @@ class StageFigures:
             case NoAnswer.ERROR:
                 self.errors += 1
 
-    def ran_on(self, answer: StageAnswer, spent_ns: int) -> None:
-        """An item was answered that so much processor time was spent on: its part of a run."""
+    def ran_on(self, answer: StageAnswer, spent_ns: int, at_once: int) -> None:
+        """An item was answered that so much processor time was spent on: its part of a run, one of so many."""
         if not spent_ns:
             return
-        ran_as = RanAs(answer.variant, answer.kind, max(1, round(answer.compute_ns / spent_ns)))
+        ran_as = RanAs(answer.variant, answer.kind, max(1, round(answer.compute_ns / spent_ns)), at_once)
         count, total_ns = self.ran_as.get(ran_as, (0, 0))
         self.ran_as[ran_as] = count + 1, total_ns + spent_ns
 
@@ -123,18 +125,20 @@ class StageFigures:
 class StageMeter:
     """Implements `RunMeter`: what is spent on an item at a stage is spent for its frame, too."""
 
-    __slots__ = ("_figures", "_frame", "_has_run", "spent_ns")
+    __slots__ = ("_figures", "_frame", "_has_run", "at_once", "spent_ns")
 
     def __init__(self, figures: StageFigures, frame: RunMeter) -> None:
         self._figures, self._frame = figures, frame
         self._has_run = False
         self.spent_ns = 0
+        self.at_once = 1
 
-    def ran(self, kind: str, took_ns: int) -> None:
+    def ran(self, kind: str, took_ns: int, at_once: int = 1) -> None:
         if not self._has_run:
             self._has_run = True
             self._figures.ran += 1
         self.spent_ns += took_ns
+        self.at_once = at_once
         self._figures.spent_ns += took_ns
         self._frame.ran(kind, took_ns)
 

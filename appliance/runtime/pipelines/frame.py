@@ -352,7 +352,7 @@ class FrameRun:
             self._failed(stage, item, error)
         else:
             if isinstance(call.meter, StageMeter):
-                self.live.figures[stage.name].ran_on(answer, call.meter.spent_ns)
+                self.live.figures[stage.name].ran_on(answer, call.meter.spent_ns, call.meter.at_once)
             self._ended(stage, item, Outcome(answer))
 
     def _failed(self, stage: Ask, item: Item, error: ApplianceError) -> None:

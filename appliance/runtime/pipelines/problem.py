@@ -184,7 +184,7 @@ def ballooning_of(stage: Ask, entry: Entry, offers: Sequence[Offer], observed: O
         own = None if offer is None else offer.profile_of(ran.kind)
         if own is not None:
             seen_ms += took_ms
-            expected_ms += _item_ms(own, ran.batch)
+            expected_ms += _item_ms(own, ran.batch, ran.at_once)
     return max(1e-3, seen_ms / expected_ms) if expected_ms > 0.0 else 1.0
 
 
@@ -321,9 +321,12 @@ def _together(module: Module, machine: Machine) -> float:
     return module.rate_rps / max(1, workers)
 
 
-def _item_ms(measured: Measured, batch: int) -> float:
-    """An item's part of a run of so many, as measured: of the nearest batch that is no smaller, else the largest."""
-    level = min(row.concurrency for row in measured.latencies)
+def _item_ms(measured: Measured, batch: int, at_once: int) -> float:
+    """An item's part of a run of so many, as measured: of the nearest batch that is no smaller, else the largest; of as
+    many runs at once, else of the most that were measured below.
+    """
+    levels = {row.concurrency for row in measured.latencies}
+    level = max((one for one in levels if one <= at_once), default=min(levels))
     rows = sorted((row for row in measured.latencies if row.concurrency == level), key=lambda one: one.batch)
     row = next((one for one in rows if one.batch >= batch), rows[-1])
     return row.p50_ms / min(batch, row.batch)

@@ -155,6 +155,13 @@ class RunTimes:
             return self.hoped_ns(1 << items.bit_length(), running, now_ns)
         return int(HOPED * self.hoped_ns(items // 2, running, now_ns))
 
+    def spread(self, items: int, running: int) -> float:
+        """P99 over median of such runs, at least 1: as measured of as many at once; where nobody has timed those, of
+        the most that were measured below, and so of one alone.
+        """
+        row = self._row(items, running)
+        return max(1.0, row.p99_ms / row.p50_ms) if row.p50_ms > 0 else 1.0
+
     def likely_ns(self, now_ns: int) -> int:
         """Median of a run of one item, of which nothing else is known: as it was of late."""
         one = self._one

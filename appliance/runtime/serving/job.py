@@ -221,14 +221,14 @@ class Job:
         )
 
     def learn(self, items: int, running: int, *, is_whole: bool) -> None:
-        """Its run of so many items, one of so many under way, has ended well: others will take as long. Not `is_whole`:
-        it was stopped; where it has had more than was expected, others are taken to need half as much again.
+        """Its run of so many items, one of at most so many under way, has ended well: others will take as long. Not
+        `is_whole`: it was stopped; where it has had more than was expected, others are taken to need half as much
+        again.
         """
         took_ns = self.finished_ns - self.started_ns
         if not is_whole:
             took_ns = 0 if took_ns <= self.holds_ns else took_ns * 3 // 2
         if self.times is not None and took_ns:
-            running = max(running, self.running)
             self.times.ran(items, min(running, self.at_once_max(self.group) or running), took_ns, self.finished_ns)
 
     def note_padded(self, *, has_failed: bool, is_certain: bool = False) -> None:

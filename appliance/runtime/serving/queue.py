@@ -61,7 +61,7 @@ class Queue:
         self.requeues_at_head = True
         """Where the rest of a network goes of which some has run: before all that has not begun, else to where it would
         be if none had (Band's EnqueueRemaining)."""
-        self.waits = PlannedWaits(clock)
+        self.waits = PlannedWaits(clock, workers)
         self.waits.on_over = self.hand_out
         self._sequence = 0
 

@@ -20,7 +20,7 @@ class Spending:
         self._whole = whole
         self._by_kind: dict[str, int] = {}
 
-    def ran(self, kind: str, took_ns: int) -> None:
+    def ran(self, kind: str, took_ns: int, at_once: int = 1) -> None:
         self._by_kind[kind] = self._by_kind.get(kind, 0) + took_ns
         if self._whole is not None:
             self._whole.ran(kind, took_ns)

@@ -29,8 +29,10 @@ class PlannedWait:
 class PlannedWaits:
     """Of all builds. `on_over` is called when the wait of a job may be over."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, workers: int = 1) -> None:
+        """`workers`: all that there are, which plans count on."""
         self._clock = clock
+        self._workers = workers
         self._waits: Mapping[str, PlannedWait] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._at_ns = 0
@@ -75,7 +77,7 @@ class PlannedWaits:
         if job.request.drop_ns is None:
             return until_ns
         hoped_ns = job.hoped_ns
-        run_ns = (job.expected_ns or 0) if hoped_ns is None else hoped_ns(wait.items, 1, now_ns)
+        run_ns = (job.expected_ns or 0) if hoped_ns is None else hoped_ns(wait.items, self._workers, now_ns)
         return min(until_ns, job.request.drop_ns - run_ns - wait.others_ns - HASTE_NS)
 
     def _look_again(self, at_ns: int, now_ns: int) -> None:

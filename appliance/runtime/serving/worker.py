@@ -138,6 +138,7 @@ class Worker:
         self.busy_ns += took_ns
         if not batch.jobs[0].request.is_planned:
             self.unplanned.ran(took_ns)
+        at_once = max(batch.jobs[0].running, self._batching.running + 1)
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()
         self.runs += run.result() if batch.jobs[0].rest is not None and error is None else 1
@@ -149,7 +150,7 @@ class Worker:
         for place, job in enumerate(batch.jobs):
             job.finished_ns = now_ns
             self._queue.ended(job)
-            self._charge(job)
+            self._charge(job, at_once)
             job.to(RequestState.FAILED if error else RequestState.DONE)
             if job.is_abandoned:
                 self._release(job.build)
@@ -164,17 +165,19 @@ class Worker:
             else:
                 job.answer.set_exception(error)
         if error is None or isinstance(error, RunStopped):
-            batch.jobs[0].learn(items, self._batching.running + 1, is_whole=error is None)
+            batch.jobs[0].learn(items, at_once, is_whole=error is None)
         if following is not None:
             self._go_on(*following)
         elif not self._is_stopped:
             self._queue.offer(self._begin, self._index)
 
-    def _charge(self, job: Job) -> None:
-        """What it had of its run, to who pays for it: of parts to each kind that they run on, by what they take."""
+    def _charge(self, job: Job, at_once: int) -> None:
+        """What it had of its run, to who pays for it: of parts to each kind that they run on, by what they take.
+        `at_once`: the most runs that were under way when it began and when it ended.
+        """
         meter, left_ns = job.request.meter or self._single_calls.of(job.request.tenant), job.took_ns
         if job.rest is None:
-            meter.ran(kind_of(job.build.build_id), left_ns)
+            meter.ran(kind_of(job.build.build_id), left_ns, at_once)
             return
         held_ns = job.rest.kinds_ns(self._index)
         total_ns = max(1, sum(held_ns.values()))

@@ -29,9 +29,11 @@ class Rung:
     size: int | None
     """Longer side of its input in pixels; None: it takes any, or no pictures."""
     usual_ms: Mapping[int, float]
-    """Median of a run by batch, as it is now."""
+    """Median of a run by batch while every worker has one, as it is now."""
     worst_ms: Mapping[int, float]
-    """P99."""
+    """P99 of the same."""
+    at_once: int = 1
+    """Runs under way at once that both are of."""
 
     @property
     def name(self) -> str:
@@ -43,9 +45,11 @@ class Rung:
         return self.servable.accuracy
 
     def takes_ns(self, batch: int, now_ns: int) -> dict[int, int]:
-        """What a run takes on each group of processors that it is measured for; empty where there is one group."""
+        """What a run takes, while every worker has one, on each group of processors that it is measured for; empty
+        where there is one group.
+        """
         return {
-            place: times.usual.expected_ns(batch, 1, now_ns)
+            place: times.usual.expected_ns(batch, self.at_once, now_ns)
             for place, times in self.servable.places.items()
             if times is not None
         }
@@ -122,13 +126,9 @@ def zoo_of(
 
 def _rung(servable: Servable, workers: int, now_ns: int) -> Rung:
     assert servable.profile is not None
-    rows = {row.batch: row for row in servable.profile.alone if row.batch <= max(1, servable.together_max)}
-    usual, worst = {}, {}
-    for batch, row in sorted(rows.items()):
-        ms = row.p50_ms
-        if servable.times is not None:
-            ms = servable.times.usual.expected_ns(batch, workers, now_ns) / NS_PER_MS
-        ms = max(ms, RUN_MS_MIN)
-        usual[batch] = ms
-        worst[batch] = ms * max(1.0, row.p99_ms / row.p50_ms if row.p50_ms > 0 else 1.0)
-    return Rung(servable, servable.variant.input_px, usual, worst)
+    assert servable.times is not None, "it is measured"
+    times, usual, worst = servable.times.usual, {}, {}
+    for batch in sorted({row.batch for row in servable.profile.alone if row.batch <= max(1, servable.together_max)}):
+        usual[batch] = max(times.expected_ns(batch, workers, now_ns) / NS_PER_MS, RUN_MS_MIN)
+        worst[batch] = usual[batch] * times.spread(batch, workers)
+    return Rung(servable, servable.variant.input_px, usual, worst, workers)

@@ -535,7 +535,7 @@ async def test_runs_are_told_apart_by_variant_kind_and_batch() -> None:
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 2})
     await desk.ask()
     figures = desk.live.figures["what"]
-    figures.ran_on(StageAnswer({}, "fine", "cuda", 8 * NS_PER_MS), 2 * NS_PER_MS)
+    figures.ran_on(StageAnswer({}, "fine", "cuda", 8 * NS_PER_MS), 2 * NS_PER_MS, 1)
     assert figures.ran_as == {
         RanAs("v", "cpu", 1): (3, 6 * NS_PER_MS),
         RanAs("fine", "cuda", 4): (1, 2 * NS_PER_MS),

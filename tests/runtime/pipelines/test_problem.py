@@ -59,10 +59,10 @@ def test_worker_types_of_a_machine() -> None:
     assert [(one.name, one.available) for one in alone.workers] == [("cuda", 1), ("host", 3)]
 
 
-@pytest.mark.parametrize(("seen_ms", "expected"), [(None, 1.0), (30.0, 1.5)])
-def test_ballooning_is_that_of_the_kind_that_serves(seen_ms: float | None, expected: float) -> None:
-    """Inputs of free size: what items take is compared with what was measured on the kind that runs them, though
-    another one is quicker.
+@pytest.mark.parametrize(("seen_ms", "at_once", "expected"), [(None, 1, 1.0), (30.0, 1, 1.5), (30.0, 2, 1.2)])
+def test_ballooning_is_that_of_the_kind_that_serves(seen_ms: float | None, at_once: int, expected: float) -> None:
+    """Inputs of free size: what items take is compared with what was measured on the kind that runs them, of as many
+    runs at once, though another one is quicker.
     """
     box = EngineBench()
     free = (TensorSpec("x", "FP32", (-1, 3, -1, -1)),)
@@ -73,11 +73,12 @@ def test_ballooning_is_that_of_the_kind_that_serves(seen_ms: float | None, expec
     assert servable.is_of_free_size
     assert servable.variant.profile is not None
     quick = replace(servable.variant.profile, kind="openvino", latencies=(Latency(1, 5.0, 5.0),))
-    both = replace(servable, variant=replace(servable.variant, other_profiles=(quick,)))
+    first = replace(servable.variant.profile, latencies=(Latency(1, 20.0, 20.0), Latency(1, 25.0, 25.0, 2)))
+    both = replace(servable, variant=replace(servable.variant, profile=first, other_profiles=(quick,)))
     entry = replace(entry, order=(both,))
     stage = Ask(name="read", application_id="t/read")
     seen = {
-        ("read", RanAs("v", "cpu", 1)): seen_ms or 0.0,
+        ("read", RanAs("v", "cpu", 1, at_once)): seen_ms or 0.0,
         ("read", RanAs("gone", "cpu", 1)): 500.0,  # of a variant that is not offered
         ("find", RanAs("v", "cpu", 1)): 500.0,
     }
@@ -89,10 +90,11 @@ def test_ballooning_is_that_of_the_kind_that_serves(seen_ms: float | None, expec
     made = asked(Subject(pipeline, graph, {"t/read": entry}, observed), machine, offers, UNPRICED)
     (module,) = made.levels[0].modules
     assert module.ballooning == pytest.approx(expected)
-    assert {one.worker: one.latency_ms for one in module.profiles} == pytest.approx({"cpu": 20.0, "openvino": 5.5})
+    assert {one.worker: one.latency_ms for one in module.profiles} == pytest.approx({"cpu": 25.0, "openvino": 5.5})
 
 
 def test_an_item_of_a_batch_takes_its_part_of_it() -> None:
-    """Of the nearest batch that was measured; beyond the largest as there."""
-    rows = _measured((1, 1, 10.0), (4, 1, 20.0), (4, 2, 90.0))
-    assert [_item_ms(rows, batch) for batch in (1, 2, 4, 8)] == [10.0, 10.0, 5.0, 5.0]
+    """Of the nearest batch that was measured; beyond the largest as there. Of as many runs at once, else of fewer."""
+    rows = _measured((1, 1, 10.0), (4, 1, 20.0), (1, 2, 14.0), (4, 2, 90.0))
+    assert [_item_ms(rows, batch, 1) for batch in (1, 2, 4, 8)] == [10.0, 10.0, 5.0, 5.0]
+    assert [_item_ms(rows, 1, at_once) for at_once in (2, 3)] == [14.0, 14.0]

@@ -250,3 +250,14 @@ def test_ballooning_is_over_where_nothing_runs() -> None:
     for _ in range(100):
         times.ran(1, 1, 5 * NS_PER_MS, NOW)
     assert times.ballooning_at(NOW + TRUSTED_NS + 1) == pytest.approx(0.5, rel=0.01)
+
+
+def test_how_far_apart_runs_are() -> None:
+    """P99 over median as measured of as many at once; of the nearest batch, and of fewer at once, where that is all."""
+    rows = (Latency(1, 10.0, 12.0), Latency(4, 30.0, 33.0), Latency(1, 14.0, 21.0, 2))
+    times = RunTimes(rows, 0.1, Told())
+    assert [times.spread(items, 1) for items in (1, 2, 4, 8)] == pytest.approx([1.2, 1.1, 1.1, 1.1])
+    assert [times.spread(1, running) for running in (1, 2, 3)] == pytest.approx([1.2, 1.5, 1.5])
+    assert times.spread(4, 2) == pytest.approx(1.5)
+    assert RunTimes((Latency(1, 10.0, 12.0),), 0.1, Told()).spread(1, 2) == pytest.approx(1.2)
+    assert RunTimes((Latency(1, 0.0, 0.0),), 0.1, Told()).spread(1, 1) == 1.0

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from appliance.domain.catalogue import Latency
 from appliance.runtime.serving.waits import PlannedWait
 from tests.fakes.clock import ms, run_virtual, settle, story
 from tests.fakes.engine import EngineBench
@@ -164,3 +165,18 @@ def test_who_waits_for_company_keeps_nobody_from_an_idle_worker(processors: int)
         bench.assert_quiet()
 
     run_virtual(tell)
+
+
+@story
+async def test_the_run_waited_for_is_one_of_many() -> None:
+    """A plan counts on every worker: the wait ends so early that a run of four is in time though others run, too."""
+    bench = _bench(workers=2)
+    async with bench.working():
+        await bench.infer()
+        times = bench.catalogue.entry("t/app").servables["v"].usual_times
+        assert times is not None
+        times.refer((Latency(1, 10, 10), Latency(4, 16, 16), Latency(1, 10, 10, 2), Latency(4, 40, 40, 2)))
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 80_000_000)})
+        start_ns = bench.clock.now_ns()
+        (ended_ms,) = await _ended(bench, 1, 0, start_ns, within_ms=100)
+        assert ended_ms == 100 - 40 - 1 + 10
