@@ -284,6 +284,7 @@ class Appliance:
         processor.on_lost = core.memory.lost
         processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.charge_guards
+        processor.room_to_begin = core.room_for_guard
         processor.on_servers = partial(core.memory.set_overhead, of="fork servers")
         tell = partial(_tell_avoided, telemetry)
         quarantine = Quarantine(self.clock, self.management.models, core.catalogue.variants_of, core.avoid, tell)

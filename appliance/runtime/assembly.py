@@ -3,6 +3,7 @@ drift from the other.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
@@ -26,6 +27,7 @@ from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
+from appliance.runtime.memory.room import Process
 from appliance.runtime.ports import Background, DecisionSink, Processor, RunGroup, VariantSource, WindowSink
 from appliance.runtime.profiles.store import ProfileStore
 from appliance.runtime.residency.arbiter import EvictionArbiter
@@ -163,10 +165,14 @@ class RuntimeParts:
             if not self.catalogue.users_of(build_id):
                 self.memory.dismiss(build_id)
 
+    def room_for_guard(self, tenant: str, kind: str, base_bytes: int) -> AbstractAsyncContextManager[None]:
+        """Within it a guard begins, and is charged. Raises: OutOfMemory, ShuttingDown."""
+        return self.memory.room_to_begin(Process((tenant, kind), base_bytes))
+
     def charge_guards(self, base_bytes: Mapping[tuple[str, str], int]) -> None:
         """What guards take by themselves, by their tenant and their kind of processor: it counts as theirs."""
         self.shares.charge_guards(base_bytes)
-        self.memory.set_overhead(sum(base_bytes.values()))
+        self.memory.set_overhead(sum(base_bytes.values()), there=base_bytes.keys())
 
 
 def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> RuntimeParts:
@@ -216,6 +222,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         users_of=catalogue.users_of,
         asleep_share=config.asleep_share,
         asleep_of=catalogue.asleep_bytes_of,
+        process_of=shares.guard_to_come,
         ahead_max=config.loads_ahead_max,
     )
     residency = ResidencyLoop(

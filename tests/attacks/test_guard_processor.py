@@ -6,8 +6,8 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -22,7 +22,7 @@ from tokenizers.pre_tokenizers import Whitespace
 
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.demo.zoo import toys
-from appliance.domain.errors import BadMetadata, LoadFailed, RunCrashed, RunFailed, RunStopped
+from appliance.domain.errors import BadMetadata, LoadFailed, OutOfMemory, RunCrashed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 from appliance.runtime.processors import KINDS
@@ -483,3 +483,33 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+async def test_room_is_made_before_a_guard_begins(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """The box is asked before there is a process, by what such a one takes about, and is left when it has been told
+    what this one takes; where it refuses none begins, and the next load tries again.
+    """
+    told: list[tuple[object, ...]] = []
+    refuses = True
+
+    @asynccontextmanager
+    async def room(tenant: str, kind: str, base_bytes: int) -> AsyncIterator[None]:
+        told.append(("asked", tenant, kind, base_bytes, len(processor._guards)))
+        if refuses:
+            raise OutOfMemory(
+                build_id="b", need_bytes=1, budget_bytes=1, free_bytes=0, can_fit=True, retry_after_s=None
+            )
+        yield
+        told.append(("left", tenant, kind))
+
+    processor.room_to_begin = room
+    processor.on_base = lambda taken: told.append(("told", *taken))
+    form = form_of(toys.tiny_add(tmp_path / "own.onnx"), "t")
+    with pytest.raises(OutOfMemory):
+        await processor.load(form)
+    refuses = False
+    build: Any = await processor.load(form)
+    asked = ("asked", "t", "cpu", KINDS["cpu"].guard.base_bytes, 0)  # type: ignore[union-attr]
+    assert told[:4] == [asked, asked, ("told", ("t", "cpu")), ("left", "t", "cpu")]
+    assert processor._guards["t", "cpu"].base_bytes <= 1.5 * KINDS["cpu"].guard.base_bytes  # type: ignore[union-attr]
+    await processor.unload(build)

@@ -1,6 +1,6 @@
 """A memory manager over a fake processor, with the budget watched at every change."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from appliance.clock import LoopClock
 from appliance.policies.forecast.renewal import Renewal
@@ -10,7 +10,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.room import Arbiter
+from appliance.runtime.memory.room import Arbiter, Process
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
@@ -42,6 +42,7 @@ class MemoryBench:
         wait_ms_max: float = 1000,
         watched: bool = True,
         asleep_share: float = 0.25,
+        process_of: Callable[[str], Process | None] = lambda build_id: None,
     ) -> None:
         self.clock = LoopClock()
         self.budget = budget
@@ -59,6 +60,7 @@ class MemoryBench:
             users_of=lambda build: (f"t/{build}",),
             asleep_share=asleep_share,
             asleep_of=lambda build: costs[build].asleep_bytes if build in costs else None,
+            process_of=process_of,
         )
 
     def elapsed_ms(self, start_ns: int) -> float:

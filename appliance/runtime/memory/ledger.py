@@ -46,6 +46,7 @@ class Ledger:
         self._waiting = 0
         self.overhead_bytes = 0
         """Of processes that hold builds, beside what the builds take; occupied, and promised to nobody."""
+        self._coming = 0
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -76,7 +77,23 @@ class Ledger:
 
     def is_free(self, build: LoadedBuild) -> bool:
         """Whether the bytes of a waiting promise are free now, so that its load may start."""
-        return self.used_bytes + (build.promised_bytes or 0) <= self.budget_bytes
+        return self.used_bytes + (build.promised_bytes or 0) + self._coming <= self.budget_bytes
+
+    @property
+    def coming_bytes(self) -> int:
+        """Promised to processes that are yet to begin, and not occupied before."""
+        return self._coming
+
+    @coming_bytes.setter
+    def coming_bytes(self, count_bytes: int) -> None:
+        self._committed += count_bytes - self._coming
+        self._waiting += count_bytes - self._coming
+        self._coming = count_bytes
+
+    @property
+    def has_room_to_begin(self) -> bool:
+        """Whether what was promised to processes is free now, so that they may begin."""
+        return self.used_bytes + self._coming <= self.budget_bytes
 
     def set_overhead(self, count_bytes: int) -> None:
         """It counts as committed and as used."""

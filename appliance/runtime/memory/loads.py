@@ -3,8 +3,8 @@ task of its own, or woken where it sleeps.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
@@ -15,7 +15,8 @@ from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
-from appliance.runtime.memory.room import Arbiter, Replacement, RoomPlan, RoomProblem
+from appliance.runtime.memory.processes import ComingProcesses
+from appliance.runtime.memory.room import Arbiter, Process, Replacement, RoomPlan, RoomProblem
 from appliance.runtime.memory.turns import Turns
 from appliance.runtime.memory.unloads import Unloads, nothing
 
@@ -41,10 +42,12 @@ class Loads:
         wait_ns_max: int,
         events: EventSink,
         asleep_of: Callable[[str], int | None],
+        process_of: Callable[[str], Process | None],
         ahead_max: int | None = None,
     ) -> None:
         """A load waits at most `wait_ns_max` for room. `asleep_of`: what a build takes asleep, where that was
-        measured. `ahead_max`: loads that nobody waits for and that the processor has at once; None = all.
+        measured. `process_of`: that which has to begin for a build's load; None: none has. `ahead_max`: loads that
+        nobody waits for and that the processor has at once; None = all.
         """
         self._clock = clock
         self._ledger = ledger
@@ -55,6 +58,8 @@ class Loads:
         self._wait_ns_max = wait_ns_max
         self._events = events
         self._asleep_of = asleep_of
+        self._process_of = process_of
+        self.coming = ComingProcesses(ledger)
         self._turns = Turns(ahead_max)
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
@@ -126,6 +131,36 @@ class Loads:
                 self._unloads.evict(self._known(resident.build_id), "")
         self.end_idle(())
 
+    @asynccontextmanager
+    async def room_to_begin(self, process: Process) -> AsyncIterator[None]:
+        """Within it the process begins, and tells what it takes; others have left memory for it before.
+
+        Raises: OutOfMemory where no change makes room for it in time, ShuttingDown.
+        """
+        try:
+            limit_ns = self._clock.now_ns() + self._wait_ns_max
+            while not (self._promise_to(process) and self._ledger.has_room_to_begin):
+                await self._change_before(limit_ns, process)
+            yield
+        finally:
+            self.coming.unwanted(process)
+            self._changes.announce()
+
+    def _promise_to(self, process: Process) -> bool:
+        """Whether there is room for it, or will be when all have left that were told to; it is promised then."""
+        if self.is_closed:
+            raise ShuttingDown()
+        missing_bytes = self.coming.missing_bytes(process)
+        if missing_bytes:
+            while not (plan := self._plan("", missing_bytes)).sufficient:
+                if not self.end_idle(self._ledger.wanted()):
+                    if missing_bytes > self._ledger.budget_bytes:
+                        raise self._out_of_memory(process)
+                    return False
+            self._make_way(plan, "")
+        self.coming.promise(process, process)
+        return True
+
     async def close(self) -> None:
         """Load nothing more; loads that wait for room give up, those that a thread works on are seen through."""
         self.is_closed = True
@@ -150,6 +185,7 @@ class Loads:
             raise
         took_ns = self._clock.now_ns() - load_start_ns
         self._ledger.recount(build)
+        self.coming.unwanted(build.build_id)
         build.to(_S.RESIDENT)
         build.last_used_ns = self._clock.now_ns()
         build.loading = None
@@ -198,6 +234,7 @@ class Loads:
         asleep as before; who could not be woken goes for good, and the next request loads it.
         """
         self._ledger.cancel(build)
+        self.coming.unwanted(build.build_id)
         build.loading = None
         self._ledger.follow(build, None)
         is_full = isinstance(error, OutOfMemory | ShuttingDown)
@@ -256,11 +293,11 @@ class Loads:
         finally:
             self._ledger.end_wait(build)
 
-    async def _change_before(self, limit_ns: int | None, build: LoadedBuild) -> None:
+    async def _change_before(self, limit_ns: int | None, wanted: LoadedBuild | Process) -> None:
         try:
             await self._changes.next(limit_ns)
         except TimeoutError:
-            raise self._out_of_memory(build) from None
+            raise self._out_of_memory(wanted) from None
 
     def _commit(self, build: LoadedBuild, since_ns: int) -> int | None:
         """One transaction: plan, check, mark the victims, promise the newcomer and the replacements.
@@ -269,12 +306,22 @@ class Loads:
         """
         if self.is_closed:
             raise ShuttingDown()
+        process = self._process_of(build.build_id) if build.handle is None else None
         while True:
-            plan = self._plan(build.build_id, build.need_bytes, is_urgent=build.is_urgent, since_ns=since_ns)
+            beside_bytes = self.coming.missing_bytes(process)
+            plan = self._plan(
+                build.build_id,
+                build.need_bytes,
+                is_urgent=build.is_urgent,
+                since_ns=since_ns,
+                beside_bytes=beside_bytes,
+            )
             if plan.sufficient or not build.is_urgent or not self.end_idle(self._ledger.wanted()):
                 break
         if not plan.sufficient:
-            if build.need_bytes > self._ledger.budget_bytes:  # no change can help; asked above, so that it is recorded
+            if (
+                build.need_bytes + beside_bytes > self._ledger.budget_bytes
+            ):  # no change can help; asked above, so that it is recorded
                 raise self._out_of_memory(build)
             if plan.again_ns is not None:
                 return plan.again_ns
@@ -287,6 +334,8 @@ class Loads:
             self.promise(replacement)
         self._make_way(plan, build.build_id)
         self._ledger.promise(build)
+        if process is not None:
+            self.coming.promise(process, build.build_id)
         return None
 
     def _make_way(self, plan: RoomPlan, newcomer: str) -> None:
@@ -311,19 +360,29 @@ class Loads:
             self._ledger.follow(self.promise(replacement), replacement.victim)
         return True
 
-    def _plan(self, newcomer: str, need_bytes: int, *, is_urgent: bool = True, since_ns: int | None = None) -> RoomPlan:
+    def _plan(
+        self,
+        newcomer: str,
+        need_bytes: int,
+        *,
+        is_urgent: bool = True,
+        since_ns: int | None = None,
+        beside_bytes: int = 0,
+    ) -> RoomPlan:
         """The arbiter is asked about every load but those for which there is room, of tenants without a ceiling.
+        `beside_bytes`: of a process that begins with the load, which are free for nobody.
 
         Where it finds none it is asked again, with what sleepers keep as free.
         """
         ledger = self._ledger
-        if newcomer and need_bytes <= ledger.free_bytes and not self._arbiter.is_bounded(newcomer):
+        free_bytes = ledger.free_bytes - beside_bytes
+        if newcomer and need_bytes <= free_bytes and not self._arbiter.is_bounded(newcomer):
             return RoomPlan((), 0, True, "there is room")
         problem = RoomProblem(
             self._clock.now_ns(),
             newcomer,
             need_bytes,
-            ledger.free_bytes,
+            free_bytes,
             ledger.residents(),
             ledger.leavers(),
             is_urgent,
@@ -363,14 +422,18 @@ class Loads:
         assert build is not None, build_id
         return build
 
-    def _out_of_memory(self, build: LoadedBuild) -> OutOfMemory:
+    def _out_of_memory(self, wanted: LoadedBuild | Process) -> OutOfMemory:
         """The bare fact; who asked is told more by `residency.refusals`."""
+        if isinstance(wanted, Process):
+            name, need_bytes = "a process of its own", wanted.bytes
+        else:
+            name, need_bytes = wanted.build_id, wanted.need_bytes
         return OutOfMemory(
-            build_id=build.build_id,
-            need_bytes=build.need_bytes,
+            build_id=name,
+            need_bytes=need_bytes,
             budget_bytes=self._ledger.budget_bytes,
             free_bytes=max(0, self._ledger.free_bytes),
-            can_fit=build.need_bytes <= self._ledger.budget_bytes,
+            can_fit=need_bytes <= self._ledger.budget_bytes,
             retry_after_s=None,
         )
 

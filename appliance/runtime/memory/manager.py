@@ -7,7 +7,8 @@ fits.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from appliance.clock import NS_PER_MS, Clock
@@ -19,7 +20,7 @@ from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Check, Loader
 from appliance.runtime.memory.loads import Loads
-from appliance.runtime.memory.room import Arbiter, Replacement, ResidentBuild
+from appliance.runtime.memory.room import Arbiter, Process, Replacement, ResidentBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.memory.unloads import Unloads
 
@@ -47,10 +48,12 @@ class MemoryManager:
         users_of: Callable[[str], tuple[str, ...]] = lambda build_id: (),
         asleep_share: float = 0.0,
         asleep_of: Callable[[str], int | None] = lambda build_id: None,
+        process_of: Callable[[str], Process | None] = lambda build_id: None,
         ahead_max: int | None = None,
     ) -> None:
         """`asleep_share`: of the budget, what sleepers may keep. `asleep_of`: what a build takes asleep, where that
-        was measured. `ahead_max`: loads that nobody waits for and that the processor has at once; None = all.
+        was measured. `process_of`: that which has to begin for a build's load; None: none has. `ahead_max`: loads that
+        nobody waits for and that the processor has at once; None = all.
         """
         self._clock = clock
         self._loader = loader
@@ -69,6 +72,7 @@ class MemoryManager:
             wait_ns_max=int(wait_ms_max * NS_PER_MS),
             events=events,
             asleep_of=asleep_of,
+            process_of=process_of,
             ahead_max=ahead_max,
         )
 
@@ -165,8 +169,17 @@ class MemoryManager:
         else:  # the parts that came with it are still there, and of no use without it
             self.dismiss(holder)
 
-    def set_overhead(self, count_bytes: int, of: str = "guards") -> None:
-        """What processes of one sort take that builds need beside them; it counts against the budget."""
+    def room_to_begin(self, process: Process) -> AbstractAsyncContextManager[None]:
+        """Within it a process begins that builds need beside them, and tells what it takes (`set_overhead`); others
+        have left memory for it before. Raises: OutOfMemory where no change makes room in time, ShuttingDown.
+        """
+        return self._loads.room_to_begin(process)
+
+    def set_overhead(self, count_bytes: int, of: str = "guards", there: Collection[Hashable] = ()) -> None:
+        """What processes of one sort take that builds need beside them; it counts against the budget. `there`: by name,
+        those that need no room to begin any more.
+        """
+        self._loads.coming.came(there)
         self._overheads[of] = count_bytes
         self._ledger.set_overhead(sum(self._overheads.values()))
         self._loads.shrink()

@@ -4,7 +4,7 @@ comes in their place.
 The arbiter enacts nothing; the memory manager checks the plan and enacts it as one transaction.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -27,6 +27,13 @@ class ResidentBuild(NamedTuple):
     def freed_bytes(self) -> int:
         """What its leaving frees."""
         return self.bytes - self.kept_bytes
+
+
+class Process(NamedTuple):
+    """One that builds need beside them, by whatever names it, and the bytes that it takes by itself."""
+
+    name: Hashable
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

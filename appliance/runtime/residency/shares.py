@@ -13,7 +13,7 @@ from appliance.domain.names import kind_of, owner_of
 from appliance.policies.residency.base import TenantShare
 from appliance.policies.residency.sleepers import Sleeper, order_of_leaving
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.memory.room import Holding, ResidentBuild
+from appliance.runtime.memory.room import Holding, Process, ResidentBuild
 from appliance.runtime.residency.groups import VariantGroups
 
 
@@ -160,12 +160,17 @@ class Shares:
         """What a tenant's guards take by themselves."""
         return sum(count_bytes for (owner, _kind), count_bytes in self._guards.items() if owner == tenant)
 
+    def guard_to_come(self, newcomer: str) -> Process | None:
+        """The guard that has to be begun for a build, by its tenant and its kind of processor; None where none has."""
+        tenant, kind = owner_of(newcomer)[1], kind_of(newcomer)
+        if tenant is None or (tenant, kind) in self._guards:
+            return None
+        return Process((tenant, kind), self._guard_bytes.get(kind, 0))
+
     def _guard_to_come(self, newcomer: str) -> int:
-        """What a guard takes by itself that has to be begun for a build; 0 where none has."""
-        tenant = owner_of(newcomer)[1]
-        if tenant is None or (tenant, kind_of(newcomer)) in self._guards:
-            return 0
-        return self._guard_bytes.get(kind_of(newcomer), 0)
+        """What that takes by itself."""
+        guard = self.guard_to_come(newcomer)
+        return 0 if guard is None else guard.bytes
 
     def _refreshed(self) -> dict[str, TenantShare]:
         if self._version != self._catalogue.version:

@@ -104,6 +104,7 @@ def test_what_guards_take_is_their_tenants() -> None:
         assert shares.full(builds["a2"], 14, resident) is None
         assert shares.full(builds["a2"], 15, resident) == Holding("a", 10, 30, 30)
         assert shares.less(resident, builds["a2"]) == (TenantShare("a", 14, 14),)
+        assert shares.guard_to_come(builds["a2"]) == (("a", "cpu"), 6)
 
         shares.charge_guards({("a", "cpu"): 7, ("b", "cpu"): 50})
         assert shares.full(builds["a2"], 13, resident) is None
@@ -113,6 +114,7 @@ def test_what_guards_take_is_their_tenants() -> None:
         assert shares.guaranteed(builds["b2"], there(builds, "a1", "a2")) == {builds["a1"], builds["a2"]}
         assert shares.surplus(there(builds, "a1", "a2")) == []
 
+        assert shares.guard_to_come(builds["a2"]) is None
         shares.charge_guards({("a", "cpu"): 11})
         assert shares.surplus(there(builds, "a1", "a2")) == [builds["a1"]]
         asleep = [ResidentBuild(builds["a2"], 10, 0, False)]

@@ -202,6 +202,8 @@ class GuardProcess:
         culprits = self._culprits(text) if blamed is None else blamed
         reason = cause_of_end(text) or reason
         self._dispatcher.close(reason)
+        for one in self._theirs:  # of one that never began
+            one.close()
         if self._control is not None:
             self._control.close()
         self._stderr.close()

@@ -5,7 +5,7 @@ of the tenant that owns them: one for each kind of processor that they compute o
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -102,6 +102,9 @@ class GuardedProcessor:
         """Told of each build whose run or load ended its guard, and how."""
         self.on_base: Callable[[Mapping[Home, int]], None] = lambda base_bytes: None
         """Told what each guard takes by itself, whenever that changes."""
+        self.room_to_begin: Callable[[str, str, int], AbstractAsyncContextManager[None]] = lambda *_: nullcontext()
+        """Entered with the tenant, the kind and the bytes of a guard that is about to begin, once there is room for it;
+        left when it has told what it takes. Raises: OutOfMemory, ShuttingDown."""
         self.on_servers: Callable[[int], None] = lambda count_bytes: None
         """Told what fork servers take, which are nobody's."""
         self.on_unfit: Callable[[str], None] = lambda build_id: None
@@ -399,18 +402,19 @@ class GuardedProcessor:
             async with self._room:
                 await self._make_room()
                 self._users[guard] = user = next(one for one in count(GROUP + 1) if one not in self._users.values())
-            await guard.start(self._servers[kind], user, described)
+            async with self.room_to_begin(tenant, kind, in_guard.base_bytes):
+                await guard.start(self._servers[kind], user, described)
+                self._guards[tenant, kind] = guard
+                guard.on_end = self._has_ended
+                guard.on_base = self._tell_base
+                self._tell_base()
         except BaseException:
             self._users.pop(guard, None)
             guard.end()
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
-        self._guards[tenant, kind] = guard
-        guard.on_end = self._has_ended
-        guard.on_base = self._tell_base
         if self._sweeping is None:
             self._sweep()
-        self._tell_base()
         await self._count_servers()
         log.info("guard started", tenant_id=tenant, kind=kind, base_bytes=guard.base_bytes, **guard.confinement)
         return guard
