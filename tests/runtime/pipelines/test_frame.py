@@ -467,14 +467,16 @@ async def test_who_watches_is_shown_the_first_request_only() -> None:
 
 @story
 async def test_what_nothing_is_planned_with_is_not_counted_on() -> None:
-    """By a plan that does not serve `what` takes longer than there is; a frame is begun all the same. By one that
-    does, a frame is tried once in a second in which `what` has answered nothing.
+    """By a plan that does not serve, or was made for no frames, `what` takes longer than there is; a frame is begun all
+    the same. By one that serves, a frame is tried once in a second in which `what` has answered nothing.
     """
-    plan = PipelinePlan(1, False, None, None, (), "", 10.0, takes_ms={"what": 400.0})
+    nothing_keeps = PipelinePlan(1, False, None, None, (), "", 10.0, takes_ms={"what": 400.0})
+    nobody_comes = PipelinePlan(1, True, 0.0, 0.0, (), "", 0.0, takes_ms={"what": 400.0})
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 1})
-    desk.live.new_plan(plan)
-    items, _ = await desk.ask()
-    assert "find: dropped" not in outline(items)
+    for plan in (nothing_keeps, nobody_comes):
+        desk.live.new_plan(plan)
+        items, _ = await desk.ask()
+        assert "find: dropped" not in outline(items)
     rows = (StagePlan("what", "cpu", "v", 1, 1, 20.0, 1.0, 10.0, 0.0),)
     desk.live.new_plan(PipelinePlan(2, True, 1.0, 50.0, rows, "", 10.0, takes_ms={"what": 400.0}))
     ends = []
