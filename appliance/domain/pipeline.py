@@ -228,7 +228,10 @@ class PipelinePlan:
     wanted_fps: float = 0.0
     """Frames a second that come; more than `fps` where not all fit."""
     degraded: bool = False
-    """Cheaper variants than asked for serve, or fewer frames are planned with than come, because not all fits."""
+    """Cheaper variants than asked for serve, or fewer frames are planned with than come, because not all fits: onto the
+    processors, or into memory."""
+    is_short: bool = False
+    """It is degraded because of the processors."""
     cost_by: CostBy = CostBy.SECONDS
     """What `cost` is in: seconds where what the pipeline asks for is not known of all processors."""
     takes_ms: Mapping[str, float] = field(default_factory=dict)

@@ -241,7 +241,8 @@ class PipelinePlanShape(Shape):
     fps: float
     """Frames a second that it was made for."""
     degraded: bool
-    """Cheaper variants than asked for serve, or fewer frames are planned with than come, because not all fits."""
+    """Cheaper variants than asked for serve, or fewer frames are planned with than come, because not all fits: onto the
+    processors, or into memory."""
     stages: list[StagePlanShape]
 
 

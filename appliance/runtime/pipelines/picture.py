@@ -147,6 +147,13 @@ class _Looked:
     asked: Asked | None = None
     """None: its problems have yet to be made."""
 
+    def too_large(self) -> Iterator[str]:
+        """Stages of whose wanted variants none fits."""
+        for stage, offers in self.offers.items():
+            fitting = {one.name for one in self.fitting[stage].wanted}
+            if offers.wanted and fitting.isdisjoint(one.name for one in offers.wanted):
+                yield stage
+
     def ask_of(self, stage: str) -> Ask:
         found = self.pipeline.stage(stage)
         assert isinstance(found, Ask), "nothing else is offered variants"
@@ -303,7 +310,8 @@ class Pictures:
         if looked.missing:
             return Asked((), (), {}, 0.0, looked.missing)
         subject = Subject(looked.pipeline, looked.live.graph, looked.entries, looked.observed)
-        return asked(subject, machine, looked.fitting, self._environment.tariff)
+        made = asked(subject, machine, looked.fitting, self._environment.tariff)
+        return replace(made, too_large=tuple(looked.too_large()))
 
     @staticmethod
     def _seen(looked: _Looked, missing: str) -> Seen:

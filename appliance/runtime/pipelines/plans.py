@@ -27,8 +27,11 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
     notes += _in_parts(stages, made)
     has_cheaper = plan.feasible and served.level > served.first
     has_fewer = plan.feasible and served.fps < fps * (1.0 - 1e-6)
+    has_smaller = plan.feasible and fps > 0.0 and bool(made.too_large)
     if served.first:
         notes.append("more accurate variants are too slow for the SLO")
+    if has_smaller:
+        notes.append(f"not all fits into memory: smaller variants than asked for serve at {', '.join(made.too_large)}")
     if has_cheaper:
         notes.append("not all fits: cheaper variants than asked for serve")
     if has_fewer:
@@ -43,7 +46,8 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
         reason="; ".join([plan.reason, *notes]) if fps or not plan.feasible else UNUSED,
         fps=served.fps,
         wanted_fps=fps,
-        degraded=has_cheaper or has_fewer,
+        degraded=has_cheaper or has_fewer or has_smaller,
+        is_short=has_cheaper or has_fewer,
         cost_by=problem.cost_by,
         takes_ms=takes_ms(problem),
     )

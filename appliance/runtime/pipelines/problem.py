@@ -121,6 +121,8 @@ class Asked:
     """Taken off the SLO."""
     missing: str = ""
     """Why nothing can be planned: a stage without a measured variant."""
+    too_large: tuple[str, ...] = ()
+    """Stages of whose wanted variants none fits into memory beside all else."""
     in_parts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Stage, variant) that serves in parts → the kind of processor that most of it runs on."""
 
