@@ -226,6 +226,7 @@ class Planning:
                     continue
                 more = replace(picture.seen[id], fps=picture.seen[id].fps + client.fps)
                 asked_of = replace(picture, seen={**picture.seen, id: more})
+                dirty = self._dirty(asked_of)
                 try:
                     several = await self._joining(asked_of, id)
                 except SolverSlow:
@@ -248,10 +249,12 @@ class Planning:
             live.clients.require_room(live.pipeline)  # others may have joined meanwhile
             live.clients.join(client, self._environment.clock.now_ns())
             joined = replace(more, clients=tuple(live.clients))
-            because = {id: "a client has joined"}
+            because = {**dirty, id: "a client has joined"}
             self._apply(replace(asked_of, seen={**asked_of.seen, id: joined}), several, plans, because)
             self._record(live, served, asked_of, "admitted", _asks(client))
             self._tell(live, "pipeline client joined", client)
+            others = {other: one for other, one in several.served.items() if other != id}
+            await self._record_plans(others, plans, asked_of, dirty)
 
     def _still_there(self, id: str) -> PlannedPipeline:
         """Raises: UnknownPipeline."""
@@ -336,7 +339,7 @@ class Planning:
         several = await self._solve(picture, dirty, may_degrade=True)
         took_ns = self._environment.clock.now_ns() - start_ns
         plans = await self._plans_of(picture, several)
-        if any(plan.degraded or not plan.feasible for plan in plans.values()) and self._environment.need_spared():
+        if any(plan.is_short or not plan.feasible for plan in plans.values()) and self._environment.need_spared():
             self.wake()
             return False
         self.figures.last_ms = took_ns / NS_PER_MS
@@ -353,11 +356,7 @@ class Planning:
             return False
         self._thrown_away = 0
         self._apply(picture, several, plans, dirty)
-        for id, served in several.served.items():
-            live = self._pipelines.get(id)
-            if live is not None and id in plans and self._has_stages_of(live, picture):
-                self._record(live, served, picture, outcome_of(plans[id]), dirty.get(id, BESIDE))
-                await others_first()
+        await self._record_plans(several.served, plans, picture, dirty)
         return True
 
     async def _joining(self, picture: Picture, id: str) -> Several:
@@ -503,7 +502,7 @@ class Planning:
                 continue
             plan = plans.get(id)
             if served is not None and plan is not None:
-                is_short = served.is_possible and (plan.degraded or not plan.feasible)
+                is_short = served.is_possible and (plan.is_short or not plan.feasible)
                 self._planned[id] = _Planned(picture.seen[id], served.plan.placement, is_short)
                 self._put(live, plan, because.get(id, BESIDE))
             elif missing and id in because:
@@ -576,6 +575,20 @@ class Planning:
             self._environment.events.emit("pipeline planned", fps=round(plan.fps, 3), degraded=plan.degraded, **facts)
         else:
             self._environment.events.emit("pipeline without a plan", **facts)
+
+    async def _record_plans(
+        self,
+        served: Mapping[str, Served],
+        plans: Mapping[str, PipelinePlan],
+        picture: Picture,
+        because: Mapping[str, str],
+    ) -> None:
+        """Of pipelines that still are what they were planned as; others have their turn between two of them."""
+        for id, one in served.items():
+            live = self._pipelines.get(id)
+            if live is not None and id in plans and self._has_stages_of(live, picture):
+                self._record(live, one, picture, outcome_of(plans[id]), because.get(id, BESIDE))
+                await others_first()
 
     def _record(self, live: PlannedPipeline, served: Served, picture: Picture, outcome: str, because: str) -> None:
         pipeline = live.pipeline

@@ -462,7 +462,7 @@ async def test_memory_that_shrinks() -> None:
 @story
 async def test_what_several_are_offered_fits_together() -> None:
     """Each of two pipelines would fit into memory with its most accurate variant, but not both: once both are in use,
-    one is planned with a smaller one, and no longer when the other one's client has left.
+    one is planned with a smaller one, which its plan says (X-05), and no longer when the other one's client has left.
     """
     bench = _bench(budget=70)
     bench.box.add({"fine": Cost(run_ms=20, resident_bytes=38), "coarse": Cost(run_ms=10, resident_bytes=20)}, name="x")
@@ -475,11 +475,17 @@ async def test_what_several_are_offered_fits_together() -> None:
         await bench.join(two, 2, "c2")
         assert two.plan is not None
         assert [[row.variant for row in plan.stages] for plan in (one.plan, two.plan)] == [["coarse"], ["fine"]]
-        assert not one.plan.degraded
+        assert (one.plan.degraded, two.plan.degraded) == (True, False)
+        assert one.plan.reason.endswith("not all fits into memory: smaller variants than asked for serve at find")
+        assert [(facts["pipeline"], facts["outcome"]) for facts in bench.decided()[-2:]] == [
+            ("t/two", "admitted"),
+            ("t/one", "degraded"),
+        ]
         two.clients.leave("c2")
         bench.planning.wake()
         await bench.pause(0.1)
         assert [row.variant for row in one.plan.stages] == ["fine"]
+        assert not one.plan.degraded
         _replayed(bench)
 
 
