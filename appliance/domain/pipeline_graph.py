@@ -200,7 +200,7 @@ class _Links:
         if wanted is Data.TEXT:
             texts = [one for one in stage.after if self.gives[one] is Data.TEXT]
             if texts:
-                self.sources[name] = self._deepest(texts) or texts[0]
+                self.sources[name] = self._chosen_by(self._deepest(texts) or texts[0])
                 return
         if level == ROOT:
             self._check_root(stage, wanted)
@@ -282,6 +282,12 @@ class _Links:
     def _deepest(self, before: Sequence[str]) -> str | None:
         """Of several on one chain the one that was asked last about the deepest item."""
         return max(before, key=lambda one: (len(self._above(self.levels[one])), self._depths[one]), default=None)
+
+    def _chosen_by(self, stage: str) -> str:
+        """The stage whose answers picks choose by: itself, where it is no pick."""
+        while isinstance(found := self._stages[self._positions[stage]], Pick):
+            (stage,) = found.after
+        return stage
 
     def _list_of(self, stage: str) -> str:
         """What the list of regions in a stage's answer is called; empty: it has none."""

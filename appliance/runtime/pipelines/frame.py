@@ -430,7 +430,7 @@ class FrameRun:
             answer
             for name in stage.after
             for child in item.children.get(self.live.graph.levels[name], ())
-            if (answer := child.ends[name].answer) is not None
+            if (answer := self._outcomes.answer(name, child)) is not None
         ]
         try:
             answer = await self._runner.compute(stage, self._call(stage), lambda: _joined(answers))

@@ -7,6 +7,7 @@ from appliance.domain.pipeline import NoAnswer, Pick, Stage
 from appliance.domain.pipeline_graph import ROOT
 from appliance.runtime.pipelines.items import Item, Outcome
 from appliance.runtime.pipelines.live import LivePipeline
+from appliance.runtime.pipelines.ports import StageAnswer
 from appliance.tasks.answers import Judgement, holds, judgements
 
 
@@ -38,6 +39,12 @@ class Outcomes:
         """How a stage ended about an item, or about what that was cut from; None: it has not."""
         about = item.above(self._live.graph.levels[name])
         return None if about is None else about.ends.get(name)
+
+    def answer(self, name: str, item: Item) -> StageAnswer | None:
+        """What a stage that has ended said of one of its items; a pick says of those that it chose what it chose by."""
+        while (found := item.ends[name]).none is None and isinstance(stage := self._live.stages[name], Pick):
+            (name,) = stage.after
+        return found.answer
 
     def why_not(self, stage: Stage, item: Item) -> Outcome | None:
         """Why a stage does not ask about an item of which all is known; None: it does."""

@@ -219,15 +219,19 @@ class Expected:
             self.things.append(made)
         return None
 
+    def _chosen_by(self, name: str) -> str:
+        """The first stage before that is no pick."""
+        stage = self._stages[name]
+        return self._chosen_by(stage.after[0]) if isinstance(stage, Pick) else name
+
     def _joined(self, stage: Join, thing: Thing) -> Any:
         bodies = []
         for name in stage.after:
             level = self.graph.levels[name]
             if isinstance(cut := thing.ends[level], NoAnswer):
                 return cut
-            bodies += [
-                child.ends[name]
-                for child in self._at(level)
-                if child.parent is thing and isinstance(child.ends[name], Mapping)
-            ]
+            for child in self._at(level):
+                if child.parent is thing and not isinstance(child.ends[name], NoAnswer):
+                    said = child.ends[self._chosen_by(name)]
+                    bodies += [said] if isinstance(said, Mapping) else []
         return self._why_not_when(stage, thing) or joined(bodies)

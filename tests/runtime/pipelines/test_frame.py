@@ -186,6 +186,21 @@ async def test_answers_are_joined_one_level_up() -> None:
 
 
 @story
+async def test_what_was_picked_is_joined_and_read_on() -> None:
+    """A pick has no answer of its own: behind it is that of the stage that it chose by, also behind a second one."""
+    best = Pick(name="best", best=2, after=("read",))
+    one = Pick(name="one", best=1, after=("best",))
+    behind = (Join(name="all", after=("best",)), ask("mean", "mean", "all"), ask("own", "mean", "one"))
+    desk = Desk(FIND, CROP, ask("read", "read", "crop"), best, one, *behind)
+    items, _ = await desk.ask()
+    *_, joined = items[0]["items"]
+    assert joined["answer"]["text"] == "read a\nread b"
+    assert desk.stages.asked("mean") == ["read a\nread b"]
+    assert desk.stages.asked("own") == ["read a"]
+    desk.assert_quiet()
+
+
+@story
 async def test_a_join_of_nothing_is_empty() -> None:
     desk = Desk(FIND, CROP, ask("read", "read", "crop"), Join(name="all", after=("read",)), say=lambda *_: objects())
     items, _ = await desk.ask()
