@@ -14,7 +14,7 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError, BadMedia, BadTensor, Busy, DeadlineExceeded, Overloaded, QueueFull
-from appliance.domain.pipeline import Ask, Crop, Join, NoAnswer, OnError, Pick, Region, Stage
+from appliance.domain.pipeline import ITEMS_MAX, Ask, Crop, Join, NoAnswer, OnError, Pick, Region, Stage
 from appliance.domain.pipeline_graph import ROOT
 from appliance.domain.request import Request
 from appliance.runtime.pipelines.beginnings import Beginnings
@@ -385,7 +385,8 @@ class FrameRun:
         call = self._call(stage)
         picture = int(body.get("width", 0)), int(body.get("height", 0))
         taken = self._regions.get(stage.name, 0)
-        found = wanted(regions_in(body, stage.of), stage.where, picture, stage.at_most - taken)
+        most = min(stage.at_most, ITEMS_MAX - taken)
+        found = wanted(regions_in(body, stage.of), stage.where, picture, most)
         self._regions[stage.name] = taken + len(found)
         regions = [placed(region, item.region) for region in found]
         try:
