@@ -1,7 +1,8 @@
 """A child process that gets one JSON order and answers in lines: how it is started, bounded in time, and ended with all
 that it started.
 
-Both halves stand here. What the order means, and which limits the child puts on itself, its callers know.
+Both halves stand here. What the order means, and which limits the child puts on itself, its callers know. Work that
+others go before has its children rest meanwhile.
 """
 
 import asyncio
@@ -10,7 +11,8 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,99 @@ class Ended:
     stderr: str
 
 
+class Interrupted(Exception):
+    """A child that times something was ended for others: it can be started again after `Rests.over`."""
+
+
+@dataclass(slots=True, eq=False)
+class _Resting:
+    """A child that rests when it is told to."""
+
+    pid: int
+    limit: asyncio.Timeout
+    is_timed: bool
+    left_s: float = 0.0
+    was_ended: bool = False
+
+    def stop(self) -> None:
+        """It stands still, and its limit does not come nearer; what one that times something would find is of no use,
+        so it ends.
+        """
+        self.was_ended = self.is_timed
+        self.left_s = (self.limit.when() or 0.0) - asyncio.get_running_loop().time()
+        self.limit.reschedule(None)
+        _signal_all(self.pid, signal.SIGKILL if self.is_timed else signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.limit.reschedule(asyncio.get_running_loop().time() + self.left_s)
+        _signal_all(self.pid, signal.SIGCONT)
+
+
+class Rests:
+    """Stretches in which the children of some work stand still, and do not grow older. Event-loop thread only."""
+
+    def __init__(self) -> None:
+        self._children: set[_Resting] = set()
+        self._over = asyncio.Event()
+        self._over.set()
+        self._since_s = 0.0
+
+    @property
+    def lasted_s(self) -> float:
+        """How long the one that there is has lasted; 0: there is none."""
+        return 0.0 if self._over.is_set() else asyncio.get_running_loop().time() - self._since_s
+
+    async def over(self) -> None:
+        """Return when there is none now."""
+        await self._over.wait()
+
+    def begin(self) -> None:
+        """All stop, with all that they have started, but those that time something: these end. Resting already: does
+        nothing.
+        """
+        if not self._over.is_set():
+            return
+        self._over.clear()
+        self._since_s = asyncio.get_running_loop().time()
+        for child in self._children:
+            child.stop()
+
+    def end(self) -> None:
+        """They go on."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        for child in self._children:
+            child.go_on()
+
+    @contextlib.contextmanager
+    def child(self, pid: int, limit: asyncio.Timeout, *, is_timed: bool) -> Iterator[None]:
+        """While it runs. Raises: Interrupted at the end, where it was ended for others."""
+        child = _Resting(pid, limit, is_timed)
+        self._children.add(child)
+        if not self._over.is_set():
+            child.stop()
+        try:
+            yield
+        except Exception:  # half of its last line, for example
+            if not child.was_ended:
+                raise
+        finally:
+            self._children.discard(child)
+        if child.was_ended:
+            raise Interrupted
+
+
+RESTS: ContextVar[Rests | None] = ContextVar("RESTS", default=None)
+"""Those of the work that is being done; None: it rests for nobody."""
+
+
+def _signal_all(pid: int, number: signal.Signals) -> None:
+    """A child and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
 async def run_child(
     module: str,
     arguments: Sequence[str],
@@ -36,13 +131,19 @@ async def run_child(
     on_line: Callable[[bytes], None],
     folder: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
+    is_timed: bool = False,
 ) -> Ended:
     """Run `python -m module arguments` in a session of its own, with `order` on its standard input.
 
     `on_line` gets each line of its standard output, on the event loop. Cancelling kills the child and all it started.
+    `is_timed`: it measures how long something takes.
 
-    Raises: TimeoutError after `wall_s`; ValueError for a line beyond LINE_BYTES_MAX, and whatever `on_line` raises.
+    Raises: TimeoutError after `wall_s`, rests apart; ValueError for a line beyond LINE_BYTES_MAX, and whatever
+    `on_line` raises; Interrupted.
     """
+    rests = RESTS.get()
+    if rests is not None:
+        await rests.over()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-s", "-m", module, *arguments),
         stdin=asyncio.subprocess.PIPE,
@@ -55,14 +156,14 @@ async def run_child(
     )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     try:
-        async with asyncio.timeout(wall_s):
-            _, _, tail = await asyncio.gather(
-                _write(process.stdin, order), _read_lines(process.stdout, on_line), _read_tail(process.stderr)
-            )
-            status = await process.wait()
+        async with asyncio.timeout(wall_s) as limit:
+            with contextlib.nullcontext() if rests is None else rests.child(process.pid, limit, is_timed=is_timed):
+                _, _, tail = await asyncio.gather(
+                    _write(process.stdin, order), _read_lines(process.stdout, on_line), _read_tail(process.stderr)
+                )
+                status = await process.wait()
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _signal_all(process.pid, signal.SIGKILL)
         await asyncio.shield(process.wait())
     return Ended(status, tail.decode(errors="replace"))
 

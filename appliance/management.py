@@ -91,7 +91,7 @@ class Management:
         limits, scratch = _child_limits(settings.imports), folder.path / "scratch"
         measure = ChildMeasure(processors, limits, scratch, paused=core.engine.paused)
         options = _import_options(settings.imports, confinement)
-        importer = Importer(store, builds, measure, processors, serving.telemetry, options)
+        importer = Importer(store, builds, measure, processors, serving.telemetry, options, core.engine.asked)
         serving.sessions.kept_in(store.sessions)
         uploads = Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max)
         kept_days = {"jobs_kept_days": settings.imports.jobs_kept_days, "audit_kept_days": settings.audit.kept_days}
@@ -328,4 +328,6 @@ def _import_options(settings: ImportSettings, confinement: Confinement) -> Impor
         calibration_samples_max=settings.calibration_samples_max,
         part_ops_min=settings.part_ops_min,
         parts_max=settings.parts_max,
+        upkeep_idle_s=settings.upkeep_idle_s,
+        upkeep_wait_s=settings.upkeep_wait_s,
     )

@@ -224,6 +224,12 @@ class ImportSettings(Section):
     """A part of fewer operators that has next to no work joins its neighbour, where that takes nothing from the other's
     kinds of processors; 1: none does.
     """
+    upkeep_idle_s: float = Field(5.0, ge=0, le=3600)
+    """What is known already is measured anew (after an update of libraries, for example) when there has been no request
+    for so long, and rests as soon as one comes; 0: at any time.
+    """
+    upkeep_wait_s: float = Field(600.0, ge=0, le=86_400)
+    """What has waited so long for that is measured beside requests: a box that always has some would never do it."""
 
 
 class ResidencySettings(Section):

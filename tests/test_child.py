@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from appliance.child import run_child
-from appliance.clock import pause_s
+from appliance.child import RESTS, Ended, Interrupted, Rests, run_child
+from appliance.clock import NS_PER_S, SystemClock, pause_s
+from tests.fakes.clock import settle
 
 PROGRAM = """
 import json, os, subprocess, sys
@@ -82,3 +83,84 @@ def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
                 break
             pause_s(0.05)
         assert has_ended(pid)
+
+
+def _state(pid: int) -> str:
+    """`T`: it stands still."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+async def _until_it_is(state: str, pid: int) -> None:
+    async with asyncio.timeout(60):
+        while (_state(pid) == "T") is not (state == "T"):
+            await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
+
+
+def test_children_rest(tmp_path: Path) -> None:
+    """With all that they have started, and grow no older meanwhile; who begins then waits for the end."""
+
+    async def story() -> None:
+        (tmp_path / "ordered.py").write_text(PROGRAM)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+        lines: list[dict[str, int]] = []
+
+        async def begun(argument: str) -> Ended:
+            RESTS.set(rests)
+            take = lambda line: lines.append(json.loads(line))  # noqa: E731
+            return await run_child("ordered", [argument], b"{}", wall_s=60, on_line=take, environment=environment)
+
+        rests = Rests()
+        hanging = asyncio.create_task(begun("hang"))
+        async with asyncio.timeout(60):
+            while len(lines) < 2:
+                await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
+        both = lines[0]["pid"], lines[1]["grandchild"]
+        (child,) = rests._children
+        left_s = child.limit.when() - asyncio.get_running_loop().time()  # type: ignore[operator]
+        rests.begin()
+        for pid in both:
+            await _until_it_is("T", pid)
+        assert child.limit.when() is None
+        other = asyncio.create_task(begun("0"))
+        await settle()
+        rests.begin()  # changes nothing
+        assert len(lines) == 2
+        rests.end()
+        rests.end()
+        for pid in both:
+            await _until_it_is("not T", pid)
+        assert 0 < child.limit.when() - asyncio.get_running_loop().time() <= left_s  # type: ignore[operator]
+        assert (await other).status == 0
+        hanging.cancel()
+        await asyncio.wait([hanging])
+        assert not rests._children
+
+    asyncio.run(story())
+
+
+def test_a_child_that_times_something_does_not_rest(tmp_path: Path) -> None:
+    """What it would find is of no use: it ends, however far it has come."""
+
+    async def story() -> None:
+        (tmp_path / "ordered.py").write_text(PROGRAM)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+        rests, lines = Rests(), asyncio.Event()
+        RESTS.set(rests)
+        timed = asyncio.create_task(
+            run_child(
+                "ordered",
+                ["hang"],
+                b"{}",
+                wall_s=60,
+                on_line=lambda _: lines.set(),
+                environment=environment,
+                is_timed=True,
+            )
+        )
+        await lines.wait()
+        rests.begin()
+        with pytest.raises(Interrupted):
+            await timed
+        assert rests.lasted_s > 0
+
+    asyncio.run(story())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from appliance.domain.catalogue import Profile
+from appliance.domain.catalogue import Latency, Profile
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference, Trial
 
 
@@ -22,6 +22,16 @@ class Measure(Protocol):
         time and, where runs are not too short, of as many as the processor has workers; runs from the
         first case's shapes up to the largest, and what makes it hazardous. With a reference, which has been looked at
         so, none of that, but whether it computes the same in every case.
+
+        Raises: LoadFailed, RunFailed.
+        """
+        ...
+
+    async def times(
+        self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase], reference: Reference | None
+    ) -> tuple[Latency, ...]:
+        """What runs take by batch, of a few of each, one at a time; with a reference, once it has shown that it
+        computes the same in every case.
 
         Raises: LoadFailed, RunFailed.
         """

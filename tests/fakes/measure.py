@@ -98,6 +98,11 @@ class FakeMeasure:
             computes_in=form.computes_in,
         )
 
+    async def times(
+        self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase], reference: Reference | None
+    ) -> tuple[Latency, ...]:
+        return (await self.profile(form, processor, cases, reference=reference)).alone
+
     async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:
         reason, self.reason = self.reason, ""
         try:

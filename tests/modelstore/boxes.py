@@ -18,6 +18,7 @@ from appliance.domain.states import JobState
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.importing.importer import Importer, ImportOptions
 from appliance.modelstore.importing.prepared import Builds
+from appliance.modelstore.importing.upkeep import Asked, nobody
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Change, ChangeFeed, Store
 from appliance.modelstore.store.uploads import Uploads
@@ -96,8 +97,9 @@ async def parts(
     processor: ProcessorDescription = CPU,
     others: Sequence[ProcessorDescription] = (),
     measure: FakeMeasure | None = None,
+    requests: Asked = nobody,
 ) -> AsyncIterator[Parts]:
-    """Open a state folder; `runs` starts the importer."""
+    """Open a state folder; `runs` starts the importer. `requests`: those that the box has."""
     clock = CalendarClock()
     folder = await asyncio.to_thread(StateFolder.open, state_dir, reserve_bytes=0)
     measure = measure or FakeMeasure()
@@ -105,7 +107,8 @@ async def parts(
     store = Store(folder, clock, ChangeFeed(), on_removed=builds.forget)
     await asyncio.to_thread(store.recover)
     builds.start((await store.snapshot()).models)
-    importer = Importer(store, builds, measure, [processor, *others], events, polite(options or ImportOptions()))
+    polite_options = polite(options or ImportOptions())
+    importer = Importer(store, builds, measure, [processor, *others], events, polite_options, requests)
     deletion = ModelDeletion(store.models, [importer.cancel])
     made = Parts(store, Uploads(store, bytes_max=bytes_max), builds, measure, importer, deletion, clock, events)
     store.feed.subscribe(made.changes.append)

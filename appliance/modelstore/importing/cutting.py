@@ -6,7 +6,7 @@ What does not load or computes something else on a kind does not run there.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,9 +66,18 @@ class _OnKind:
 class Cutting:
     """One content on its way into parts; `cut` is called once."""
 
-    def __init__(self, tools: Tools, measured: Sequence[tuple[Variant, TaskSpec, Axes]], source: Path) -> None:
-        """`measured`: the variants on it, which share its parts."""
+    def __init__(
+        self,
+        tools: Tools,
+        measured: Sequence[tuple[Variant, TaskSpec, Axes]],
+        source: Path,
+        on_step: Callable[[str, str], None] = lambda doing, step: None,
+    ) -> None:
+        """`measured`: the variants on it, which share its parts. `on_step` is told what begins: `compiling` or
+        `measuring`, and which step of that, for a person.
+        """
         self._tools = tools
+        self._on_step = on_step
         self._variant, task, axes = max(measured, key=lambda one: (one[0].height or 0, one[0].width or 0))
         self._whole = Whole(self._variant, task, axes, source)
         self._content = self._variant.content_sha256
@@ -77,8 +86,16 @@ class Cutting:
         self._batches: list[int] = []
 
     async def cut(self) -> Cut:
-        """Its parts, which serve from here on, or why it stays whole. Raises: StorageFull, NotConfined."""
+        """Its parts, which serve from here on, or why it stays whole; all of it takes no longer than any one child may.
+
+        Raises: StorageFull, NotConfined; TimeoutError.
+        """
+        async with asyncio.timeout(self._tools.options.limits.wall_s):
+            return await self._cut()
+
+    async def _cut(self) -> Cut:
         asked = self._tools.builds.asked
+        self._on_step("compiling", "taking it apart")
         self._folder = await self._tools.builds.begin_cut(self._content)
         try:
             made, self._batches = await in_parts(self._whole, self._folder, self._kinds_of, self._tools.options)
@@ -126,7 +143,9 @@ class Cutting:
         taken: dict[str, Sequence[bool]] = {}
         for kind in self._kinds[1:]:
             one = kind.processor
+            self._on_step("compiling", f"asking {one.kind} for {len(found.probes)} sorts of operators")
             taken[one.kind] = await self._tools.measure.supported(found.probes, one.name)
+        self._on_step("compiling", "cutting it")
         first = self._kinds[0].processor.kind
         return tuple(
             (
@@ -153,12 +172,14 @@ class Cutting:
             if not sources:
                 continue
             builds = self._tools.builds
+            self._on_step("compiling", f"{len(sources)} parts for {kind.processor.kind}")
             forms = await builds.prepare_parts(self._tools.measure, self._content, sources, kind.processor)
             # What has no form of its own would be compiled at each load.
             kind.forms = {number: form for number, form in forms.items() if is_first or form.optimised}
             if not kind.forms:
                 continue
             numbers = list(kind.forms)
+            self._on_step("measuring", f"trying {len(numbers)} parts on {kind.processor.kind}")
             asked = [
                 (kind.forms[number], cases[number], None if is_first else self._reference(made, number, kind))
                 for number in numbers
@@ -213,11 +234,12 @@ class Cutting:
 
     async def _time_largest(self, kind: _OnKind, made: CutMade, number: int) -> None:
         unit = made.units[number]
+        self._on_step("measuring", f"timing the largest part on {kind.processor.kind}")
         cases = await asyncio.to_thread(_cases, unit, made.feeds, self._batches)
         reference = None if kind is self._kinds[0] else self._reference(made, number, kind)
         form, name = kind.forms[number], kind.processor.name
-        profile = await self._tools.measure.profile(form, name, cases, reference=reference)
-        kind.largest, kind.times = unit, tuple(BatchTime(row.batch, row.p50_ms) for row in profile.alone)
+        rows = await self._tools.measure.times(form, name, cases, reference)
+        kind.largest, kind.times = unit, tuple(BatchTime(row.batch, row.p50_ms) for row in rows)
 
     def _part(self, number: int, unit: CutUnit) -> Part:
         return Part(

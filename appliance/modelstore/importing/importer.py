@@ -9,15 +9,18 @@ nothing else to do. Deleting a model cancels its jobs (the importer hooks itself
 import asyncio
 import os
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from appliance.domain.catalogue import Precision, Profile, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadInput, NotConfined
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.jobs import Awaited, GivenUp, ImportRequest, JobRecord
+from appliance.domain.names import content_of
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
@@ -28,6 +31,7 @@ from appliance.modelstore.importing.profiling import Content, profiled, profiled
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.run import ImportRun
 from appliance.modelstore.importing.tools import ImportOptions, Tools
+from appliance.modelstore.importing.upkeep import Asked, Upkeep, nobody
 from appliance.modelstore.orders import Size
 from appliance.modelstore.ports import Measure
 from appliance.modelstore.store.disk import copy_hashed, full_disk_is_typed, keep_only, remove, sync_file, sync_folder
@@ -52,11 +56,14 @@ class Importer:
         processors: Sequence[ProcessorDescription],
         events: EventSink,
         options: ImportOptions,
+        asked: Asked = nobody,
     ) -> None:
+        """`asked`: what the box has had to do, by which upkeep goes."""
         self._store = store
         self._events = events
         self._tools = Tools(store, builds, measure, processors, options)
         self._scratch = store.state_dir / "scratch"
+        self._upkeep = Upkeep(store.clock, asked, options.upkeep_idle_s, options.upkeep_wait_s)
         self._missing_confinement = options.missing_confinement
         self._slots = FairSlots(options.jobs_parallel_max)
         self._accepted: asyncio.Queue[str] = asyncio.Queue()
@@ -69,7 +76,10 @@ class Importer:
         kept one from being measured at all.
         """
         self._measured_now: tuple[str, str] = ("", "")
-        """A build, and what is done with it."""
+        """A build, and what is done with it; or a content that is cut."""
+        self._under_way: tuple[str, asyncio.Task[bool]] | None = None
+        """A content that is looked after, and the work on it."""
+        builds.on_forgotten = self._forget_content
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -110,6 +120,16 @@ class Importer:
             await asyncio.to_thread(remove, self._scratch / id)
             await self._withdraw(id, "the model was deleted", JobState.CANCELLED)
             self._forget(id)
+        await self._leave_alone(model_id)
+
+    async def _leave_alone(self, model_id: str) -> None:
+        """End what is looked after of a content that only this model has."""
+        if self._under_way is None:
+            return
+        content, task = self._under_way
+        if {one.model_id for one, _task, _axes in await self._store.models.variants_of(content)} <= {model_id}:
+            task.cancel()
+            await asyncio.wait([task])
 
     def awaited(self, content_sha256: str) -> list[Awaited]:
         """Kinds of processors that a content is yet to be measured on, and how far that is."""
@@ -118,7 +138,7 @@ class Importer:
             Awaited(build.processor.kind, doing if build.id == now else "waiting")
             for build in self._tools.builds.untried(content_sha256)
             if build.id == now or build.id not in self._given_up
-        ]
+        ] + [Awaited(one.kind, doing) for one in self._tools.builds.given_up(content_sha256) if content_sha256 == now]
 
     def given_up(self, content_sha256: str) -> list[GivenUp]:
         """Kinds of processors that a content was tried on and does not run on; some until the next start only."""
@@ -209,6 +229,11 @@ class Importer:
                 Progress(self._store, self._events, job).announce(job)
                 return
 
+    def _forget_content(self, content_sha256: str) -> None:
+        """Who imports it again has all of it tried again."""
+        gone = content_of(content_sha256)
+        self._given_up = {name: why for name, why in self._given_up.items() if content_of(name) != gone}
+
     def _forget(self, id: str) -> None:
         self._requests.pop(id, None)
         self._running.pop(id, None)
@@ -221,36 +246,57 @@ class Importer:
     async def _keep_prepared(self) -> None:
         """When nothing is imported, make prepared forms that are missing (after an update of libraries, or a damaged
         file), review what an earlier version has imported (until then it runs in a guard), and cut what not every kind
-        of processor runs whole.
+        of processor runs whole. Of what was imported since the start that is the rest of its import (BA-19); all else
+        waits until the box has nothing to do.
         """
         if self._missing_confinement:
             log.warning("nothing is measured again", missing=", ".join(self._missing_confinement))
             return
         while True:
             await self._idle.wait()
-            builds = [build for build in self._tools.builds.unmeasured() if build.id not in self._given_up]
-            if not builds:
-                uncut = [content for content in self._tools.builds.uncut() if content not in self._given_up]
-                if not uncut:
-                    await self._tools.builds.wait_unmeasured()
-                    continue
-                try:
-                    await self._cut(uncut[0])
-                except Exception as error:
-                    log.warning("not cut", content=uncut[0], reason=f"{type(error).__name__}: {error}")
-                self._given_up[uncut[0]] = ""
+            piece = self._piece()
+            if piece is None:
+                await self._tools.builds.wait_unmeasured()
                 continue
-            build, trouble = builds[0], ""
+            is_upkeep, trouble = not self._tools.builds.is_new(piece.content_sha256), ""
+            if is_upkeep and not await self._upkeep.may_begin():
+                continue
+            task = asyncio.create_task(self._carry_on(piece, is_upkeep=is_upkeep))
+            self._under_way = piece.content_sha256, task
             try:
-                if build.processor.kind == self._tools.processors[0].kind:
-                    await self._measure_again(build.content_sha256)
-                else:
-                    await self._measure_elsewhere(build)
+                if not await task:
+                    continue
+            except asyncio.CancelledError:
+                here = asyncio.current_task()
+                if here is not None and here.cancelling():  # the box is stopped
+                    raise  # else its model was deleted
             except Exception as error:  # upkeep must never take the imports down with it
                 trouble = str(error) if isinstance(error, ApplianceError) else f"{type(error).__name__}: {error}"
-                log.warning("not measured again", build_id=build.id, reason=trouble)
-            self._given_up[build.id] = trouble  # whatever came of it
-            self._measured_now = "", ""
+                log.warning(piece.failure, build_id=piece.name, reason=trouble)
+            finally:
+                self._measured_now, self._under_way = ("", ""), None
+            self._given_up[piece.name] = trouble  # whatever came of it
+
+    async def _carry_on(self, piece: "_Piece", *, is_upkeep: bool) -> bool:
+        """False: it was ended, and begins anew another time."""
+        if is_upkeep:
+            return await self._upkeep.do(piece.work(), lambda: not self._idle.is_set())
+        await piece.work()
+        return True
+
+    def _piece(self) -> "_Piece | None":
+        """Of what is to be looked after the next: what was imported since the start goes first."""
+        builds = self._tools.builds
+        found: list[_Piece] = []
+        for build in builds.unmeasured():
+            is_first_kind = build.processor.kind == self._tools.processors[0].kind
+            measure = partial(self._measure_again, build.content_sha256)
+            work = measure if is_first_kind else partial(self._measure_elsewhere, build)
+            found.append(_Piece(build.id, build.content_sha256, work, "not measured again"))
+        if not any(piece.name not in self._given_up for piece in found):
+            found = [_Piece(content, content, partial(self._cut, content), "not cut") for content in builds.uncut()]
+        left = [piece for piece in found if piece.name not in self._given_up]
+        return min(left, key=lambda piece: not builds.is_new(piece.content_sha256), default=None)
 
     async def _measure_elsewhere(self, build: Build) -> None:
         """Prepared form and profile of every variant of a content on another kind of processor."""
@@ -290,8 +336,15 @@ class Importer:
         variants = await self._store.models.variants_of(content_sha256)
         if not variants:
             return
+
+        def on_step(doing: str, step: str) -> None:
+            self._measured_now = content_sha256, doing
+            for one, _task, _axes in variants:
+                facts = {"model_id": one.model_id, "variant": one.name, "step": step}
+                self._events.emit("variant being cut", tenant=one.model_id.partition("/")[0], **facts)
+
         try:
-            cut = await Cutting(self._tools, variants, path).cut()
+            cut = await Cutting(self._tools, variants, path, on_step).cut()
         finally:
             variants = await self._store.models.variants_of(content_sha256)
             if not variants:  # it was deleted meanwhile: the parts are nobody's
@@ -315,6 +368,18 @@ class Importer:
             self._tools.builds.put(measured)
             hazards = measured.profile.hazards if measured.profile else None
             log.info("variant measured again", variant_id=variant.id, hazards=hazards)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Of what is looked after when nothing is imported. `name`: of a build, or a content; `failure`: what the log says
+    where it comes to nothing.
+    """
+
+    name: str
+    content_sha256: str
+    work: Callable[[], Coroutine[Any, Any, None]]
+    failure: str
 
 
 def _full_size(variants: Iterable[tuple[Variant, TaskSpec, Axes]]) -> Size | None:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -98,13 +98,22 @@ class Builds:
         self._away: frozenset[str] = frozenset()
         """Kinds that take no runs now."""
         self._has_changed = asyncio.Event()
+        self.on_forgotten: Callable[[str], None] = lambda content_sha256: None
+        """Told of each content that has gone."""
+        self._before: frozenset[str] = frozenset()
+        """Contents that there were at the start."""
 
     def start(self, models: Iterable[Model]) -> None:
         """Fill the table from the store's models and remove forms that are unfinished, stale or of nobody's. Blocks."""
         for model in models:
             for variant in model.variants:
                 self.put(variant)
+        self._before = frozenset(self._contents)
         self._remove_stale()
+
+    def is_new(self, content_sha256: str) -> bool:
+        """Whether it was imported since the start."""
+        return content_sha256 not in self._before
 
     def put(self, variant: Variant) -> None:
         """Add a variant's builds, or take over what was measured of it.
@@ -134,10 +143,12 @@ class Builds:
         """Drop the builds of contents that have left the disk; fits `OnRemoved`."""
         gone = [build for build in self._builds.values() if build.content_sha256 in contents]
         for build in gone:
-            del self._builds[build.id]
+            self._builds.pop(build.id, None)  # they may be forgotten twice at the same time
             await asyncio.to_thread(remove, self._home(build))
+        self._before -= frozenset(contents)
         for content in contents:
             self._contents.pop(content, None)
+            self.on_forgotten(content)
             await asyncio.to_thread(remove, self._parts_home(content))
 
     async def open_build(self, build_id: str) -> PreparedForm:

@@ -25,6 +25,8 @@ class ImportOptions:
     calibration_samples_max: int = 32
     part_ops_min: int = 7
     parts_max: int = 16
+    upkeep_idle_s: float = 0.0
+    upkeep_wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ class Availability:
         """Applications that somebody unloaded, by id."""
         self._running: dict[str, int] = {}
         """Requests under way by model id, where there are any."""
+        self.begun = 0
+        """Requests since the start."""
         self._changed = asyncio.Event()
         self.is_closing = False
         """The box shuts down: nothing new may begin."""
@@ -57,6 +59,7 @@ class Availability:
     def begin(self, model_id: str) -> None:
         """A request of a model is under way; `end` must follow."""
         self._running[model_id] = self._running.get(model_id, 0) + 1
+        self.begun += 1
 
     def end(self, model_id: str) -> None:
         """It has its answer."""

@@ -293,6 +293,10 @@ class Engine:
         rests_ns = self._queue.under_way.rests_ns()
         return 0 if len(rests_ns) < self.serving_workers() else min(rests_ns)
 
+    def asked(self) -> tuple[int, int]:
+        """Requests since the start, and those under way."""
+        return self._availability.begun, self._availability.running()
+
     def is_stuck(self) -> bool:
         """Whether a run holds its worker a minute after it was stopped at its deadline, and after it should have ended:
         that one will never end. Those that take no worker hold the event loop, and nobody asks.

@@ -20,6 +20,7 @@ from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.names import build_id, part_build_id
 from appliance.modelstore import arrays
+from appliance.modelstore.importing.cutting import Cutting
 from appliance.modelstore.importing.importer import ImportOptions
 from appliance.modelstore.importing.prepared import PARTS, part_file
 from appliance.runtime.processors.cpu.session import OnnxSessions
@@ -402,5 +403,58 @@ def test_a_model_that_is_deleted_while_it_is_cut_leaves_nothing(tmp_path: Path) 
             async with asyncio.timeout(120):
                 await box.settled(is_over)
             assert box.builds.uncut() == []
+
+    asyncio.run(story())
+
+
+def test_a_cut_tells_its_steps_and_ends_with_its_model(tmp_path: Path) -> None:
+    """While its largest part is timed, which takes for ever here, the model is deleted: nothing works on it any more,
+    and what comes next is cut.
+    """
+
+    async def story() -> None:
+        measure = refusing()
+        async with parts(tmp_path / "state", others=[OTHER], measure=measure, options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            (content,) = {one.content_sha256 for one in (await box.store.models.get("default/net")).variants}
+
+            async def is_cutting() -> bool:
+                if box.events.of("variant being cut"):
+                    measure.gate.clear()
+                return any("timing" in str(one["step"]) for one in box.events.of("variant being cut"))
+
+            async with asyncio.timeout(60):
+                await box.settled(is_cutting)
+            steps = [one["step"] for one in box.events.of("variant being cut")]
+            assert steps[:3] == ["taking it apart", "asking npu for 3 sorts of operators", "cutting it"]
+            assert steps[-1] == "timing the largest part on cpu"
+            assert [(one.kind, one.state) for one in box.importer.awaited(content)] == [("npu", "measuring")]
+            async with asyncio.timeout(60):
+                await box.deletion.delete("default/net")
+            measure.gate.set()
+            assert box.importer.awaited(content) == []
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            (variant,) = (await cut(box, within_s=90)).variants
+            assert variant.cut is not None
+            assert variant.cut.parts
+            assert not list((tmp_path / "state/prepared").glob("*/tmp-*"))
+
+    asyncio.run(story())
+
+
+def test_a_cut_takes_no_longer_than_a_child_may(tmp_path: Path) -> None:
+    """All of its children together; nothing of it stays."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", others=[OTHER], measure=refusing(), options=OPTIONS) as box:
+            await done(box, await box.importer.submit(asked_for(net(tmp_path))))
+            (variant,) = (await cut(box)).variants
+            tools = box.importer._tools
+            hasty = replace(tools, options=replace(tools.options, limits=replace(tools.options.limits, wall_s=0.01)))
+            variants = await box.store.models.variants_of(variant.content_sha256)
+            path = box.store.blobs.path(variant.content_sha256)
+            with pytest.raises(TimeoutError):
+                await Cutting(hasty, variants, path).cut()
+            assert not list((tmp_path / "state/prepared").glob("*/tmp-*"))
 
     asyncio.run(story())

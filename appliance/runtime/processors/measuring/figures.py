@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,17 @@ from appliance.runtime.processors.measuring.independence import rows_are_indepen
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch
 from appliance.runtime.processors.sessions import InferenceSessions
 
-_RUNS_MIN, _RUNS_MAX, _RUN_BUDGET_S = 5, 200, 1.0
+
+class Runs(NamedTuple):
+    """How many are timed: at least `least`, and beyond them `most` at most within so many seconds."""
+
+    least: int
+    most: int
+    seconds: float
+
+
+MANY, FEW = Runs(5, 200, 1.0), Runs(3, 20, 0.1)
+"""Of a network that is profiled, and of a part that others are estimated from (BA-18)."""
 _INDEPENDENCE_BUDGET_MS = 600.0
 """A run of the rows that are shown to be independent takes no longer: it takes ten of them."""
 _AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
@@ -95,7 +105,12 @@ def timed_load(sessions: InferenceSessions, form: PreparedForm, *, cold: bool) -
 
 
 def latency(
-    sessions: InferenceSessions, loaded: Any, batch: int, inputs: Mapping[str, np.ndarray], on_device: bool
+    sessions: InferenceSessions,
+    loaded: Any,
+    batch: int,
+    inputs: Mapping[str, np.ndarray],
+    on_device: bool,
+    runs: Runs = MANY,
 ) -> dict[str, Any]:
     """P50 and P99 (JF-04), without what other processes had of the processor: variants and kinds are compared by them,
     and were not measured in the same minute. The first run takes the page faults and is not counted. What computes
@@ -103,8 +118,8 @@ def latency(
     """
     sessions.run(loaded, inputs, None)
     times_ms: list[float] = []
-    limit = _CLOCK.now_ns() + int(_RUN_BUDGET_S * 1e9)
-    while len(times_ms) < _RUNS_MIN or (len(times_ms) < _RUNS_MAX and _CLOCK.now_ns() < limit):
+    limit = _CLOCK.now_ns() + int(runs.seconds * 1e9)
+    while len(times_ms) < runs.least or (len(times_ms) < runs.most and _CLOCK.now_ns() < limit):
         watch = Stopwatch()
         sessions.run(loaded, inputs, None)
         times_ms.append(watch.elapsed_ms() if on_device else watch.ms())

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import appliance
-from appliance.child import die_with_parent, run_child
+from appliance.child import RESTS, Interrupted, die_with_parent, run_child
 from appliance.confinement import converting
 from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
@@ -102,26 +102,7 @@ class ChildMeasure:
         reference: Reference | None = None,
     ) -> Profile:
         described = self._processors[processor]
-        with tempfile.TemporaryDirectory(dir=self._scratch, prefix="measure-") as folder:
-            files = [_save(Path(folder) / f"{i}.npz", case.inputs) for i, case in enumerate(cases)]
-            order = {
-                "do": "profile",
-                "build_id": form.build_id,
-                "path": form.path,
-                "optimised": form.optimised,
-                "computes_in": form.computes_in,
-                **_on(described),
-                "reference": None if reference is None else asdict(reference),
-                "cases": [{"batch": case.batch, "file": file} for case, file in zip(cases, files, strict=True)],
-                "growth": asdict(growth),
-                "scratch": folder,
-                "granted": str(Path(folder) / ALONE),
-            }
-            alone = LeftAlone(self._paused, processor, Path(folder) / ALONE, self._paused_s_max)
-            try:
-                answer = await self._child(order, form.build_id, on_asked=alone.on_asked)
-            finally:
-                await alone.end()
+        answer = await self._timed({"do": "profile", "growth": asdict(growth)}, form, processor, cases, reference)
         latencies = tuple(Latency(**row) for row in answer.pop("latencies"))
         runs = tuple(_run_bound(row) for row in answer.pop("runs"))
         hazards = tuple(answer.pop("hazards"))
@@ -134,6 +115,54 @@ class ChildMeasure:
             computes_in=form.computes_in,
             **answer,
         )
+
+    async def times(
+        self, form: PreparedForm, processor: str, cases: Sequence[MeasureCase], reference: Reference | None
+    ) -> tuple[Latency, ...]:
+        answer = await self._timed({"do": "time"}, form, processor, cases, reference)
+        return tuple(Latency(**row) for row in answer["latencies"])
+
+    async def _timed(
+        self,
+        order: Mapping[str, Any],
+        form: PreparedForm,
+        processor: str,
+        cases: Sequence[MeasureCase],
+        reference: Reference | None,
+    ) -> dict[str, Any]:
+        """The answer to an order about a build with its cases."""
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix="measure-") as folder:
+            files = [_save(Path(folder) / f"{i}.npz", case.inputs) for i, case in enumerate(cases)]
+            order = {
+                **order,
+                "build_id": form.build_id,
+                "path": form.path,
+                "optimised": form.optimised,
+                "computes_in": form.computes_in,
+                **_on(self._processors[processor]),
+                "reference": None if reference is None else asdict(reference),
+                "cases": [{"batch": case.batch, "file": file} for case, file in zip(cases, files, strict=True)],
+                "scratch": folder,
+                "granted": str(Path(folder) / ALONE),
+            }
+            return await self._alone(order, form.build_id, processor, Path(folder) / ALONE)
+
+    async def _alone(self, order: Mapping[str, Any], build_id: str, processor: str, granted: Path) -> dict[str, Any]:
+        """The answer of a child that times runs: beside nothing else on its processor, or where it rests for others,
+        begun anew whenever they have interrupted it.
+        """
+        while True:
+            rests = RESTS.get()
+            if rests is not None:
+                await rests.over()  # before it is its turn, which others may take meanwhile
+            paused = self._paused if rests is None else _as_it_is
+            alone = LeftAlone(paused, processor, granted, self._paused_s_max)
+            try:
+                return await self._child(order, build_id, on_asked=alone.on_asked, is_timed=True)
+            except Interrupted:
+                continue
+            finally:
+                await alone.end()
 
     async def prepare_all(self, pairs: Sequence[tuple[str, str]], processor: str) -> list[PreparedForm | None]:
         described = self._processors[processor]
@@ -185,7 +214,12 @@ class ChildMeasure:
         return tuple(Trial(**one) for one in answer["trials"])
 
     async def _child(
-        self, order: Mapping[str, Any], build_id: str, *, on_asked: Callable[[str], None] = lambda word: None
+        self,
+        order: Mapping[str, Any],
+        build_id: str,
+        *,
+        on_asked: Callable[[str], None] = lambda word: None,
+        is_timed: bool = False,
     ) -> dict[str, Any]:
         """Its answer, which is its last line; before that it may ask to be alone on its processor."""
         lines: list[bytes] = []
@@ -203,6 +237,7 @@ class ChildMeasure:
                     wall_s=self._limits.wall_s,
                     on_line=on_line,
                     environment=_environment(),
+                    is_timed=is_timed,
                 )
             except TimeoutError:
                 raise LoadFailed(
@@ -217,6 +252,11 @@ class ChildMeasure:
         if "run_failed" in answer:
             raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
         return answer
+
+
+def _as_it_is(_processor: str) -> AbstractAsyncContextManager[None]:
+    """Nothing else runs there anyway, or the child ends."""
+    return nullcontext()
 
 
 def _on(processor: ProcessorDescription) -> dict[str, Any]:
@@ -285,7 +325,7 @@ def main() -> None:
         answer = {"trials": [asdict(_trial(sessions, trial)) for trial in order["trials"]]}
     else:
         try:
-            answer = _profile(sessions, order)
+            answer = _profile(sessions, order) if order["do"] == "profile" else _times(sessions, order)
         except RunFailed as error:
             answer = {"run_failed": error.reason}
     print(json.dumps(answer), flush=True)
@@ -348,16 +388,28 @@ def _trial(sessions: InferenceSessions, order: Mapping[str, Any]) -> Trial:
     return Trial(resident, max(peak, resident), asleep if can_sleep else None)
 
 
+def _times(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str, Any]:
+    form, cases, on_device = _form(order), _cases(order), processors.KINDS[order["kind"]].device != "cpu"
+    loaded = sessions.load(form)
+    if order["reference"] is not None:
+        check_same(sessions, loaded, order["reference"], [inputs for _batch, inputs in cases])
+    with left_alone(order.get("granted")):
+        few = figures.FEW
+        rows = [figures.latency(sessions, loaded, batch, inputs, on_device, few) for batch, inputs in cases]
+    return {"latencies": rows}
+
+
+def _form(order: Mapping[str, Any]) -> PreparedForm:
+    path, optimised, kind = order["path"], order["optimised"], order["kind"]
+    return PreparedForm(order["build_id"], path, 0, optimised, kind=kind, computes_in=order["computes_in"])
+
+
+def _cases(order: Mapping[str, Any]) -> list[tuple[int, dict[str, np.ndarray]]]:
+    return [(case["batch"], _load_inputs(case["file"])) for case in order["cases"]]
+
+
 def _profile(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str, Any]:
-    form = PreparedForm(
-        order["build_id"],
-        order["path"],
-        0,
-        order["optimised"],
-        kind=order["kind"],
-        computes_in=order["computes_in"],
-    )
-    cases = [(case["batch"], _load_inputs(case["file"])) for case in order["cases"]]
+    form, cases = _form(order), _cases(order)
     load_cold_ms = figures.timed_load(sessions, form, cold=True)
     load_ms = min(figures.timed_load(sessions, form, cold=False) for _ in range(2))
     sizes = [figures.size(sessions, form, cases[0][1]) for _ in range(_SIZES)]

@@ -15,6 +15,8 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
+from appliance.child import RESTS, Rests
+from appliance.clock import NS_PER_S, SystemClock
 from appliance.confinement.available import available
 from appliance.confinement.limits import ChildLimits
 from appliance.demo.zoo import toys
@@ -324,3 +326,41 @@ async def test_short_runs_are_measured_one_at_a_time(tmp_path: Path) -> None:
     path = identity(tmp_path / "m.onnx", "x", TensorProto.FLOAT)
     profile = await measure.profile(form_of(path), "cpu", [MeasureCase(1, {"x": np.ones(1, np.float32)})])
     assert [row.concurrency for row in profile.latencies] == [1]
+
+
+@pytest.mark.anyio
+async def test_what_rests_for_others_is_timed_anew(tmp_path: Path, net: Path) -> None:
+    """The child that timed runs has ended, and another one begins when the rest is over; no processor is kept from
+    others for it.
+    """
+
+    @asynccontextmanager
+    async def paused(processor: str) -> AsyncIterator[None]:
+        raise AssertionError(f"{processor} is left alone")
+        yield
+
+    rests = Rests()
+    RESTS.set(rests)
+    measure = ChildMeasure([CPU], ChildLimits(wall_s=60, nice=0), tmp_path, paused=paused)
+    profiling = asyncio.create_task(measure.profile(form_of(net), "cpu", [images(1)]))
+    clock = SystemClock()
+    while not (first := children()):
+        await clock.sleep_until_ns(clock.now_ns() + NS_PER_S // 100)
+    rests.begin()
+    while children():
+        await clock.sleep_until_ns(clock.now_ns() + NS_PER_S // 100)
+    async with asyncio.timeout(60), measure._turn:  # others have theirs
+        assert not profiling.done()
+    rests.end()
+    assert (await profiling).latencies
+    assert first
+
+
+@pytest.mark.anyio
+async def test_a_few_runs(measure: ChildMeasure, net: Path) -> None:
+    """By batch, of one run at a time; compared with a reference first, where there is one."""
+    rows = await measure.times(form_of(net), "cpu", [images(1), images(4)], None)
+    assert [(row.batch, row.concurrency) for row in rows] == [(1, 1), (4, 1)]
+    assert 0 < rows[0].p50_ms <= rows[0].p99_ms
+    same = await measure.times(form_of(net), "cpu", [images(1)], Reference(form_of(net), 1e-3))
+    assert [row.batch for row in same] == [1]

@@ -1,0 +1,188 @@
+"""Upkeep begins when the box has nothing to do, and rests as soon as it has."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.child import RESTS
+from appliance.clock import NS_PER_S, LoopClock
+from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.names import build_id
+from appliance.modelstore.importing.importer import ImportOptions
+from appliance.modelstore.importing.upkeep import Upkeep
+from tests.fakes.clock import story
+from tests.fakes.measure import FakeMeasure
+from tests.modelstore.boxes import parts
+from tests.modelstore.importing.test_importer import asked, done, net
+from tests.modelstore.importing.test_other_kinds import OTHER, measured
+
+
+class Box:
+    """Requests that a story makes, and how the work of upkeep goes. To be made inside a running loop."""
+
+    def __init__(self, idle_s: float = 5.0, wait_s: float = 600.0) -> None:
+        self.clock = LoopClock()
+        self.begun = self.running = 0
+        self.upkeep = Upkeep(self.clock, lambda: (self.begun, self.running), idle_s, wait_s)
+        self.worked_s = 0.0
+        self.rested_s = 0.0
+
+    async def pause(self, seconds: float) -> None:
+        await self.clock.sleep_until_ns(self.clock.now_ns() + int(seconds * NS_PER_S))
+
+    async def began_s(self) -> float:
+        """How long it took until a piece might begin."""
+        start_ns = self.clock.now_ns()
+        while not await self.upkeep.may_begin():
+            pass
+        return (self.clock.now_ns() - start_ns) / NS_PER_S
+
+    async def work(self, seconds: float) -> None:
+        """A piece, whose children would stand still during rests."""
+        while self.worked_s < seconds:
+            rests = RESTS.get()
+            await self.pause(0.1)
+            if rests is not None and rests.lasted_s:
+                self.rested_s += 0.1
+            else:
+                self.worked_s += 0.1
+
+
+@story
+async def test_it_begins_when_there_was_no_request_for_a_while() -> None:
+    """The start of the box counts as one; a request under way is one all the time."""
+    box = Box()
+    assert await box.began_s() == pytest.approx(5.0, abs=0.1)
+    box.begun = 1
+    assert await box.began_s() == pytest.approx(5.0, abs=0.1)
+    box.running = 1
+    waiting = asyncio.create_task(box.began_s())
+    await box.pause(60)
+    assert not waiting.done()
+    box.running = 0
+    assert await waiting == pytest.approx(65.0, abs=0.2)
+
+
+@story
+async def test_it_rests_while_there_are_requests() -> None:
+    """And goes on when there was none for a while, with what it has."""
+    box = Box()
+    await box.began_s()
+    doing = asyncio.create_task(box.upkeep.do(box.work(10)))
+    await box.pause(4)
+    for _ in range(3):
+        box.begun += 1
+        await box.pause(2)
+    assert await doing
+    assert box.worked_s == pytest.approx(10, abs=0.5)
+    assert box.rested_s == pytest.approx(9, abs=0.5)  # until 5 s after the last of them
+
+
+@story
+async def test_what_rests_for_long_begins_anew_another_time() -> None:
+    """Its memory is needed; at once where it is in the way of others."""
+    box = Box()
+    await box.began_s()
+    doing = asyncio.create_task(box.upkeep.do(box.work(10)))
+    await box.pause(1)
+    box.running = 1
+    assert not await doing
+    assert box.rested_s == pytest.approx(60, abs=1)
+    box.running, box.rested_s = 0, 0.0
+    await box.began_s()
+    doing = asyncio.create_task(box.upkeep.do(box.work(10), lambda: True))
+    await box.pause(1)
+    assert not doing.done()
+    box.running = 1
+    assert not await doing
+    assert box.rested_s < 1
+
+
+@story
+async def test_a_box_that_always_has_requests_does_it_all_the_same() -> None:
+    """A piece that has waited for long is done beside them; the next one waits again."""
+    box = Box(wait_s=100.0)
+    box.running = 1
+    assert await box.began_s() == pytest.approx(100.0, abs=0.1)
+    assert await box.upkeep.do(box.work(10))
+    assert box.rested_s == 0
+    assert await box.began_s() == pytest.approx(100.0, abs=0.1)
+
+
+@story
+async def test_what_fails_or_is_called_off() -> None:
+    """Is told, or ends its work."""
+
+    async def fails() -> None:
+        raise ValueError("broken")
+
+    box = Box(idle_s=0)
+    assert await box.began_s() == 0
+    with pytest.raises(ValueError, match="broken"):
+        await box.upkeep.do(fails())
+    ended = asyncio.Event()
+
+    async def waits() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.set()
+
+    doing = asyncio.create_task(box.upkeep.do(waits()))
+    await box.pause(1)
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    assert ended.is_set()
+
+
+def test_imports_are_finished_and_what_was_known_waits(tmp_path: Path) -> None:
+    """On a box that always has a request under way: what is imported is measured on every kind (BA-19); what was
+    there before, and is to be measured anew for another library, is not, until the box has nothing to do.
+    """
+    requests = [0, 1]
+
+    def parts_of(other: ProcessorDescription, measure: FakeMeasure) -> Any:
+        options = ImportOptions(upkeep_idle_s=0.1, upkeep_wait_s=3600)
+        return parts(
+            tmp_path / "state",
+            others=[other],
+            measure=measure,
+            options=options,
+            requests=lambda: (requests[0], requests[1]),
+        )
+
+    async def story() -> None:
+        async with parts_of(OTHER, FakeMeasure()) as box:
+            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            variant = (await measured(box)).variants[0]
+        changed, measure = replace(OTHER, fingerprint="library 3"), FakeMeasure()
+        async with parts_of(changed, measure) as box:
+            anew = [build.id for build in box.builds.unmeasured()]
+            assert anew == [build_id(variant.content_sha256, "openvino")]
+            await done(box, await box.importer.submit(asked(net(tmp_path, seed=2), name="second")))
+
+            async def second() -> bool:
+                return all(one.other_profiles for one in (await box.store.models.get("default/second")).variants)
+
+            await box.settled(second)
+            assert [build.id for build in box.builds.unmeasured()] == anew
+            requests[1] = 0
+
+            async def all_of_them() -> bool:
+                return not box.builds.unmeasured()
+
+            await box.settled(all_of_them)
+
+    def in_time(coroutine: Coroutine[Any, Any, None]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(120):
+                await coroutine
+
+        asyncio.run(bounded())
+
+    in_time(story())
