@@ -2,6 +2,7 @@
 out.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -48,6 +49,11 @@ class AccuracyPlans:
         """What devices of a tenant have told."""
         self._priors.forget_tenant(tenant)
 
+    def place(self, live: LiveSession) -> None:
+        """Which worker a session was planned on is not stored: those that come back are spread over all. On one worker
+        together, half of them would be removed, and let in again one by one."""
+        live.lane = self._lanes(live)[0]
+
     # -- may it come in ------------------------------------------------------------------------------------------------
 
     async def verdict(self, live: LiveSession, spared: float) -> Verdict:
@@ -80,13 +86,15 @@ class AccuracyPlans:
         return verdict
 
     def _lanes(self, live: LiveSession) -> list[int]:
-        """Workers, the one with the fewest sessions of accuracy first."""
+        """Workers, the one that sessions of accuracy take least of first; of equals that with the fewest of them."""
         lanes = range(self._context.environment.workers)
-        taken = dict.fromkeys(lanes, 0.0)
+        taken: dict[int, float] = defaultdict(float)
+        counts = Counter[int]()
         for other in self._context.sessions.values():
             if isinstance(other.promise, AccuracyPromise) and other.id != live.id:
-                taken[other.lane] = taken.get(other.lane, 0.0) + other.load
-        return sorted(lanes, key=lambda lane: (taken[lane], lane))
+                taken[other.lane] += other.load
+                counts[other.lane] += 1
+        return sorted(lanes, key=lambda lane: (taken[lane], counts[lane], lane))
 
     # -- its turn ------------------------------------------------------------------------------------------------------
 

@@ -66,6 +66,11 @@ class Planning:
         """A session has come, or what decides of its pool has changed."""
         self._context.put(live)
 
+    def restore(self, live: LiveSession) -> None:
+        """A session was there before the restart of the box; it has yet to be put."""
+        if live.promise.kind is PromiseKind.ACCURACY:
+            self.accuracy.place(live)
+
     def take(self, live: LiveSession) -> None:
         """A session has gone."""
         self._context.take(live)

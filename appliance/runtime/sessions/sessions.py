@@ -241,6 +241,7 @@ class Sessions:
                 continue
             live = self._live(session, None, SessionState.SUSPENDED)
             self._presence.restored(live)
+            self.planning.restore(live)
             self.register.put(live)
 
     def forget_tenant(self, tenant: str) -> None:

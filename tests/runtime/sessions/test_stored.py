@@ -1,14 +1,16 @@
 """What is stored of sessions, and when it goes."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import PromiseNotPossible, StorageFull, UnknownSession
-from appliance.domain.session import LatencyPromise, Session
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Session
 from appliance.domain.states import SessionState
+from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet
@@ -149,3 +151,27 @@ async def test_a_turn_that_takes_long_puts_the_next_one_off_by_half_a_second_at_
             await fleet.join(gate, LatencyPromise(150.0, 5.0), mbps=50)
             await fleet.pass_s(12)
     assert (turns[1] - turns[0]) / NS_PER_S <= 10.6
+
+
+@story
+async def test_after_a_restart_sessions_of_accuracy_are_on_all_workers_again() -> None:
+    """On one of them together some would be removed, and let in again on the others one by one: that takes seconds."""
+    fleet = Fleet(workers=2)
+    gate = fleet.add({300: Cost(run_ms=20)})
+    async with fleet.working():
+        lives: list[LiveSession] = []
+        with suppress(PromiseNotPossible):
+            while len(lives) < 50:
+                lives.append(await fleet.join(gate, AccuracyPromise(0.06), fps=60.0, mbps=20.0))
+        assert {live.lane for live in lives} == {0, 1}
+    again = Fleet(workers=2)
+    again.add({300: Cost(run_ms=20)})
+    again.sessions.restore(live.session for live in lives)
+    async with again.working():
+        back = list(again.sessions.live.values())
+        for live in back:
+            again.stream(live, lambda s: 20e6, drop_rate=0.006)
+        await again.pass_s(1)
+        assert sorted(live.lane for live in back) == sorted(live.lane for live in lives)
+        assert [live.state for live in back] == [SessionState.SERVED] * len(lives)
+        assert again.sessions.planning.figures.removals == 0
