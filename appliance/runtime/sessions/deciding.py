@@ -1,11 +1,14 @@
-"""Where the planners of sessions compute: on the event loop while that takes next to nothing, else in a process of
-their own. In a thread a decision of 0.2 s makes the event loop 9 ms late.
+"""Where the planners of sessions compute: on the event loop about a few sessions, while that takes next to nothing,
+else in a process of their own. In a thread a decision of 0.2 s makes the event loop 9 ms late.
+
+How long a decision takes is not known before: one that goes on with the plan before takes half a millisecond, one of
+the same size that leaves somebody out takes hundreds. The way to the process and back takes a tenth of a millisecond of
+the event loop for thirty sessions.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from statistics import median
 from time import thread_time_ns
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -18,14 +21,17 @@ from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
 
 IN_PLACE_MS_MAX = 2.0
-_REMEMBERED = 3
-"""Decisions of a size by whose median is judged."""
+IN_PLACE_CLIENTS_MAX = 3
+"""Sessions that may be decided about on the event loop."""
+_REMEMBERED = 16
+"""Decisions of a size, of which none may have taken longer."""
 _VERY = 50.0
-"""Times the limit, after which nobody waits for so many."""
+"""Times the limit that a decision may hold the event loop for where there is no process for it."""
 RECENT = 512
 """Decisions whose times are kept."""
 LIMIT_S = 5.0
-"""A process that has not decided by then is ended: it stands, or what it would answer is about frames of long ago."""
+"""A process that has not decided by then is ended: it stands, or what it would answer is about frames of long ago. One
+that begins is waited for as long."""
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -64,6 +70,7 @@ class Decisions:
         offload: str,
         *,
         in_place_ms_max: float = IN_PLACE_MS_MAX,
+        in_place_clients_max: int = IN_PLACE_CLIENTS_MAX,
         spent_ns: Callable[[], int] = thread_time_ns,
         limit_s: float = LIMIT_S,
     ) -> None:
@@ -77,6 +84,7 @@ class Decisions:
         self.recent_ms: deque[float] = deque(maxlen=RECENT)
         self._clock = clock
         self._in_place_ms_max = in_place_ms_max
+        self._in_place_clients_max = in_place_clients_max
         self._spent_ns = spent_ns
         self._limit_s = limit_s
         self._processes: dict[str, PlannerProcess] = {}
@@ -111,7 +119,10 @@ class Decisions:
         """`is_asked`: somebody wants to come in, which takes longer than to go on."""
         size = _Size(family, clients.bit_length(), is_asked)
         start_ns = self._clock.now_ns()
-        if self._is_long(size) and self._is_there(family, size, plan, name, problem):
+        process = self._processes.setdefault(family, PlannerProcess())
+        if clients >= self._in_place_clients_max:  # the next one that joins does not wait for its begin
+            process.warm_up(has_begun)
+        if self._is_long(size, clients) and await process.has_begun(self._limit_s, has_begun):
             made, took_ms = await self._elsewhere(size, plan, name, problem)
         else:
             made, took_ms = timed(self._spent_ns, plan, name, problem)
@@ -120,28 +131,9 @@ class Decisions:
         self.recent_ms.append((self._clock.now_ns() - start_ns) / NS_PER_MS)
         return made
 
-    def _is_long(self, size: "_Size") -> bool:
-        """Whether such a decision is not for the event loop: by the median of the latest, which one slow one does not
-        move, unless it was very slow. Of a size that never came, by half the clients: four times that.
-        """
-        known = self._taken_ms.get(size)
-        if known is not None:
-            is_settled = len(known) == _REMEMBERED or max(known) > _VERY * self._in_place_ms_max
-            return is_settled and median(known) > self._in_place_ms_max
-        smaller = self._taken_ms.get(size._replace(doublings=size.doublings - 1))
-        return smaller is not None and 4.0 * median(smaller) > _VERY * self._in_place_ms_max
-
-    def _is_there(
-        self, family: str, size: "_Size", plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
-    ) -> bool:
-        """Whether the process may be asked. While it begins, which takes seconds on a busy machine, only decisions wait
-        for it that would hold the event loop for very long.
-        """
-        process = self._processes.setdefault(family, PlannerProcess())
-        if process.is_ready:
-            return True
-        process.warm_up(timed, thread_time_ns, plan, name, problem)
-        return median(self._taken_ms.get(size, (_VERY * self._in_place_ms_max,))) >= _VERY * self._in_place_ms_max
+    def _is_long(self, size: "_Size", clients: int) -> bool:
+        """Whether such a decision is not for the event loop."""
+        return clients > self._in_place_clients_max or max(self._taken_ms.get(size, (0.0,))) > self._in_place_ms_max
 
     async def _elsewhere(
         self, size: "_Size", plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
@@ -162,7 +154,8 @@ class Decisions:
             if not limit.expired():
                 raise
             log.warning("a planner's process did not answer; it is begun anew", family=size.family)
-            if median(self._taken_ms.get(size, (_VERY * self._in_place_ms_max,))) >= _VERY * self._in_place_ms_max:
+            longest_ms = _VERY * self._in_place_ms_max
+            if max(self._taken_ms.get(size, (longest_ms,))) >= longest_ms:
                 raise DecisionSlow from None
             made = timed(self._spent_ns, plan, name, problem)
         return made
@@ -175,6 +168,10 @@ class _Size(NamedTuple):
     doublings: int
     """Of the number of clients, from one."""
     is_asked: bool
+
+
+def has_begun() -> None:
+    """Asked of a process, imports there what decisions need: this module does."""
 
 
 def timed(

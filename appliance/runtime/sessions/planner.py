@@ -1,16 +1,19 @@
 """A process that computes decisions of sessions or plans of pipelines, and nothing else: both halves of it.
 
-It imports the planners only, reads pickled orders from its standard input and writes pickled answers to its standard
-output. Both ends are ours.
+It imports the planners only, and reads pickled orders from its standard input and writes pickled answers to its
+standard output, which are one socket. Both ends are ours.
 """
 
 import asyncio
 import contextlib
 import os
 import pickle
+import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from appliance.child import die_with_parent
@@ -24,13 +27,33 @@ class PlannerEnded(Exception):
     """The process ended before it answered, or could not be begun."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A process that runs, and the socket to it."""
+
+    process: subprocess.Popen[bytes]
+    answers: asyncio.StreamReader
+    orders: asyncio.StreamWriter
+
+    @property
+    def is_there(self) -> bool:
+        return self.process.poll() is None
+
+    async def end(self) -> None:
+        self.process.kill()
+        await asyncio.to_thread(self.process.wait)
+        self.orders.close()
+        with contextlib.suppress(OSError):
+            await self.orders.wait_closed()
+
+
 class PlannerProcess:
     """The box's half. One decision at a time; it is started with the first one, and anew when it has ended."""
 
     def __init__(self, nice: int = 0) -> None:
         """`nice`: by how much it yields to the box where both want a core."""
         self._nice = nice
-        self._process: asyncio.subprocess.Process | None = None
+        self._begun: _Begun | None = None
         self._turn = asyncio.Lock()
         self._warming: asyncio.Task[None] | None = None
 
@@ -38,12 +61,20 @@ class PlannerProcess:
     def is_ready(self) -> bool:
         """Whether it has begun, and imported what it needs."""
         is_warm = self._warming is not None and self._warming.done()
-        return is_warm and self._process is not None and self._process.returncode is None
+        return is_warm and self._begun is not None and self._begun.is_there
 
     def warm_up(self, function: Callable[..., Any], *arguments: object) -> None:
         """Have it begin, in the background, with a call for which nobody waits."""
         if self._warming is None or (self._warming.done() and not self.is_ready):
             self._warming = asyncio.create_task(self._warm(function, arguments), name="planner")
+
+    async def has_begun(self, limit_s: float, function: Callable[..., Any], *arguments: object) -> bool:
+        """As `warm_up`, and whether it is there by the limit: it may take seconds on a busy machine."""
+        if not self.is_ready:
+            self.warm_up(function, *arguments)
+            assert self._warming is not None
+            await asyncio.wait([self._warming], timeout=limit_s)
+        return self.is_ready
 
     async def _warm(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
         with contextlib.suppress(PlannerEnded, TimeoutError):
@@ -53,22 +84,23 @@ class PlannerProcess:
     async def call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """What a function of a module returns there. Raises: PlannerEnded."""
         async with self._turn:
-            process = self._process
-            if process is None or process.returncode is not None:
-                try:
-                    process = self._process = await self._started()
-                except OSError:  # no memory, no process, no file is left
-                    raise PlannerEnded from None
-            assert process.stdin is not None and process.stdout is not None
+            begun = self._begun
+            if begun is not None and not begun.is_there:
+                self._begun = None
+                await begun.end()
             try:
-                process.stdin.write(_written((function, arguments)))
-                await process.stdin.drain()
-                length = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))[0]
-                return pickle.loads(await process.stdout.readexactly(length))
+                begun = self._begun = self._begun or await self._started()
+            except OSError:  # no memory, no process, no file is left
+                raise PlannerEnded from None
+            try:
+                begun.orders.write(_written((function, arguments)))
+                await begun.orders.drain()
+                length = _LENGTH.unpack(await begun.answers.readexactly(_LENGTH.size))[0]
+                return pickle.loads(await begun.answers.readexactly(length))
             except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
                 await self.close()
                 raise PlannerEnded from None
-            except asyncio.CancelledError:  # half an answer may be in the pipe
+            except asyncio.CancelledError:  # half an answer may be on its way
                 await asyncio.shield(self.close())
                 raise
 
@@ -77,18 +109,38 @@ class PlannerProcess:
         if self._warming is not None and self._warming is not asyncio.current_task():
             self._warming.cancel()
             await asyncio.wait([self._warming])
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.communicate()
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            await begun.end()
 
-    async def _started(self) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-s", "-m", __name__, str(self._nice)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
+    async def _started(self) -> _Begun:
+        """Whoever is cancelled meanwhile leaves none. Raises: OSError."""
+        starting = asyncio.ensure_future(_start(self._nice))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                await (await starting).end()
+            raise
+
+
+async def _start(nice: int) -> _Begun:
+    """By a thread: uvloop's own way copies the tables of the box's memory, which holds the event loop for 11 ms where
+    that is 400 MB. Raises: OSError.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            process = await asyncio.to_thread(_begin, theirs, nice)
+        except OSError:
+            ours.close()
+            raise
+    return _Begun(process, *await asyncio.open_connection(sock=ours))
+
+
+def _begin(theirs: socket.socket, nice: int) -> "subprocess.Popen[bytes]":
+    command, fd = (sys.executable, "-P", "-s", "-m", __name__, str(nice)), theirs.fileno()
+    return subprocess.Popen(command, stdin=fd, stdout=fd)
 
 
 def serve(orders: BinaryIO, answers: BinaryIO) -> None:

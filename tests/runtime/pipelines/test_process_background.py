@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from functools import partial
 from typing import Any
 
@@ -36,9 +35,9 @@ def test_plans_are_the_same_there() -> None:
         await warming
         assert process.is_ready
         assert (await background(compute)).served == here
-        child: Any = process._process
-        os.kill(child.pid, signal.SIGKILL)
-        await child.wait()
+        assert process._begun is not None
+        process._begun.process.kill()
+        process._begun.process.wait()
         assert (await background(compute)).served == here
         await process.close()
 
@@ -76,11 +75,12 @@ def test_who_gives_up_waiting() -> None:
         assert len(in_threads) == 1
         warming: Any = process._warming
         await warming
-        before: Any = process._process
+        assert process._begun is not None
+        before = process._begun
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await background(partial(pause_s, 600))
-        assert before.returncode is not None
+        assert not before.is_there
         assert await background(partial(divmod, 7, 2)) == (3, 1)
         assert len(in_threads) == 1
         await process.close()

@@ -91,7 +91,9 @@ class Fleet:
             residency=bench.core.residency,
             telemetry=bench.telemetry,
             decisions=bench.decisions,
-            deciding=Decisions(bench.clock, "exchange", "earliest-due", spent_ns=bench.clock.now_ns),
+            deciding=Decisions(
+                bench.clock, "exchange", "earliest-due", in_place_clients_max=10**6, spent_ns=bench.clock.now_ns
+            ),
             pipelines=pipelines,  # type: ignore[arg-type]  # most sessions name none
             new_id=lambda: f"s{next(numbers):04}",
         )
