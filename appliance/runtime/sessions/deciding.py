@@ -30,8 +30,10 @@ _VERY = 50.0
 RECENT = 512
 """Decisions whose times are kept."""
 LIMIT_S = 5.0
-"""A process that has not decided by then is ended: it stands, or what it would answer is about frames of long ago. One
-that begins is waited for as long."""
+"""A process that has not decided by then is ended: it stands, or what it would answer is about frames of long ago."""
+BEGIN_S = 1.0
+"""So long a decision waits for a process that begins; then it is made on the event loop: after a restart on a busy
+machine, where a process takes seconds, devices wait for their plans."""
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -73,9 +75,10 @@ class Decisions:
         in_place_clients_max: int = IN_PLACE_CLIENTS_MAX,
         spent_ns: Callable[[], int] = thread_time_ns,
         limit_s: float = LIMIT_S,
+        begin_s: float = BEGIN_S,
     ) -> None:
         """`spent_ns`: by what it is judged how long a decision holds the event loop. `limit_s`: of one in a process of
-        its own.
+        its own; `begin_s`: for which it waits that this begins.
         """
         self.adaptation, self.offload = adaptation, offload
         self.count = 0
@@ -87,6 +90,7 @@ class Decisions:
         self._in_place_clients_max = in_place_clients_max
         self._spent_ns = spent_ns
         self._limit_s = limit_s
+        self._begin_s = begin_s
         self._processes: dict[str, PlannerProcess] = {}
         """By family: one does not wait for the other."""
         self._taken_ms: dict[_Size, deque[float]] = {}
@@ -122,7 +126,7 @@ class Decisions:
         process = self._processes.setdefault(family, PlannerProcess())
         if clients >= self._in_place_clients_max:  # the next one that joins does not wait for its begin
             process.warm_up(has_begun)
-        if self._is_long(size, clients) and await process.has_begun(self._limit_s, has_begun):
+        if self._is_long(size, clients) and await process.has_begun(self._begin_s, has_begun):
             made, took_ms = await self._elsewhere(size, plan, name, problem)
         else:
             made, took_ms = timed(self._spent_ns, plan, name, problem)

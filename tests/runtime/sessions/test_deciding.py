@@ -24,7 +24,7 @@ PROBLEM = AdaptationInput(
 
 async def test_long_decisions_go_to_a_process_of_their_own() -> None:
     """The first one shows how long they take; the answer is the same."""
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0, begin_s=60.0)
     try:
         here = await deciding.adapt(PROBLEM)
         assert deciding.elsewhere == 0
@@ -40,7 +40,7 @@ async def test_of_more_than_a_few_sessions_nothing_is_decided_here() -> None:
     """Not even the first time: one of many that leaves somebody out may take half a second. The process begins before
     it is needed.
     """
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_clients_max=2, limit_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_clients_max=2, limit_s=60.0, begin_s=60.0)
     try:
         await deciding.adapt(PROBLEM)
         assert deciding.elsewhere == 0
@@ -55,7 +55,7 @@ async def test_of_more_than_a_few_sessions_nothing_is_decided_here() -> None:
 async def test_one_long_decision_of_many_is_remembered() -> None:
     """Most of a size go on with the plan before, which takes nothing: the median says nothing of the others."""
     spent_ns = iter(ms * 1_000_000 for ms in (0, 1, 0, 90, 0, 1)).__next__
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=60.0, begin_s=60.0)
     try:
         for _ in range(2):
             await deciding.adapt(PROBLEM)
@@ -69,7 +69,7 @@ async def test_one_long_decision_of_many_is_remembered() -> None:
 
 async def test_a_planner_that_dies_is_begun_anew() -> None:
     """Its process is killed: the decision is made all the same."""
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0, begin_s=60.0)
     try:
         here = await deciding.adapt(PROBLEM)
         await deciding.adapt(PROBLEM)
@@ -87,7 +87,7 @@ async def test_a_planner_that_stands_is_begun_anew() -> None:
     very long; else there is none.
     """
     spent_ns = itertools.count(0, 10_000_000).__next__
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=60.0, begin_s=60.0)
     try:
         here = await deciding.adapt(PROBLEM)
         assert await deciding.adapt(PROBLEM) == here
@@ -121,7 +121,7 @@ async def test_no_process_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse() -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0, begin_s=60.0)
     here = await deciding.adapt(PROBLEM)
     monkeypatch.setattr("appliance.runtime.sessions.planner.PlannerProcess._started", staticmethod(refuse))
     assert await deciding.adapt(PROBLEM) == here
