@@ -28,8 +28,6 @@ class Storing:
         self._store: SessionStore | None = None
         self._not_restored: list[str] = []
         """Stored, and not taken back: to be removed."""
-        self._not_stored: list[LiveSession] = []
-        """They began before there was a store."""
 
     def into(self, store: SessionStore) -> None:
         """From now on."""
@@ -42,7 +40,6 @@ class Storing:
         """
         live.check_alive()
         if self._store is None:
-            self._not_stored.append(live)
             return
         await self._store.put(session or live.session)
         if live.state is SessionState.ENDED:
@@ -62,15 +59,11 @@ class Storing:
 
     @property
     def is_swept(self) -> bool:
-        """Whether there is nothing to store or to remove, or nowhere to do so."""
-        return self._store is None or not (self._not_restored or self._not_stored)
+        """Whether there is nothing to remove, or nowhere to remove it."""
+        return self._store is None or not self._not_restored
 
     async def sweep(self) -> None:
-        """Once the store is there: write those that began before, and remove rows of those that were not taken
-        back."""
-        while self._store is not None and self._not_stored:
-            with suppress(Unavailable, UnknownSession):
-                await self.keep(self._not_stored.pop())
+        """Remove rows of sessions that were not taken back, once the store is there."""
         while self._store is not None and self._not_restored:
             with suppress(Unavailable):
                 await self._store.remove(self._not_restored[-1])

@@ -114,19 +114,6 @@ async def test_rows_that_are_not_taken_back_go() -> None:
 
 
 @story
-async def test_who_began_before_there_was_a_store_is_stored_with_it() -> None:
-    """The database opens seconds after a box listens: who joins meanwhile is there after a restart, too."""
-    fleet, rows = Fleet(), Rows()
-    gate = fleet.add({640: Cost(run_ms=10)})
-    async with fleet.working():
-        live, other = [await fleet.join(gate, PROMISE) for _ in range(2)]
-        await fleet.sessions.end(other)
-        fleet.sessions.kept_in(rows)
-        await fleet.pass_s(1)
-        assert list(rows.by_id) == [live.id]
-
-
-@story
 async def test_a_store_that_fails_does_not_end_the_planning() -> None:
     """A session of which nothing is heard ends, and its row cannot be removed: the loops go on."""
     fleet, rows = Fleet(), Rows()
