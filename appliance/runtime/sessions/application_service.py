@@ -164,7 +164,7 @@ class ApplicationService:
                 return 0
             return await self.planning.queues.wait(member, frame.deadline_ns)
         self._gates[member] = gates
-        return await gates.wait(member)
+        return await gates.wait(member, frame.variant)
 
     def ran(self, live: LiveSession, frame: Frame) -> None:
         self.planning.queues.ended((live.id, frame.number))

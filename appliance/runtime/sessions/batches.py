@@ -2,12 +2,13 @@
 period have passed (AR-18, AR-19) and the batch before it is over. Then they go into the queue at once, and share the
 next run of their build. The start is reserved: a worker is free for it.
 
-A frame that belongs to no batch, and one whose batch has begun, waits for nobody.
+A frame that belongs to no batch, and one whose batch has begun, joins the next one to begin of its variant, where a run
+by itself would put that off; else it waits for nobody.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
@@ -41,6 +42,9 @@ class PlannedBatch:
     members: frozenset[Member]
     takes_ns: Mapping[int, int] = field(default_factory=dict, compare=False)
     """The same by group of processors, where there are several."""
+    variant: str = ""
+    larger_ns: int | None = None
+    """What it is expected to take with one frame more; None: it has no room for one."""
 
     @property
     def end_ns(self) -> int:
@@ -164,10 +168,18 @@ class Batches:
         gate = self._came.get(member) or self._gates.get(member)
         return gate is not None and not gate.has_begun and member in (gate.missing | gate.under_way)
 
-    async def wait(self, member: Member) -> int:
-        """Until the member's batch begins; returns the number of that, 0 where it belongs to none."""
+    def joined(self, member: Member) -> frozenset[Member]:
+        """Who is in the batch of a member that is still to begin, that one among them."""
+        gate = self._came.get(member) or self._gates.get(member)
+        return frozenset((member,)) if gate is None else gate.batch.members
+
+    async def wait(self, member: Member, variant: str = "") -> int:
+        """Until the member's batch begins, or the one that it joins; returns the number of that, 0 where it belongs to
+        none. `variant`: that it is to run on."""
         gate = self._gates.get(member)
         if gate is None or gate.has_begun or member not in gate.missing:
+            gate = self._joining(member, variant)
+        if gate is None:
             return 0
         self._frames_come()
         gate.missing.discard(member)
@@ -179,6 +191,20 @@ class Batches:
             self._expect(gate)
         await gate.is_open.wait()
         return gate.number
+
+    def _joining(self, member: Member, variant: str) -> _Gate | None:
+        """The next batch, with the member in it; None where its own run would put nothing off, or there is no room."""
+        to_begin = [gate for gate in self._gates.values() if not gate.has_begun]
+        gate = min(to_begin, key=lambda one: (one.batch.start_ns, one.number), default=None)
+        larger_ns = None if gate is None else gate.batch.larger_ns
+        if gate is None or larger_ns is None or gate.batch.variant != variant or member in self._came:
+            return None
+        batch = gate.batch
+        if batch.start_ns >= max(self.free_ns, self._clock.now_ns()) + batch.run_ns:
+            return None
+        gate.batch = replace(batch, members=batch.members | {member}, run_ns=larger_ns, larger_ns=None)
+        self._gates[member] = gate
+        return gate
 
     def beginning(self, until_ns: int) -> int:
         """How many batches have yet to begin, and are to by then."""

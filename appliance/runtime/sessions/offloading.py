@@ -175,6 +175,8 @@ def previous_of(
             and (gates.has_come(number) or scale.ms(now_ns) - frame * scale.frame_ms < lost_ms[name])
         )
         if expected:
+            joined = gates.joined((expected[0][0], expected[0][1] + shifts[expected[0][0]].frames)).difference(numbers)
+            expected += tuple((name, number - shifts[name].frames) for name, number in sorted(joined) if name in shifts)
             to_begin.append(Batch(max(batch.start_ms, scale.ms(now_ns)), batch.variant, expected))
     found: list[Batch] = []
     busy_ns = 0
@@ -253,7 +255,9 @@ def gates_of(
         start_ns = scale.epoch_ns + int(batch.start_ms * NS_PER_MS)
         run_ns = int(usual[size] * NS_PER_MS)
         takes_ns = rung.takes_ns(size, now_ns)
-        found.append(PlannedBatch(start_ns, run_ns, int(GRACE * run_ns), members, takes_ns))
+        larger_ns = int(usual[size + 1] * NS_PER_MS) if size == len(members) and size + 1 in usual else None
+        grace_ns = int(GRACE * run_ns)
+        found.append(PlannedBatch(start_ns, run_ns, grace_ns, members, takes_ns, rung.name, larger_ns))
     return found
 
 

@@ -1,6 +1,7 @@
 """Frames that are planned to run together."""
 
 import asyncio
+from dataclasses import replace
 
 from appliance.clock import NS_PER_MS
 from appliance.runtime.sessions.batches import Batches, PlannedBatch
@@ -16,11 +17,13 @@ def planned(bench: EngineBench, in_ms: float, *names: str) -> PlannedBatch:
     return PlannedBatch(bench.clock.now_ns() + int(in_ms * NS_PER_MS), RUN_NS, GRACE_NS, members)
 
 
-async def gone_after_ms(bench: EngineBench, batches: Batches, name: str, come_ms: float) -> tuple[float, int]:
+async def gone_after_ms(
+    bench: EngineBench, batches: Batches, name: str, come_ms: float, variant: str = ""
+) -> tuple[float, int]:
     """When a frame that comes then goes on, and the number of its batch."""
     start_ns = bench.clock.now_ns()
     await bench.pause(come_ms)
-    number = await batches.wait((name, 7))
+    number = await batches.wait((name, 7), variant)
     return (bench.clock.now_ns() - start_ns) / NS_PER_MS, number
 
 
@@ -69,6 +72,41 @@ async def test_a_late_frame_joins_while_the_batch_before_it_runs() -> None:
     assert went[1][1] == went[2][1] > 0
     assert went[3][1] > 0
     assert (batches.counts.full, batches.counts.short, batches.counts.late) == (2, 1, 3)
+
+
+@story
+async def test_a_frame_that_missed_its_batch_joins_the_next_one() -> None:
+    """A run of its own would put that off by more than it grows by the frame; one has room in each."""
+    bench = EngineBench()
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
+    first, second, third = planned(bench, 10, "a", "b"), planned(bench, 52, "c", "d"), planned(bench, 95, "e")
+    second = replace(second, variant="v", larger_ns=RUN_NS + 7 * NS_PER_MS)
+    batches.plan([first, second, replace(third, variant="v")])
+    a = asyncio.create_task(gone_after_ms(bench, batches, "a", 5))
+    b, f = (asyncio.create_task(gone_after_ms(bench, batches, name, ms, "v")) for name, ms in (("b", 20), ("f", 25)))
+    c, d = (asyncio.create_task(gone_after_ms(bench, batches, name, ms)) for name, ms in (("c", 50), ("d", 58)))
+    await bench.pause(45)
+    assert batches.joined(("c", 7)) == {("c", 7), ("d", 7), ("b", 7)}
+    grown = replace(second, members=second.members | {("b", 7)}, run_ns=RUN_NS + 7 * NS_PER_MS)
+    batches.plan([grown])
+    await bench.pause(10)
+    batches.ended(("a", 7))
+    went = [await task for task in (a, b, c, d)]
+    assert [round(ms, 3) for ms, _ in went] == [14, 56, 56, 58], "waited for no longer than others wait"
+    assert went[1][1] == went[2][1] > went[0][1]
+    assert await f == (25, 0), "the batch had no room for another one"
+    assert [(begun.end_ns - begun.start_ns, len(begun.members)) for begun in batches.begun()] == [(47 * NS_PER_MS, 2)]
+
+
+@story
+async def test_a_frame_joins_no_batch_of_another_variant_and_none_that_its_run_would_not_put_off() -> None:
+    bench = EngineBench()
+    batches = Batches(bench.clock, "t", bench.engine.reservations)
+    batches.plan([replace(planned(bench, 50, "a"), variant="v", larger_ns=RUN_NS)])
+    went = await asyncio.gather(
+        *(gone_after_ms(bench, batches, *come) for come in (("early", 5, "v"), ("other", 20, "w"), ("late", 20, "v")))
+    )
+    assert [(round(ms, 3), number > 0) for ms, number in went] == [(5, False), (20, False), (54, True)]
 
 
 @story

@@ -1,6 +1,7 @@
 """Sessions with promises of accuracy as the planner sees them."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -80,6 +81,28 @@ async def test_a_capture_after_its_place_is_a_longer_uplink_and_a_shorter_downli
         assert after.accuracy_slo == pytest.approx(on_time.accuracy_slo)
         busy = client_of(session_of(9.0, reference), rungs, share=0.5)
         assert busy.reference_stride == expected, "a box that serves nobody else has all of its processor"
+
+
+@story
+async def test_a_frame_that_joined_a_batch_is_planned_in_it() -> None:
+    """Its result is under way, and the batch takes as much longer."""
+    bench = EngineBench()
+    gates = Batches(bench.clock, "t", bench.engine.reservations)
+    scale, shifts = Scale(bench.clock.now_ns(), FPS), {"a": Shift(5, 0.0), "b": Shift(-2, 0.0)}
+    batches = [Batch(20.0, None, (("a", 1),))]
+    fleet = Fleet()
+    application = fleet.add({320: Cost(run_ms=40)})
+    rungs, _ = zoo_of(fleet.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True)
+    (rung,) = (replace(one, usual_ms={1: 40.0, 2: 47.0}) for one in rungs)
+    gates.plan(gates_of(batches, {rung.name: rung}, rung.name, scale, shifts, bench.clock.now_ns()))
+    joining = asyncio.create_task(gates.wait(("b", 1), rung.name))
+    await bench.pause(10)
+    found, _ = previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), dict.fromkeys(shifts, 200.0))
+    assert found == [Batch(20.0, None, (("a", 1), ("b", 3)))]
+    await bench.pause(15)
+    assert joining.done()
+    (begun,) = gates.begun()
+    assert begun.end_ns - begun.start_ns == 47 * NS_PER_MS
 
 
 @story

@@ -325,11 +325,13 @@ async def heavier_comes_first(promise: Promise) -> None:
             await fleet.pass_s(5)  # its link is known by then
         heavy = await fleet.join(gate, promise, mbps=50, wait=True, weight=5.0)
         fleet.stream(heavy, steady(50), drop_rate=0.01)
-        await fleet.pass_s(7.3)
+        await fleet.pass_s(4.3)  # so short that what is kept free has not become less by one session
         late = [await fleet.join(gate, promise, mbps=50, wait=True) for _ in range(3)]
-        assert heavy.tries > 3
+        assert heavy.tries > 1
         await fleet.sessions.end(served[0])
-        await fleet.pass_s(4)
+        for _ in range(40):
+            if heavy.state is SessionState.WAITING:
+                await fleet.pass_s(0.1)
         assert heavy.state is SessionState.SERVED
         assert all(one.state is SessionState.WAITING for one in (live, *late))
 
