@@ -124,12 +124,15 @@ class Admission:
     def _first(self, served: Sequence[int]) -> Verified | None:
         """A plan of all that are served.
 
-        While nobody waits, the previous plan goes on if it can, which is quick; else a new one, which leaves more room
-        for others, and the previous one only where that would break an SLA."""
+        While nobody waits, the previous plan goes on if it can, which is quick, and leaves out nobody; else a new one,
+        which leaves more room for others, and the previous one only where that would break an SLA."""
         ways = [self._anew, self._go_on] if len(served) < len(self._fleet.clients) else [self._go_on, self._anew]
         plan = ways[0](served)
         if plan is None or plan.broken:
             plan = ways[1](served) or plan
+        elif plan.leaves_out:
+            anew = self._anew(served)
+            plan = anew if anew is not None and anew.ok else plan
         return plan
 
     def _go_on(self, served: Sequence[int]) -> Verified | None:

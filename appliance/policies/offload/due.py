@@ -148,6 +148,14 @@ def pack_due(
     return slots
 
 
+def due_ms(fleet: Fleet, state: Opening, i: int, period_ms: float) -> float:
+    """When the next batch of client i is due, from the newest frame sent or shown; a new client's at once."""
+    newest = max(state.last[i], state.shown[i])
+    if newest < 0:
+        return state.earliest[i] * fleet.frame_ms + fleet.up_ms[i]
+    return (newest + 0.5) * fleet.frame_ms + fleet.up_ms[i] + period_ms
+
+
 def _longest_ms(fleet: Fleet, members: Sequence[int], period_ms: Sequence[float]) -> list[float]:
     """The longest period of the members of each network."""
     longest_ms = [0.0] * len(fleet.networks)

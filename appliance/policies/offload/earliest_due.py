@@ -9,7 +9,7 @@ from appliance.policies.offload.admission import ROOMY, SMALL, Admission, Decisi
 from appliance.policies.offload.answer import assemble
 from appliance.policies.offload.arise import adjusting
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
-from appliance.policies.offload.due import Pace, Patience, pace, pack_due
+from appliance.policies.offload.due import Pace, Patience, due_ms, pace, pack_due
 from appliance.policies.offload.fleet import Choice, Common, Fleet, common_of, fleet_of, step1
 from appliance.policies.offload.joint import Promise, choices, held, mended
 from appliance.policies.offload.ledger import Opening, opening
@@ -294,7 +294,12 @@ def resuming(chosen: Pace) -> Resumer:
             return None
         slots, after = found
         new = pack_due(fleet, after, members, chosen.batch, chosen.period_ms, PATIENT)
-        return verified(fleet, state, members, [*slots, *new])
+        plan = verified(fleet, state, members, [*slots, *new])
+        planned = {i for _, _, requests in slots for i, _ in requests}
+        plan.leaves_out = any(
+            i not in planned and due_ms(fleet, state, i, chosen.period_ms[i]) < slots[-1][0] for i in members
+        )
+        return plan
 
     return go_on
 

@@ -21,6 +21,8 @@ class Verified:
     broken: list[int]
     effort: int = 0
     """What it has cost, in requests that were packed, those of plans that gave way to it among them."""
+    leaves_out: bool = False
+    """Whether it begins with the previous plan, and somebody who is not in that is due before its end."""
 
     @property
     def ok(self) -> bool:

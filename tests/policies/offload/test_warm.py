@@ -81,3 +81,26 @@ def test_a_tighter_sla_is_never_broken_by_going_on() -> None:
     changed = replace(problem, clients=clients)
     assert _rest(changed)
     assert check(changed, EarliestDue().plan(changed)).faults == ()
+
+
+def test_a_client_that_the_previous_plan_leaves_out_ends_it() -> None:
+    """Its first frame came just now, and no plan knew when it captures: it is not put off until that one ends, though
+    what is shown before its first result counts nothing."""
+    problem = _second_period()
+    known = max(problem.clients, key=lambda client: client.accuracy_slo)
+    now_frame = int(problem.now_ms * problem.fps / 1000.0)
+    new = replace(
+        known,
+        name="new",
+        last_frame=now_frame - 2,
+        last_arrival_ms=problem.now_ms,
+        last_result_frame=None,
+        last_result_ms=None,
+        arrivals=(),
+    )
+    changed = replace(problem, clients=(*problem.clients, new))
+    assert _rest(changed), "it would fit in"
+    plan = EarliestDue().plan(changed)
+    (own,) = (one for one in plan.clients if one.name == "new")
+    assert own.frames[0] - now_frame < 0.5 * problem.fps
+    assert check(changed, plan).faults == ()
