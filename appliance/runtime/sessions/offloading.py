@@ -379,8 +379,10 @@ def _client(
     else:
         reference = dedicated_stride(live, best, scale.fps, decode_ms)
     spare = _spare(live, best, scale.fps, decode_ms)
-    if is_forgiven:
+    kept_free = rate * live.ageing.kept_free(spare)
+    if is_forgiven:  # its plan may break its promise for the moment, and aims at what was promised all the same
         allowed += rate * FORGIVEN_SHARE * spare
+        kept_free += rate * FORGIVEN_SHARE * spare
     # Pictures for another variant than the best one take another time.
     larger_ms = uplinks[best.name] - uplinks.get(live.variant, uplinks[best.name])
     arrivals = (
@@ -415,6 +417,6 @@ def _client(
         )
         if len(rungs) > 1
         else (),
-        kept_free=rate * live.ageing.kept_free(spare),
+        kept_free=kept_free,
         reference_stride=reference,
     )
