@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from itertools import count
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import FrameDropped, TooManySessions
@@ -125,8 +127,15 @@ class ApplicationService:
         self.planning.give_back(live)
 
     async def offers(self, asked: Promise, found: Verdict, draft: Callable[[Promise], LiveSession]) -> list[Offer]:
+        numbers = count(1)
+
         async def fits(other: Promise) -> bool:
-            return (await self.planning.possible(draft(other))).fits
+            one = draft(other)
+            there = self.live.get(one.id)
+            if there is None or there.state is SessionState.WAITING:
+                # It is posted by a session of another name, and among equals planners go by names: no luck is offered.
+                one.session = replace(one.session, id=f"{one.id}-{next(numbers)}")
+            return (await self.planning.possible(one)).fits
 
         return await offers(asked, fits)
 

@@ -14,6 +14,8 @@ DOUBLINGS = 4
 HALVINGS = 3
 """... and how often the last step is halved then."""
 MARGIN = 1.05
+OFFERED_TRIES = 3
+"""Of drops, each a margin larger: frames that were packed for a smaller one may fall worse for a larger one."""
 SLO_MS_MAX = 60_000.0
 RATE_RPS_MIN = 0.5
 DROP_MAX = 0.5
@@ -59,7 +61,10 @@ async def _drop(promise: AccuracyPromise, fits: Fits) -> list[Offer]:
         return replace(promise, drop_max=min(DROP_MAX, math.ceil(promise.drop_max * factor * 1e4) / 1e4))
 
     factor = await _least(lambda f: fits(of(f)))
-    return [] if factor is None else [Offer(of(factor * MARGIN))]
+    for times in range(1, OFFERED_TRIES + 1):
+        if factor is not None and await fits(offered := of(factor * MARGIN**times)):
+            return [Offer(offered)]
+    return []
 
 
 async def _least(is_possible: Callable[[float], Awaitable[bool]]) -> float | None:

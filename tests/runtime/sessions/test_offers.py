@@ -50,3 +50,19 @@ async def test_a_larger_drop_is_offered() -> None:
     [one] = await offers(AccuracyPromise(0.02), fits)
     assert isinstance(one.promise, AccuracyPromise)
     assert 0.07 <= one.promise.drop_max <= 0.085
+
+
+async def test_of_drops_only_what_was_asked_for_itself_is_offered() -> None:
+    """Packing is not monotone: what fits at 0.0708 need not at 0.0743."""
+
+    async def fits(promise: Promise) -> bool:
+        assert isinstance(promise, AccuracyPromise)
+        return promise.drop_max >= 0.07 and not 0.072 <= promise.drop_max < 0.075
+
+    [one] = await offers(AccuracyPromise(0.05), fits)
+    assert await fits(one.promise)
+
+    async def fits_there_only(promise: Promise) -> bool:
+        return isinstance(promise, AccuracyPromise) and promise.drop_max == 0.1
+
+    assert await offers(AccuracyPromise(0.05), fits_there_only) == []
