@@ -20,6 +20,14 @@ class RunMeter(Protocol):
 
 
 @dataclass(slots=True)
+class FrameStanding:
+    """Of a frame of a pipeline, known to all its items."""
+
+    is_lost: bool = False
+    """Not all of them can be in time any more."""
+
+
+@dataclass(slots=True)
 class Request:
     """What the engine is asked. `deadline_ns` is absolute on the clock's monotonic scale."""
 
@@ -64,6 +72,10 @@ class Request:
     beyond_plan: bool | None = None
     """Of an item of a pipeline: whether its plan did not count on it; then it waits behind those of other tenants that
     are planned. None: no plan counts on any of them."""
+    frame: FrameStanding | None = None
+    """Of an item of a pipeline: its frame's."""
+    behind_ns: int = 0
+    """Of an item of a pipeline: how long those of its frame that come after it at its stage keep all workers busy."""
     meter: RunMeter | None = None
     """Who pays for its runs; None: whoever calls applications one by one."""
     is_read: bool = False

@@ -91,6 +91,9 @@ class FakeStages:
     def release(self, subject: Subject) -> None:
         self.released += 1
 
+    def workers(self) -> int:
+        return 2
+
     def is_busy(self) -> bool:
         return bool(self.under_way)
 

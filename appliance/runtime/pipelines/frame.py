@@ -16,7 +16,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError, BadMedia, BadTensor, Busy, DeadlineExceeded, Overloaded, QueueFull
 from appliance.domain.pipeline import ITEMS_MAX, Ask, Crop, Join, NoAnswer, OnError, Pick, Region, Stage
 from appliance.domain.pipeline_graph import ROOT
-from appliance.domain.request import Request
+from appliance.domain.request import FrameStanding, Request
 from appliance.runtime.pipelines.beginnings import Beginnings
 from appliance.runtime.pipelines.figures import StageMeter
 from appliance.runtime.pipelines.items import Item, Outcome
@@ -84,6 +84,7 @@ class FrameRun:
         """Processor time of its items so far."""
         self._is_served = call.is_planned and live.is_served(call.client)
         """The plan counts on it."""
+        self._standing = FrameStanding()
         self.root = Item(ROOT)
         self.has_dropped = False
         """Some item could no longer be in time."""
@@ -114,8 +115,7 @@ class FrameRun:
         self._regions: dict[str, int] = {}
         """Crop → regions that it has taken, of all items that it cuts from: crops of crops would make them without
         end."""
-        self._in_flight = 0
-        self._slots = 0
+        self._in_flight, self._slots = 0, 0
         """Taken for items in flight; the first needs none."""
         self._under_way = 1
         """Of anything; at first its input is read."""
@@ -278,7 +278,7 @@ class FrameRun:
         whatever is planned since.
         """
         is_planned: bool | None = None
-        watch = None
+        watch, behind_ns = None, 0
         if prepared is not None:
             watch, self._watch = self._watch, None
             self._asked[stage.name] = asked = self._asked.get(stage.name, 0) + 1
@@ -287,6 +287,8 @@ class FrameRun:
         variant, sequence_id = None, None
         if isinstance(stage, Ask):
             variant = self.live.variant_of(stage) if prepared is None else prepared.variant
+            after = self._began.get(stage.name, 0) - self._asked.get(stage.name, 0)
+            behind_ns = after * self.live.share_ns(stage) if prepared is not None and after > 0 else 0
             if stage.is_stateful:
                 sequence_id = f"{self.live.pipeline.id}/{stage.name}/{self.call.client}"
         return ItemCall(
@@ -299,6 +301,8 @@ class FrameRun:
             is_of_planned=self._is_served,
             meter=StageMeter(self.live.figures[stage.name], self.spending),
             sequence_id=sequence_id,
+            frame=self._standing,
+            behind_ns=behind_ns,
             watch=watch,
         )
 
@@ -476,6 +480,7 @@ class FrameRun:
         if not outcome.is_inherited and outcome.none in (NoAnswer.DROPPED, NoAnswer.ERROR):
             self.has_dropped |= outcome.none is NoAnswer.DROPPED
             self.has_errors |= outcome.none is NoAnswer.ERROR
+            self._standing.is_lost = True
             if stage.on_error is OnError.FAIL:
                 self.has_failed = True
                 self._over.set_result(None)

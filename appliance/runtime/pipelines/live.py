@@ -172,6 +172,14 @@ class LivePipeline:
             self._tails_until_ns = now_ns + _TAILS_NS
         return self._tails[stage]
 
+    def share_ns(self, stage: Ask) -> int:
+        """How long an item keeps all workers busy there, were they its own: of a run as it is planned its part."""
+        plan = self.plan
+        rows = [row for row in plan.stages if row.stage == stage.name] if plan is not None and plan.feasible else []
+        planned_ms = min(((row.latency_ms - row.wait_ms) / row.batch for row in rows), default=None)
+        takes_ns = self.takes_ns(stage.name) if planned_ms is None else int(planned_ms * NS_PER_MS)
+        return takes_ns // self._runner.workers()
+
     def may_try(self, stage: str) -> bool:
         """Whether an item that is expected to be late is tried all the same, and its frame with it. Where none comes to
         the stages behind any more, or to the last one, none could show that they take less: so one frame is tried for

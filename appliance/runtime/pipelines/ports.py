@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from appliance.domain.pipeline import Ask, Region, Stage
-from appliance.domain.request import Request, RunMeter
+from appliance.domain.request import FrameStanding, Request, RunMeter
 from appliance.tasks.base import Media
 
 T = TypeVar("T")
@@ -28,6 +28,10 @@ class ItemCall:
     is_of_planned: bool = True
     """False: not even its frame is what the plan counts on; it waits behind the tenant's other ones."""
     batch: int = 0
+    """As of a `Request`."""
+    frame: FrameStanding | None = None
+    """As of a `Request`."""
+    behind_ns: int = 0
     """As of a `Request`."""
     meter: RunMeter | None = None
     """Who pays for its runs."""
@@ -73,6 +77,10 @@ class StageRunner(Protocol):
 
     def is_busy(self) -> bool:
         """Whether a processor is at work, or anybody waits for one."""
+        ...
+
+    def workers(self) -> int:
+        """That take runs now."""
         ...
 
     def check(self, stage: Ask, call: ItemCall) -> None:

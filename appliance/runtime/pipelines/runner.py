@@ -160,6 +160,9 @@ class BoxStages:
     def is_busy(self) -> bool:
         return self._engine.free_workers() < self._engine.serving_workers()
 
+    def workers(self) -> int:
+        return self._engine.serving_workers()
+
     def check(self, stage: Ask, call: ItemCall) -> None:
         self._predictor.drop_late(self._application(stage, call.tenant), self._call(stage, call))
 
@@ -241,6 +244,8 @@ class BoxStages:
             sequence_start=sequence_id is not None and not self._sequences.has(key),
             is_item=True,
             beyond_plan=None if call.is_planned is None else not call.is_planned,
+            frame=call.frame,
+            behind_ns=call.behind_ns,
             meter=call.meter,
         )
 

@@ -15,7 +15,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, TaskKind, TaskSpec
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, QueueFull, RunFailed
 from appliance.domain.names import kind_of
-from appliance.domain.request import Request, Result, RunMeter, Tensors
+from appliance.domain.request import FrameStanding, Request, Result, RunMeter, Tensors
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.ports import MediaRunner, TextReader
 from appliance.runtime.servable import Servable
@@ -58,6 +58,10 @@ class Call:
     is_item: bool = False
     """As of a `Request`."""
     beyond_plan: bool | None = None
+    """As of a `Request`."""
+    frame: FrameStanding | None = None
+    """As of a `Request`."""
+    behind_ns: int = 0
     """As of a `Request`."""
     meter: RunMeter | None = None
     """As of a `Request`."""
@@ -424,6 +428,8 @@ def _request(run: _Run, inputs: Tensors) -> Request:
         is_planned=run.call.is_planned,
         is_item=run.call.is_item,
         beyond_plan=run.call.beyond_plan,
+        frame=run.call.frame,
+        behind_ns=run.call.behind_ns,
         meter=run.call.meter,
         is_read=True,
     )

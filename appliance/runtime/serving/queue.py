@@ -29,6 +29,8 @@ from appliance.runtime.serving.waits import PlannedWaits
 _HASTE = 0.9
 """Of the time until its deadline a request may be expected to take: the rest is for the way back, and for what was not
 expected."""
+_LOST = -1000
+"""Priority of items whose frames cannot be in time any more."""
 _LOOKED_AT = 2
 """Times as many as may share a run are asked whether they can: where most cannot, asking all takes longer than runs."""
 
@@ -383,10 +385,10 @@ class Queue:
                 if tenant.entry is not None and tenant.line.first() is not None:  # its first ones wait for company
                     held.append((self.flows.line, tenant, tenant.entry[1]))
                 self.flows.line.drop(tenant)
-            elif job.answer.done():  # the caller went away
-                self.leave(job)
-            elif self.is_late(job):
-                self._drop(job)
+            elif self._has_left(job, self._clock.now_ns()):
+                continue
+            elif self._is_in_vain(job):
+                self._put_behind(job)
             elif self._is_held(job, tenant):
                 self._set_aside(self.flows.line, tenant, held)
             elif job.request.beyond_plan and self._waits_for_planned(job):
@@ -404,6 +406,27 @@ class Queue:
             if tenant.entry is None and tenant.line.waiting:
                 self.flows.line.put(tenant, tie)
         return found or behind
+
+    def _is_in_vain(self, job: Job) -> bool:
+        """Whether it is an item of a frame that is lost, since now or before, and has its place by its deadline yet."""
+        request = job.request
+        frame, drop_ns = request.frame, request.drop_ns
+        if frame is None or request.priority <= _LOST:
+            return False
+        if not frame.is_lost and request.behind_ns and drop_ns is not None:
+            frame.is_lost = self._clock.now_ns() + job.likely_ns + request.behind_ns > drop_ns
+        return frame.is_lost
+
+    def _put_behind(self, job: Job) -> None:
+        """Behind those of its tenant that can make their frames be in time: it is answered where a worker is idle."""
+        request = job.request
+        assert job.place is not None, "it waits"
+        _rank, deadline, sequence, _job = job.place
+        self.flows.remove(job)
+        request.priority = _LOST
+        job.place = [-_LOST, deadline, sequence, job]
+        tenant = self.flows.of(request.tenant)
+        self.flows.put(tenant, tenant.of(request.application_id), job.place)
 
     @staticmethod
     def _set_aside(line: FairLine[Any], flow: Flow, held: list[tuple[FairLine[Any], Flow, Any]]) -> None:
@@ -457,7 +480,9 @@ class Queue:
         return self.counts.are_items(request.tenant, request.application_id) and self.waits.is_held(job, self.mates)
 
     def _may_join(self, mate: Job, job: Job) -> bool:
-        return not mate.answer.done() and not self.is_late(mate) and mate.may_run_with(job)
+        if mate.answer.done() or self.is_late(mate) or not mate.may_run_with(job):
+            return False
+        return job.request.priority <= _LOST or not self._is_in_vain(mate)
 
     def _charge(self, job: Job) -> None:
         """The run of a job begins whose turn it is, while no start is reserved."""

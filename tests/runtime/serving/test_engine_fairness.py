@@ -9,7 +9,7 @@ import pytest
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Quota
 from appliance.domain.errors import DeadlineExceeded, Overloaded, QueueFull
-from appliance.domain.request import Result
+from appliance.domain.request import FrameStanding, Result
 from tests.fakes.clock import ms, run_virtual, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -292,4 +292,36 @@ async def test_an_item_is_not_refused_for_what_begins_after_it() -> None:
             await bench.infer(1, "t/app", within_ms=105)
         await bench.infer(1, "t/app", is_item=True, within_ms=105)
         await asyncio.gather(*asked)
+    bench.assert_quiet()
+
+
+@story
+async def test_items_of_a_lost_frame_come_last() -> None:
+    """Where not all items of a frame can be in time any more, those of frames that can go first, though their deadlines
+    are later; the others are answered once a worker is idle.
+    """
+    bench = EngineBench()
+    for name in ("app", "other"):
+        bench.add({"v": Cost(load_ms=0, run_ms=10)}, name=name)
+    ended: list[str] = []
+
+    async def ask(name: str, application: str, **facts: Any) -> None:
+        await bench.infer(1, application, is_item=True, **facts)
+        ended.append(name)
+
+    async with bench.working():
+        for name in ("app", "other"):
+            await bench.infer(1, f"t/{name}")
+        lost, whole = FrameStanding(), FrameStanding()
+        tasks = [asyncio.create_task(ask("busy", "t/app", within_ms=1000))]
+        await bench.pause(1)
+        for behind in (2, 1, 0):
+            facts: dict[str, Any] = {"frame": lost, "behind_ns": behind * 30_000_000}
+            tasks.append(asyncio.create_task(ask("lost", "t/app", within_ms=60, **facts)))
+        tasks.append(asyncio.create_task(ask("whole", "t/other", within_ms=90, frame=whole, behind_ns=10_000_000)))
+        tasks.append(asyncio.create_task(ask("whole", "t/other", within_ms=90, frame=whole)))
+        await asyncio.gather(*tasks)
+        assert ended == ["busy", "whole", "whole", "lost", "lost", "lost"]
+        assert lost.is_lost
+        assert not whole.is_lost
     bench.assert_quiet()
