@@ -93,15 +93,14 @@ def decision_behind(
     causes: Sequence[Cause], at: datetime.datetime, decisions: Sequence[DecisionRecord]
 ) -> DecisionRecord | None:
     """The latest of a kind that may be behind one of the causes, made before a request was over; `decisions` are newest
-    first.
+    first. Behind a cold start is what somebody asked for: while that loads, the box may decide for itself, in vain.
     """
     for cause in causes:
         kinds, before = _BEHIND.get(cause, ((), datetime.timedelta()))
-        for one in decisions:
-            if one.kind in kinds and one.at <= at + _SLACK:
-                if at - one.at <= before:
-                    return one
-                break
+        fitting = [one for one in decisions if one.kind in kinds and one.at <= at + _SLACK and at - one.at <= before]
+        asked = [one for one in fitting if one.application is not None] if cause is Cause.COLD else []
+        if fitting:
+            return (asked or fitting)[0]
     return None
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,6 +68,15 @@ def test_the_decision_behind_it(causes: tuple[Cause, ...], found: int | None) ->
     decisions += [decided(3, "selection", -500), decided(2, "budget", -501)]
     behind = decision_behind(causes, AT, decisions)
     assert (None if behind is None else behind.id) == found
+
+
+def test_behind_a_cold_start_is_what_was_asked() -> None:
+    """Not what the box decided for itself while that was loading."""
+    own = replace(decided(2, "residency", -0.5), application=None)
+    behind = decision_behind((Cause.COLD,), AT, [own, decided(1, "residency", -1)])
+    assert behind is not None
+    assert behind.id == 1
+    assert decision_behind((Cause.COLD,), AT, [own]) == own
 
 
 def test_what_was_long_ago_is_not_behind_it() -> None:
