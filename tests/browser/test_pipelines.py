@@ -114,6 +114,12 @@ def test_the_list_says_how_they_do(tab: Tab, numbers: str) -> None:
             assert page.get_by_role("columnheader", name=column).count() == 1
 
 
+def test_the_audit_names_its_stages(tab: Tab, numbers: str) -> None:
+    """Of a list of things what is said is their names."""
+    with tab("/box") as page:
+        page.get_by_text(f"name: {numbers}; latency_slo_ms: 5000; stages: find, cut, read").first.wait_for()
+
+
 def test_changing_one(tab: Tab, numbers: str) -> None:
     """Another SLO and a condition; the page shows both, and the figures go on."""
     with tab(f"/pipelines/{numbers}") as page:

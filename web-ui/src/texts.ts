@@ -372,6 +372,7 @@ export const t = {
     model: 'Model',
     slo: 'SLO',
     kept: 'Kept',
+    ofRequests: (n: string) => `of ${n} requests`,
     first: 'Answers',
     available: 'In service',
     noSlo: 'none',
