@@ -7,7 +7,6 @@ is applied to the pipelines that still are what it was asked about, as long as t
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,11 +14,10 @@ from functools import partial
 
 from appliance.clock import NS_PER_MS, NS_PER_S, others_first
 from appliance.domain.errors import PipelineNotPossible, UnknownPipeline
-from appliance.domain.pipeline import Ask, PipelineClient, PipelinePlan
+from appliance.domain.pipeline import PipelineClient, PipelinePlan
 from appliance.log import get as get_log
 from appliance.policies.allocation.base import Placed
 from appliance.policies.allocation.several import (
-    Demand,
     Served,
     Several,
     existing_of,
@@ -28,6 +26,7 @@ from appliance.policies.allocation.several import (
     plan_several,
 )
 from appliance.runtime.decisions.pipelines import pipeline as decision_of
+from appliance.runtime.pipelines.demands import Demands
 from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.holding import holds
 from appliance.runtime.pipelines.joins import Joins
@@ -41,7 +40,7 @@ from appliance.runtime.pipelines.picture import (
     load_of,
 )
 from appliance.runtime.pipelines.plans import is_alike, no_plan, outcome_of, plan_of
-from appliance.runtime.pipelines.problem import Asked, Machine
+from appliance.runtime.pipelines.problem import Machine
 from appliance.runtime.pipelines.refusal import RefusedClient, lacks, own_words
 from appliance.runtime.pipelines.solver import Solver, SolverSlow
 
@@ -112,6 +111,7 @@ class Planning:
         """What single calls took when all were planned last, by worker type."""
         self._numbers: dict[str, int] = {}
         self._pictures = Pictures(environment, pipelines)
+        self._demands = Demands(environment)
         self._solver = Solver(environment.clock, environment.background)
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -394,7 +394,7 @@ class Planning:
         found = await self._beside(picture, dirty)
         if found is not None:
             return found
-        demands = await self._demands(picture, picture.seen.keys())
+        demands = await self._demands.of(picture, picture.seen.keys())
         compute = partial(plan_several, demands, self._environment.policy, {}, picture.busy, may_degrade=may_degrade)
         several = await self._solver.ask(compute, len(demands))
         self.figures.plans += several.solved
@@ -406,44 +406,12 @@ class Planning:
         kept = {id: one.placement for id, one in self._planned.items() if id in picture.seen and id not in ids}
         if not kept:
             return None
-        demands = await self._demands(picture, ids)
+        demands = await self._demands.of(picture, ids)
         several = await self._solver.ask(
             partial(plan_beside, demands, self._environment.policy, kept, picture.busy), len(demands)
         )
         self.figures.plans += 0 if several is None else several.solved
         return several
-
-    async def _demands(self, picture: Picture, ids: Collection[str]) -> list[Demand]:
-        """Of some pipelines; others have their turn between two of them."""
-        weights = self._weights(picture)
-        found = []
-        for id in sorted(weights.keys() & ids):
-            seen, made = picture.seen[id], picture.asked[id]
-            found.append(Demand(id, seen.fps, made.levels, weights[id], self._loaded(seen, made)))
-            await others_first()
-        return found
-
-    def _weights(self, picture: Picture) -> dict[str, float]:
-        """Of each pipeline that is planned: its part of what its tenant weighs on processors. Tenants choose the
-        weights of their pipelines, and how many they have.
-        """
-        pipelines = {id: seen.pipeline for id, seen in picture.seen.items() if not picture.missing[id]}
-        together: dict[str, float] = defaultdict(float)
-        for one in pipelines.values():
-            together[one.tenant] += one.weight
-        weight_of = self._environment.catalogue.processor_weight
-        return {id: weight_of(one.tenant) * one.weight / together[one.tenant] for id, one in pipelines.items()}
-
-    def _loaded(self, seen: Seen, made: Asked) -> tuple[str, ...]:
-        """Stages whose builds are in memory (SC-22)."""
-        found = []
-        asks = [stage for stage in seen.pipeline.stages if isinstance(stage, Ask)]
-        for stage, entry in zip(asks, seen.entries, strict=True):
-            servables = {} if entry is None else entry.servables
-            names = {name for key, name in made.variants[0].items() if key[0] == stage.name}
-            if any(name in servables and self._environment.is_resident(servables[name].build_id) for name in names):
-                found.append(stage.name)
-        return tuple(found)
 
     def _box_is(self, picture: Picture) -> bool:
         """Whether processors, memory and tenants are what the policy was asked about."""
