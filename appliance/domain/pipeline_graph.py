@@ -240,6 +240,9 @@ class _Links:
     def _add_join(self, stage: Join) -> None:
         if not stage.after:
             raise self._mismatch(stage, "after", "a join comes after the stages whose answers it puts together")
+        for one in stage.after:
+            if isinstance(self._stages[self._positions[self._chosen_by(one)]], Crop):
+                raise self._mismatch(stage, "after", f"{one!r} cuts pictures and answers nothing: nothing to join")
         levels = {self.levels[one]: one for one in stage.after}
         if ROOT in levels:
             raise self._mismatch(stage, "after", f"{levels[ROOT]!r} answers about the whole frame: nothing to join")

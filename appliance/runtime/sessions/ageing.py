@@ -12,7 +12,7 @@ PLANS_MAX = 8
 MEMORY = 0.15
 """Weight of the newest window."""
 DEVIATIONS = 2.5
-"""Mean deviations above the mean that are kept free: one window in a hundred is beyond, where they are normal."""
+"""Mean deviations above the mean that are kept free: two windows in a hundred are beyond, where they are normal."""
 PRIOR_SHARE = 0.04
 """Of the age that a promise allows, the mean deviation before windows were seen ..."""
 MOST_SHARE = 0.3

@@ -216,3 +216,9 @@ def test_every_job_ends(policy: str) -> None:
             jobs[left.name] = left
     assert not jobs
     assert len(ran) == len(set(ran)) == 3 * 3 + 3
+
+
+def test_long_times_are_told_in_plain_digits() -> None:
+    slow = DispatchInput(0, (CPU,), (Job("1", whole_only("net", {"CPU": 19_960}), 0, 80_000),))
+    reason = DISPATCH_POLICIES["least-slack"]().plan(slow).reason
+    assert "19960 ms (60040 ms of slack)" in reason
