@@ -8,6 +8,8 @@ from appliance.clock import NS_PER_S
 STEADY_NS = 30 * NS_PER_S
 """Who was served for so long is tried again at once."""
 REST_NS, REST_NS_MAX = NS_PER_S, 60 * NS_PER_S
+VAIN_NS_MAX = 8 * NS_PER_S
+"""Trying in vain makes no rest longer than that."""
 
 
 class Patience:
@@ -27,3 +29,12 @@ class Patience:
         is_steady = now_ns - self._served_ns >= STEADY_NS
         self._rest_ns = 0 if is_steady else min(REST_NS_MAX, max(REST_NS, 2 * self._rest_ns))
         self.again_ns = now_ns + self._rest_ns
+
+    def tried_in_vain(self, now_ns: int) -> None:
+        """Nothing that it does would help: it rests twice as long each time."""
+        self._rest_ns = max(self._rest_ns, min(VAIN_NS_MAX, max(REST_NS, 2 * self._rest_ns)))
+        self.again_ns = now_ns + self._rest_ns
+
+    def asks_anew(self) -> None:
+        """It may be tried at once."""
+        self.again_ns = 0

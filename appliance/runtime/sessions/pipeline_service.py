@@ -126,6 +126,7 @@ class PipelineService:
         """Where it fits, the pipeline counts on the new rate at once; where not, on the old one as before."""
         pipeline_id, before = live.session.pipeline_id, self._rate(live)
         if before is None:  # it waits, and is tried with what it asks for now
+            live.patience.asks_anew()
             return Verdict(True)
         standing = self._pipelines.standing(pipeline_id, live.id)
         if not self._is_in_time(draft, standing, is_cautious=True):
@@ -261,7 +262,10 @@ class PipelineService:
         standing = self._pipelines.standing(pipeline_id, live.id)
         if not self._is_in_time(live, standing, is_cautious=True):
             self._leave(live)
-            return self._too_late(live, standing)
+            found = self._too_late(live, standing)
+            if found.cause is Cause.PROCESSOR:  # the plan alone takes too long, and each try plans twice
+                live.patience.tried_in_vain(self._clock.now_ns())
+            return found
         return Verdict(True)
 
     def _serve(self, live: LiveSession) -> None:

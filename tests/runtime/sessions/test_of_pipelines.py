@@ -161,6 +161,24 @@ async def test_who_waits_comes_in_when_there_is_room() -> None:
 
 
 @story
+async def test_a_plan_that_takes_too_long_is_not_made_every_second() -> None:
+    """A session whose promise is shorter than what the plan takes waits, and rests ever longer between two tries, each
+    of which plans twice; when it asks for another promise it is tried at once.
+    """
+    both = Both()
+    async with both.working():
+        waits = await both.fleet.join_pipeline(both.signs.pipeline, LatencyPromise(20.0, 1.0), wait=True)
+        both.fleet.stream(waits, steady(20))
+        await both.fleet.pass_s(60)
+        assert state_of(waits) is SessionState.WAITING
+        assert "ms in the box" in waits.reason
+        assert 5 <= waits.tries <= 12
+        await both.fleet.sessions.change(waits, promise=LatencyPromise(400.0, 1.0))
+        await both.fleet.pass_s(2)
+        assert state_of(waits) is SessionState.SERVED
+
+
+@story
 async def test_a_lost_link_keeps_its_place_for_a_while() -> None:
     """For two seconds it stays a client; after them it is none, and is let in again when its device comes back."""
     both = Both()
