@@ -183,6 +183,8 @@ class PipelineClient:
     fps: float
     is_session: bool = False
     """It is a device's session, which knows by itself when its device has gone; nobody else speaks for it."""
+    within_ms: float | None = None
+    """What its frames may take in the box; None: what all of the pipeline's may."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,18 +304,21 @@ class StreamedPipelines(Protocol):
         """Raises: UnknownPipeline."""
         ...
 
-    async def join(self, pipeline_id: str, client: str, fps: float) -> None:
-        """Let a client in. Raises: UnknownPipeline, PipelineNotPossible, TooManySessions."""
+    async def join(self, pipeline_id: str, client: str, fps: float, within_ms: float | None) -> None:
+        """Let a client in. `within_ms`: what its frames may take in the box; None, or more than the pipeline's SLO:
+        that. Raises: UnknownPipeline, PipelineNotPossible, TooManySessions.
+        """
         ...
 
-    async def change(self, pipeline_id: str, client: str, fps: float) -> None:
-        """A client sends so many frames from now on; what it has stays its own where more are refused.
+    async def change(self, pipeline_id: str, client: str, fps: float, within_ms: float | None) -> None:
+        """A client sends so many frames from now on, which may take so long; what it has stays its own where that is
+        refused.
 
         Raises: as `join`; UnknownClient.
         """
         ...
 
-    def keep(self, pipeline_id: str, client: str, fps: float) -> None:
+    def keep(self, pipeline_id: str, client: str, fps: float, within_ms: float | None) -> None:
         """A client that was let in before the box was started again. Raises: UnknownPipeline."""
         ...
 

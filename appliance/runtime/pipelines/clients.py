@@ -1,6 +1,6 @@
 """Clients of a pipeline: each said how many frames it sends, and leaves when it says so or is silent (SC-03)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from appliance.clock import NS_PER_S
@@ -11,6 +11,11 @@ SILENT_NS = 10 * NS_PER_S
 """Of which nothing was heard for so long has left ..."""
 SILENT_FRAMES = 3
 """... and for as long as so many of its frames take to come."""
+
+
+def least_of(times_ms: Iterable[float | None]) -> float | None:
+    """The least of those that are there."""
+    return min((one for one in times_ms if one is not None), default=None)
 
 
 @dataclass(slots=True)
@@ -45,6 +50,11 @@ class Clients:
         """Of all of them, as they said."""
         return sum(one.client.fps for one in self._joined.values())
 
+    @property
+    def within_ms(self) -> float | None:
+        """What frames may take in the box for who needs them soonest; None: nobody says so."""
+        return least_of(one.client.within_ms for one in self._joined.values())
+
     def get(self, id: str) -> PipelineClient | None:
         """None: nobody of this id is here."""
         found = self._joined.get(id)
@@ -65,11 +75,11 @@ class Clients:
         """It was let in."""
         self._joined[client.id] = _Joined(client, now_ns)
 
-    def change(self, id: str, fps: float) -> None:
-        """It sends so many frames from now on; of nobody who is here: nothing."""
+    def change(self, id: str, fps: float, within_ms: float | None = None) -> None:
+        """It sends so many frames from now on, which may take so long; of nobody who is here: nothing."""
         found = self._joined.get(id)
         if found is not None:
-            found.client = replace(found.client, fps=fps)
+            found.client = replace(found.client, fps=fps, within_ms=within_ms)
 
     def leave(self, id: str) -> PipelineClient | None:
         """It has gone; None: nobody of this id is here."""

@@ -9,6 +9,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient
 from appliance.policies.allocation.base import Existing, Part
 from appliance.runtime.catalogue import Catalogue, Entry
+from appliance.runtime.pipelines.clients import least_of
 from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.load import SingleCallLoad, parts_of
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
@@ -138,6 +139,8 @@ class _Looked:
     """When its variants were looked at."""
     is_used: bool = False
     """Somebody has joined, or frames come."""
+    within_ms: float | None = None
+    """As `Clients.within_ms`."""
     entries: dict[str, Entry] = field(default_factory=dict)
     """By application."""
     offers: dict[str, Offers] = field(default_factory=dict)
@@ -146,6 +149,13 @@ class _Looked:
     missing: str = ""
     asked: Asked | None = None
     """None: its problems have yet to be made."""
+
+    def is_joined_by(self, client: PipelineClient) -> None:
+        """It is planned as if a client were there."""
+        self.is_used = True
+        within_ms = least_of((self.within_ms, client.within_ms))
+        if within_ms != self.within_ms:
+            self.within_ms, self.asked = within_ms, None
 
     def too_large(self) -> Iterator[str]:
         """Stages of whose wanted variants none fits."""
@@ -194,8 +204,8 @@ class Pictures:
         self._last: dict[str, _Looked] = {}
         """As each pipeline was found last, on that machine."""
 
-    async def take(self, joining: str = "") -> Picture:
-        """As they are now; one that a client is `joining` is in use already. Between two pipelines others have their
+    async def take(self, joining: PipelineClient | None = None) -> Picture:
+        """As they are now; the one that a client is `joining` as if it had. Between two pipelines others have their
         turn, so the last ones are seen a little later than the first; one that goes meanwhile is not in it.
         """
         environment = self._environment
@@ -214,7 +224,8 @@ class Pictures:
             if tenant not in memory:
                 memory[tenant] = environment.memory_bytes(tenant)
             found[id] = self._as_before(live, now_ns) or self._looked(live)
-            found[id].is_used |= id == joining
+            if joining is not None and joining.pipeline_id == id:
+                found[id].is_joined_by(joining)
             await others_first()
         self._fit(found, memory)
         seen: dict[str, Seen] = {}
@@ -258,7 +269,8 @@ class Pictures:
         looked = replace(last, clients=tuple(live.clients), clients_fps=live.clients.fps)
         looked.observed = self._observed(live, now_ns)
         looked.is_used = bool(looked.clients) or looked.observed.fps > 0.0
-        if _of_items(looked.observed) != _of_items(last.observed):
+        looked.within_ms = live.clients.within_ms
+        if looked.within_ms != last.within_ms or _of_items(looked.observed) != _of_items(last.observed):
             looked.asked = None
         return looked
 
@@ -268,6 +280,7 @@ class Pictures:
         observed = self._observed(live, now_ns)
         looked = _Looked(live, live.pipeline, entries, tuple(clients), clients.fps, observed, now_ns)
         looked.is_used = bool(looked.clients) or observed.fps > 0.0
+        looked.within_ms = clients.within_ms
         for stage in live.pipeline.stages:
             if not isinstance(stage, Ask):
                 continue
@@ -309,7 +322,7 @@ class Pictures:
     def _asked(self, machine: Machine, looked: _Looked) -> Asked:
         if looked.missing:
             return Asked((), (), {}, 0.0, looked.missing)
-        subject = Subject(looked.pipeline, looked.live.graph, looked.entries, looked.observed)
+        subject = Subject(looked.pipeline, looked.live.graph, looked.entries, looked.observed, looked.within_ms)
         made = asked(subject, machine, looked.fitting, self._environment.tariff)
         return replace(made, too_large=tuple(looked.too_large()))
 

@@ -3,6 +3,7 @@
 Event-loop thread only.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from appliance.clock import NS_PER_S, Clock
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import ModelUnavailable, UnknownClient, UnknownPipeline
 from appliance.domain.pipeline import Ask, Pipeline, PipelineClient, PipelinePlan
+from appliance.domain.session import RATE_MIN
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.pipelines.accounts import UNPRICED, Cost, Tariff
 from appliance.runtime.pipelines.definition import runnable_kinds
@@ -238,26 +240,30 @@ class Pipelines:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    async def join(self, pipeline_id: str, fps: float, tenant: str, session: str | None = None) -> PipelineClient:
-        """One more client; `session`: the id of that of a device. Raises: UnknownPipeline, PipelineNotPossible,
-        TooManySessions.
+    async def join(
+        self, pipeline_id: str, fps: float, tenant: str, session: str | None = None, within_ms: float | None = None
+    ) -> PipelineClient:
+        """One more client; `session`: the id of that of a device. `within_ms`: what its frames may take in the box,
+        where that is less than the pipeline's SLO. Raises: UnknownPipeline, PipelineNotPossible, TooManySessions.
         """
         live = self.get(pipeline_id)
         live.clients.require_room(live.pipeline)
-        client = PipelineClient(session or self._new_id(), pipeline_id, fps, is_session=session is not None)
+        client = PipelineClient(session or self._new_id(), pipeline_id, fps, session is not None, within_ms)
         if self._planning is None:
             live.clients.join(client, self._clock.now_ns())
         else:
             await self._planning.admit(live, client)
         return client
 
-    def keep(self, pipeline_id: str, fps: float, session: str) -> None:
+    def keep(self, pipeline_id: str, fps: float, session: str, within_ms: float | None = None) -> None:
         """A session that was let in before the box was started again is planned with. Raises: UnknownPipeline."""
-        self.get(pipeline_id).clients.join(PipelineClient(session, pipeline_id, fps, True), self._clock.now_ns())
+        client = PipelineClient(session, pipeline_id, fps, True, within_ms)
+        self.get(pipeline_id).clients.join(client, self._clock.now_ns())
         self.look_again()
 
-    async def change(self, pipeline_id: str, client_id: str, fps: float) -> None:
-        """Another rate. More frames are let in as those of one more client would be, which then has gone.
+    async def change(self, pipeline_id: str, client_id: str, fps: float, within_ms: float | None = None) -> None:
+        """Another rate, or time. More frames, or sooner ones, are let in as those of one more client would be, which
+        then has gone.
 
         Raises: as `join`; UnknownClient.
         """
@@ -265,11 +271,12 @@ class Pipelines:
         before = live.clients.get(client_id)
         if before is None:
             raise UnknownClient(name=client_id)
-        if fps > before.fps:
-            more = await self.join(pipeline_id, fps - before.fps, live.pipeline.tenant, self._new_id())
+        if fps > before.fps or (within_ms is not None and within_ms < (before.within_ms or math.inf)):
+            more_fps = max(fps - before.fps, RATE_MIN)
+            more = await self.join(pipeline_id, more_fps, live.pipeline.tenant, self._new_id(), within_ms)
             live = self.get(pipeline_id)
             live.clients.leave(more.id)
-        live.clients.change(client_id, fps)
+        live.clients.change(client_id, fps, within_ms)
         self.look_again()
 
     def leave(self, pipeline_id: str, client_id: str, *, as_session: bool = False) -> None:

@@ -220,7 +220,7 @@ class Planning:
         id = live.pipeline.id
         async with self._joins.turn(live.pipeline.tenant), self._turn:
             for _ in range(TRIES_MAX):
-                picture = await self._pictures.take(joining=id)
+                picture = await self._pictures.take(joining=client)
                 live = self._still_there(id)
                 if id not in picture.seen:  # it was put anew meanwhile
                     continue

@@ -136,6 +136,8 @@ class Subject:
     entries: Mapping[str, Entry]
     """By application id."""
     observed: Observed
+    within_ms: float | None = None
+    """What a frame may take for who needs it soonest; None: the pipeline's SLO."""
 
 
 def items_of(pipeline: Pipeline, graph: Graph, seen: Mapping[str, float]) -> dict[str, float]:
@@ -248,8 +250,11 @@ class _Level:
         self.reserved_ms = self._reserved_ms(modules)
         kinds = {of.kind for of in self._machine.of.values()}
         cost_by = pipeline.cost_by if self._tariff.knows(pipeline.cost_by, kinds) else CostBy.SECONDS
+        within_ms = pipeline.latency_slo_ms
+        if self._subject.within_ms is not None:
+            within_ms = min(within_ms, self._subject.within_ms)
         return AllocationInput(
-            slo_ms=max(SLO_LEFT_MS_MIN, pipeline.latency_slo_ms - self.reserved_ms),
+            slo_ms=max(SLO_LEFT_MS_MIN, within_ms - self.reserved_ms),
             workers=self._machine.workers,
             modules=modules,
             edges=tuple(sorted(set(graph.edges))),

@@ -29,15 +29,15 @@ class PipelineStreams:
     def require(self, pipeline_id: str) -> None:
         self._pipelines.get(pipeline_id)
 
-    async def join(self, pipeline_id: str, client: str, fps: float) -> None:
+    async def join(self, pipeline_id: str, client: str, fps: float, within_ms: float | None) -> None:
         tenant = self._pipelines.get(pipeline_id).pipeline.tenant
-        await self._pipelines.join(pipeline_id, fps, tenant, client)
+        await self._pipelines.join(pipeline_id, fps, tenant, client, within_ms)
 
-    async def change(self, pipeline_id: str, client: str, fps: float) -> None:
-        await self._pipelines.change(pipeline_id, client, fps)
+    async def change(self, pipeline_id: str, client: str, fps: float, within_ms: float | None) -> None:
+        await self._pipelines.change(pipeline_id, client, fps, within_ms)
 
-    def keep(self, pipeline_id: str, client: str, fps: float) -> None:
-        self._pipelines.keep(pipeline_id, fps, client)
+    def keep(self, pipeline_id: str, client: str, fps: float, within_ms: float | None) -> None:
+        self._pipelines.keep(pipeline_id, fps, client, within_ms)
 
     def rate_of(self, pipeline_id: str, client: str) -> float | None:
         live = self._pipelines.live.get(pipeline_id)

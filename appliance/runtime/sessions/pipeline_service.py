@@ -42,6 +42,12 @@ TRY_NS = NS_PER_S
 fit."""
 LATE_NS = 2 * NS_PER_S
 """A session whose frames could not be in time for so long is removed: links are slow for a moment now and then."""
+WITHIN_MS_MIN = 1.0
+WAY_SHARE = 1 / 3
+"""Of what is left beside the way of the smallest message, that is for the picture, before plans have the rest: with
+less, pictures are small, and with more, plans dear."""
+TIME = "time"
+"""What a pipeline's admission misses where no plan is quick enough."""
 CUT_SIDE = 1920
 """Longer side of the pictures that a pipeline is sent which cuts from them, where the link carries as much."""
 
@@ -92,7 +98,9 @@ class PipelineService:
             return
         self._live[live.id], self._locks[live.id] = live, asyncio.Lock()
         if holds(live, self._clock.now_ns()):
-            self._pipelines.keep(live.session.pipeline_id, live.id, rate_of(live))
+            standing = self._pipelines.standing(live.session.pipeline_id, live.id)
+            within_ms = max(WITHIN_MS_MIN, _left_ms(live) - _least_on_way_ms(live, standing))
+            self._pipelines.keep(live.session.pipeline_id, live.id, rate_of(live), within_ms)
         self.replan.set()
 
     def take(self, live: LiveSession) -> None:
@@ -129,16 +137,18 @@ class PipelineService:
             live.patience.asks_anew()
             return Verdict(True)
         standing = self._pipelines.standing(pipeline_id, live.id)
-        if not self._is_in_time(draft, standing, is_cautious=True):
-            return self._too_late(draft, standing)
-        try:
-            await self._pipelines.change(pipeline_id, live.id, rate_of(draft))
-        except PipelineNotPossible as refused:
+        refused: PipelineNotPossible | None = None
+        for within_ms in _within_ms(draft, standing):
+            try:
+                await self._pipelines.change(pipeline_id, live.id, rate_of(draft), within_ms)
+            except PipelineNotPossible as error:
+                refused = error
+                if TIME not in error.missing:
+                    return _refused(draft, error, before)
+            else:
+                return Verdict(True)
+        if refused is not None and self._is_in_time(draft, standing, is_cautious=True):
             return _refused(draft, refused, before)
-        standing = self._pipelines.standing(pipeline_id, live.id)
-        if self._is_in_time(draft, standing, is_cautious=True):
-            return Verdict(True)
-        await self._pipelines.change(pipeline_id, live.id, before)  # more frames made it slower; fewer are not refused
         return self._too_late(draft, standing)
 
     def give_back(self, live: LiveSession, promise: Promise) -> None:
@@ -253,20 +263,32 @@ class PipelineService:
     async def _admitted(self, live: LiveSession) -> Verdict:
         """Let in as a client of its pipeline, whose plan leaves time for the way."""
         pipeline_id, rate = live.session.pipeline_id, rate_of(live)
-        if self._rate(live) != rate:
-            self._leave(live)
-            try:
-                await self._pipelines.join(pipeline_id, live.id, rate)
-            except PipelineNotPossible as refused:
-                return _refused(live, refused)
         standing = self._pipelines.standing(pipeline_id, live.id)
-        if not self._is_in_time(live, standing, is_cautious=True):
-            self._leave(live)
-            found = self._too_late(live, standing)
-            if found.cause is Cause.PROCESSOR:  # the plan alone takes too long, and each try plans twice
-                live.patience.tried_in_vain(self._clock.now_ns())
-            return found
-        return Verdict(True)
+        if self._rate(live) == rate:  # its capacity was kept
+            return self._stays(live, standing)
+        self._leave(live)
+        found = Verdict(False)
+        for within_ms in (*_within_ms(live, standing), None):  # None: what could be promised instead
+            try:
+                await self._pipelines.join(pipeline_id, live.id, rate, within_ms)
+            except PipelineNotPossible as refused:
+                if TIME not in refused.missing:
+                    return _refused(live, refused)
+                found = _refused(live, refused)
+                continue
+            return self._stays(live, self._pipelines.standing(pipeline_id, live.id))
+        live.patience.tried_in_vain(self._clock.now_ns())
+        return found
+
+    def _stays(self, live: LiveSession, standing: PipelineStanding) -> Verdict:
+        """A client of its pipeline, unless its plan leaves no time for the way."""
+        if self._is_in_time(live, standing, is_cautious=True):
+            return Verdict(True)
+        self._leave(live)
+        found = self._too_late(live, standing)
+        if found.cause is Cause.PROCESSOR:  # the plan alone takes too long, and each try plans several times
+            live.patience.tried_in_vain(self._clock.now_ns())
+        return found
 
     def _serve(self, live: LiveSession) -> None:
         self._figures.admissions += 1
@@ -352,6 +374,25 @@ def _on_way_ms(live: LiveSession, picture: tuple[int | None, int]) -> float:
 def _least_ms(live: LiveSession, standing: PipelineStanding, margin: float) -> float:
     """From a capture to the answer at the device, by the plan at worst, with the smallest picture."""
     return (standing.latency_ms or 0.0) + way_ms(live) + margin * _on_way_ms(live, _pictures(standing)[-1])
+
+
+def _left_ms(live: LiveSession) -> float:
+    """Of the promise, for the picture's way and the box."""
+    return _slo_ms(live) - way_ms(live)
+
+
+def _least_on_way_ms(live: LiveSession, standing: PipelineStanding) -> float:
+    """Of the smallest picture, on a link that is as much slower as devices allow for."""
+    return live.link.margin * _on_way_ms(live, _pictures(standing)[-1])
+
+
+def _within_ms(live: LiveSession, standing: PipelineStanding) -> list[float]:
+    """What a frame may take in the box: first with pictures of a fair size, then with the smallest; none where the way
+    takes all.
+    """
+    left_ms, least_ms = _left_ms(live), _least_on_way_ms(live, standing)
+    times = {left_ms - max(least_ms, WAY_SHARE * left_ms), left_ms - least_ms}
+    return sorted(one for one in times if one >= WITHIN_MS_MIN)
 
 
 def _refused(live: LiveSession, refused: PipelineNotPossible, before_fps: float = 0.0) -> Verdict:

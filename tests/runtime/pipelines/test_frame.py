@@ -433,7 +433,7 @@ async def test_what_is_written_is_joined_as_it_is() -> None:
 async def test_a_join_follows_a_crop_that_was_not_made() -> None:
     """It has no answer either, and the frame is over."""
     crop = Crop(name="crop", after=("find",), of="objects", when=When("find", labels=("z",)))
-    desk = Desk(FIND, crop, Join(name="all", after=("crop",)))
+    desk = Desk(FIND, crop, ask("read", "what", "crop"), Join(name="all", after=("read",)))
     items, _ = await desk.ask()
     assert outline(items) == [["find", "crop: condition", "all: condition"]]
     desk.assert_quiet()

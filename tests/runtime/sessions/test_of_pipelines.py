@@ -34,6 +34,8 @@ from tests.runtime.sessions.test_planning import promise_of
 
 FIND = {"fine": Cost(run_ms=20), "coarse": Cost(run_ms=10)}
 READ = {"fine": Cost(run_ms=8), "coarse": Cost(run_ms=4)}
+FIND_TOGETHER = {"fine": Cost(run_ms=20, run_ms_by_batch={2: 21, 4: 22, 8: 24})}
+"""Batches cost next to nothing more: a plan has frames wait for company for as long as it may."""
 PROMISE = LatencyPromise(400.0, 15.0)
 
 
@@ -45,8 +47,8 @@ def state_of(live: LiveSession) -> SessionState:
 class Both:
     """A box with a pipeline, and devices."""
 
-    def __init__(self, objects: int = 2, slo_ms: float = 300.0, workers: int = 2) -> None:
-        self.whole = WholeBox(FIND, READ, workers=workers)
+    def __init__(self, objects: int = 2, slo_ms: float = 300.0, workers: int = 2, find: dict[str, Cost] = FIND) -> None:
+        self.whole = WholeBox(find, READ, workers=workers)
         self.whole.objects = objects
         self.signs: LivePipeline = self.whole.add(slo_ms=slo_ms)
         streams = PipelineStreams(self.whole.pipelines, self.whole.box.core.catalogue)
@@ -359,3 +361,43 @@ async def test_nobody_else_speaks_for_a_session() -> None:
         assert "pipeline" in live.reason
         with pytest.raises(UnknownPipeline):
             await both.join()
+
+
+@story
+async def test_plans_leave_a_session_the_time_that_it_was_promised() -> None:
+    """Though the pipeline itself may take ten times as long, and would wait for company: whose promise is shorter is
+    served by a plan that keeps it, for as long as it is there."""
+    both = Both(slo_ms=5000.0, find=FIND_TOGETHER)
+    async with both.working():
+        live = await both.join(LatencyPromise(400.0, 5.0))
+        both.fleet.stream(live, steady(20))
+        await both.fleet.pass_s(40)
+        assert live.state is SessionState.SERVED
+        assert live.tries == 0
+        plan = both.signs.plan
+        assert plan is not None
+        assert (plan.latency_ms or 0.0) < 400.0
+        counts = live.counts
+        assert counts.answered >= 0.99 * (counts.sent - counts.under_way), counts
+        assert live.windows == live.kept
+        await both.fleet.sessions.end(live)
+        client = await both.whole.pipelines.join(both.signs.pipeline.id, 5.0, "t")
+        assert client.within_ms is None
+
+
+@story
+async def test_a_shorter_promise_has_the_pipeline_planned_anew() -> None:
+    """What was promised first stays where the shorter one cannot be kept, and an SLO is offered that can."""
+    both = Both(slo_ms=5000.0)
+    async with both.working():
+        live = await both.join(LatencyPromise(3000.0, 5.0))
+        await both.fleet.sessions.change(live, promise=LatencyPromise(500.0, 5.0))
+        assert live.state is SessionState.SERVED
+        assert both.signs.plan is not None
+        assert (both.signs.plan.latency_ms or 0.0) < 500.0
+        with pytest.raises(PromiseNotPossible) as refused:
+            await both.fleet.sessions.change(live, promise=LatencyPromise(25.0, 5.0))
+        assert live.promise == LatencyPromise(500.0, 5.0)
+        (offer,) = refused.value.offers
+        await both.fleet.sessions.change(live, promise=promise_of(dict(offer)))  # type: ignore[arg-type]
+        assert live.state is SessionState.SERVED
