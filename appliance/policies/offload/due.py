@@ -31,11 +31,11 @@ class Pace:
     load: list[float]
 
 
-def pace(fleet: Fleet, allowed: Sequence[float] | None = None) -> Pace:
+def pace(fleet: Fleet, allowed: Sequence[float] | None = None, *, has_choice: bool = False) -> Pace:
     """Step 1 with real latencies: the batch and period that take least of the processor.
 
     `allowed`: mean strides by client, if not those that are aimed at; of a served client for which that is too little
-    even alone, all that it allows.
+    even alone, all that it allows, unless it `has_choice` of another network.
 
     A frame waits half an interval for its batch on average, and a result half of one for its display, so the mean
     stride at period P (frames) and latency x is x + 1 + (P − 1)/2, where x includes the grace period.
@@ -54,7 +54,7 @@ def pace(fleet: Fleet, allowed: Sequence[float] | None = None) -> Pace:
         limit = np.array([limits[i] for i in of])
         per_ms = fleet.frames_per_ms
         strides = (fixed[:, None] + latency * (1.0 + fleet.problem.grace)) * per_ms + 1.0
-        if allowed is None:
+        if allowed is None and not has_choice:
             for row in np.flatnonzero(limit < strides.min(axis=1) - 1.0).tolist():
                 limit[row] = fleet.allowed[of[row]] if fleet.is_served[of[row]] else limit[row]
         # Where the mean wait leaves nothing, phases may still fall well: tried with one frame a period, down to no wait

@@ -135,7 +135,7 @@ def _table(problem: OffloadInput, common: Common) -> _Table:
     load, gap = np.full((len(names), len(clients)), np.inf), np.full((len(names), len(clients)), np.inf)
     for k, name in enumerate(names):
         choice = {client.name: own[name] for client, own in zip(clients, variants, strict=True) if name in own}
-        rates = pace(fleet_of(problem, choice, common)).load
+        rates = pace(fleet_of(problem, choice, common), has_choice=True).load
         for i, own in enumerate(variants):
             if name in own:
                 load[k, i], gap[k, i] = rates[i], own[name].accuracy_gap
