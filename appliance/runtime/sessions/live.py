@@ -67,6 +67,7 @@ HasRoom = Callable[["LiveSession"], bool]
 Ran = Callable[["LiveSession", Frame], None]
 Ended = Callable[["LiveSession", Frame, FrameResult], None]
 Received = Callable[["LiveSession"], None]
+Told = Callable[["LiveSession", Notice], None]
 
 
 class Notices:
@@ -113,13 +114,16 @@ class LiveSession:
         on_received: Received,
         on_ended: Ended,
         answers: KeptAnswers,
+        on_told: Told | None = None,
         link: LinkEstimate | None = None,
         state: SessionState = SessionState.WAITING,
     ) -> None:
-        """`turn`, `on_ran`: as of a `FrameCall`. `has_room`: whether a processor is free for who is not planned."""
+        """`turn`, `on_ran`: as of a `FrameCall`. `has_room`: whether a processor is free for who is not planned.
+        `on_told`: hears what its device is told.
+        """
         self._clock = clock
         self._predict, self._turn, self._has_room = predict, turn, has_room
-        self._on_received, self._on_ran, self._on_ended = on_received, on_ran, on_ended
+        self._on_received, self._on_ran, self._on_ended, self._on_told = on_received, on_ran, on_ended, on_told
         self._credit, self._answers = credit, answers
         self.session, self.state = session, state
         self.reason = ""
@@ -294,6 +298,8 @@ class LiveSession:
 
     def tell(self, notice: Notice) -> None:
         """All who listen."""
+        if self._on_told is not None:
+            self._on_told(self, notice)
         for notices in self._notices:
             notices.put(notice)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from appliance.clock import Clock, others_first
 from appliance.domain.errors import ApplianceError, FrameDropped, Unavailable
 from appliance.domain.events import EventSink
-from appliance.domain.session import DeviceReport, FrameHead, Promise, Session
+from appliance.domain.session import DeviceReport, FrameHead, Notice, NoticeKind, Promise, Session
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.runtime.decisions.sessions import frame_drop
@@ -71,6 +71,8 @@ class Sessions:
         self._rounds = Rounds(clock, self._services, self.register, self._storing, self._look_after)
         self.totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         """Tenant → frames of all its sessions by how they ended."""
+        self._waiting: set[str] = set()
+        """Sessions of which was told that they wait."""
 
     @property
     def live(self) -> dict[str, LiveSession]:
@@ -118,6 +120,8 @@ class Sessions:
         of = {"pipeline": session.target} if session.pipeline_id else {"application": session.application_id}
         facts = {"session": live.id, "state": live.state.value, **of}
         self._events.emit("session began", tenant=session.tenant, name=session.name, **facts)
+        if live.state is SessionState.WAITING:
+            self._waiting.add(live.id)
         return live
 
     def get(self, id: str, tenant: str, key_id: str | None = None) -> LiveSession:
@@ -291,10 +295,24 @@ class Sessions:
             has_room=service.has_room,
             on_received=service.received,
             on_ended=self._frame_ended,
+            on_told=self._told,
             answers=KeptAnswers(self._answers, session.tenant),
             link=link,
             state=state,
         )
+
+    def _told(self, live: LiveSession, notice: Notice) -> None:
+        """A session that began to wait, or was served in the end, is told to people, too; of one that has ended `end`
+        tells.
+        """
+        about = {"tenant": live.session.tenant, "session": live.id}
+        if notice.kind is NoticeKind.REMOVED:
+            self._waiting.add(live.id)
+            self._events.emit("session removed", **about, reason=notice.reason)
+        elif notice.kind in (NoticeKind.SERVED, NoticeKind.ENDED) and live.id in self._waiting:
+            self._waiting.discard(live.id)
+            if notice.kind is NoticeKind.SERVED:
+                self._events.emit("session served", **about)
 
     def _frame_ended(self, live: LiveSession, frame: Frame, result: FrameResult) -> None:
         totals = self.totals[live.session.tenant]

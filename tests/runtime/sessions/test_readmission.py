@@ -35,6 +35,11 @@ def test_a_link_that_was_too_slow_and_is_not_any_more(promise: Promise) -> None:
             await fleet.pass_s(30)
             states.append(live.state)
             assert states == [SessionState.WAITING, SessionState.SERVED]
+            events = [one for one in fleet.bench.telemetry.recent() if one.facts.get("session") == live.id]
+            told = [one.event for one in events]
+            assert told[:3] == ["session began", "session removed", "session served"]
+            assert str(events[1].facts["reason"]).startswith("link: ")
+            assert told.count("session removed") == before
             assert device.told[NoticeKind.REMOVED] == before <= 4
             assert live.counts.answered > answered + 60
 
