@@ -399,5 +399,5 @@ async def test_a_shorter_promise_has_the_pipeline_planned_anew() -> None:
             await both.fleet.sessions.change(live, promise=LatencyPromise(25.0, 5.0))
         assert live.promise == LatencyPromise(500.0, 5.0)
         (offer,) = refused.value.offers
-        await both.fleet.sessions.change(live, promise=promise_of(dict(offer)))  # type: ignore[arg-type]
+        await both.fleet.sessions.change(live, promise=promise_of(dict(offer)))
         assert live.state is SessionState.SERVED
