@@ -97,7 +97,10 @@ def test_an_outage_and_another_address(tmp_path: Path) -> None:
 
 def test_a_process_in_a_network(tmp_path: Path) -> None:
     with Network({"a": link()}, tmp_path) as network, listening(network.box) as seen:
-        said = f"import socket; socket.create_connection(({network.address['a']!r}, {PORT})).close()"
+        said = (
+            f"import socket; line = socket.create_connection(({network.address['a']!r}, {PORT})); "
+            "line.shutdown(socket.SHUT_WR); line.recv(64)"
+        )
         assert network.devices["a"].start([sys.executable, "-c", said]).wait(60) == 0
         assert seen == ["10.77.1.2"]
 
