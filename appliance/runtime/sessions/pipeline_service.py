@@ -99,7 +99,7 @@ class PipelineService:
         self._live[live.id], self._locks[live.id] = live, asyncio.Lock()
         if holds(live, self._clock.now_ns()):
             standing = self._pipelines.standing(live.session.pipeline_id, live.id)
-            within_ms = max(WITHIN_MS_MIN, _left_ms(live) - _least_on_way_ms(live, standing))
+            within_ms = max(_within_ms(live, standing), default=WITHIN_MS_MIN)
             self._pipelines.keep(live.session.pipeline_id, live.id, rate_of(live), within_ms)
         self.replan.set()
 
@@ -272,11 +272,11 @@ class PipelineService:
             try:
                 await self._pipelines.join(pipeline_id, live.id, rate, within_ms)
             except PipelineNotPossible as refused:
-                if TIME not in refused.missing:
-                    return _refused(live, refused)
                 found = _refused(live, refused)
-                continue
-            return self._stays(live, self._pipelines.standing(pipeline_id, live.id))
+                if TIME not in refused.missing:
+                    return found
+            else:
+                return self._stays(live, self._pipelines.standing(pipeline_id, live.id))
         live.patience.tried_in_vain(self._clock.now_ns())
         return found
 
@@ -373,24 +373,19 @@ def _on_way_ms(live: LiveSession, picture: tuple[int | None, int]) -> float:
 
 def _least_ms(live: LiveSession, standing: PipelineStanding, margin: float) -> float:
     """From a capture to the answer at the device, by the plan at worst, with the smallest picture."""
-    return (standing.latency_ms or 0.0) + way_ms(live) + margin * _on_way_ms(live, _pictures(standing)[-1])
-
-
-def _left_ms(live: LiveSession) -> float:
-    """Of the promise, for the picture's way and the box."""
-    return _slo_ms(live) - way_ms(live)
+    return (standing.latency_ms or 0.0) + way_ms(live) + margin * _least_on_way_ms(live, standing)
 
 
 def _least_on_way_ms(live: LiveSession, standing: PipelineStanding) -> float:
-    """Of the smallest picture, on a link that is as much slower as devices allow for."""
-    return live.link.margin * _on_way_ms(live, _pictures(standing)[-1])
+    """Of the smallest picture, as `_on_way_ms`."""
+    return _on_way_ms(live, _pictures(standing)[-1])
 
 
 def _within_ms(live: LiveSession, standing: PipelineStanding) -> list[float]:
     """What a frame may take in the box: first with pictures of a fair size, then with the smallest; none where the way
     takes all.
     """
-    left_ms, least_ms = _left_ms(live), _least_on_way_ms(live, standing)
+    left_ms, least_ms = _slo_ms(live) - way_ms(live), live.link.margin * _least_on_way_ms(live, standing)
     times = {left_ms - max(least_ms, WAY_SHARE * left_ms), left_ms - least_ms}
     return sorted(one for one in times if one >= WITHIN_MS_MIN)
 
