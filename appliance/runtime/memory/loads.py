@@ -319,9 +319,8 @@ class Loads:
             if plan.sufficient or not build.is_urgent or not self.end_idle(self._ledger.wanted()):
                 break
         if not plan.sufficient:
-            if (
-                build.need_bytes + beside_bytes > self._ledger.budget_bytes
-            ):  # no change can help; asked above, so that it is recorded
+            # No change can help; asked above, so that it is recorded.
+            if build.need_bytes + beside_bytes > self._ledger.budget_bytes:
                 raise self._out_of_memory(build)
             if plan.again_ns is not None:
                 return plan.again_ns

@@ -178,9 +178,8 @@ class Queue:
         job = self._next()
         if job is None:
             return None
-        if job.request.beyond_plan and self._waits_for_planned(
-            job
-        ):  # and none of those may run: whoever is before it in line keeps that
+        # And none of those may run: whoever is before it in line keeps that.
+        if job.request.beyond_plan and self._waits_for_planned(job):
             self.under_way.begin(job)
             self.flows.overtake(job)
         else:

@@ -61,7 +61,7 @@ class AccuracyPlans:
         context = self._context
         zoo = context.zoos.of(key_of(live))
         if not zoo.rungs:
-            return self._refused(live, nothing_to_run(zoo))
+            return context.refused(live, nothing_to_run(zoo))
         reason = ""
         for lane in self._lanes(live):
             key = key_of(live, lane)
@@ -69,7 +69,7 @@ class AccuracyPlans:
             problem = await self._problem(key, context.pools.held(key, without=live), [live], zoo, spared)
             if not problem.waiting:
                 why = "even alone it would see results too late"
-                return self._refused(live, Verdict(False, _out_of_reach(live, zoo), why))
+                return context.refused(live, Verdict(False, _out_of_reach(live, zoo), why))
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
             is_in = live.id in plan.admitted and not plan.removed
             self._record(key, problem, plan, "admitted" if is_in else "refused", live.id)
@@ -80,10 +80,6 @@ class AccuracyPlans:
                 return Verdict(True, lane=lane, share=most, load=load, planned=(problem, plan, zoo))
             reason = plan.reason
         return Verdict(False, context.shares.cause(live), reason)
-
-    def _refused(self, live: LiveSession, verdict: Verdict) -> Verdict:
-        self._context.record(live, "refused", verdict.told)
-        return verdict
 
     def _lanes(self, live: LiveSession) -> list[int]:
         """Workers, the one that sessions of accuracy take least of first; of equals that with the fewest of them."""

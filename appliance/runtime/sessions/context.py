@@ -107,6 +107,11 @@ class PlanningContext:
         elif live.state is SessionState.SUSPENDED:
             live.holds_until_ns = 0
 
+    def refused(self, live: LiveSession, verdict: Verdict) -> Verdict:
+        """The verdict on a session that no planner was asked about, which is in the log from now on."""
+        self.record(live, "refused", verdict.told)
+        return verdict
+
     def record(self, live: LiveSession, outcome: str, reason: str) -> None:
         """What became of a session, of which no planner was asked."""
         family = _FAMILIES[live.promise.kind]

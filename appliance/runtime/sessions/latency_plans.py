@@ -43,9 +43,7 @@ class LatencyPlans:
         context, key = self._context, key_of(live)
         zoo = context.zoos.of(key)
         if not zoo.rungs:
-            nothing = nothing_to_run(zoo)
-            context.record(live, "refused", nothing.told)
-            return nothing
+            return context.refused(live, nothing_to_run(zoo))
         members = [*context.pools.held(key, without=live), live]
         most = context.shares.for_admission(key)
         problem = await self._problem(key, members, zoo, HEADROOM * min(1.0, most + spared))
