@@ -152,12 +152,15 @@ def pack_due(
     return slots
 
 
-def due_ms(fleet: Fleet, state: Opening, i: int, period_ms: float) -> float:
-    """When the next batch of client i is due, from the newest frame sent or shown; a new client's at once."""
+def due_ms(fleet: Fleet, state: Opening, i: int, period_ms: float, travel_ms: float) -> float:
+    """When the next batch of client i is due, from the newest frame sent or shown; a new client's at once.
+
+    `travel_ms`: what its frames are taken to need until they are there.
+    """
     newest = max(state.last[i], state.shown[i])
     if newest < 0:
-        return state.earliest[i] * fleet.frame_ms + fleet.up_ms[i]
-    return (newest + 0.5) * fleet.frame_ms + fleet.up_ms[i] + period_ms
+        return state.earliest[i] * fleet.frame_ms + travel_ms
+    return (newest + 0.5) * fleet.frame_ms + travel_ms + period_ms
 
 
 def _longest_ms(fleet: Fleet, members: Sequence[int], period_ms: Sequence[float]) -> list[float]:
@@ -183,12 +186,9 @@ def _line_up(
     """
     line = []
     joins = [0.0] * len(travel)
-    frame_ms = fleet.frame_ms
     for i in members:
-        soonest = due = state.earliest[i] * frame_ms + travel[i]
-        newest = max(state.last[i], state.shown[i])
-        if newest >= 0:
-            due = (newest + 0.5) * frame_ms + travel[i] + period_ms[i]
+        soonest = state.earliest[i] * fleet.frame_ms + travel[i]
+        due = due_ms(fleet, state, i, period_ms[i], travel[i])
         joins[i] = max(soonest, due - (1.0 - patience.join) * period_ms[i])
         line.append((due, -batch[i], i))
     line.sort()

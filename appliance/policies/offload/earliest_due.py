@@ -297,7 +297,8 @@ def resuming(chosen: Pace) -> Resumer:
         plan = verified(fleet, state, members, [*slots, *new])
         planned = {i for _, _, requests in slots for i, _ in requests}
         plan.leaves_out = any(
-            i not in planned and due_ms(fleet, state, i, chosen.period_ms[i]) < slots[-1][0] for i in members
+            i not in planned and due_ms(fleet, state, i, chosen.period_ms[i], fleet.up_ms[i]) < slots[-1][0]
+            for i in members
         )
         return plan
 
