@@ -38,7 +38,7 @@ def _costs(times_ms: dict[str, float]) -> dict[str, Cost]:
 
 def _bench(background: Callable[[Callable[[], Any]], Any], count: int) -> tuple[PlanningBench, list[Fed]]:
     bench = PlanningBench(_costs(FIND_MS), _costs(READ_MS), budget=10_000)
-    bench.planning._solver._background = background
+    bench.planning._parts.solver._background = background
     return bench, [bench.add(f"p{number:02}") for number in range(count)]
 
 

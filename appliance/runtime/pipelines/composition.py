@@ -9,10 +9,12 @@ from appliance.policies.allocation.base import AllocationPolicy
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.pipelines.accounts import Tariff
+from appliance.runtime.pipelines.admission import Admission
 from appliance.runtime.pipelines.enacting import Actuators, Enacting
 from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.load import BusySeconds
 from appliance.runtime.pipelines.planning import Planning
+from appliance.runtime.pipelines.planning_parts import PlanningParts
 from appliance.runtime.pipelines.problem import Group, Machine
 from appliance.runtime.pipelines.sparing import Sparing
 from appliance.runtime.pipelines.windows import WINDOW_NS
@@ -88,7 +90,8 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         enacting=Enacting(actuators, int(config.turn_off_s * NS_PER_S)),
         window_ns=int(config.window_ms * NS_PER_MS),
     )
-    planning = Planning(environment, pipelines)
+    parts = PlanningParts.made(environment, pipelines)
+    planning = Planning(parts, Admission(parts))
     ports.engine.on_processors = memory.on_resized = planning.wake
     return planning
 

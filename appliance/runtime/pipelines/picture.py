@@ -383,6 +383,11 @@ def load_of(busy: Sequence[Existing]) -> dict[str, float]:
     return found
 
 
+def have_other_weights(now: Mapping[str, float], before: Mapping[str, float]) -> bool:
+    """Whether some tenant weighs another than before, of those that were there."""
+    return any(before.get(tenant, weight) != weight for tenant, weight in now.items())
+
+
 def has_moved(now: Mapping[str, int], before: Mapping[str, int]) -> bool:
     """Whether some tenant's memory has."""
     return any(abs(now.get(one, 0) - before.get(one, 0)) > CHANGE * before.get(one, 0) for one in {**now, **before})

@@ -20,7 +20,8 @@ from appliance.runtime.pipelines.document import document
 from appliance.runtime.pipelines.figures import FrameFigures, FrameSecond
 from appliance.runtime.pipelines.frame import FrameCall, FrameRun
 from appliance.runtime.pipelines.live import LivePipeline
-from appliance.runtime.pipelines.planning import Figures, Planning
+from appliance.runtime.pipelines.planning import Planning
+from appliance.runtime.pipelines.planning_figures import PlanningFigures
 from appliance.runtime.pipelines.ports import StageRunner
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.spending import Spending
@@ -118,7 +119,7 @@ class Pipelines:
         self._planning = planning
 
     @property
-    def figures(self) -> Figures | None:
+    def figures(self) -> PlanningFigures | None:
         """Of the planning; None: nobody plans."""
         return None if self._planning is None else self._planning.figures
 
@@ -252,7 +253,7 @@ class Pipelines:
         if self._planning is None:
             live.clients.join(client, self._clock.now_ns())
         else:
-            await self._planning.admit(live, client)
+            await self._planning.admission.admit(live, client)
         return client
 
     def keep(self, pipeline_id: str, fps: float, session: str, within_ms: float | None = None) -> None:
@@ -287,7 +288,7 @@ class Pipelines:
             raise UnknownClient(name=client_id)
         live.clients.leave(client_id)
         if self._planning is not None:
-            self._planning.left(live, found, "it said so")
+            self._planning.admission.left(live, found, "it said so")
 
     # -- how they do ---------------------------------------------------------------------------------------------------
 

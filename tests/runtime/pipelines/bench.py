@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from appliance.clock import NS_PER_S
 from appliance.domain.catalogue import TaskKind
 from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelineClient, PipelinePlan, Stage
 from appliance.domain.pipeline_graph import Graph
+from appliance.lab.plan import plan_one
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.batching import DEFAULT as DEFAULT_BATCHING
+from appliance.runtime.decisions.document import record_of
 from appliance.runtime.pipelines.accounts import Tariff, Watts
 from appliance.runtime.pipelines.clients import Clients
 from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
@@ -20,10 +23,13 @@ from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.windows import Totals
 from appliance.runtime.ports import RunGroup
+from tests.checkers.pipeline import broken
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 
 T = TypeVar("T")
+FIND = {"fine": Cost(run_ms=20, resident_bytes=40), "coarse": Cost(run_ms=10, resident_bytes=20)}
+READ = {"fine": Cost(run_ms=8, resident_bytes=10), "coarse": Cost(run_ms=4, resident_bytes=5)}
 
 
 @dataclass(slots=True)
@@ -139,7 +145,7 @@ class PlanningBench:
 
     async def join(self, live: Fed, fps: float, id: str = "c1") -> None:
         """Let a client in. Raises: PipelineNotPossible."""
-        await self.planning.admit(live, PipelineClient(id, live.pipeline.id, fps))
+        await self.planning.admission.admit(live, PipelineClient(id, live.pipeline.id, fps))
 
     async def feed(self, live: Fed, fps: float, seconds: float, items: int, client: str | None = None) -> None:
         """Frames at an even rate, with so many items each."""
@@ -162,6 +168,50 @@ class PlanningBench:
         """Decisions on pipelines, of one outcome where that is given."""
         found = [facts for kind, facts in self.box.decisions.told if kind == "pipeline"]
         return [facts for facts in found if outcome in ("", facts["outcome"])]
+
+
+def find_and_read(**more: Any) -> PlanningBench:
+    """With a network that finds, and one that reads, of two variants each."""
+    return PlanningBench(FIND, READ, **more)
+
+
+def taken(*pipelines: Fed) -> float:
+    """Workers that plans take."""
+    return sum(row.instances for one in pipelines if one.plan for row in one.plan.stages)
+
+
+def asked_last(bench: PlanningBench) -> Any:
+    """The problem of the last decision, as it is recorded."""
+    return record_of(bench.box.clock.wall_now(), "pipeline", bench.decided()[-1]).problem
+
+
+def replayed(bench: PlanningBench) -> int:
+    """Every decision is answered again by its record, and every plan keeps SLO and capacity by the independent checker;
+    how many there were.
+    """
+    at = bench.box.clock.wall_now()
+    count = 0
+    for facts in bench.decided():
+        record = record_of(at, "pipeline", facts)
+        answer = plan_one(record.problem)
+        for key in ("feasible", "cost", "allocations", "placement", "reason"):
+            assert answer[key] == record.answer[key]
+        if answer["feasible"] and answer["allocations"]:
+            assert not broken(record.problem, record.answer)
+        count += 1
+    return count
+
+
+class SingleCalls:
+    """So many workers are busy with single calls of tenants from now on."""
+
+    def __init__(self, bench: PlanningBench, **workers: float) -> None:
+        self._bench, self._since_ns, self._workers = bench, bench.now_ns, workers
+
+    def seconds(self) -> Mapping[str, Mapping[int, float]]:
+        """By tenant and group."""
+        passed_s = (self._bench.now_ns - self._since_ns) / NS_PER_S
+        return {tenant: {0: workers * passed_s} for tenant, workers in self._workers.items()}
 
 
 def _nothing() -> None:

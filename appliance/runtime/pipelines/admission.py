@@ -1,0 +1,121 @@
+"""Clients that come and go: each is let in with a plan that serves it beside all that is served, or refused with what
+is missing (X-07). Event-loop thread only.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import NoReturn
+
+from appliance.domain.errors import PipelineNotPossible, UnknownPipeline
+from appliance.domain.pipeline import PipelineClient
+from appliance.policies.allocation.several import Several
+from appliance.runtime.pipelines.environment import PlannedPipeline
+from appliance.runtime.pipelines.joins import Joins
+from appliance.runtime.pipelines.new_plans import SLOW
+from appliance.runtime.pipelines.picture import Picture
+from appliance.runtime.pipelines.planning_parts import PlanningParts
+from appliance.runtime.pipelines.refusal import own_words
+from appliance.runtime.pipelines.solver import SolverSlow
+
+TRIES_MAX = 3
+"""Times that a client's problem is asked anew, because something changed meanwhile."""
+
+
+class Admission:
+    """Of clients to all pipelines."""
+
+    def __init__(self, parts: PlanningParts) -> None:
+        self._parts = parts
+        self._environment = parts.environment
+        self._joins = Joins()
+
+    async def admit(self, live: PlannedPipeline, client: PipelineClient) -> None:
+        """Let a client in, with a plan that serves it beside all that is served; into what its pipeline has become,
+        where that is changed meanwhile.
+
+        Raises: PipelineNotPossible, with what is missing; UnknownPipeline: it was deleted meanwhile; TooManySessions:
+        it has as many as it may have, or too many of its tenant wait to be let in.
+        """
+        async with self._joins.turn(live.pipeline.tenant), self._parts.turn:
+            await self._let_in(live, client)
+
+    def left(self, live: PlannedPipeline, client: PipelineClient, reason: str) -> None:
+        """A client has gone; its part is planned for others."""
+        self._tell(live, "pipeline client left", client, reason=reason)
+        self._parts.woken.set()
+
+    async def _let_in(self, live: PlannedPipeline, client: PipelineClient) -> None:
+        id, parts = live.pipeline.id, self._parts
+        for _ in range(TRIES_MAX):
+            picture = await parts.pictures.take(joining=client)
+            live = self._still_there(id)
+            if id not in picture.seen:  # it was put anew meanwhile
+                continue
+            more = replace(picture.seen[id], fps=picture.seen[id].fps + client.fps)
+            asked_of = replace(picture, seen={**picture.seen, id: more})
+            changes = parts.last.changes(asked_of)
+            try:
+                several = await parts.allocations.of_joined(asked_of, id)
+            except SolverSlow:
+                reason = f"{SLOW}; ask again"
+                raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason) from None
+            plans = await parts.plans.of(asked_of, several)
+            live = self._still_there(id)
+            fits = id in several.served and all(one.plan.feasible for one in several.served.values())
+            if not fits and self._environment.need_spared():
+                continue
+            if parts.freshness.of_box(picture) and parts.freshness.of_pipeline(live, picture):
+                break
+        else:
+            reason = "what it would be served beside keeps changing; ask again"
+            raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason)
+        if not fits:
+            await self._refuse(live, client, asked_of, several)
+        live.clients.require_room(live.pipeline)  # others may have joined meanwhile
+        live.clients.join(client, self._environment.clock.now_ns())
+        joined = replace(more, clients=tuple(live.clients))
+        because = {**changes, id: "a client has joined"}
+        parts.plans.apply(replace(asked_of, seen={**asked_of.seen, id: joined}), several, plans, because)
+        parts.plans.record(live, several.served[id], asked_of, "admitted", _asks(client))
+        self._tell(live, "pipeline client joined", client)
+        others = {other: one for other, one in several.served.items() if other != id}
+        await parts.plans.record_all(others, plans, asked_of, changes)
+
+    def _still_there(self, id: str) -> PlannedPipeline:
+        """Raises: UnknownPipeline."""
+        found = self._parts.pipelines.get(id)
+        if found is None:
+            raise UnknownPipeline(name=id.partition("/")[2])
+        return found
+
+    async def _refuse(
+        self, live: PlannedPipeline, client: PipelineClient, picture: Picture, several: Several
+    ) -> NoReturn:
+        """Raises: PipelineNotPossible, with what is missing, and for how many frames there would be room."""
+        served = several.served.get(live.pipeline.id)
+        if served is None:
+            reason = picture.missing[live.pipeline.id]
+            raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, missing=("profile",), reason=reason)
+        lacking = served
+        if served.plan.feasible:
+            lacking = next(one for _, one in sorted(several.served.items()) if not one.plan.feasible)
+        missing: tuple[str, ...] = ()
+        fps = 0.0
+        with suppress(SolverSlow):
+            missing, fps = await self._parts.allocations.lacking(lacking, served, picture, client.fps)
+        self._parts.plans.record(live, served, picture, "refused", _asks(client))
+        is_other = lacking is not served
+        reason = ("another pipeline would have no room: " if is_other else "") + own_words(lacking, is_other)
+        raise PipelineNotPossible(
+            name=live.pipeline.name, fps=client.fps, fps_possible=fps, missing=missing, reason=reason
+        )
+
+    def _tell(self, live: PlannedPipeline, event: str, client: PipelineClient, **facts: str) -> None:
+        pipeline = live.pipeline
+        self._environment.events.emit(
+            event, pipeline=pipeline.name, tenant=pipeline.tenant, client=client.id, fps=client.fps, **facts
+        )
+
+
+def _asks(client: PipelineClient) -> str:
+    return f"a client of {client.fps:.4g} frames a second asks to join"

@@ -1,0 +1,263 @@
+"""Clients that are let in or refused, in virtual time, whatever else happens meanwhile."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from appliance.clock import NS_PER_S
+from appliance.domain.catalogue import Tenant
+from appliance.domain.errors import PipelineNotPossible, TooManySessions, UnknownPipeline
+from appliance.domain.pipeline import Ask, PipelineClient
+from appliance.runtime.pipelines.clients import Clients
+from appliance.runtime.pipelines.joins import JOINS_MAX
+from appliance.runtime.pipelines.planning import AT_ONCE
+from appliance.runtime.pipelines.problem import Asked, Subject, asked
+from tests.fakes.clock import run_virtual, story
+from tests.fakes.processor import Cost
+from tests.runtime.pipelines.bench import Fed, find_and_read, replayed
+
+
+def test_who_comes_looks_at_nobody_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that join one after the other within a fifth of a second are planned for at once; problems are not made
+    anew for each of them, and of a pipeline of which nothing is new none are made.
+    """
+    made: Counter[str] = Counter()
+
+    def noted(subject: Subject, *more: Any) -> Asked:
+        made[subject.pipeline.name] += 1
+        return asked(subject, *more)
+
+    async def tell() -> None:
+        bench = find_and_read()
+        async with bench.working():
+            live = bench.add()
+            bench.add("other")
+            await bench.pause(3)
+            made.clear()
+            for number in range(6):
+                await bench.join(live, 1.0, f"c{number}")
+            assert live.plan is not None
+            assert live.plan.fps == 6.0
+            assert made[live.pipeline.name] <= 2, "it takes 20 ms to answer each"
+            await bench.pause(3)
+            assert not made["other"]
+
+    monkeypatch.setattr("appliance.runtime.pipelines.picture.asked", noted)
+    run_virtual(tell)
+
+
+@story
+async def test_clients_join_until_it_is_full() -> None:
+    """Clients are let in as long as all that are in keep their SLO, and each is planned for at once; who is too much is
+    told what is missing and what would be possible, and nobody else is served less for it (X-07).
+    """
+    bench = find_and_read()
+    async with bench.working():
+        live = bench.add()
+        await bench.pause(0.6)
+        joined = 0
+
+        async def join_until_full() -> None:
+            nonlocal joined
+            for index in range(20):
+                await bench.join(live, 4, f"c{index}")
+                joined += 1
+                assert live.plan is not None
+                assert live.plan.fps == pytest.approx(4.0 * joined)
+
+        with pytest.raises(PipelineNotPossible) as caught:
+            await join_until_full()
+        assert 5 <= joined <= 9
+        error = caught.value
+        assert (error.name, error.fps, error.missing) == ("signs", 4.0, ("processor cpu",))
+        assert error.fps_possible < 4.0
+        assert live.plan is not None
+        assert (live.plan.feasible, live.plan.degraded) == (True, False)
+        assert live.plan.fps == pytest.approx(4.0 * joined)
+        assert len(bench.decided("admitted")) == joined
+        assert len(bench.decided("refused")) == 1
+        replayed(bench)
+
+
+@story
+async def test_an_slo_that_nothing_keeps() -> None:
+    """No client is let in, the reason is time, and the plan says so, with an event."""
+    bench = find_and_read()
+    async with bench.working():
+        live = bench.add(slo_ms=12)
+        await bench.pause(0.1)
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(live, 1)
+        assert caught.value.missing == ("time",)
+        await bench.feed(live, 5, 2, 1)
+        assert live.plan is not None
+        assert (live.plan.feasible, live.plan.degraded) == (False, False)
+        assert live.plan.fps == pytest.approx(5, rel=0.2)
+        assert "not all fits" not in live.plan.reason
+        reason = live.plan.reason
+        await bench.feed(live, 5, 2, 6)
+        assert live.plan.reason != reason  # by its figures alone
+        (event,) = (one for one in bench.box.telemetry.recent() if one.event == "pipeline without a plan")
+        assert event.facts["pipeline"] == "signs"
+        replayed(bench)
+
+
+@story
+async def test_an_slo_that_only_cheaper_variants_keep() -> None:
+    """They serve from the start, clients are let in, and nothing is degraded: that is what the SLO asks for."""
+    bench = find_and_read()
+    async with bench.working():
+        live = bench.add(slo_ms=24)
+        await bench.join(live, 4)
+        assert live.plan is not None
+        assert (live.plan.feasible, live.plan.degraded) == (True, False)
+        assert "coarse" in {row.variant for row in live.plan.stages}
+        assert "too slow for the SLO" in live.plan.reason
+        replayed(bench)
+
+
+@story
+async def test_nothing_is_measured() -> None:
+    """Without a profile there is no plan (SC-05), and who would join is told that."""
+    bench = find_and_read()
+    bench.box.add({"new": Cost()}, name="new", measured=False)
+    async with bench.working():
+        live = bench.add(stages=[Ask(name="look", application_id="t/new")])
+        await bench.pause(0.1)
+        assert live.plan is not None
+        assert (live.plan.feasible, live.plan.stages) == (False, ())
+        assert "nothing is measured" in live.plan.reason
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(live, 1)
+        assert caught.value.missing == ("profile",)
+
+
+@story
+async def test_pipelines_that_go_while_they_are_looked_at() -> None:
+    """The picture has none of them, and who would join one that is put anew just then is let into that."""
+    bench = find_and_read()
+    one, two = bench.add("one"), bench.add("two")
+    taking = asyncio.create_task(bench.planning._parts.pictures.take())
+    await asyncio.sleep(0)  # noqa: TID251 - no time passes
+    del bench.pipelines[one.pipeline.id]
+    assert set((await taking).seen) == {two.pipeline.id}
+    joining = asyncio.create_task(bench.join(two, 5))
+    again = replace(two, plan=None, clients=Clients())
+    for _ in range(3):
+        await asyncio.sleep(0)  # noqa: TID251 - no time passes
+    bench.pipelines[two.pipeline.id] = again
+    await joining
+    assert len(again.clients) == 1
+
+
+@story
+async def test_pipelines_that_are_deleted_while_a_client_joins() -> None:
+    """Who waits for the deleted one is told that it is unknown; who joins another one is let in."""
+    bench = find_and_read()
+    async with bench.working():
+        one, two, three = (bench.add(name) for name in ("one", "two", "three"))
+        await bench.pause(1)
+
+        def delete(live: Fed) -> None:
+            bench.pipelines.pop(live.pipeline.id, None)
+            bench.planning.wake()
+
+        first = asyncio.create_task(bench.join(one, 5, "c1"))
+        second = asyncio.create_task(bench.join(two, 5, "c2"))
+        await bench.pause(0.005)
+        delete(two)
+        await first
+        with pytest.raises(UnknownPipeline):
+            await second
+        bench.thread = lambda: delete(three)
+        await bench.join(one, 5, "c3")
+        assert [client.id for client in one.clients] == ["c1", "c3"]
+        assert one.plan is not None
+        assert one.plan.fps == 10
+
+
+@story
+async def test_many_who_join_keep_nobody_else_waiting() -> None:
+    """A tenant's clients wait for one another; another tenant's is let in after one of them. Too many are refused."""
+    bench = find_and_read()
+    catalogue = bench.box.catalogue
+    catalogue.put_tenant(Tenant("u"))
+    for name in ("t/find", "t/read"):
+        catalogue.put_application(replace(catalogue.entry(name).application, shared=True))
+    async with bench.working():
+        crowded = bench.add()
+        other = replace(crowded, pipeline=replace(crowded.pipeline, id="u/signs", tenant="u"), clients=Clients())
+        bench.pipelines[other.pipeline.id] = other
+        await bench.pause(1)
+        answered: list[str] = []
+
+        async def join(live: Fed, id: str) -> None:
+            await bench.join(live, 0.01, id)
+            answered.append(id)
+
+        many = [asyncio.create_task(join(crowded, f"c{at}")) for at in range(JOINS_MAX)]
+        await bench.pause(0.001)
+        one = asyncio.create_task(join(other, "u"))
+        with pytest.raises(TooManySessions):
+            await join(crowded, "too many")
+        await asyncio.gather(one, *many)
+        assert answered.index("u") <= 1
+        assert len(crowded.clients) == JOINS_MAX
+        await join(crowded, "one more")
+
+
+@story
+async def test_a_pipeline_that_is_changed_while_a_client_joins() -> None:
+    """The client is let into what has become of it."""
+    bench = find_and_read()
+    async with bench.working():
+        live = bench.add()
+        await bench.pause(1)
+        changed = replace(live, pipeline=replace(live.pipeline, latency_slo_ms=200.0), plan=None)
+        bench.thread = lambda: bench.pipelines.update({live.pipeline.id: changed})
+        await bench.join(live, 5)
+        assert changed.plan is not None
+        assert changed.plan.fps == 5
+
+
+@story
+async def test_who_joins_waits_for_few_of_many_that_have_changed() -> None:
+    """Where all pipelines are to be planned anew, a client has its answer when those are planned with which the round
+    has begun; what the others have come to want is counted all the same, so that nobody is let in who has no room.
+    """
+    bench = find_and_read(workers=4)
+    asked_of: list[int] = []
+
+    async def slow(compute: Any) -> Any:
+        about = compute.args[0]
+        asked_of.append(len(about) if isinstance(about, list) else 0)
+        await bench.pause(0.1 * asked_of[-1])
+        return compute()
+
+    bench.planning._parts.solver._background = slow  # takes longer of more pipelines
+    async with bench.working():
+        many = [bench.add(f"p{number:02}") for number in range(40)]
+        last = bench.add("last")
+        await bench.pause(6)
+
+        def change(fps: float) -> None:
+            asked_of.clear()
+            for number, live in enumerate(many):
+                live.clients.join(PipelineClient(f"s{number}", live.pipeline.id, fps, True), bench.now_ns)
+            bench.planning.wake()
+
+        change(0.2)
+        await bench.pause(0.05)
+        before_ns = bench.now_ns
+        await bench.join(last, 1.0)
+        assert bench.now_ns - before_ns < NS_PER_S
+        assert sum(asked_of) <= AT_ONCE + 1
+        await bench.pause(10)
+        assert {live.plan.fps for live in many if live.plan} == {0.2}
+        change(0.8)
+        await bench.pause(0.05)
+        with pytest.raises(PipelineNotPossible):
+            await bench.join(last, 60.0, "c2")

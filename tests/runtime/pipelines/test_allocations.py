@@ -1,0 +1,239 @@
+"""How pipelines are served beside one another, in virtual time: variants, memory, processors and costs."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from appliance.domain.catalogue import Quota, Tenant
+from appliance.domain.errors import PipelineNotPossible
+from appliance.domain.pipeline import Ask, CostBy
+from appliance.runtime.pipelines.accounts import Watts
+from tests.fakes.clock import run_virtual, story
+from tests.fakes.processor import Cost
+from tests.runtime.pipelines.bench import FIND, PlanningBench, SingleCalls, asked_last, find_and_read, replayed, taken
+
+
+@story
+async def test_more_than_fits_is_degraded() -> None:
+    """Frames of nobody who joined that are too many: cheaper variants first, then fewer frames; the plan says so (X-05)
+    and goes back when they are fewer.
+    """
+    bench = find_and_read()
+    async with bench.working():
+        live = bench.add()
+        await bench.feed(live, 60, 3, 2)
+        plan = live.plan
+        assert plan is not None
+        assert (plan.feasible, plan.degraded) == (True, True)
+        assert "coarse" in {row.variant for row in plan.stages}
+        assert "cheaper variants" in plan.reason
+        assert plan.fps == pytest.approx(60, rel=0.1)
+        await bench.feed(live, 200, 3, 2)
+        assert live.plan is not None
+        assert live.plan.fps < 120
+        assert "frames a second" in live.plan.reason
+        await bench.feed(live, 10, 8, 2)
+        assert live.plan is not None
+        assert not live.plan.degraded
+        assert {row.variant for row in live.plan.stages} == {"fine", ""}
+        replayed(bench)
+
+
+@pytest.mark.parametrize("batching", ["by-profile", "none"])
+def test_no_batch_is_planned_where_requests_never_share_a_run(batching: str) -> None:
+    """`policies.batching` holds for plans, too."""
+
+    async def check() -> None:
+        read = {"fine": Cost(run_ms=8, resident_bytes=10, run_ms_by_batch={8: 16})}
+        bench = PlanningBench(FIND, read, batching=batching)
+        async with bench.working():
+            live = bench.add()
+            await bench.feed(live, 20, 2, 8)
+            assert live.plan is not None
+            batches = {row.batch for row in live.plan.stages if row.stage == "read"}
+            assert batches == ({1} if batching == "none" else {8})
+
+    run_virtual(check)
+
+
+@story
+async def test_pipelines_see_one_another() -> None:
+    """Two pipelines never take more than there is, and where both are too much each has its part by weight."""
+    bench = find_and_read()
+    async with bench.working():
+        one, two = bench.add("one", weight=2.0), bench.add("two")
+        await asyncio.gather(bench.feed(one, 100, 4, 2), bench.feed(two, 100, 4, 2))
+        assert one.plan is not None
+        assert two.plan is not None
+        assert taken(one, two) <= 2.0 + 1e-6
+        total = one.plan.fps + two.plan.fps
+        assert one.plan.fps / total >= 0.7 * 2 / 3
+        assert two.plan.fps / total >= 0.7 / 3
+        replayed(bench)
+
+
+@story
+async def test_floors_and_variants() -> None:
+    """A stage's own floor is served by the cheapest that reaches it and never by less; a named variant, alone."""
+    bench = find_and_read()
+    floor = [Ask(name="find", application_id="t/find", accuracy_min=80.0), Ask(name="read", application_id="t/read")]
+    named = [Ask(name="find", application_id="t/find", variant="coarse")]
+    high = [Ask(name="find", application_id="t/find", accuracy_min=85.0)]
+    async with bench.working():
+        lives = {name: bench.add(name, stages=stages) for name, stages in zip("abc", (floor, named, high), strict=True)}
+        for live in lives.values():
+            await bench.join(live, 2, id=f"of-{live.pipeline.name}")
+        found = {
+            name: {row.stage: row.variant for row in live.plan.stages} for name, live in lives.items() if live.plan
+        }
+        assert found == {"a": {"find": "coarse", "read": "fine"}, "b": {"find": "coarse"}, "c": {"find": "fine"}}
+        with pytest.raises(PipelineNotPossible):
+            await bench.join(lives["c"], 100, id="more")
+
+
+@story
+async def test_memory_that_shrinks() -> None:
+    """Only what fits into memory together is offered: below the ceiling the smaller one serves, though it is no
+    cheaper in time than need be.
+    """
+    bench = find_and_read()
+    stages = [Ask(name="find", application_id="t/find", accuracy_min=70.0)]
+    async with bench.working():
+        live = bench.add(stages=stages)
+        await bench.join(live, 2)
+        before: Any = bench.decided()[-1]["problem"]
+        bench.box.catalogue.put_tenant(Tenant("t", Quota(memory_ceiling_bytes=30)))
+        await bench.pause(0.6)
+        after: Any = bench.decided()[-1]["problem"]
+        assert len(bench.decided()) >= 2
+        assert before.modules == after.modules
+        assert {row.variant for row in live.plan.stages} == {"coarse"} if live.plan else False
+
+
+@story
+async def test_what_several_are_offered_fits_together() -> None:
+    """Each of two pipelines would fit into memory with its most accurate variant, but not both: once both are in use,
+    one is planned with a smaller one, which its plan says (X-05), and no longer when the other one's client has left.
+    """
+    bench = find_and_read(budget=70)
+    bench.box.add({"fine": Cost(run_ms=20, resident_bytes=38), "coarse": Cost(run_ms=10, resident_bytes=20)}, name="x")
+    async with bench.working():
+        one = bench.add("one", stages=[Ask(name="find", application_id="t/find")])
+        two = bench.add("two", stages=[Ask(name="x", application_id="t/x")])
+        await bench.join(one, 2, "c1")
+        assert one.plan is not None
+        assert [row.variant for row in one.plan.stages] == ["fine"]
+        await bench.join(two, 2, "c2")
+        assert two.plan is not None
+        assert [[row.variant for row in plan.stages] for plan in (one.plan, two.plan)] == [["coarse"], ["fine"]]
+        assert (one.plan.degraded, two.plan.degraded) == (True, False)
+        assert one.plan.reason.endswith("not all fits into memory: smaller variants than asked for serve at find")
+        assert [(facts["pipeline"], facts["outcome"]) for facts in bench.decided()[-2:]] == [
+            ("t/two", "admitted"),
+            ("t/one", "degraded"),
+        ]
+        two.clients.leave("c2")
+        bench.planning.wake()
+        await bench.pause(0.1)
+        assert [row.variant for row in one.plan.stages] == ["fine"]
+        assert not one.plan.degraded
+        replayed(bench)
+
+
+@story
+async def test_a_throttled_processor_is_planned_with_where_it_is_needed() -> None:
+    """A plan that fits on the other one is made there, and is back where it was when it has cooled. A client who does
+    not fit there is let in all the same.
+    """
+    bench = find_and_read(workers=1, has_twin=True)
+    async with bench.working():
+        live = bench.add()
+
+        def on() -> set[str]:
+            assert live.plan is not None
+            assert (live.plan.feasible, live.plan.degraded) == (True, False)
+            return {row.worker for row in live.plan.stages if row.worker != "host"}
+
+        await bench.join(live, 10)  # 20 ms and 8 for each of 4 items: half a worker
+        bench.throttled = {"p"}
+        bench.planning.wake()
+        await bench.pause(2)
+        assert on() == {"cpu"}  # the only one of its kind that is planned with
+        assert [row["name"] for row in asked_last(bench)["workers"]] == ["host", "cpu"]
+        await bench.join(live, 20, "c2")
+        assert on() == {"p-cpu", "q-cpu"}
+        rounds = bench.planning.figures.rounds
+        await bench.pause(3)
+        assert bench.planning.figures.rounds <= rounds + 1
+        bench.throttled = set()
+        bench.planning.wake()
+        await bench.pause(1)
+        assert on() == {"p-cpu", "q-cpu"}
+        bench.throttled = {"p", "q"}
+        bench.planning.wake()
+        await bench.pause(1)
+        assert on() == {"p-cpu", "q-cpu"}
+        assert replayed(bench) >= 3
+
+
+@story
+async def test_others_calls_take_no_more_than_their_part() -> None:
+    """Another tenant's single calls fill both workers: the plan counts one for them, for the queue gives this tenant's
+    items theirs; of a tenant without calls nothing is counted.
+    """
+    bench = find_and_read()
+    async with bench.working():
+        live = bench.add()
+        await bench.join(live, 20, "c1")
+        feed = asyncio.create_task(bench.feed(live, 20, 40, 1, "c1"))
+        await bench.pause(3)
+        calls = SingleCalls(bench, u=2.0, v=0.0)
+        pictures = bench.planning._parts.pictures
+        pictures._environment = replace(pictures._environment, busy_s=calls.seconds)
+        await bench.pause(10)
+        problem: Any = bench.decided()[-1]["problem"]
+        assert 0.75 < sum(part.share for one in problem.existing for part in one.parts) <= 1.0 + 1e-9
+        assert live.plan is not None
+        assert live.plan.feasible
+        assert live.plan.has_all
+        assert set(pictures._single_calls.tenants) == {"u"}
+        feed.cancel()
+
+
+@story
+async def test_energy_needs_watts() -> None:
+    """A pipeline that is to take little energy is planned by it where watts are known, and by seconds elsewhere, which
+    it says.
+    """
+    known = {"cpu": Watts(10.0, "measured"), "host": Watts(4.0, "declared")}
+    for watts, expected in ((known, "energy"), ({}, "seconds")):
+        bench = find_and_read(watts=watts)
+        async with bench.working():
+            live = bench.add(cost_by=CostBy.ENERGY)
+            await bench.join(live, 10)
+            problem: Any = bench.decided("admitted")[-1]["problem"]
+            assert problem.cost_by == expected
+            assert live.plan is not None
+            assert ("watts" in live.plan.reason) is (expected == "seconds")
+            assert live.plan.cost == pytest.approx(taken(live) * (10 if watts else 1), rel=0.1)
+            replayed(bench)
+
+
+@story
+async def test_prices_need_to_be_known_of_all() -> None:
+    """A pipeline that is to cost little is planned by seconds where a processor has no price, which it says: where
+    nothing costs anything, any plan is as good as another.
+    """
+    for prices, expected in (({"cpu": 3.6, "host": 3.6}, "price"), ({"cpu": 3.6}, "seconds"), ({}, "seconds")):
+        bench = find_and_read(prices=prices)
+        async with bench.working():
+            live = bench.add(cost_by=CostBy.PRICE)
+            await bench.join(live, 10)
+            problem: Any = bench.decided("admitted")[-1]["problem"]
+            assert problem.cost_by == expected
+            assert live.plan is not None
+            assert live.plan.cost_by == expected
+            assert ("prices" in live.plan.reason) is (expected == "seconds")
+            replayed(bench)

@@ -1,0 +1,127 @@
+"""What follows from plans, in virtual time: what is told and wished, old plans that hold, room that comes free."""
+
+import asyncio
+
+import pytest
+
+from appliance.domain.pipeline import Ask
+from tests.fakes.clock import run_virtual, story
+from tests.fakes.processor import Cost
+from tests.runtime.pipelines.bench import find_and_read, replayed
+
+
+@story
+async def test_fewer_frames_are_told_as_degraded() -> None:
+    """Where a stage names its variant there is no cheaper one, so that fewer frames are planned with: the decision says
+    what the plan and the event say.
+    """
+    bench = find_and_read()
+    named = [Ask(name="find", application_id="t/find", variant="fine")]
+    async with bench.working():
+        live = bench.add(stages=named)
+        await bench.feed(live, 200, 2, 0)
+        assert live.plan is not None
+        assert (live.plan.feasible, live.plan.degraded) == (True, True)
+        assert live.plan.fps < 120
+        assert {row.variant for row in live.plan.stages} == {"fine"}
+        assert bench.decided()[-1]["outcome"] == "degraded"
+        told = [one.facts["degraded"] for one in bench.box.telemetry.recent() if one.event == "pipeline planned"]
+        assert told[-1] is True
+
+
+@story
+async def test_a_plan_that_no_longer_holds() -> None:
+    """The processor of a plan goes while no policy answers: the pipeline is served without a plan, and an event says
+    so; once answers come again there is one.
+    """
+    bench = find_and_read()
+    async with bench.working():
+        live = bench.add()
+        await bench.join(live, 5)
+        feed = asyncio.create_task(bench.feed(live, 5, 60, 1, "c1"))
+        await bench.pause(2)
+        bench.answer_s = 1e6
+        bench.box.catalogue.leave_out(frozenset({"cpu"}))
+        await bench.pause(6)
+        assert live.plan is not None
+        assert not live.plan.feasible
+        events = [one for one in bench.box.telemetry.recent() if one.event == "pipeline without a plan"]
+        assert [one.facts["reason"] for one in events] == ["no plan was found in time"]
+        bench.answer_s = 0.02
+        bench.box.catalogue.leave_out(frozenset())
+        await bench.pause(6)
+        assert live.plan.feasible
+        feed.cancel()
+
+
+@pytest.mark.parametrize("goes", ["pipeline", "frames"])
+def test_room_that_comes_free_is_given(goes: str) -> None:
+    """Two are degraded; when one of them goes, or its frames do, the other one is planned as if it had been alone,
+    though nothing of its own has changed.
+    """
+
+    async def told() -> None:
+        bench = find_and_read()
+        async with bench.working():
+            one, two = bench.add("one"), bench.add("two")
+            feeds = [asyncio.create_task(bench.feed(live, 50, 40, 1)) for live in (one, two)]
+            await bench.pause(4)
+            assert one.plan is not None
+            assert one.plan.degraded
+            feeds[1].cancel()
+            if goes == "pipeline":
+                del bench.pipelines[two.pipeline.id]
+                bench.planning.wake()
+            await bench.pause(8)
+            assert not one.plan.degraded
+            assert one.plan.fps == pytest.approx(50, rel=0.1)
+            rounds = bench.planning.figures.rounds
+            await bench.pause(3)
+            assert bench.planning.figures.rounds <= rounds + 1
+            feeds[0].cancel()
+            replayed(bench)
+
+    run_virtual(told)
+
+
+@story
+async def test_what_no_room_would_help_is_not_planned_again() -> None:
+    """An SLO that nothing keeps: clients of others come and go, and it is left alone."""
+    bench = find_and_read()
+    async with bench.working():
+        hopeless, other = bench.add("hopeless", slo_ms=12), bench.add("other")
+        await bench.feed(hopeless, 5, 2, 1)
+        await bench.join(other, 10)
+        assert hopeless.plan is not None
+        number = hopeless.plan.number
+        other.clients.leave("c1")
+        bench.planning.wake()
+        await bench.pause(0.2)
+        assert other.plan is not None
+        assert other.plan.fps == 0
+        assert not hopeless.plan.feasible
+        assert hopeless.plan.number == number
+
+
+@story
+async def test_what_is_wished() -> None:
+    """Variants of a plan are wished for, from the first client on, and for thirty seconds after the last plan that had
+    them (SC-22, SC-23).
+    """
+    bench = find_and_read(budget=70)
+    bench.box.add({"big": Cost(run_ms=5, resident_bytes=60)}, name="big")
+    async with bench.working():
+        live = bench.add()
+        await bench.join(live, 5)
+        await bench.pause(1)
+        memory = bench.box.memory
+        builds = [bench.box.build("fine", name) for name in ("t/find", "t/read")]
+        assert all(memory.is_resident(build) for build in builds)
+        live.clients.leave("c1")
+        bench.planning.wake()
+        await bench.pause(20)
+        assert all(memory.is_resident(build) for build in builds)
+        wishes = bench.box.core.arbiter._states._wishes
+        assert any(wish.variant == "fine" for own in wishes.values() for wish in own)
+        await bench.pause(20)
+        assert not any(wish.variant for own in wishes.values() for wish in own)
