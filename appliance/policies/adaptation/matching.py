@@ -11,19 +11,25 @@ def match(
     previous: Sequence[str | None], selected: Sequence[str], order: Sequence[str], workers: int
 ) -> tuple[int, ...]:
     """The worker of each selected network (JF-18): old and new, both by descending size (`order` ascends), are joined
-    element by element.
+    element by element, so that all together move the least.
 
-    Workers that hold nothing, or a network that left the zoo, come last: something must be loaded there anyway. With
-    fewer networks than workers, each selected one takes the first worker in that order from which no later one has less
-    far to go. Ties: the lower index.
+    With fewer networks than workers that hold one, each takes the first worker in that order from which no later one
+    has less far to go. With more, those that have the farthest to go get the workers that hold nothing, or a network
+    that left the zoo: something must be loaded there anyway. Ties: the lower index.
     """
     size = {name: rank for rank, name in enumerate(order)}
-    held = [previous[k] if k < len(previous) else None for k in range(workers)]
-    old = sorted(range(workers), key=lambda k: (-size.get(held[k] or "", -1), k))
+    held = {k: size[name] for k, name in enumerate(previous[:workers]) if name is not None and name in size}
+    old = sorted(held, key=lambda k: (-held[k], k))
     new = sorted(range(len(selected)), key=lambda i: (-size[selected[i]], i))
-    steps = [[_distance(size, held[k], selected[i]) for k in old] for i in new]
-    chosen = _least_in_order(steps, len(new), len(old))
-    worker_of = dict(zip(new, (old[k] for k in chosen), strict=True))
+    if len(new) <= len(old):
+        steps = [[abs(held[k] - size[selected[i]]) for k in old] for i in new]
+        pairs = list(zip(new, (old[at] for at in _least_in_order(steps)), strict=True))
+    else:
+        steps = [[abs(held[k] - size[selected[i]]) for i in new] for k in old]
+        pairs = list(zip((new[at] for at in _least_in_order(steps)), old, strict=True))
+    staying = {i for i, _ in pairs}
+    empty = (k for k in range(workers) if k not in held)
+    worker_of = dict(pairs) | dict(zip((i for i in new if i not in staying), empty, strict=False))
     return tuple(worker_of[i] for i in range(len(selected)))
 
 
@@ -47,16 +53,12 @@ def names(networks: Sequence[Network]) -> tuple[str, ...]:
     return tuple(network.name for network in networks)
 
 
-def _distance(size: dict[str, int], held: str | None, wanted: str) -> int:
-    """Steps between two networks; an empty worker is as far as the whole zoo."""
-    return abs(size[held] - size[wanted]) if held in size else len(size)
-
-
-def _least_in_order(steps: Sequence[Sequence[int]], rows: int, columns: int) -> list[int]:
+def _least_in_order(steps: Sequence[Sequence[int]]) -> list[int]:
     """The increasing choice of one column for each row with the least sum; the earliest of equals.
 
     With as many columns as rows: the diagonal.
     """
+    rows, columns = len(steps), len(steps[0]) if steps else 0
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
     for row in range(rows - 1, -1, -1):
         best[row][columns] = 1 << 40

@@ -279,14 +279,10 @@ class Engine:
         """Workers whose processors take runs now; one where none does, for they come back."""
         return max(1, sum(group.workers for group in self._groups if group.is_serving()))
 
-    def unplanned_totals(self) -> tuple[float, float]:
-        """What runs that belong to no session have taken since the start, and the longest of them since this was asked
-        last; milliseconds."""
+    def unplanned(self, now_ns: int) -> tuple[float, float]:
+        """What runs that belong to no session take of late, in workers, and the longest of them, milliseconds."""
         each = (self._inline.unplanned, *(worker.unplanned for worker in self.workers))
-        total_ns, longest_ns = sum(one.ns for one in each), max(one.longest_ns for one in each)
-        for one in each:
-            one.longest_ns = 0
-        return total_ns / NS_PER_MS, longest_ns / NS_PER_MS
+        return sum(one.share(now_ns) for one in each), max(one.longest_ns(now_ns) for one in each) / NS_PER_MS
 
     def busy_for_ns(self) -> int:
         """For how long every worker is expected to be taken by the run that it has; 0: one is free."""

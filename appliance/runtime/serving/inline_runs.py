@@ -23,7 +23,7 @@ from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.serving.sole_caller import SoleCaller
 from appliance.runtime.serving.spending import SingleCallSpending
-from appliance.runtime.serving.worker import Unplanned
+from appliance.runtime.serving.unplanned import UnplannedRuns
 
 _OVERRUN = 20
 """A run that takes this many times what it may be expected to take (5 ms by default) is an overrun ..."""
@@ -79,7 +79,7 @@ class InlineRuns:
         """... by kind of processor ..."""
         self.rows: Counter[str] = Counter()
         """... and their rows."""
-        self.unplanned = Unplanned()
+        self.unplanned = UnplannedRuns()
 
     def is_alone(self, request: Request, now_ns: int, takes_ns: int | None) -> bool:
         """Whether nothing waits or runs, no body is on its way, nobody else has asked of late, and no start that is
@@ -141,7 +141,7 @@ class InlineRuns:
         self.busy_ns += took_ns
         (request.meter or self._single_calls.of(request.tenant)).ran(kind, took_ns)
         if not request.is_planned:
-            self.unplanned.ran(took_ns)
+            self.unplanned.ran(took_ns, end_ns)
         build.overruns = build.overruns + 1 if took_ns > limit.overrun_ns else 0
         if build.overruns >= _OVERRUNS_MAX:
             build.overruns, build.rests_until_ns = 0, end_ns + _OVERRUN_REST_NS

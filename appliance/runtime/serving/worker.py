@@ -6,7 +6,6 @@ Never more than one run at a time.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,21 +20,8 @@ from appliance.runtime.serving.batching import Batch, Batching
 from appliance.runtime.serving.job import Job, RunAgain
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.spending import SingleCallSpending
+from appliance.runtime.serving.unplanned import UnplannedRuns
 from appliance.tasks.padding import Padded, cropped
-
-
-@dataclass(slots=True)
-class Unplanned:
-    """Runs that belong to no session, since the start."""
-
-    ns: int = 0
-    longest_ns: int = 0
-    """Of those since it was asked for last."""
-
-    def ran(self, took_ns: int) -> None:
-        """One has ended."""
-        self.ns += took_ns
-        self.longest_ns = max(self.longest_ns, took_ns)
 
 
 class Worker:
@@ -70,7 +56,7 @@ class Worker:
         """Kind of processor → runs of whole networks that have ended well ..."""
         self.rows: Counter[str] = Counter()
         """... and the rows of these."""
-        self.unplanned = Unplanned()
+        self.unplanned = UnplannedRuns()
 
     @property
     def group(self) -> str:
@@ -137,7 +123,7 @@ class Worker:
         took_ns = now_ns - batch.jobs[0].started_ns
         self.busy_ns += took_ns
         if not batch.jobs[0].request.is_planned:
-            self.unplanned.ran(took_ns)
+            self.unplanned.ran(took_ns, now_ns)
         at_once = max(batch.jobs[0].running, self._batching.running + 1)
         is_shared = len(batch.jobs) > 1
         error = ShuttingDown() if run.cancelled() else run.exception()

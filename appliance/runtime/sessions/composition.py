@@ -100,7 +100,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
         clock=clock,
         applications=applications,
         pipelines=pipelines,
-        observe=lambda now_ns: ledger.observe(now_ns, *ports.engine.unplanned_totals()),
+        observe=lambda now_ns: ledger.observe(*ports.engine.unplanned(now_ns)),
         events=ports.telemetry,
         decisions=ports.decisions,
         new_id=ports.new_id,

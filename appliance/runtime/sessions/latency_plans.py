@@ -161,7 +161,7 @@ class LatencyPlans:
             self._record(key, problem, plan, "planned", None)
         pool.mapping = mapping
         pool.plan = plan
-        pool.previous = _by_worker(plan, workers)
+        pool.previous = _by_worker(plan, workers, pool.previous)
         pool.prefetch = plan.prefetch
         context.queues.plan(key, adapting.workers_of(plan, there, zoo.by_name))
         pool.run_ms_max = max((zoo.by_name[w.network].worst_ms[w.batch] for w in plan.workers), default=0.0)
@@ -212,8 +212,9 @@ class LatencyPlans:
         self._context.environment.decisions.record("adaptation", facts)
 
 
-def _by_worker(plan: AdaptationPlan, workers: int) -> tuple[str | None, ...]:
-    networks: list[str | None] = [None] * workers
+def _by_worker(plan: AdaptationPlan, workers: int, before: Sequence[str | None]) -> tuple[str | None, ...]:
+    """The network of each worker; one that serves nobody stays as it was."""
+    networks = [*before[:workers], *[None] * (workers - len(before))]
     for worker in plan.workers:
         networks[worker.worker] = worker.network
     return tuple(networks)

@@ -14,8 +14,6 @@ ACTIVE_NS = 10 * NS_PER_S
 """A tenant whose last request lies longer back wants nothing now."""
 SHARE_MIN = 0.01
 """No pool is planned with less: rates are divided by it."""
-SMOOTHING_NS = 2 * NS_PER_S
-"""Over so long other work is averaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class Load:
 
 
 class ProcessorLedger:
-    """The shares. All instants are the caller's."""
+    """The shares."""
 
     def __init__(self, workers: Callable[[], int]) -> None:
         """`workers`: how many serve now."""
@@ -40,9 +38,6 @@ class ProcessorLedger:
         self.unplanned_run_ms = 0.0
         """The longest of their runs of late."""
         self._loads: dict[Hashable, Load] = {}
-        self._seen: tuple[int, float] | None = None
-        self._longest_ns = 0
-        """When that was seen."""
 
     def put(self, pool: Hashable, load: Load) -> None:
         """What a pool takes from now on."""
@@ -64,17 +59,10 @@ class ProcessorLedger:
         """It has no sessions any more."""
         self._loads.pop(pool, None)
 
-    def observe(self, now_ns: int, unplanned_ms: float, longest_ms: float) -> None:
-        """What runs of no session have taken since the start, and the longest of them since this was told last."""
-        if longest_ms >= self.unplanned_run_ms or now_ns - self._longest_ns > ACTIVE_NS:
-            self.unplanned_run_ms, self._longest_ns = longest_ms, now_ns
-        before, self._seen = self._seen, (now_ns, unplanned_ms)
-        if before is None or now_ns <= before[0]:
-            return
-        took_ns, took_ms = now_ns - before[0], max(0.0, unplanned_ms - before[1])
-        weight = min(1.0, took_ns / SMOOTHING_NS)
-        share = took_ms * 1e6 / took_ns / self._workers()
-        self.unplanned += weight * (min(1.0, share) - self.unplanned)
+    def observe(self, busy_workers: float, longest_ms: float) -> None:
+        """What runs of no session take of late: how many workers they keep busy, and the longest of them."""
+        self.unplanned = min(1.0, busy_workers / self._workers())
+        self.unplanned_run_ms = longest_ms
 
     def share_of(self, tenant: str, weights: Mapping[str, float]) -> float:
         """A tenant's share; `weights` of those that want some now."""

@@ -98,6 +98,9 @@ class Planning:
                 with suppress(DecisionSlow):  # the next turn plans it
                     await self._first_plan(live, found)
                 self._wish()
+                if live.state is SessionState.WAITING:  # what was known when it was let in is so no more
+                    again = await self.verdict(live)
+                    found = again if not again.fits else Verdict(False, Cause.PROCESSOR, live.reason)
         rung = self.zoos.of(key_of(live)).by_name.get(live.variant)
         if rung is not None and not self._environment.is_resident(rung.servable):
             await self._environment.bring(rung.servable)  # so that the first frame finds it there

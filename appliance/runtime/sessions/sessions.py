@@ -53,7 +53,8 @@ class Sessions:
         new_id: Callable[[], str],
         limits: Limits,
     ) -> None:
-        """`observe`: is told the time, twice a second, and looks at what runs nobody has planned."""
+        """`observe`: is told the time, twice a second and before a promise is made, and looks at what runs nobody has
+        planned."""
         self._clock = clock
         self.applications, self.pipelines = applications, pipelines
         self.planning = applications.planning
@@ -105,6 +106,7 @@ class Sessions:
         live = self._live(session, LinkEstimate(order.uplink_bps, order.rtt_ms or 0.0))
         service.check(live)
         self.register.put(live)
+        self._observe(self._clock.now_ns())  # while there were no sessions nobody did
         try:
             found = await service.join(live)
             if not found.fits:

@@ -36,16 +36,25 @@ def test_an_empty_worker_is_the_last_choice() -> None:
     assert match([], ["a", "b"], ORDER, 3) in [(1, 0), (0, 1)]
 
 
-@given(st.lists(st.sampled_from(ORDER), min_size=1, max_size=5), st.data())
-def test_no_other_assignment_moves_less(previous: list[str], data: st.DataObject) -> None:
+def test_who_holds_a_network_keeps_it_when_others_come_to_empty_workers() -> None:
+    """Of workers with a, nothing and c, those two stay, and the new d goes where nothing is: one load in place of
+    three."""
+    assert match(["a", None, "c"], ["a", "c", "d"], ORDER, 3) == (0, 2, 1)
+    assert match(["b", None], ["h", "b"], ORDER, 2) == (1, 0)
+
+
+@given(st.lists(st.sampled_from([*ORDER, None]), min_size=1, max_size=5), st.data())
+def test_no_other_assignment_moves_less(previous: list[str | None], data: st.DataObject) -> None:
     """Over all assignments of the selected networks to workers, the sum of steps is the least; each worker gets at
-    most one.
+    most one. One that holds nothing is farther away than any network.
     """
     selected = data.draw(st.lists(st.sampled_from(ORDER), min_size=1, max_size=len(previous)))
     workers = match(previous, selected, ORDER, len(previous))
 
     def steps(chosen: tuple[int, ...]) -> int:
-        return sum(abs(ORDER.index(previous[k]) - ORDER.index(n)) for k, n in zip(chosen, selected, strict=True))
+        held = [previous[k] for k in chosen]
+        pairs = zip(held, selected, strict=True)
+        return sum(len(ORDER) if k is None else abs(ORDER.index(k) - ORDER.index(n)) for k, n in pairs)
 
     assert len(set(workers)) == len(selected)
     assert steps(workers) == min(steps(c) for c in permutations(range(len(previous)), len(selected)))

@@ -20,6 +20,7 @@ from appliance.domain.session import (
     Reference,
 )
 from appliance.domain.states import SessionState
+from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.runtime.sessions import accuracy_plans, latency_plans
 from appliance.runtime.sessions.limits import Limits
@@ -168,6 +169,69 @@ async def test_promises_of_accuracy_are_kept() -> None:
         assert len(served) >= 0.9 * len(fleet.devices)
         assert sum(device.live.windows for device in served) >= 20 * len(served)
         assert kept_share(fleet) >= 0.98
+
+
+@story
+async def test_the_first_promise_counts_with_plain_requests_that_came_before_it() -> None:
+    """Runs of 60 ms, one behind the other, of somebody who has no session: 60 ms are not promised beside them, which
+    alone would be kept with 13 ms. There is no session that would have waited for its turn meanwhile."""
+    fleet = Fleet(workers=1)
+    gate, plain = fleet.add(ZOO), fleet.bench.add({"p": Cost(run_ms=60)}, name="plain")
+
+    async def asks() -> None:
+        while True:
+            await fleet.bench.infer(application=plain.id)
+
+    async with fleet.working():
+        asking = asyncio.create_task(asks())
+        await fleet.pass_s(5.0)
+        with pytest.raises(PromiseNotPossible):
+            await fleet.join(gate, LatencyPromise(60.0, 5.0), mbps=50)
+        asking.cancel()
+        await fleet.pass_s(12.0)
+        assert (await fleet.join(gate, LatencyPromise(60.0, 5.0), mbps=50)).state is SessionState.SERVED
+
+
+@story
+async def test_whom_the_first_plan_leaves_out_is_not_told_that_it_waits() -> None:
+    """Others begin to take the processor in the midst of an admission: who does not want to wait is refused."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add(ZOO)
+    planning = fleet.sessions.planning
+    adapt = planning.deciding.adapt
+
+    async def meanwhile(problem: AdaptationInput) -> AdaptationPlan:
+        plan = await adapt(problem)
+        planning.ledger.unplanned, planning.ledger.unplanned_run_ms = 0.3, 100.0
+        return plan
+
+    planning.deciding.adapt = meanwhile  # type: ignore[method-assign]
+    with pytest.raises(PromiseNotPossible) as refused:
+        await fleet.join(gate, LatencyPromise(60.0, 5.0), mbps=50)
+    assert refused.value.cause == Cause.PROCESSOR
+    assert not fleet.sessions.live
+    planning.ledger.unplanned = 0.0
+    assert (await fleet.join(gate, LatencyPromise(60.0, 5.0), mbps=50, wait=True)).state is SessionState.WAITING
+
+
+@story
+async def test_a_worker_that_serves_nobody_keeps_its_network() -> None:
+    """Three workers with 480, 320 and 160 (promises that allow no more); the session on 480 leaves, and then one comes
+    for 640: it goes to the worker of 480, and the two others stay where they are (JF-18)."""
+    fleet = Fleet(workers=3)
+    gate = fleet.add(ZOO)
+    async with fleet.working():
+        lives = [await fleet.join(gate, LatencyPromise(slo_ms, 15.0), mbps=500) for slo_ms in (70.0, 45.0, 28.0)]
+        await fleet.pass_s(2.0)
+        pool = fleet.sessions.planning._pools.pool(key_of(lives[0]))
+        before = pool.previous
+        assert sorted(map(str, before)) == ["v160", "v320", "v480"]
+        await fleet.sessions.end(lives[0])
+        await fleet.pass_s(2.0)
+        assert pool.previous == before
+        await fleet.join(gate, LatencyPromise(120.0, 15.0), mbps=500)
+        await fleet.pass_s(2.0)
+        assert pool.previous == tuple("v640" if name == "v480" else name for name in before)
 
 
 @story
