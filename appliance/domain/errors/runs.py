@@ -11,7 +11,8 @@ class DeadlineExceeded(ApplianceError):
 
     `waited_ms` counts from its arrival, `decoded_ms` is the part of it that reading and decoding the input took,
     `expected_ms` the run time that it went by; None where it did not come so far. `ran_ms` is how long its run had been
-    under way at the deadline; None where it had not begun, and does not.
+    under way at the deadline, or had taken where only the answer was not written yet; None where it had not begun, and
+    does not.
     """
 
     waited_ms: float
@@ -26,7 +27,7 @@ class DeadlineExceeded(ApplianceError):
             waited = f"the deadline cannot be kept: {self.waited_ms:.1f} ms have passed{decoded}"
             run = expected and f", and {expected}"
         else:
-            waited = f"the run was not over at the deadline: {self.waited_ms:.1f} ms have passed{decoded}"
+            waited = f"the answer was not there at the deadline: {self.waited_ms:.1f} ms have passed{decoded}"
             run = f", {self.ran_ms:.1f} ms of them in the run{expected and f'; {expected}'}"
         return f"{waited}{run}; allow more time, or take a faster variant"
 

@@ -309,7 +309,13 @@ class Predictor:
             answer = task.encode(outputs, decoded, run.spec)
             return _Answer(answer.body, write_json(answer.body), answer.carry, state)
 
-        return await self._timed(run, "encode", encode)
+        try:
+            return await self._timed(run, "encode", encode)
+        except DeadlineExceeded:
+            spent, waited_ns = run.timings, self._clock.now_ns() - run.call.arrival_ns
+            parts_ms = (ns / NS_PER_MS for ns in (waited_ns, spent.decode, spent.compute))
+            waited_ms, decoded_ms, ran_ms = parts_ms
+            raise DeadlineExceeded(waited_ms=waited_ms, decoded_ms=decoded_ms, ran_ms=ran_ms) from None
 
     async def _decoded(self, run: _Run, task: Task, media: Media, carry: Mapping[str, Any]) -> Decoded:
         reader = self._catalogue.servables.reader_of(run.entry.model)

@@ -117,11 +117,11 @@ class Frame:
         "captured_ns",
         "deadline_ns",
         "first",
+        "has_run",
         "head",
         "is_planned",
         "received_ns",
         "result",
-        "started_ns",
         "variant",
     )
 
@@ -140,8 +140,8 @@ class Frame:
         self.is_planned = True
         """Within the promised rate; else it is run only where there is room, and is no part of the promise."""
         self.received_ns = 0
-        self.started_ns = 0
-        """When its run began; 0: it has not."""
+        self.has_run = False
+        """Its run is over, though its answer may not be there."""
         self.variant = ""
         """That it runs on."""
         self.at_best = FrameEnd.ANSWERED
@@ -201,8 +201,13 @@ class Frame:
         return result if result.error is None else replace(result, error=anew(result.error))
 
     def runs_on(self, variant: str) -> None:
-        """Its caller has named a variant, whatever the plan says, or this one has answered."""
+        """Its caller has named a variant, whatever the plan says."""
         (self.first or self).variant = variant
+
+    def ran(self, variant: str) -> None:
+        """This variant has answered."""
+        self.runs_on(variant)
+        (self.first or self).has_run = True
 
     def lost(self) -> None:
         """Its body will not come, or nobody asks for its run; nothing of a repeat, and of one that runs or is over."""
@@ -231,6 +236,8 @@ class Frame:
             result = FrameResult(self.number, end, now_ns, body, self.variant)
         except ApplianceError as error:
             end, cause = end_of(error)
+            if self.has_run and end is FrameEnd.DROPPED:  # its answer could not be written any more
+                end, cause = FrameEnd.LATE if isinstance(error, DeadlineExceeded) else FrameEnd.LOST, None
             result = FrameResult(self.number, end, self._session.now_ns(), None, self.variant, cause, anew(error))
         except Exception:  # our own mistake: the frame is accounted for, and the log says why
             log.exception("a frame was not run", frame=self.number, variant=self.variant)

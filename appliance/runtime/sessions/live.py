@@ -510,7 +510,7 @@ class LiveSession:
         return await self._predict(self, frame, media, request_id)
 
     def _ran(self, frame: Frame, variant: str) -> None:
-        frame.runs_on(variant)
+        frame.ran(variant)
         self._on_ran(self, frame)
 
     def frame_received(self, frame: Frame, body_bytes: int) -> float:

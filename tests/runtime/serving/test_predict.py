@@ -93,8 +93,9 @@ async def test_one_deadline_over_all() -> None:
         await desk.ask(application, [1])
         for timeout_ms, runs in ((2.0, 1), (12.0, 1), (15.0, 2)):
             start_ns = bench.clock.now_ns()
-            with pytest.raises(DeadlineExceeded):
+            with pytest.raises(DeadlineExceeded) as late:
                 await desk.ask(application, [1], timeout_ms)
+            assert late.value.ran_ms == (10.0 if timeout_ms == 15.0 else None)
             assert bench.clock.now_ns() - start_ns <= timeout_ms * 1e6
             assert len(bench.processor.ran) == runs
     bench.assert_quiet()

@@ -20,6 +20,7 @@ from appliance.domain.errors import (
     FrameDropped,
     FrameMismatch,
     OutOfMemory,
+    QueueFull,
     RunFailed,
 )
 from appliance.domain.session import DropCause, FrameEnd, FrameHead, LatencyPromise, NoticeKind, Session, SessionPlan
@@ -129,6 +130,25 @@ def test_every_frame_is_counted_once(steps: list[tuple[str, int, int]]) -> None:
         assert {result.frame for result in stage.ended} <= numbers
 
     asyncio.run(story())
+
+
+@pytest.mark.anyio
+async def test_a_frame_that_has_run_was_not_dropped() -> None:
+    """Its deadline passes while its answer is written: late. There is no room for writing it: lost. Neither is said to
+    have kept the processor free."""
+    stage = Stage()
+    full = QueueFull(application_id="a", queue_len_max=1)
+    for number, error in enumerate((DeadlineExceeded(waited_ms=1.0), full)):
+        frame = stage.live.begin(stage.head(number))
+        frame.received(b"body")
+
+        async def work(call: FrameCall, error: ApplianceError = error) -> bytes:
+            call.ran("v")
+            raise error
+
+        await frame.run(work)
+    counts = stage.live.counts
+    assert (counts.late, counts.lost, dict(counts.drops)) == (1, 1, {})
 
 
 def running(error: ApplianceError | None) -> Callable[[FrameCall], Awaitable[bytes]]:
