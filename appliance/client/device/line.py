@@ -8,6 +8,7 @@ must be quick.
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
@@ -45,6 +46,8 @@ DIAL_S = 5.0
 DIAL_SLOWLY_S = 2.0
 """Between tries when there has been no line for a while: the box is off, or the device out of reach."""
 PATIENCE_S = 15.0
+ASKED_MAX = 16
+"""Clocks of ours that are remembered until they are answered."""
 CHUNK_BYTES = 16_384
 """Of a picture; between two of them a frame that turns out to be hopeless is withdrawn."""
 MESSAGE_BYTES_MAX = 16 * 2**20
@@ -99,6 +102,8 @@ class Line:
         self._thread = threading.Thread(target=self._run, name="line", daemon=True)
         self._sent_ms = 0.0
         self._clocks: tuple[float, float] | None = None
+        self._asked: deque[float] = deque(maxlen=ASKED_MAX)
+        """When clocks were sent behind no frame: what is behind one waits for it."""
         self._variant: str | None = None
         self._trust = box.trust
         self.connects = 0
@@ -298,7 +303,10 @@ class Line:
         of_ms, of_came_ms = self._clocks or (None, None)
         with self._lock:
             reports = self._receiver.reports()
+            is_idle = self._sender.is_idle
         self._sent_ms = self.now_ms()
+        if is_idle:
+            self._asked.append(self._sent_ms)
         message = DeviceClock(sent_ms=self._sent_ms, of_ms=of_ms, of_came_ms=of_came_ms, **reports)
         await line.send(write_message(message))
 
@@ -352,14 +360,14 @@ class Line:
             if result.outcome is FrameEnd.ANSWERED:
                 end = self._sender.answered(result.frame, now_ms)
             else:
-                end = self._sender.ended(result.frame, result.outcome)
+                end = self._sender.ended(result.frame, result.outcome, result.cause)
             self._receiver.answered(result, picture, end, now_ms)
         self._work.set()
 
     def _observe_round_trip(self, clock: BoxClock, now_ms: float) -> None:
         """Of an exchange while nothing else was on its way; frames would count as part of it."""
         with self._lock:
-            if self._sender.is_idle:
+            if clock.of_ms in self._asked and self._sender.is_idle:
                 self._sender.transfer.observe_round_trip(now_ms - clock.of_ms - (clock.sent_ms - clock.of_came_ms))
 
 

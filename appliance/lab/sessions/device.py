@@ -249,7 +249,7 @@ class Device:
         if result.end is FrameEnd.ANSWERED:
             end = self.sender.answered(frame, now_ms)
         else:
-            end = self.sender.ended(frame, result.end)
+            end = self.sender.ended(frame, result.end, result.cause)
         if end is None:
             return
         if end is FrameEnd.ANSWERED and self._is_late(frame):

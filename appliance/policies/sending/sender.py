@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from appliance.domain.session import FrameEnd
+from appliance.domain.session import DropCause, FrameEnd
 from appliance.policies.sending.pictures import PictureBytes, rungs
 from appliance.policies.sending.schedule import Orders, Schedule
 from appliance.policies.sending.spread import TransferMargin
@@ -43,6 +43,10 @@ SERVICE_MS = 40.0
 SERVICE_MEMORY = 0.15
 DEVIATIONS = 2.0
 """Of the service time beyond its mean that are allowed for."""
+
+
+_TOO_LATE = (DropCause.HOPELESS, DropCause.EXPIRED)
+"""Why the box drops a frame by its head where that has come too late."""
 
 
 class Skip(StrEnum):
@@ -166,10 +170,16 @@ class Sender:
         self._try_ms = self._try_ms if is_late else TRY_MS
         return self.ended(frame, FrameEnd.LATE if is_late else FrameEnd.ANSWERED)
 
-    def ended(self, frame: int, end: FrameEnd) -> FrameEnd | None:
-        """It ended so, by the box's word. None: it had ended before."""
-        if self._sent.pop(frame, None) is None:
+    def ended(self, frame: int, end: FrameEnd, cause: str | None = None) -> FrameEnd | None:
+        """It ended so, by the box's word. None: it had ended before.
+
+        Of one whose head came too late nothing is acknowledged, so nothing would ever be learnt of a link that has
+        become slower: how it is now nobody knows, as after an interruption.
+        """
+        sent = self._sent.pop(frame, None)
+        if sent is None:
             return None
+        self._is_unknown = self._is_unknown or (sent.acknowledged_ms is None and cause in _TOO_LATE)
         self.counts.ends[end] += 1
         return end
 
@@ -311,12 +321,14 @@ class Sender:
         smallest = tries[-1]
         if self._is_unknown:
             return smallest if is_alone and now_ms - self._last_sent_ms >= self._try_ms / 2.0 else None
-        in_time, larger = math.inf, 0.0
+        in_time = hardly = math.inf
+        larger = 0.0
         if self._deadline_ms is not None:
             left_ms = captured_ms + self._deadline_ms - self.service_ms - line.latency_ms - line.free_ms
             margin = self.margin.factor
             in_time = left_ms / line.ms_a_byte / margin
-            larger = min(LARGER * in_time, in_time * margin / LARGER_MARGIN)
+            hardly = max(in_time, left_ms / line.ms_a_byte / LARGER_MARGIN)
+            larger = min(LARGER * in_time, hardly)
         unhurried = orders.interval * self._frame_ms * BUSY_MAX / line.ms_a_byte
         may_be_larger = is_alone and now_ms - self._larger_ms >= LARGER_EVERY_MS
         for side, quality in tries:
@@ -326,8 +338,10 @@ class Sender:
             if may_be_larger and expected <= larger:
                 self._larger_ms = now_ms
                 return side, quality
-        if self.pictures.expected(self.pixels(smallest[0]), smallest[1]) <= in_time:
-            return smallest  # more than the link carries at this rate; newer frames will take the place of others
+        # More than the link carries at this rate, so that newer frames will take the place of others; or less sure to
+        # be in time than larger ones have to be, for nothing else can be sent.
+        if self.pictures.expected(self.pixels(smallest[0]), smallest[1]) <= hardly:
+            return smallest
         if is_alone and now_ms - self._last_sent_ms >= self._try_ms:
             self._try_ms = min(TRY_MS_MAX, 2.0 * self._try_ms)
             return smallest

@@ -124,6 +124,9 @@ class TransferEstimate:
         if is_second:
             while len(self._samples) > 1:
                 self._samples.popleft()
+            # A frame of the link before and one of this have no latency between them.
+            self._alone.clear()
+            self._pairs.clear()
             return False
         return ratio > STALLED
 

@@ -63,6 +63,11 @@ class Link:
     _opened_ms: float = 0.0
     _came_ms: float = 0.0
 
+    @property
+    def free_ms(self) -> float:
+        """When it takes the next byte."""
+        return self._free_ms
+
     def fresh(self, now_ms: float) -> None:
         """A new connection, which nothing holds up that is on the old one."""
         self._free_ms, self._opened_ms = now_ms, now_ms

@@ -7,7 +7,7 @@ from itertools import count
 from random import Random
 from typing import Any, Protocol
 
-from appliance.domain.session import FrameEnd
+from appliance.domain.session import DropCause, FrameEnd
 from appliance.policies.sending.schedule import Orders
 from appliance.policies.sending.sender import Send, Sender
 from tests.instances.sending.links import Link
@@ -31,6 +31,8 @@ class Way(Protocol):
     def acknowledged(self, frame: int, now_ms: float) -> None: ...
 
     def answered(self, frame: int, now_ms: float) -> FrameEnd | None: ...
+
+    def ended(self, frame: int, end: FrameEnd, cause: str | None = None) -> FrameEnd | None: ...
 
     def is_silent(self, now_ms: float) -> bool: ...
 
@@ -80,6 +82,9 @@ class Fixed:
             return None
         return FrameEnd.LATE if now_ms > captured_ms + self.deadline_ms else FrameEnd.ANSWERED
 
+    def ended(self, frame: int, end: FrameEnd, cause: str | None = None) -> FrameEnd | None:
+        raise NotImplementedError
+
     def is_silent(self, now_ms: float) -> bool:
         return False
 
@@ -121,13 +126,17 @@ class Camera:
 class _Play:
     """One run; an event is a method with a fact."""
 
-    def __init__(self, way: Way, link: Link, camera: Camera, random: Random, service_ms: float) -> None:
+    def __init__(
+        self, way: Way, link: Link, camera: Camera, random: Random, service_ms: float, drops_ms: float | None
+    ) -> None:
+        """`drops_ms`: from a capture on the box drops its frame where it could not be answered by then."""
         self.played = Played()
         self._way = way
         self._link = link
         self._camera = camera
         self._random = random
         self._service_ms = service_ms
+        self._drops_ms = drops_ms
         self._events: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self._order = count()
         self._connection = 0
@@ -175,6 +184,7 @@ class _Play:
             self._way.interrupted()
 
     def _send(self, send: Send) -> None:
+        head_ms = max(self.now, self._link.free_ms) + self._link.one_way_ms()
         size = self._camera.bytes_of(send)
         if (again := self._way.smaller(size, self.now)) is not None:
             size = self._camera.bytes_of(again)
@@ -184,6 +194,9 @@ class _Play:
         self.played.sent_bytes.append(size)
         arrived = self._link.sent(size, self.now)
         fact = send.frame, self._connection
+        if self._drops_ms is not None and head_ms + self._service_ms > send.captured_ms + self._drops_ms:
+            self.at(head_ms + self._link.one_way_ms(), self._drop, fact)
+            return
         self.at(arrived + self._link.one_way_ms(), self._acknowledge, fact)
         self._free_ms = max(self._free_ms, arrived) + self._service_ms * self._random.uniform(0.8, 1.3)
         self.at(self._free_ms + self._link.one_way_ms(), self._answer, fact)
@@ -191,6 +204,11 @@ class _Play:
     def _acknowledge(self, fact: tuple[int, int]) -> None:
         if fact[1] == self._connection:
             self._way.acknowledged(fact[0], self.now)
+
+    def _drop(self, fact: tuple[int, int]) -> None:
+        """Its head has come too late: it is answered so, and nothing is acknowledged."""
+        if fact[1] == self._connection:
+            self._way.ended(fact[0], FrameEnd.DROPPED, DropCause.HOPELESS)
 
     def _answer(self, fact: tuple[int, int]) -> None:
         end = self._way.answered(fact[0], self.now) if fact[1] == self._connection else None
@@ -200,10 +218,19 @@ class _Play:
 
 
 def play(
-    way: Way, link: Link, *, fps: float, seconds: float, deadline_ms: float, service_ms: float = 20.0, seed: int = 0
+    way: Way,
+    link: Link,
+    *,
+    fps: float,
+    seconds: float,
+    deadline_ms: float,
+    service_ms: float = 20.0,
+    seed: int = 0,
+    drops: bool = False,
 ) -> Played:
-    """What becomes of the frames of so many seconds; until the last of them has ended."""
-    run = _Play(way, link, Camera(Random(seed + 1)), Random(seed), service_ms)
+    """What becomes of the frames of so many seconds; until the last of them has ended. `drops`: the box answers heads
+    that come too late."""
+    run = _Play(way, link, Camera(Random(seed + 1)), Random(seed), service_ms, deadline_ms if drops else None)
     for frame in range(int(seconds * fps)):
         run.at(1000.0 * frame / fps, run.capture, frame)
     for look in range(int(seconds * 1000.0 / LOOK_MS)):

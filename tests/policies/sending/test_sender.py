@@ -1,9 +1,10 @@
 """What a device sends, on links that are known: in time, counted once, and never stuck."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.domain.session import FrameEnd
+from appliance.domain.session import DropCause, FrameEnd
 from appliance.policies.sending.schedule import Orders
 from appliance.policies.sending.sender import CREDIT, TRY_MS, Send, Sender, Skip
 from tests.instances.sending.links import Link, lte_like
@@ -65,6 +66,30 @@ def test_a_link_that_gets_better_is_found_out() -> None:
     played = play(made, Link((0.1,) * 10 + (8.0,) * 30), fps=15.0, seconds=40.0, deadline_ms=150.0)
     assert played.in_time >= 0.6 * played.captured
     assert played.late <= 12
+
+
+@pytest.mark.parametrize(("mbps", "round_trip_ms"), [(0.8, 40.0), (0.8, 10.0), (0.6, 10.0), (1.0, 40.0)])
+def test_a_link_that_gets_much_worse_carries_small_frames(mbps: float, round_trip_ms: float) -> None:
+    """From 6 Mbit/s to a tenth, behind a box that answers heads which come too late: the smallest frames, 4 kB, take 32
+    to 55 ms of the 150 and go on. What transfers took when the link fell does not keep them from being sent."""
+    for seed in range(3):
+        link = Link((6.0,) * 5 + (mbps,) * 25, round_trip_ms=round_trip_ms, jitter_ms=2.0)
+        played = play(sender(15.0, 150.0), link, fps=15.0, seconds=30.0, deadline_ms=150.0, drops=True, seed=seed)
+        assert played.in_time >= 0.85 * played.captured
+        assert played.late <= 0.05 * played.sent
+
+
+def test_after_a_head_that_came_too_late_the_smallest_goes_alone() -> None:
+    """Nothing is acknowledged of it. Not so where the box says for another reason that it will not be run."""
+    for cause, size_px in ((DropCause.HOPELESS, 192), (DropCause.OVER_RATE, 640)):
+        made = sender(15.0, 150.0)
+        assert _offered(made, 0, 0.0) is not None
+        made.answered(0, 30.0)
+        assert _offered(made, 1, 66.0) is not None
+        made.ended(1, FrameEnd.DROPPED, cause)
+        send = _offered(made, 5, 333.0)
+        assert send is not None
+        assert send.size_px == size_px
 
 
 def test_at_most_two_are_unacknowledged_and_the_newest_wins() -> None:

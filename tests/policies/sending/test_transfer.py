@@ -51,6 +51,18 @@ def test_frames_behind_one_another_are_told_apart() -> None:
     assert estimate.mbps == pytest.approx(8.0, rel=0.15)
 
 
+def test_another_link_has_another_latency() -> None:
+    """From 20 to 3 Mbit/s behind 6 ms, and frames of one size from then on: a large one before and a small one after
+    have no latency between them. It would be ten times too long for ever, and the link ten times too quick."""
+    estimate = TransferEstimate()
+    link = Link((20.0,) * 3 + (3.0,) * 10, round_trip_ms=6.0)
+    for at in range(40):  # as clocks are exchanged
+        estimate.observe_round_trip(6.0 + at % 2)
+    _carried(link, estimate, [47_000] * 46 + [18_000] * 60, 66.0)
+    assert estimate.latency_ms < 12.0
+    assert estimate.mbps == pytest.approx(3.0, rel=0.25)
+
+
 def test_nothing_is_known_at_first() -> None:
     """Then small messages tell the latency, and a single frame the rate."""
     estimate = TransferEstimate()
