@@ -1,11 +1,11 @@
-"""Answers that are errors, as the classes they were on the box."""
+"""Answers that are errors, as the classes they were on the box.
+
+Those are imported with the first one: half a megabyte, which a device that is refused nothing does without.
+"""
 
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-from appliance.domain.errors import ApplianceError
-from appliance.wire.problem import error_of
 
 if TYPE_CHECKING:
     import httpx
@@ -31,8 +31,9 @@ def raise_for(response: "httpx.Response") -> None:
 
 def failure_of(problem: Mapping[str, Any], status: int, text: str = "") -> Exception:
     """The `ApplianceError` that a problem document tells, else an UnexpectedAnswer; `text` where it tells nothing."""
-    error: ApplianceError | None = error_of(problem)
-    return error or UnexpectedAnswer(status, str(problem.get("detail") or text or "no body"))
+    from appliance.wire.problem import error_of
+
+    return error_of(problem) or UnexpectedAnswer(status, str(problem.get("detail") or text or "no body"))
 
 
 def problem_in(content: bytes) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class Emulated(Device):
         self._is_due = super()._offer(number, frame, now_ms)
         return self._is_due
 
-    def _track(self, number: int, frame: Any, came: Sequence[Kept]) -> None:
+    def _track(self, number: int, frame: Any, came: Sequence[Kept], is_due: bool) -> None:
         """Looked up: what a result of this age loses is known."""
         now_ns = self._clock.now_ns()
         for one in came:

@@ -19,14 +19,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from appliance.client.device.answers import drop_between, drop_of, found_in
-from appliance.client.device.encoding import Encode, Frame, encoded
+from appliance.client.device.encoding import Encode, Frame, encoded, kept
 from appliance.client.device.line import Line
 from appliance.client.device.opencv import has_opencv
 from appliance.client.device.session import Box, Promise
 from appliance.client.device.tracking.tracker import Found, Tracked, Tracker
 from appliance.client.errors import UnexpectedAnswer
 from appliance.clock import NS_PER_MS, Clock, SystemClock
-from appliance.domain.errors import ApplianceError
 from appliance.domain.session import FrameEnd, VariantDrop
 from appliance.policies.sending.curves import DropCurves
 from appliance.policies.sending.drop import Drop
@@ -188,6 +187,8 @@ class Device:
 
     def leave(self) -> None:
         """End the stream and the session; the box forgets it, or has it end by itself where it cannot be reached."""
+        from appliance.domain.errors import ApplianceError  # not before: client/errors.py
+
         if self._line is None:
             return
         self._line.stop()
@@ -210,7 +211,7 @@ class Device:
             self._captured.popitem(last=False)
         is_due = self._offer(number, frame, now_ms)
         came = self._taken()
-        self._track(number, frame, came)
+        self._track(number, frame, came, is_due)
         if is_due and self._kept is not None:
             self._remember(number)
         if self._kept is not None:
@@ -275,8 +276,9 @@ class Device:
                 self._size = size
                 self._sender.resized(*size)
             is_due = self._sender.captured(number, now_ms)
-            if is_due:  # cameras use their memory again
-                self._frames[number] = frame if isinstance(frame, bytes) else frame.copy()
+            if is_due and self._sender.orders is not None:
+                is_ours = self._encode is encoded  # others may want the whole frame
+                self._frames[number] = kept(frame, self._sender.orders.size_px if is_ours else None)
                 while len(self._frames) > FRAMES_KEPT:
                     self._frames.popitem(last=False)
         if is_due and self._line is not None:
@@ -298,11 +300,12 @@ class Device:
                 results.append(_Kept(one.frame, variant, one.answer, one.picture, found_in(one.answer, width)))
         return results
 
-    def _track(self, number: int, frame: Frame, came: Sequence[_Kept]) -> None:
+    def _track(self, number: int, frame: Frame, came: Sequence[_Kept], is_due: bool) -> None:
         newest = came[-1] if came else None
         if self._tracker is not None and not isinstance(frame, bytes):
             found = None if newest is None else newest.found
-            self._tracker.observe(number, frame, None if newest is None or found is None else (newest.frame, found))
+            renewed = None if newest is None or found is None else (newest.frame, found)
+            self._tracker.observe(number, frame, renewed, is_sent=is_due)
         for one in came:
             self._compare(one)
             self._before, self._kept = self._kept, one

@@ -33,7 +33,10 @@ LARGER = 1.6
 BUSY_MAX = 0.8
 """Share of the time from one frame to the next that the link may be busy with the first."""
 SILENCE_MS = 300.0
-"""A frame on its way that is that much overdue: the line may be dead, and another one is tried beside it."""
+"""A frame on its way that is that much overdue: the line may be dead, and another one is tried beside it. No measure of
+the link does better: over the LTE, WiFi and synthetic traces, with and without outages, as many frames are in time with
+50 ms as with a second, for it only has to pass before the link is back; below 150 ms lines that live are given up.
+"""
 TRY_MS = 500.0
 """Without a frame on the link for so long, the smallest picture is sent although it should be late: nobody learns of a
 link that has become better from frames that are not sent. Doubled with each such try that fails."""

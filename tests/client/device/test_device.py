@@ -1,6 +1,8 @@
 """A device against a box that speaks the stream's grammar on a real port: what is sent, shown, counted and survived."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -347,6 +349,37 @@ def test_a_camera_that_gives_jpeg(box: SessionBox) -> None:
         assert shown.objects == ()
         assert json.dumps(shown.answer)
     assert set(box.bodies.values()) == {jpeg}
+
+
+def test_who_makes_jpegs_in_a_way_of_its_own_gets_whole_frames(box: SessionBox) -> None:
+    """With the size that the box asks for: hardware may take frames of one size only."""
+    asked = []
+
+    def encode(frame: Any, size_px: int, quality: int) -> bytes:
+        asked.append((frame.shape, size_px))
+        return encoded(frame, size_px, quality)
+
+    with _device(box, encode=encode) as device:
+        _seen_until(device, lambda shown: shown.answer is not None)
+    assert set(asked) == {((480, 640, 3), 320)}
+
+
+def test_a_device_is_light(box: SessionBox) -> None:
+    """One that is refused nothing has neither httpx nor the box's errors in memory, nor numpy's masked arrays."""
+    code = f"""if True:
+        import sys, time
+        from appliance.client.device import Box, Device, Latency
+        from appliance.client.device.sources import Pan
+        from tests.instances.pictures import scene
+        frames = Pan(scene(11), step=(2.0, 1.0)).frames()
+        with Device(Box({box.url!r}), "street", fps={FPS}, promise=Latency(2000.0, {FPS})) as device:
+            while not device.see(next(frames)).objects:
+                time.sleep(1 / {FPS})
+            device.see(next(frames))
+            print(*sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"httpx", "appliance.domain.errors", "numpy.ma", "fastapi"} & set(done.stdout.split())
 
 
 def test_what_is_no_picture_is_skipped(box: SessionBox) -> None:

@@ -127,7 +127,8 @@ def _displaced(
 
 def _shift(steps: np.ndarray, is_good: np.ndarray, guess: np.ndarray) -> np.ndarray:
     """Of the whole picture: the median over it; the guess where too little of it can be followed."""
-    return np.median(steps[is_good], axis=0) if is_good.sum() >= EVERYWHERE_MIN else guess
+    median, count = _medians(steps[None], is_good[None])
+    return np.asarray(median[0]) if count[0] >= EVERYWHERE_MIN else guess
 
 
 def _followed(
@@ -154,7 +155,9 @@ def _grid(boxes: np.ndarray) -> np.ndarray:
 
 
 def _medians(steps: np.ndarray, is_good: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Median step of the good points of each box, and how many they are; no step where there are none."""
+    """Median step of the good points of each box, and how many they are; no step where there are none. Not by numpy's
+    own, which imports masked arrays: a megabyte that a device needs for nothing else.
+    """
     count = is_good.sum(axis=1)
     ordered = np.sort(np.where(is_good[..., None], steps, np.inf), axis=1)
     rows = np.arange(len(steps))

@@ -2,13 +2,14 @@
 
 Each frame moves them on from the frame before. A new result belongs to a frame that is past: its boxes are taken from
 there to now in one step, with the sum of the shifts between as the first guess, and keep the ids of those they overlap.
-Pictures of the last `HISTORY` frames are kept for that, as half-size grey (96 kB each at 640 × 480).
+Pictures of those of the last `HISTORY` frames that were sent are kept for that, as half-size grey (96 kB each at
+640 × 480).
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,45 +59,59 @@ class Tracked:
     """What the result said of it."""
 
 
+class _Observed(NamedTuple):
+    """A frame whose picture is kept."""
+
+    picture: Picture
+    shift: np.ndarray
+    """float64[2]: the sum of all shifts up to it."""
+    place: int
+    """How many were observed before it."""
+
+
 class Tracker:
     """Of one camera. `observe` takes 1 to 2 ms on a laptop's core for six boxes at 640 × 480."""
 
     def __init__(self, history: int = HISTORY) -> None:
         self._history = history
-        self._pictures: OrderedDict[int, tuple[Picture, np.ndarray]] = OrderedDict()
-        """Frame → its picture, and the sum of all shifts up to it."""
+        self._observed: OrderedDict[int, _Observed] = OrderedDict()
+        """By frame: those that results may still come of, and the newest one."""
+        self._count = 0
+        self._is_newest_sent = True
         self._found = EMPTY
         self._boxes = NOBODY
         self._ids: tuple[int, ...] = ()
         self._next_id = 1
         self._size = (0, 0)
 
-    def observe(self, frame: int, image: np.ndarray, renewed: tuple[int, Found] | None = None) -> None:
-        """The next frame; with it the newest result, if one came: the number of its frame and its objects."""
+    def observe(
+        self, frame: int, image: np.ndarray, renewed: tuple[int, Found] | None = None, *, is_sent: bool = True
+    ) -> None:
+        """The next frame; with it the newest result, if one came: the number of its frame and its objects. `is_sent`:
+        a result of this frame may come.
+        """
         self._size = image.shape[1], image.shape[0]
         picture, before = picture_of(image), self._newest()
-        if before is None or before[0].grey.shape != picture.grey.shape:  # the first, or another size
-            self._pictures.clear()
+        if before is None or before.picture.grey.shape != picture.grey.shape:  # the first, or another size
+            self._observed.clear()
             before = None
         boxes, shift = self._boxes, np.zeros(2)
         if before is not None:
-            boxes, shift = moved(boxes, before[0], picture, whole_shift(before[0], picture))
-        self._pictures[frame] = picture, (before[1] if before else np.zeros(2)) + shift
-        while len(self._pictures) > self._history:
-            self._pictures.popitem(last=False)
+            boxes, step = moved(boxes, before.picture, picture, whole_shift(before.picture, picture))
+            shift = before.shift + step
+        self._keep(frame, picture, shift, is_sent)
         self._boxes = boxes
         if renewed is not None:
             self._renew(frame, *renewed)
 
     def carried(self, found: Found, of_frame: int, to_frame: int) -> np.ndarray | None:
         """float64[N, 4]: where the objects of one frame are in another; None where a picture is not kept any more."""
-        source, target = self._pictures.get(of_frame), self._pictures.get(to_frame)
+        source, target = self._observed.get(of_frame), self._observed.get(to_frame)
         if source is None or target is None:
             return None
         if of_frame == to_frame or not len(found):
             return found.boxes
-        guess = target[1] - source[1]
-        return moved(found.boxes, source[0], target[0], guess)[0]
+        return moved(found.boxes, source.picture, target.picture, target.shift - source.shift)[0]
 
     @property
     def boxes(self) -> np.ndarray:
@@ -124,8 +139,18 @@ class Tracker:
             if visible >= VISIBLE_MIN
         )
 
-    def _newest(self) -> tuple[Picture, np.ndarray] | None:
-        return self._pictures[next(reversed(self._pictures))] if self._pictures else None
+    def _newest(self) -> _Observed | None:
+        return self._observed[next(reversed(self._observed))] if self._observed else None
+
+    def _keep(self, frame: int, picture: Picture, shift: np.ndarray, is_sent: bool) -> None:
+        """In the place of the frame before, where that was of use for the step to this one only."""
+        if self._observed and not self._is_newest_sent:
+            self._observed.popitem()
+        self._observed[frame] = _Observed(picture, shift, self._count)
+        self._count += 1
+        self._is_newest_sent = is_sent
+        while self._count - next(iter(self._observed.values())).place > self._history:
+            self._observed.popitem(last=False)
 
     def _renew(self, frame: int, of_frame: int, found: Found) -> None:
         boxes = self.carried(found, of_frame, frame)

@@ -144,3 +144,21 @@ def test_old_pictures_are_forgotten() -> None:
     box = np.array([[40.0, 100.0, 140.0, 200.0]])
     tracker.observe(6, scene(9)[:240, :320], (0, Found(box, ("thing",))))
     assert np.array_equal(tracker.boxes, box)
+
+
+def test_pictures_of_frames_that_no_result_comes_of_are_kept_for_one_step() -> None:
+    """Of those that were sent for `history` frames, sent or not."""
+    pan, tracker = Pan(scene(9), step=(4.0, 2.0)), Tracker(history=12)
+    boxes = np.array([[200.0, 200.0, 320.0, 300.0]])
+
+    def carried(of_frame: int, to_frame: int) -> np.ndarray | None:
+        return tracker.carried(Found(_there(boxes, pan, of_frame), ("thing",)), of_frame, to_frame)
+
+    for frame in range(12):
+        tracker.observe(frame, pan.frame(frame), is_sent=frame % 5 == 0)
+    assert [frame for frame in range(12) if carried(frame, 11) is not None] == [0, 5, 10, 11]
+    moved = carried(5, 11)
+    assert moved is not None
+    assert overlaps(moved, _there(boxes, pan, 11))[0, 0] > 0.95
+    tracker.observe(12, pan.frame(12), is_sent=False)
+    assert [frame for frame in range(13) if carried(frame, 12) is not None] == [5, 10, 12]

@@ -1,0 +1,40 @@
+"""What is kept of frames that wait, and what is sent of them."""
+
+import cv2
+import numpy as np
+import pytest
+
+from appliance.client.device.encoding import encoded, kept
+from tests.instances.pictures import scene
+
+
+@pytest.mark.parametrize(("size_px", "shape"), [(320, (240, 320, 3)), (640, (480, 640, 3)), (1000, (480, 640, 3))])
+def test_a_frame_is_kept_in_memory_of_its_own(size_px: int, shape: tuple[int, ...]) -> None:
+    """For the camera writes over its own; no larger than what will be sent."""
+    frame = np.ascontiguousarray(scene(3)[:480, :640])
+    mine = kept(frame, size_px)
+    before = mine.copy()
+    frame[:] = 0
+    assert mine.shape == shape
+    assert np.array_equal(mine, before)
+
+
+@pytest.mark.parametrize("size_px", [320, 640])
+def test_what_is_kept_is_encoded_as_the_frame_would_be(size_px: int) -> None:
+    """To the byte, at the size that it was kept for."""
+    frame = np.ascontiguousarray(scene(3)[:480, :640])
+    assert encoded(kept(frame, size_px), size_px, 75) == encoded(frame, size_px, 75)
+
+
+def test_what_is_kept_may_be_sent_smaller() -> None:
+    """Where the link turns out to carry less."""
+    jpeg = encoded(kept(np.ascontiguousarray(scene(3)[:480, :640]), 320), 160, 75)
+    picture = cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1)
+    assert picture is not None
+    assert picture.shape == (120, 160, 3)
+
+
+def test_a_jpeg_is_kept_as_it_is() -> None:
+    """Nothing is decoded."""
+    jpeg = b"any bytes"
+    assert kept(jpeg, 320) is jpeg
