@@ -10,13 +10,15 @@ from appliance.domain.errors import PipelineNotPossible, UnknownPipeline
 from appliance.domain.pipeline import PipelineClient
 from appliance.policies.allocation.several import Several
 from appliance.runtime.pipelines.environment import PlannedPipeline
-from appliance.runtime.pipelines.joins import Joins
 from appliance.runtime.pipelines.new_plans import SLOW
 from appliance.runtime.pipelines.picture import Picture
 from appliance.runtime.pipelines.planning_parts import PlanningParts
 from appliance.runtime.pipelines.refusal import own_words
 from appliance.runtime.pipelines.solver import SolverSlow
+from appliance.runtime.serving.joins import Joins
 
+JOINS_MAX = 32
+"""Clients of a tenant that wait to be let in."""
 TRIES_MAX = 3
 """Times that a client's problem is asked anew, because something changed meanwhile."""
 
@@ -27,7 +29,7 @@ class Admission:
     def __init__(self, parts: PlanningParts) -> None:
         self._parts = parts
         self._environment = parts.environment
-        self._joins = Joins()
+        self._joins = Joins(JOINS_MAX)
 
     async def admit(self, live: PlannedPipeline, client: PipelineClient) -> None:
         """Let a client in, with a plan that serves it beside all that is served; into what its pipeline has become,

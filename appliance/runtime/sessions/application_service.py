@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import count
 
-from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock, others_first
 from appliance.domain.errors import FrameDropped, TooManySessions
 from appliance.domain.request import Request
 from appliance.domain.session import DropCause, Offer, Promise, PromiseKind, Session
@@ -130,6 +130,7 @@ class ApplicationService:
         numbers = count(1)
 
         async def fits(other: Promise) -> bool:
+            await others_first()  # a dozen questions in a row, each of which may be answered on the event loop
             one = draft(other)
             there = self.live.get(one.id)
             if there is None or there.state is SessionState.WAITING:

@@ -7,7 +7,7 @@ with their capacity kept for a while, and served with the first frame or stream 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 
 from appliance.clock import Clock, others_first
@@ -18,6 +18,7 @@ from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.runtime.decisions.sessions import frame_drop
 from appliance.runtime.ports import DecisionSink
+from appliance.runtime.serving.joins import Joins
 from appliance.runtime.serving.portions import Portions
 from appliance.runtime.sessions.answers import KeptAnswers
 from appliance.runtime.sessions.application_service import ApplicationService
@@ -72,6 +73,8 @@ class Sessions:
         self._rounds = Rounds(clock, self._services, self.register, self._storing, self._look_after)
         self.totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         """Tenant → frames of all its sessions by how they ended."""
+        self._joins = Joins(limits.per_tenant_max)
+        """Promises that are asked for: of each tenant one of a kind at a time."""
         self._waiting: set[str] = set()
         """Sessions of which was told that they wait."""
 
@@ -108,10 +111,11 @@ class Sessions:
         self.register.put(live)
         self._observe(self._clock.now_ns())  # while there were no sessions nobody did
         try:
-            found = await service.join(live)
-            if not found.fits:
-                if not order.wait:
+            async with self._turn(session):
+                found = await service.join(live)
+                if not found.fits and not order.wait:
                     raise await self._promises.refusal(live, found)
+            if not found.fits:
                 live.reason = found.told
             await self._storing.keep(live)
         except BaseException:
@@ -160,7 +164,8 @@ class Sessions:
 
     async def _change(self, live: LiveSession, promise: Promise | None, is_paused: bool | None) -> None:
         if promise is not None and promise != live.promise:
-            await self._promises.change(live, promise)
+            async with self._turn(live.session, promise):
+                await self._promises.change(live, promise)
             live.check_alive()
         if is_paused is not None and is_paused != live.session.is_paused:
             live.promised(replace(live.session, is_paused=is_paused))
@@ -170,7 +175,8 @@ class Sessions:
                 live.plan, live.load = None, 0.0
             elif not is_paused:
                 live.become(SessionState.WAITING)
-                await self._promises.serve(live)
+                async with self._turn(live.session):
+                    await self._promises.serve(live)
         self._services.plan_soon()
 
     async def end(self, live: LiveSession, reason: str = "left") -> None:
@@ -282,6 +288,11 @@ class Sessions:
         self.register.forget(now_ns)
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _turn(self, session: Session, promise: Promise | None = None) -> AbstractAsyncContextManager[None]:
+        """Of a session to be promised something, by default what it has been: another planner delays nobody."""
+        kind = session.pipeline_id or (promise or session.promise).kind.value
+        return self._joins.turn(session.tenant, kind)
 
     def _live(
         self, session: Session, link: LinkEstimate | None, state: SessionState = SessionState.WAITING

@@ -11,8 +11,8 @@ from appliance.clock import NS_PER_S
 from appliance.domain.catalogue import Tenant
 from appliance.domain.errors import PipelineNotPossible, TooManySessions, UnknownPipeline
 from appliance.domain.pipeline import Ask, PipelineClient
+from appliance.runtime.pipelines.admission import JOINS_MAX
 from appliance.runtime.pipelines.clients import Clients
-from appliance.runtime.pipelines.joins import JOINS_MAX
 from appliance.runtime.pipelines.planning import AT_ONCE
 from appliance.runtime.pipelines.problem import Asked, Subject, asked
 from tests.fakes.clock import run_virtual, story

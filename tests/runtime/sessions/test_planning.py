@@ -3,11 +3,12 @@
 import asyncio
 import random
 from contextlib import AsyncExitStack, suppress
+from itertools import pairwise
 
 import pytest
 from structlog.testing import capture_logs
 
-from appliance.clock import NS_PER_S
+from appliance.clock import NS_PER_MS, NS_PER_S, others_first
 from appliance.domain.errors import PromiseNotPossible, TooManySessions
 from appliance.domain.session import (
     AccuracyPromise,
@@ -410,6 +411,57 @@ async def test_of_those_that_wait_for_a_latency_who_weighs_more_comes_in_first()
 async def test_of_those_that_wait_for_an_accuracy_who_weighs_more_comes_in_first() -> None:
     """The same."""
     await heavier_comes_first(AccuracyPromise(0.05))
+
+
+@story
+async def test_many_who_ask_of_one_tenant_delay_another_by_one_decision() -> None:
+    """Each of a hundred refusals is a dozen decisions: another tenant's device waits for none of the others, nor for
+    the offers of that one."""
+    fleet = Fleet(workers=1)
+    gate, other = fleet.add({640: Cost(run_ms=20)}), fleet.add({640: Cost(run_ms=20)}, name="other", tenant="u")
+    deciding = fleet.sessions.planning.deciding
+    adapt = deciding.adapt
+
+    async def slow(problem: AdaptationInput) -> AdaptationPlan:
+        plan = await adapt(problem)
+        await fleet.pass_s(0.05)
+        return plan
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deciding, "adapt", slow)
+        async with fleet.working():
+            many = [asyncio.create_task(fleet.join(gate, LatencyPromise(5.0, 15.0))) for _ in range(100)]
+            await fleet.pass_s(0.02)
+            began_ns = fleet.clock.now_ns()
+            live = await fleet.join(other, LatencyPromise(1000.0, 1.0), mbps=50)
+            assert live.state is SessionState.SERVED
+            assert fleet.clock.now_ns() - began_ns <= 5 * 50 * NS_PER_MS
+            assert not any(one.done() for one in many)
+            for one in many:
+                one.cancel()
+            await asyncio.gather(*many, return_exceptions=True)
+
+
+@story
+async def test_others_have_their_turn_between_the_decisions_of_a_refusal() -> None:
+    """Offers are found by a dozen decisions, each short enough for the event loop, together not."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({640: Cost(run_ms=20)})
+    deciding = fleet.sessions.planning.deciding
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(deciding.count)
+            await others_first()
+
+    async with fleet.working():
+        looking = asyncio.create_task(look())
+        with pytest.raises(PromiseNotPossible):
+            await fleet.join(gate, LatencyPromise(5.0, 15.0))
+        looking.cancel()
+    assert deciding.count > 8
+    assert max(after - before for before, after in pairwise(seen)) <= 2
 
 
 @story

@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from appliance.domain.errors import TooManySessions
-from appliance.runtime.pipelines.joins import JOINS_MAX, Joins
+from appliance.runtime.serving.joins import Joins
 from tests.fakes.clock import story
+
+JOINS_MAX = 32
 
 
 @story
@@ -14,7 +16,7 @@ async def test_one_of_each_tenant_at_a_time() -> None:
     """Those of one tenant wait for one another, those of another one do not; whoever is too many is refused, and of
     who has gone nothing is kept.
     """
-    turns = Joins()
+    turns = Joins(JOINS_MAX)
     inside: list[str] = []
     goes_on = asyncio.Event()
 
