@@ -60,6 +60,12 @@ def letter(index: int) -> str:
     return LETTERS[index] if index < len(LETTERS) else MANY
 
 
+def megabytes(bytes_: int) -> str:
+    """With one digit behind the point, or as many as it takes to see that there is something."""
+    mb = bytes_ / 1e6
+    return f"{mb:.1f}" if mb >= 0.05 or not mb else f"{mb:.2g}" if mb >= 0.0001 else "< 0.0001"
+
+
 def duration(ms: float | None) -> str:
     """Seconds, or minutes from two of them on; negative for what is overdue."""
     if ms is None:
@@ -85,7 +91,7 @@ def _rows(memory: MemoryShape, builds: Sequence[BuildShape]) -> Iterator[Sequenc
     places = {row.application: row for row in memory.residency.applications}
     for index, build in enumerate(builds):
         for number, name in enumerate(build.applications or [NONE]):
-            facts = (build.variant or NONE, f"{build.bytes / 1e6:.1f}", build.state) if number == 0 else ('"', '"', '"')
+            facts = (build.variant or NONE, megabytes(build.bytes), build.state) if number == 0 else ('"', '"', '"')
             use = (build.pins, duration(build.idle_ms)) if number == 0 else ('"', '"')
             yield (letter(index), name, *facts, *_place(places.get(name)), *use)
     there = {name for build in builds for name in build.applications}

@@ -250,13 +250,11 @@ def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
         yield f"  {_stage(stage)}"
         figures = pipeline.figures.get(stage.name)
         if figures is not None and figures.items:
-            parts = [f"{figures.items} items"]
+            parts = [screen.count(figures.items, "item")]
             parts += [] if figures.items_per_frame is None else [f"{figures.items_per_frame:.3g} a frame"]
             parts += [] if figures.p50_ms is None else [f"{figures.p50_ms:.3g} ms (P50)"]
             parts += [figures.variant] if figures.variant else []
-            parts += (
-                [] if figures.ballooning is None else [f"runs take {figures.ballooning:.3g} times what was measured"]
-            )
+            parts += [] if figures.ballooning is None else [_ballooning(figures.ballooning)]
             ends = f"{figures.dropped} dropped, {figures.errors} failed, {figures.no_condition} not asked"
             yield f"      {', '.join(parts)}; {ends}"
     frames = pipeline.frames
@@ -280,7 +278,7 @@ def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
         for row in plan.stages:
             yield (
                 f"      {row.stage}: {row.variant or 'host'} on {row.worker}, batch {row.batch} x {row.concurrency}, "
-                f"{row.rate_rps:.3g}/s, {row.instances:.2f} workers, {row.latency_ms:.3g} ms"
+                f"{row.rate_rps:.3g}/s, {_workers(row.instances)}, {row.latency_ms:.3g} ms"
             )
     seconds = " ".join(f"{one.in_time}/{one.sent}" for one in pipeline.finish_rate)
     if seconds:
@@ -288,6 +286,19 @@ def status_lines(pipeline: "PipelineStatusShape") -> Iterator[str]:
     yield f"  cost          {_cost(pipeline.cost.per_frame)} a frame, {_cost(pipeline.cost.per_second)} a second"
     if pipeline.cost.energy_by is not None:
         yield f"                joules by watts that are {pipeline.cost.energy_by}"
+
+
+def _ballooning(times: float) -> str:
+    told = f"{times:.3g}"
+    return "runs take as long as was measured" if told == "1" else f"runs take {told} times what was measured"
+
+
+def _workers(number: float) -> str:
+    """Workers that a stage takes; of hardly any no digits that say nothing."""
+    if number < 0.01:
+        return "< 0.01 workers"
+    told = f"{number:.2f}"
+    return "1 worker" if told == "1.00" else f"{told} workers"
 
 
 def _cost(cost: "CostShape") -> str:

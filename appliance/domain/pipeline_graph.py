@@ -343,9 +343,11 @@ def _positions(stages: Sequence[Stage]) -> dict[str, int]:
     positions: dict[str, int] = {}
     for position, stage in enumerate(stages):
         if not NAME.fullmatch(stage.name):
-            raise BadName(what="stage", name=stage.name[:80])
-        if positions.setdefault(stage.name, position) != position:
-            raise BadName(what="stage", name=stage.name, rule="another stage of the pipeline has it")
+            raise BadName(what="stage", name=stage.name[:80], key=f"stages[{position}].name")
+        first = positions.setdefault(stage.name, position)
+        if first != position:
+            rule = f"stages[{first}] has it already; give each stage a name of its own, which `after` and `when` go by"
+            raise BadName(what="stage", name=stage.name, rule=rule, key=f"stages[{position}].name")
     return positions
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from appliance.cli.memory_text import FREE, bar, duration, picture
+from appliance.cli.memory_text import FREE, bar, duration, megabytes, picture
 from appliance.wire.box import BuildShape, MemoryShape
 
 
@@ -114,3 +114,12 @@ def test_durations_read_well() -> None:
         "119.0 s",
         "3 min",
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [(0, "0.0"), (50, "< 0.0001"), (100, "0.0001"), (32_800, "0.033"), (50_000, "0.1"), (22_940_000, "22.9")],
+)
+def test_small_builds_take_something(size: int, told: str) -> None:
+    """No build in memory is shown as nothing."""
+    assert megabytes(size) == told

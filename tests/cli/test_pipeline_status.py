@@ -1,5 +1,7 @@
 """What a person reads of a pipeline."""
 
+import pytest
+
 from appliance.cli.pipelines import list_row, status_lines
 from appliance.wire.pipelines import PipelineRowShape, PipelineStatusShape
 
@@ -36,6 +38,26 @@ def test_costs_and_what_became_of_frames() -> None:
         "2 not asked",
     ):
         assert told in text, told
+
+
+@pytest.mark.parametrize(
+    ("ballooning", "workers", "told"),
+    [
+        (1.0001, 1.0, ("1 item, ", "runs take as long as was measured", "2/s, 1 worker, 4 ms")),
+        (2.5, 0.000023, ("runs take 2.5 times what was measured", "2/s, < 0.01 workers, 4 ms")),
+        (0.5, 0.346, ("runs take 0.5 times", "2/s, 0.35 workers, 4 ms")),
+    ],
+)
+def test_one_and_hardly_any(ballooning: float, workers: float, told: tuple[str, ...]) -> None:
+    """Of one thing as of one, and no digits that say nothing."""
+    row = {"stage": "what", "worker": "cpu", "variant": "fp32", "batch": 1, "concurrency": 1, "rate_rps": 2.0}
+    row |= {"instances": workers, "latency_ms": 4.0, "wait_ms": 0.0}
+    plan = {"number": 1, "fps": 2.0, "feasible": True, "degraded": False, "cost": 0.1, "cost_by": "seconds"}
+    plan |= {"latency_ms": 4.0, "reason": "so", "stages": [row]}
+    figures = {"what": {"items": 1, "ballooning": ballooning}}
+    text = "\n".join(status_lines(PipelineStatusShape.model_validate({**STATUS, "plan": plan, "figures": figures})))
+    for one in told:
+        assert one in text, one
 
 
 def test_a_pipeline_that_nobody_uses() -> None:

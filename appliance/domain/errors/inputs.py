@@ -20,9 +20,11 @@ class BadName(BadInput):
     what: str
     name: str
     rule: str = "use 1 to 63 of a-z 0-9 . _ - and start with a letter or digit"
+    key: str | None = None
+    """Where it stands in what was sent, as `stages[1].name`, where several names do."""
 
     def message(self) -> str:
-        return f"{self.name!r} is no name for a {self.what}: {self.rule}"
+        return f"{self.key + ': ' if self.key else ''}{self.name!r} is no name for a {self.what}: {self.rule}"
 
 
 class BadTensor(BadInput):

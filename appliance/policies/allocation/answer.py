@@ -35,7 +35,7 @@ def answer(
         allocations=_rows(pipeline, plans),
         placement=placement,
         reason=f"{how}: {cost:.4g} {UNITS[problem.cost_by]} for {latency_ms:.1f} of {problem.slo_ms:g} ms, on "
-        f"{workers} workers, {new} of them new",
+        f"{workers} {'worker' if workers == 1 else 'workers'}, {new} of them new",
         facts=facts,
     )
 

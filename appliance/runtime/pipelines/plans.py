@@ -9,6 +9,8 @@ from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.picture import Picture
 from appliance.runtime.pipelines.problem import Asked, stage_plans, takes_ms
 
+FEWEST = 0.01
+"""Workers: fewer are told as so few."""
 UNUSED = "nobody has joined and no frames come: nothing is kept for it"
 """Why a plan takes nothing."""
 
@@ -62,8 +64,16 @@ def _in_parts(stages: Sequence[StagePlan], made: Asked) -> Iterator[str]:
             for worker, workers in row.drawn.items():
                 own[worker] = own.get(worker, 0.0) + workers
     for (stage, variant), own in drawn.items():
-        others = "".join(f", and {workers:.2g} workers of {worker}" for worker, workers in sorted(own.items()))
+        others = "".join(f", and {_workers(workers)} of {worker}" for worker, workers in sorted(own.items()))
         yield f"{stage} serves in parts, most of it on {made.in_parts[stage, variant]}{others}"
+
+
+def _workers(number: float) -> str:
+    """As people say it."""
+    if number < FEWEST:
+        return f"less than {FEWEST:g} workers"
+    told = f"{number:.2g}"
+    return "1 worker" if told == "1" else f"{told} workers"
 
 
 def no_plan(number: int, reason: str, fps: float) -> PipelinePlan:

@@ -118,7 +118,7 @@ def test_types_on_the_same_cores_are_one_worker_to_who_reads_the_reason() -> Non
     problem = {"kind": "pipeline", "slo_ms": 100, "workers": workers, "modules": modules, "batch_wait": "rest"}
     answer: dict[str, Any] = plan_one(problem)
     assert [(one["worker"], one["index"]) for one in answer["placement"]] == [("X", 0), ("Y", 0)]
-    assert answer["reason"].endswith(" on 1 workers, 1 of them new")
+    assert answer["reason"].endswith(" on 1 worker, 1 of them new")
 
 
 def test_the_second_pipeline_sees_what_the_first_draws() -> None:

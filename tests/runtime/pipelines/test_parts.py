@@ -1,5 +1,7 @@
 """Stages whose networks serve in parts: what they are offered as, and what a definition counts on."""
 
+from dataclasses import replace
+
 import pytest
 
 from appliance.domain.catalogue import TaskKind
@@ -92,6 +94,9 @@ async def test_apart_each_group_has_its_part() -> None:
     assert stages[0].drawn == pytest.approx({"cpu": taken["cpu"]})
     (said,) = _in_parts(stages, made)
     assert said == f"look serves in parts, most of it on npu, and {taken['cpu']:.2g} workers of cpu"
+    for drawn, told in ((1.0, "1 worker"), (2.5, "2.5 workers"), (0.00002, "less than 0.01 workers")):
+        (said,) = _in_parts([replace(stages[0], drawn={"cpu": drawn})], made)
+        assert said.endswith(f", and {told} of cpu")
 
 
 @story
