@@ -9,10 +9,8 @@ from dataclasses import replace
 
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Offer, Promise
 
-DOUBLINGS = 4
-"""How often a bound is doubled (or a rate halved) in search of one that is possible ..."""
-HALVINGS = 3
-"""... and how often the last step is halved then."""
+NEAR = 2.0 ** (1 / 8) + 1e-9
+"""Times what is not possible: what is possible at no more than this is near enough."""
 MARGIN = 1.05
 OFFERED_TRIES = 3
 """Of drops, each a margin larger: frames that were packed for a smaller one may fall worse for a larger one."""
@@ -40,18 +38,18 @@ async def _slo(promise: LatencyPromise, fits: Fits) -> list[Offer]:
     def of(factor: float) -> LatencyPromise:
         return replace(promise, slo_ms=min(SLO_MS_MAX, float(math.ceil(promise.slo_ms * factor))))
 
-    factor = await _least(lambda f: fits(of(f)))
+    factor = await _least(lambda f: fits(of(f)), SLO_MS_MAX / promise.slo_ms)
     return [] if factor is None else [Offer(of(factor * MARGIN))]
 
 
 async def _rate(promise: LatencyPromise, fits: Fits) -> list[Offer]:
     def of(factor: float) -> LatencyPromise:
-        return replace(promise, rate_rps=math.floor(promise.rate_rps / factor * 100.0) / 100.0)
+        return replace(promise, rate_rps=math.floor(promise.rate_rps / factor * 100.0 + 1e-6) / 100.0)
 
     async def is_possible(factor: float) -> bool:
         return of(factor).rate_rps >= RATE_RPS_MIN and await fits(of(factor))
 
-    factor = await _least(is_possible)
+    factor = await _least(is_possible, promise.rate_rps / RATE_RPS_MIN)
     offered = None if factor is None else of(factor * MARGIN)
     return [] if offered is None or offered.rate_rps <= 0.0 else [Offer(offered)]
 
@@ -60,23 +58,26 @@ async def _drop(promise: AccuracyPromise, fits: Fits) -> list[Offer]:
     def of(factor: float) -> AccuracyPromise:
         return replace(promise, drop_max=min(DROP_MAX, math.ceil(promise.drop_max * factor * 1e4) / 1e4))
 
-    factor = await _least(lambda f: fits(of(f)))
+    factor = await _least(lambda f: fits(of(f)), DROP_MAX / promise.drop_max)
     for times in range(1, OFFERED_TRIES + 1):
         if factor is not None and await fits(offered := of(factor * MARGIN**times)):
             return [Offer(offered)]
     return []
 
 
-async def _least(is_possible: Callable[[float], Awaitable[bool]]) -> float | None:
-    """The least factor above 1 that was found to be possible; None: none up to 2 ** DOUBLINGS is."""
-    low, high = 1.0, 2.0
-    for _ in range(DOUBLINGS):
-        if await is_possible(high):
-            break
-        low, high = high, high * 2.0
-    else:
+async def _least(is_possible: Callable[[float], Awaitable[bool]], most: float) -> float | None:
+    """The least factor above 1 that was found to be possible, near enough; None: none up to `most` is.
+
+    Most offers are near, so these are found first: each step is the square of the one before.
+    """
+    if most <= 1.0:
         return None
-    for _ in range(HALVINGS):
+    low, high = 1.0, min(2.0, most)
+    while not await is_possible(high):
+        if high >= most:
+            return None
+        low, high = high, min(high * high, most)
+    while high > low * NEAR:
         middle = math.sqrt(low * high)
         if await is_possible(middle):
             high = middle

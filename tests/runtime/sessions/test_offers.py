@@ -26,6 +26,28 @@ async def test_each_offer_is_possible_and_near() -> None:
     assert rarer.slo_ms == 100
 
 
+async def test_what_is_far_is_offered_too() -> None:
+    """A promise that is off by a hundred times or more; and few questions are asked about it."""
+    asked = 0
+
+    async def fits(promise: Promise) -> bool:
+        nonlocal asked
+        asked += 1
+        if isinstance(promise, AccuracyPromise):
+            return promise.drop_max >= 0.04
+        return promise.slo_ms >= 900 or promise.rate_rps <= 2
+
+    slower, rarer = [one.promise for one in await offers(LatencyPromise(2, 900), fits)]
+    assert isinstance(slower, LatencyPromise)
+    assert isinstance(rarer, LatencyPromise)
+    assert 900 <= slower.slo_ms <= 1100
+    assert 1.7 <= rarer.rate_rps <= 2
+    [small] = [one.promise for one in await offers(AccuracyPromise(0.0001), fits)]
+    assert isinstance(small, AccuracyPromise)
+    assert 0.04 <= small.drop_max <= 0.05
+    assert asked <= 36
+
+
 async def test_nothing_is_offered_where_nothing_is_possible() -> None:
     """And an accuracy that nobody can have is given up before."""
 
