@@ -273,17 +273,17 @@ def in_lines(picture: Picture) -> Iterator[str]:
             "" if row.import_percent is None else f" · import {row.import_percent:.0f} % {row.import_stage}".rstrip()
         )
         trouble = f" · {row.trouble}" if row.trouble else ""
-        yield f"    {row.tenant}/{row.application:<16} {figures}{stage}{trouble}"
+        yield f"    {f'{row.tenant}/{row.application}':<24} {figures}{stage}{trouble}"
     for framed in picture.framed:
         rate, p50, p99, in_time, items, cost = _frame_cells(framed)
         trouble = f" · {framed.trouble}" if framed.trouble else ""
         yield (
-            f"    {framed.tenant}/{framed.pipeline:<16} {rate} frames/s P50 {p50} P99 {p99} ms in time {in_time} "
+            f"    {f'{framed.tenant}/{framed.pipeline}':<24} {rate} frames/s P50 {p50} P99 {p99} ms in time {in_time} "
             f"items a frame {items} cost a frame {cost} ms{trouble}"
         )
     for one in picture.streamed:
         yield (
-            f"    {one.application:<16} promised {one.promised}: {one.state}, kept {one.kept} of {one.windows}, "
+            f"    {f'a stream to {one.application}':<24} promised {one.promised}: {one.state}, kept {one.kept} of {one.windows}, "
             f"sent {one.sent} of {one.captured}, {one.in_time} in time"
         )
 

@@ -150,7 +150,7 @@ def test_a_session_on_one_is_shown(tab: Tab, box: Box, numbers: str) -> None:
         assert answer.status_code == 201, answer.text
         session = answer.json()
         card = page.get_by_label("plate camera", exact=True)
-        card.get_by_text("answers within 9000 ms, one frame a second").wait_for()
+        card.get_by_text("one frame a second within 9000 ms").wait_for()
         card.get_by_text("served", exact=True).wait_for()
         for stage in session["plan"]["stages"]:
             card.get_by_text(f"{stage['stage']} {stage['variant']}").wait_for()

@@ -34,10 +34,15 @@ def answer(
         latency_ms=latency_ms,
         allocations=_rows(pipeline, plans),
         placement=placement,
-        reason=f"{how}: {cost:.4g} {UNITS[problem.cost_by]} for {latency_ms:.1f} of {problem.slo_ms:g} ms, on "
+        reason=f"{how}: {cost:.4g} {UNITS[problem.cost_by]} for {latency_ms:.1f} of {_told(problem.slo_ms)} ms, on "
         f"{workers} {'worker' if workers == 1 else 'workers'}, {new} of them new",
         facts=facts,
     )
+
+
+def _told(ms: float) -> str:
+    """Of milliseconds as many digits as matter."""
+    return f"{round(ms, 1):g}" if ms >= 10.0 else f"{ms:.3g}"
 
 
 def refusal(
@@ -68,6 +73,6 @@ def _why(problem: AllocationInput, missing: Collection[str]) -> str:
     fastest = [stage.fastest_ms for stage in pipeline.stages]
     if not pipeline.fits(critical_path_ms(fastest, pipeline.edges)):
         least = max(longest_through(fastest, pipeline.edges))
-        return f"the fastest configurations take {least:.1f} ms{without}, the SLO is {problem.slo_ms:g} ms"
+        return f"the fastest configurations take {least:.1f} ms{without}, the SLO is {_told(problem.slo_ms)} ms"
     what = "no mix of full instances and one partial one a module serves the rates"
-    return f"{what} within {problem.slo_ms:g} ms on the workers available{without}"
+    return f"{what} within {_told(problem.slo_ms)} ms on the workers available{without}"
