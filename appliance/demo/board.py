@@ -283,8 +283,8 @@ def in_lines(picture: Picture) -> Iterator[str]:
         )
     for one in picture.streamed:
         yield (
-            f"    {f'a stream to {one.application}':<24} promised {one.promised}: {one.state}, kept {one.kept} of {one.windows}, "
-            f"sent {one.sent} of {one.captured}, {one.in_time} in time"
+            f"    {f'a stream to {one.application}':<24} promised {one.promised}: {one.state}, "
+            f"kept {one.kept} of {one.windows}, sent {one.sent} of {one.captured}, {one.in_time} in time"
         )
 
 

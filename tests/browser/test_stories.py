@@ -342,7 +342,7 @@ def test_the_tenant_looked_at_last_is_shown_again(tab: Tab, box: Box) -> None:
             chosen.select_option(tenant)
             page.goto(f"{box.server.url}/models")
             page.wait_for_url(f"{box.server.url}/models{query}")
-            until(lambda tenant=tenant: chosen.input_value() == tenant, tenant)
+            page.wait_for_function("name => document.querySelector('header.side select')?.value === name", arg=tenant)
         chosen.select_option("harbour")
         page.goto(f"{box.server.url}/models/{MODEL}")
         page.get_by_role("heading", name=MODEL, level=1).wait_for()
