@@ -1,10 +1,13 @@
 """Logs are events with fields: a constant phrase and facts with units, JSON for the journal, colours for people."""
 
+import atexit
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
+
+from appliance.log_lines import LogLines
 
 
 @contextmanager
@@ -28,39 +31,46 @@ with _as_if_absent("rich"):
     import structlog
 
 
-class _StandardError:
-    """Where lines go. What cannot be written is lost, and whoever had to tell it goes on: the disk that a log lies on
-    may be full, or who reads it gone.
-    """
-
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            sys.stderr.write(text)
-
-    def flush(self) -> None:
-        with suppress(OSError):
-            sys.stderr.flush()
-
-
 def configure(level: str, style: str) -> None:
-    """Set up structlog once per process; writes to standard error. `style`: auto, json or console."""
+    """Set up structlog once per process; writes to standard error, and never waits for it. `style`: auto, json or
+    console. What libraries warn of by `logging` goes the same way.
+    """
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
     # The default tracebacks print local variables, keys among them, and hold the event loop for seconds.
     colours = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     renderer: Any = colours if console else structlog.processors.JSONRenderer()
+    processors: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info if not console else structlog.processors.UnicodeDecoder(),
+        renderer,
+    ]
+
+    def of_dropped(count: int) -> str:
+        event: Any = {"event": "log lines dropped: nobody read them", "lines": count, "component": "log"}
+        for process in processors[1:]:
+            event = process(None, "warning", event)
+        return f"{event}\n"
+
+    lines = LogLines(of_dropped)
+    atexit.register(lines.close)
+    others = logging.StreamHandler(lines)
+    others.setLevel(logging.WARNING)
+    logging.lastResort = others
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.StackInfoRenderer(),
-            structlog.processors.format_exc_info if not console else structlog.processors.UnicodeDecoder(),
-            renderer,
-        ],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(_StandardError()),  # type: ignore[arg-type]  # it is printed to
+        logger_factory=structlog.WriteLoggerFactory(lines),  # type: ignore[arg-type]  # it is written to
         cache_logger_on_first_use=True,
     )
+
+
+def dropped() -> int:
+    """Lines that were not written, because nobody read those before them."""
+    lines = getattr(logging.lastResort, "stream", None)
+    return lines.dropped if isinstance(lines, LogLines) else 0
 
 
 def get(name: str) -> Any:

@@ -1,5 +1,6 @@
 """What logging brings into a process."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +46,50 @@ print("went on")
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
     assert done.stdout == "went on\n"
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_nobody_waits_for_a_reader_that_does_not_read(style: str) -> None:
+    """The process goes on, and ends; who reads at last finds the lines in their order, and how many are missing."""
+    program = f"""
+import logging, sys
+from appliance import log
+log.configure("info", {style!r})
+for at in range(4_000):
+    log.get("box").info("event", at=at, more="x" * 1000)
+logging.getLogger("library").warning("of a library")
+print("went on", log.dropped(), flush=True)
+sys.stdin.read()
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        words, number = process.stdout.readline().rsplit(maxsplit=1)
+        assert words == "went on"
+        process.stdin.close()  # it ends, and nobody has read yet
+        text = process.stderr.read()
+        assert process.wait() == 0
+    kept = text.count("x" * 1000)
+    assert kept + int(number) in (4_000, 4_001), "all but that of the library"
+    assert int(number) > 2_000
+    assert text.index("log lines dropped") > 0
+
+
+def test_all_lines_are_there_at_the_end() -> None:
+    """Those of libraries, too; nothing is dropped for somebody who reads."""
+    program = """
+import logging
+from appliance import log
+log.configure("info", "json")
+for at in range(500):
+    log.get("box").info("event", at=at)
+logging.getLogger("library").warning("of a library")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    lines = done.stderr.splitlines()
+    assert [json.loads(line)["at"] for line in lines[:-1]] == list(range(500))
+    assert lines[-1] == "of a library"

@@ -10,13 +10,15 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from appliance.domain.session import FrameEnd, NoticeKind
 from appliance.domain.states import SessionState
 from appliance.wire.fields import INTEGER_MAX, Text, Whole
 
+ERRORS_MAX = 3
+"""Of a message that is wrong in more places the first ones are named."""
 HEAD_BYTES_MAX = 4096
 """Of a text message that a device sends."""
 CREDIT = 2
@@ -284,8 +286,13 @@ _BOX: Mapping[str, type[BoxMessage]] = {
 
 
 def read_device_message(text: str | bytes) -> DeviceMessage:
-    """What a device sent. Raises: pydantic.ValidationError, a ValueError."""
-    return _DEVICE.validate_json(text)
+    """What a device sent. Raises: ValueError, which says in a line what is wrong, and repeats nothing of it."""
+    try:
+        return _DEVICE.validate_json(text)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)[:ERRORS_MAX]
+        told = ((".".join(map(str, one["loc"])), one["msg"]) for one in found)
+        raise ValueError("; ".join(f"{where}: {what}" if where else what for where, what in told)) from None
 
 
 def read_box_message(text: str | bytes) -> BoxMessage | None:

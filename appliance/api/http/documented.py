@@ -112,6 +112,8 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
         name="int8",
         reason="its process ended 3 times within 10 minutes, the last time: Floating point exception",
     ),
+    e.OutOfFiles(),
+    e.ProcessorEmulated(),
     e.NotConfined(missing="Landlock"),
     e.ShuttingDown(),
     e.StorageFull(),

@@ -47,7 +47,13 @@ def _field_error(error: dict[str, Any]) -> dict[str, str]:
     where = [str(part)[:FIELD_MAX] for part in error["loc"]]
     if error["type"] == "json_invalid":
         return {"field": "body", "in": "body", "message": f"no JSON: {error['ctx']['error']} at character {where[-1]}"}
-    return {"field": ".".join(where[1:]) or where[0], "in": where[0], "message": error["msg"]}
+    if error["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        key = str(error["ctx"]["discriminator"]).strip("'")
+        known = error["ctx"].get("expected_tags")
+        message = f"must be one of {known}" if known else "is missing: it says which kind this is of"
+        return {"field": ".".join([*where[1:], key]), "in": where[0], "message": message}
+    message = error["msg"].removeprefix("Value error, ")
+    return {"field": ".".join(where[1:]) or where[0], "in": where[0], "message": message}
 
 
 async def _http(request: Request, exc: Exception) -> Response:

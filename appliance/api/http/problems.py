@@ -4,6 +4,7 @@
 ASGI too (`problem_response`, `status_of`), so that `/v2`, which has an error shape of its own, agrees on the status.
 """
 
+import errno
 import json
 import math
 from collections.abc import Mapping
@@ -104,6 +105,8 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.LoadFailed: Row(503, "The model could not be loaded"),
     e.ProcessorLost: Row(503, "A processor is lost"),
     e.VariantQuarantined: Row(503, "The variant is quarantined"),
+    e.OutOfFiles: Row(503, "Too many files are open"),
+    e.ProcessorEmulated: Row(503, "Imports are refused"),
     e.NotConfined: Row(503, "Imports are refused"),
     e.ShuttingDown: Row(503, "The box is shutting down"),
     e.StorageFull: Row(507, "The disk is full"),
@@ -178,6 +181,8 @@ def shortened(value: object) -> object:
 
 def problem_response(exc: BaseException, instance: str = "") -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of an error; one that is not ours tells nothing of the inside."""
+    if isinstance(exc, OSError) and exc.errno in (errno.EMFILE, errno.ENFILE):
+        exc = e.OutOfFiles()
     if isinstance(exc, e.ApplianceError):
         row = _row_for(exc)
         body = document(slug_of(type(exc)), row, str(exc), instance, exc.facts())

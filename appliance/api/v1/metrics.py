@@ -11,6 +11,7 @@ from itertools import islice
 
 from prometheus_client.utils import floatToGoString
 
+from appliance import log
 from appliance.api.box import RunningBox
 from appliance.api.http.steps import Steps
 from appliance.clock import NS_PER_S
@@ -384,6 +385,8 @@ def _engine(box: RunningBox) -> Iterator[str]:
     yield from _counter("appliance_decisions", "Decisions stored.", _one(box.decisions.written))
     dropped = "Decisions that were not stored: they came too fast, or the disk was full."
     yield from _counter("appliance_decisions_dropped", dropped, _one(box.decisions.dropped))
+    text = "Lines of the log that were not written: nobody read those before them."
+    yield from _counter("appliance_log_lines_dropped", text, _one(log.dropped()))
     yield from _gauge("appliance_ready", "Whether the box answers inference requests.", _one(int(box.is_ready())))
 
 

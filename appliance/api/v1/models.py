@@ -30,6 +30,7 @@ from appliance.domain.errors import (
     IllegalState,
     InUse,
     NotConfined,
+    ProcessorEmulated,
     QuotaExceeded,
     StorageFull,
     TooLarge,
@@ -92,6 +93,7 @@ _REFUSALS = problems(
     TooLarge,
     QuotaExceeded,
     NotConfined,
+    ProcessorEmulated,
     StorageFull,
 )
 

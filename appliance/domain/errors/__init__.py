@@ -14,7 +14,8 @@ ApplianceError
 ├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections,
 │   CreditExceeded, TooManySessions, TooManySimulations
 ├── Unavailable: Busy, ResultNotKept, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost,
-│   VariantQuarantined, NotConfined, ShuttingDown, StorageFull, StorageBusy, StorageFailed
+│   VariantQuarantined, OutOfFiles, ProcessorEmulated, NotConfined, ShuttingDown,
+│   StorageFull, StorageBusy, StorageFailed
 ├── DeadlineExceeded
 ├── FrameDropped
 └── RunFailed (RunRefused, RunCrashed, RunStopped)
@@ -113,6 +114,8 @@ from appliance.domain.errors.unavailable import (
     Busy,
     LoadFailed,
     NotConfined,
+    OutOfFiles,
+    ProcessorEmulated,
     ProcessorLost,
     ResultNotKept,
     ShuttingDown,
@@ -161,11 +164,13 @@ __all__ = [
     "NotOnBox",
     "NothingToSimulate",
     "OffsetMismatch",
+    "OutOfFiles",
     "OutOfMemory",
     "Overcommitted",
     "Overloaded",
     "PipelineCycle",
     "PipelineNotPossible",
+    "ProcessorEmulated",
     "ProcessorLost",
     "PromiseNotPossible",
     "QueueFull",

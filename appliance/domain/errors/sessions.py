@@ -19,7 +19,8 @@ class PromiseNotPossible(Conflict):
     reason: str = ""
 
     def message(self) -> str:
-        offered = f"; {len(self.offers)} other promises could be kept" if self.offers else ""
+        count = len(self.offers)
+        offered = f"; {count} other {'promise' if count == 1 else 'promises'} could be kept" if count else ""
         why = f" ({self.reason})" if self.reason else ""
         return f"this promise of {self.name!r} cannot be kept: what binds is the {self.cause}{why}{offered}"
 

@@ -77,6 +77,28 @@ class VariantQuarantined(Unavailable):
         )
 
 
+class OutOfFiles(Unavailable):
+    """The process, or the machine, has as many files and connections open as it may."""
+
+    def message(self) -> str:
+        return (
+            "the box has as many files and connections open as it may, and this needs another one; try again, close "
+            "connections, or raise its limit (LimitNOFILE of the service, `ulimit -n`)"
+        )
+
+
+class ProcessorEmulated(Unavailable):
+    """Imports are refused: nothing can be measured on a processor that is not there."""
+
+    retry_after_s: float | None = None
+
+    def message(self) -> str:
+        return (
+            "this box runs on an emulated processor, on which nothing can be measured, so it imports nothing; import "
+            "on a box with a real one"
+        )
+
+
 @dataclass(kw_only=True, eq=False)
 class NotConfined(Unavailable):
     """Imports are refused: their processes would not be confined as the settings require."""

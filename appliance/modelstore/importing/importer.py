@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from appliance.domain.catalogue import Precision, Profile, TaskSpec, Variant
-from appliance.domain.errors import ApplianceError, BadInput, NotConfined
+from appliance.domain.errors import ApplianceError, BadInput, NotConfined, ProcessorEmulated
 from appliance.domain.events import EventSink
-from appliance.domain.hardware import ProcessorDescription
+from appliance.domain.hardware import EMULATED, ProcessorDescription
 from appliance.domain.jobs import Awaited, GivenUp, ImportRequest, JobRecord
 from appliance.domain.names import content_of
 from appliance.domain.states import JobState
@@ -65,6 +65,7 @@ class Importer:
         self._scratch = store.state_dir / "scratch"
         self._upkeep = Upkeep(store.clock, asked, options.upkeep_idle_s, options.upkeep_wait_s)
         self._missing_confinement = options.missing_confinement
+        self._is_emulated = any(one.kind == EMULATED for one in processors)
         self._slots = FairSlots(options.jobs_parallel_max)
         self._accepted: asyncio.Queue[str] = asyncio.Queue()
         self._requests: dict[str, tuple[JobRecord, ImportRequest]] = {}
@@ -86,9 +87,11 @@ class Importer:
     async def submit(self, request: ImportRequest) -> JobRecord:
         """Accept an import; the file at `request.source` is moved away. Returns the queued job.
 
-        Raises: BadName, UnknownTenant, AlreadyExists, UnknownModel, QuotaExceeded, StorageFull, NotConfined; then the
-        file stays where it is.
+        Raises: BadName, UnknownTenant, AlreadyExists, UnknownModel, QuotaExceeded, StorageFull, NotConfined,
+        ProcessorEmulated; then the file stays where it is.
         """
+        if self._is_emulated:
+            raise ProcessorEmulated
         self._require_confinement()
         source = Path(request.source)
         size_bytes = await asyncio.to_thread(_size_of, source)

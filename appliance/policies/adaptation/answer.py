@@ -47,10 +47,10 @@ def assemble(
 
 
 _UNMAPPED: Mapping[Binding, str] = {
-    Binding.COMPUTE: "no network meets the SLO of {}: two runs take longer (compute budget)",
-    Binding.NETWORK: "no network meets the SLO of {} over their link (network share)",
-    Binding.RATE: "no worker carries the rate of {} in time, even alone (rate)",
-    Binding.WORKERS: "for {} the workers have no room (worker capacity)",
+    Binding.COMPUTE: "no network meets the SLO of {} of them: two runs take longer (compute budget)",
+    Binding.NETWORK: "no network meets the SLO of {} of them over their link (network share)",
+    Binding.RATE: "no worker carries the rate of {} of them in time, even alone (rate)",
+    Binding.WORKERS: "for {} of them the workers have no room (worker capacity)",
 }
 
 

@@ -40,4 +40,4 @@ def _reason(fleet: Fleet, decision: Decision, admitted: Sequence[str], removed: 
         said += f"; {len(removed)} removed, since the accuracy SLAs of all cannot be met"
     if waiting:
         said += f"; {waiting} still wait, since with the next one an accuracy SLA would break"
-    return f"{said} ({decision.trials} plans tried)"
+    return f"{said} ({decision.trials} {'plan' if decision.trials == 1 else 'plans'} tried)"

@@ -121,7 +121,9 @@ async def test_who_may_see_a_session(stand: Stand) -> None:
         ({"promise": {"kind": "latency", "slo_ms": 0.5, "rate_rps": 10}}, "slo_ms"),
         ({"promise": {"kind": "latency", "slo_ms": 100, "rate_rps": -1}}, "rate_rps"),
         ({"promise": {"kind": "accuracy", "drop_max": 0}}, "drop_max"),
-        ({"promise": {"kind": "luck"}}, "promise"),
+        ({"promise": {"kind": "luck"}}, "promise.kind: must be one of 'latency', 'accuracy'"),
+        ({"promise": {"slo_ms": 100, "rate_rps": 10}}, "promise.kind: is missing"),
+        ({"pipeline": "signs"}, "pipeline: either an application or a pipeline"),
         ({"promise": {"kind": "accuracy", "drop_max": 0.1, "slo_ms": 3}}, "slo_ms"),
     ],
 )

@@ -1,6 +1,7 @@
 """What the box says of itself."""
 
 import asyncio
+import resource
 from dataclasses import asdict
 from pathlib import Path
 
@@ -28,6 +29,22 @@ async def test_the_box_at_a_glance(stand: Stand) -> None:
     assert shown["settings"].keys() == {"memory", "pipelines", "queues", "residency", "selection"}
     assert shown["settings"]["memory"]["loads_parallel_max"] == 2
     assert (await stand.client("museum").get("/v1/system")).json()["models"] == 1
+
+
+async def test_a_box_that_is_out_of_files_says_so(stand: Stand) -> None:
+    """What it would have to open cannot be told now; that is nobody's mistake, and comes back by itself."""
+    client = stand.client("harbour")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    system._process_bytes.cache_clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        answer = await client.get("/v1/system")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert (answer.status_code, answer.json()["type"]) == (503, "/problems/out-of-files")
+    assert answer.headers["retry-after"] == "1"
+    assert "LimitNOFILE" in answer.json()["detail"]
+    assert (await client.get("/v1/system")).status_code == 200
 
 
 async def test_settings_say_where_they_come_from(stand: Stand) -> None:

@@ -15,8 +15,16 @@ from appliance.clock import NS_PER_MS, SystemClock
 from appliance.confinement.available import Confinement
 from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Precision, Quota, TaskKind, TaskSpec, Tenant, Variant
-from appliance.domain.errors import AlreadyExists, BadInput, NotConfined, QuotaExceeded, UnknownModel, UnknownTenant
-from appliance.domain.hardware import PreparedForm
+from appliance.domain.errors import (
+    AlreadyExists,
+    BadInput,
+    NotConfined,
+    ProcessorEmulated,
+    QuotaExceeded,
+    UnknownModel,
+    UnknownTenant,
+)
+from appliance.domain.hardware import EMULATED, PreparedForm
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import build_id
 from appliance.domain.states import JobState, VariantState
@@ -103,6 +111,21 @@ def test_nothing_is_imported_unconfined_where_that_is_required(tmp_path: Path) -
         async with parts(tmp_path / "state", options=ImportOptions(missing_confinement=lacking)) as box:
             source = net(tmp_path)
             with pytest.raises(NotConfined, match=r"lacks Landlock.*imports\.confine"):
+                await box.importer.submit(asked(source))
+            assert source.exists()
+            assert await box.store.applications.page("default") == []
+
+    asyncio.run(story())
+
+
+def test_nothing_is_imported_on_an_emulated_processor(tmp_path: Path) -> None:
+    """Whoever uploads is told so at once, and not after minutes; their file stays, and there is no job."""
+
+    async def story() -> None:
+        emulated = replace(CPU, name=EMULATED, kind=EMULATED)
+        async with parts(tmp_path / "state", processor=emulated) as box:
+            source = net(tmp_path)
+            with pytest.raises(ProcessorEmulated, match="on a box with a real one"):
                 await box.importer.submit(asked(source))
             assert source.exists()
             assert await box.store.applications.page("default") == []

@@ -83,9 +83,9 @@ def test_an_accurate_precision_is_not_promised_the_time_of_another() -> None:
 @pytest.mark.parametrize(
     ("client", "said"),
     [
-        (Client("c", 10.0, 18.0, 1e9), "no network meets the SLO of 1: two runs take longer (compute budget)"),
-        (Client("c", 10.0, 100.0, 1e6), "no network meets the SLO of 1 over their link (network share)"),
-        (Client("c", 120.0, 100.0, 1e9), "no worker carries the rate of 1 in time, even alone (rate)"),
+        (Client("c", 10.0, 18.0, 1e9), "no network meets the SLO of 1 of them: two runs take longer (compute budget)"),
+        (Client("c", 10.0, 100.0, 1e6), "no network meets the SLO of 1 of them over their link (network share)"),
+        (Client("c", 120.0, 100.0, 1e9), "no worker carries the rate of 1 of them in time, even alone (rate)"),
     ],
 )
 def test_the_reason_says_what_binds_a_client(client: Client, said: str) -> None:
@@ -114,4 +114,4 @@ def test_the_reason_says_what_binds_accuracy() -> None:
     assert reason(*both).endswith("all 2 clients are mapped; more accuracy is held back by worker capacity for 2")
     assert reason(*both, workers=2).endswith("all 2 clients are mapped")
     crowd = [Client(f"c{i}", 60.0, 200.0, 1e9) for i in range(2)]
-    assert "for 1 the workers have no room (worker capacity)" in reason(*crowd)
+    assert "for 1 of them the workers have no room (worker capacity)" in reason(*crowd)
