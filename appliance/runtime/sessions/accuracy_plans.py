@@ -126,11 +126,15 @@ class AccuracyPlans:
             return
         self.enact(pool, problem, plan, zoo, end_ns)
 
-    def leave(self, pool: Pool) -> None:
-        """The worker of a pool is there no more, for its processor is lost: whoever it served waits for another one."""
-        for live in self._context.pools.held(pool.key):
+    def leave(self, pool: Pool) -> list[LiveSession]:
+        """The worker of a pool is there no more, for its processor is lost: whoever it served waits for another one, and
+        is returned in the order in which they may be tried there, at once."""
+        held = self._context.pools.held(pool.key)
+        for live in held:
             self._context.remove(live, Cause.PROCESSOR, "the processor that it was served on is lost")
+            live.patience.asks_anew()  # it has done nothing that would be different later
         self._context.close(pool)
+        return sorted(held, key=order)
 
     async def _heavier(
         self,

@@ -92,18 +92,23 @@ class Planning:
     async def join(self, live: LiveSession) -> Verdict:
         """Serve a session that waits, with a plan, if the box can keep its promise beside all that it keeps."""
         async with self.alone(live):
-            found = await self._while_it_lasts(live)
-            if found.fits and live.state is SessionState.WAITING:
-                self._context.admit(live, found)
-                with suppress(DecisionSlow):  # the next turn plans it
-                    await self._first_plan(live, found)
-                self._wish()
-                if live.state is SessionState.WAITING:  # what was known when it was let in is so no more
-                    again = await self.verdict(live)
-                    found = again if not again.fits else Verdict(False, Cause.PROCESSOR, live.reason)
+            found = await self._let_in(live)
+            if found.fits and live.state is SessionState.WAITING:  # what was known when it was let in is so no more
+                again = await self.verdict(live)
+                found = again if not again.fits else Verdict(False, Cause.PROCESSOR, live.reason)
         rung = self.zoos.of(key_of(live)).by_name.get(live.variant)
         if rung is not None and not self._environment.is_resident(rung.servable):
             await self._environment.bring(rung.servable)  # so that the first frame finds it there
+        return found
+
+    async def _let_in(self, live: LiveSession) -> Verdict:
+        """Serve it, with a plan, where it fits and waits still; while no other promise of its kind is made."""
+        found = await self._while_it_lasts(live)
+        if found.fits and live.state is SessionState.WAITING:
+            self._context.admit(live, found)
+            with suppress(DecisionSlow):  # the next turn plans it
+                await self._first_plan(live, found)
+            self._wish()
         return found
 
     async def possible(self, live: LiveSession) -> Verdict:
@@ -223,7 +228,8 @@ class Planning:
         is_free = not lock.locked()  # while another promise is being made, nobody is tried
         async with lock:
             if key.lane >= self._environment.workers:
-                self.accuracy.leave(self._pools.pool(key))
+                for live in self.accuracy.leave(self._pools.pool(key)):
+                    await self._let_in(live)
                 return
             pool, others = self._pools.pool(key), self._pools.waiting(key)
             now_ns = self._environment.clock.now_ns()

@@ -90,6 +90,28 @@ async def test_promises_of_accuracy_leave_the_worker_that_is_gone() -> None:
 
 
 @story
+async def test_who_fits_on_another_worker_goes_there_at_once() -> None:
+    """Six devices that ask for little, on two workers; one is lost. Those that it served are told, and within two
+    periods of planning (0.4 s) they are served by the other."""
+    machine = Machine(0, 1, 2, 3)
+    async with two_clusters(machine) as fleet:
+        gate = fleet.add({320: Cost(run_ms=10)})
+        for _ in range(6):
+            live = await fleet.join(gate, AccuracyPromise(0.3), mbps=50, wait=True)
+            fleet.stream(live, steady(50), drop_rate=0.006)
+        await fleet.pass_s(8)
+        there = [device for device in fleet.devices if device.live.lane == 1]
+        assert there
+        assert _states(fleet) == {SessionState.SERVED: 6}
+        fleet.bench.clusters[0].lose("core 3 is offline")
+        machine.cores.discard(3)
+        await fleet.pass_s(0.4)
+        assert _states(fleet) == {SessionState.SERVED: 6}
+        assert {device.live.lane for device in fleet.devices} == {0}
+        assert all(device.told[NoticeKind.REMOVED] == 1 for device in there)
+
+
+@story
 async def test_who_waits_is_let_in_where_there_is_room() -> None:
     """Both workers are full; a device waits, and comes in on whichever worker somebody leaves."""
     for lane in (0, 1):
