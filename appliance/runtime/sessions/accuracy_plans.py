@@ -127,8 +127,8 @@ class AccuracyPlans:
         self.enact(pool, problem, plan, zoo, end_ns)
 
     def leave(self, pool: Pool) -> list[LiveSession]:
-        """The worker of a pool is there no more, for its processor is lost: whoever it served waits for another one, and
-        is returned in the order in which they may be tried there, at once."""
+        """The worker of a pool is there no more, for its processor is lost: whoever it served waits for another one,
+        and is returned in the order in which they may be tried there, at once."""
         held = self._context.pools.held(pool.key)
         for live in held:
             self._context.remove(live, Cause.PROCESSOR, "the processor that it was served on is lost")

@@ -97,7 +97,10 @@ class PlanningContext:
         self.ledger.give_back(key_of(live, live.lane), max(live.load, taken), taken)
 
     def remove(self, live: LiveSession, cause: Cause, reason: str, *, is_recorded: bool = False) -> None:
-        """It waits from now on, and is told why; it is tried again. `is_recorded`: as a decision of a planner."""
+        """It waits from now on, and is told why; it is tried again. What it took is free at once: for whom it goes is
+        planned before its own pool is. `is_recorded`: as a decision of a planner."""
+        if live.state in (SessionState.SERVED, SessionState.SUSPENDED):
+            self.give_back(live)
         if live.state is SessionState.SERVED:
             self.figures.removals += 1
             live.patience.removed(self.environment.clock.now_ns())

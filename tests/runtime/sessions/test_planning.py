@@ -216,6 +216,33 @@ async def test_whom_the_first_plan_leaves_out_is_not_told_that_it_waits() -> Non
 
 
 @story
+async def test_who_asks_for_its_share_gets_it_and_nobody_within_theirs_goes() -> None:
+    """One tenant has all of a worker; sessions of another one come, one after the other, up to four ninths of it. Each
+    is let in, for one of the first's that is beyond its share by then, and stays served from its first plan on."""
+    fleet = Fleet(workers=1)
+    cost = {320: Cost(run_ms=40)}
+    gate, other = fleet.add(cost, tenant="first"), fleet.add(cost, tenant="second", name="other")
+    async with fleet.working():
+        first = []
+        with suppress(PromiseNotPossible):
+            while True:
+                first.append(await fleet.join(gate, LatencyPromise(200.0, 2.0), mbps=50))
+                fleet.stream(first[-1], steady(50))
+        assert len(first) >= 9
+        second = []
+        for _ in range(4 * len(first) // 9):
+            live = await fleet.join(other, LatencyPromise(200.0, 2.0), mbps=50)
+            second.append(fleet.stream(live, steady(50)))
+            await fleet.pass_s(0.8)
+        await fleet.pass_s(5)
+        assert [device.live.state for device in second] == [SessionState.SERVED] * len(second)
+        assert sum(device.told[NoticeKind.REMOVED] for device in second) == 0
+        gone = [device for device in fleet.devices if device.live in first and device.told[NoticeKind.REMOVED]]
+        assert gone
+        assert not {id(device.live) for device in gone}.intersection(map(id, first[: len(first) // 2]))
+
+
+@story
 async def test_a_worker_that_serves_nobody_keeps_its_network() -> None:
     """Three workers with 480, 320 and 160 (promises that allow no more); the session on 480 leaves, and then one comes
     for 640: it goes to the worker of 480, and the two others stay where they are (JF-18)."""
