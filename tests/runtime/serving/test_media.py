@@ -5,12 +5,13 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.domain.errors import BadMedia, DeadlineExceeded, QueueFull
-from appliance.runtime.serving.media import MediaPool
+from appliance.runtime.serving.media import LONG_NS, MediaPool
 
 pytestmark = pytest.mark.anyio
 
@@ -115,6 +116,38 @@ async def test_a_flood_of_pictures_keeps_nobody_waiting() -> None:
     go.set()
     await asyncio.gather(first, quiet, *flood)
     assert ran == ["quiet", *["greedy"] * 20]
+    await settled(pool)
+    pool.close()
+
+
+async def test_long_works_leave_a_thread_to_those_who_ask_for_little() -> None:
+    """A picture that takes half a second to decode cannot be interrupted: as many of them as there are threads would be
+    in the way of all others. Who asks for little has a thread at once, and one after another; alone, whose works are
+    long has all of them.
+    """
+    spent = iter(range(0, 10**12, LONG_NS + 1))
+    pool = MediaPool(
+        SystemClock(), threads=2, waiting_max=24, weight_of=lambda tenant: 1.0, spent_ns=lambda: next(spent)
+    )
+    for _ in range(2):
+        await pool.run("t/a", "greedy", None, int)
+    pool._spent_ns = lambda: 0
+    both, go = threading.Barrier(2), threading.Event()
+    await asyncio.gather(*[pool.run("t/a", "greedy", None, both.wait) for _ in range(2)])
+    await pool.run("t/a", "quiet", None, int)
+    ended = list[int]()
+
+    def long(number: int) -> None:
+        go.wait()
+        ended.append(number)
+
+    flood = [asyncio.create_task(pool.run("t/a", "greedy", None, partial(long, number))) for number in range(8)]
+    for _ in range(3):
+        async with asyncio.timeout(60):
+            await pool.run("t/a", "quiet", None, int)
+    go.set()
+    await asyncio.gather(*flood)
+    assert ended == list(range(8))
     await settled(pool)
     pool.close()
 
