@@ -253,6 +253,10 @@ class ResidencySettings(Section):
     """A request that finds only expected applications in its way waits so long for their windows to close; then they
     give way.
     """
+    neighbours_share: float = Field(1.0, ge=0, le=1)
+    """Share of the budget that variants next to those that sessions use may take together, of what nobody else wants;
+    0: none is brought.
+    """
 
 
 class PolicySettings(Section):

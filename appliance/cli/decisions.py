@@ -23,6 +23,7 @@ ASIDE = ("elapsed_ms", "times")
 BOXS_OWN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("adaptation", "offload"), ("outcome", "session", "actions")),
     "pipeline": ("outcome", "pipeline", "because", "actions"),
+    "neighbours": ("outcome", "actions"),
 }
 """By kind: what the box has made of the policy's answer, and whom it asked for."""
 

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 DecisionKind = Literal[
-    "residency", "admission", "drop", "budget", "selection", "dispatch", "adaptation", "offload", "pipeline"
+    "residency",
+    "neighbours",
+    "admission",
+    "drop",
+    "budget",
+    "selection",
+    "dispatch",
+    "adaptation",
+    "offload",
+    "pipeline",
 ]
 """What a decision is about: docs/operations.md has a line for each."""
 

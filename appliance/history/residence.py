@@ -86,7 +86,7 @@ class Residence:
 
     def decided(self, kind: str, facts: Mapping[str, Any]) -> Callable[[int], None] | None:
         """A decision is recorded; who is to be told its number when it is stored."""
-        if kind != "residency":
+        if kind not in ("residency", "neighbours"):
             return None
         orders = list(_orders_of(facts))
         if not orders:

@@ -92,6 +92,12 @@ def _dispatch(document: Mapping[str, Any]) -> Question[Any]:
     return dispatch.read(document)
 
 
+def _neighbours(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import neighbours
+
+    return neighbours.read(document)
+
+
 def _offload(document: Mapping[str, Any]) -> Question[Any]:
     from appliance.lab.problems import offload
 
@@ -113,6 +119,7 @@ def _residency(document: Mapping[str, Any]) -> Question[Any]:
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
     "adaptation": _adaptation,
     "dispatch": _dispatch,
+    "neighbours": _neighbours,
     "offload": _offload,
     "pipeline": _pipeline,
     "residency": _residency,

@@ -68,6 +68,7 @@ class Residency(Shape):
     reloads_per_min_max: Annotated[int, Field(ge=1, le=10**6)] = 30
     patience_ms: Annotated[float, Field(ge=0)] | None = 500
     """None: a request that finds only expected applications in its way fails, as in the paper."""
+    neighbours_share: Annotated[float, Field(ge=0, le=1)] = 1.0
 
 
 class Box(Shape):

@@ -75,6 +75,7 @@ class RuntimeConfig:
     tick_ms: float
     reloads_per_min_max: int
     patience_ms: float | None = None
+    neighbours_share: float = 1.0
     isolation: Isolation = Isolation.NONE
     loss_max: float = 0.005
     run_weight: float = 0.1
@@ -235,6 +236,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         windows=ports.windows,
         tick_ms=config.tick_ms,
         reloads_per_min_max=config.reloads_per_min_max,
+        neighbours_share=config.neighbours_share,
     )
     forecasting = Forecasting(
         clock=clock,

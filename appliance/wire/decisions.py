@@ -14,9 +14,9 @@ class DecisionShape(Shape):
     id: int = Field(examples=[4711])
     at: datetime.datetime
     kind: str = Field(examples=["residency"])
-    """`residency`, `admission` (a request refused), `drop` (one that could not be in time), `budget`, `selection`,
-    `adaptation` and `offload` (sessions), `pipeline` (`pipeline` of the answer names it) or `dispatch` (samples of what
-    ran where).
+    """`residency`, `neighbours`, `admission` (a request refused), `drop` (one that could not be in time), `budget`,
+    `selection`, `adaptation` and `offload` (sessions), `pipeline` (`pipeline` of the answer names it) or `dispatch`
+    (samples of what ran where).
     """
     application: str | None = Field(examples=["harbour/door"])
     """Which application asked; null when the box decided for itself, or another tenant's application asked."""

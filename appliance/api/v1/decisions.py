@@ -17,8 +17,8 @@ from appliance.wire.decisions import DecisionShape
 from appliance.wire.shape import Page
 
 ANOTHER = "another's application"
-_OF_ONE_TENANT = ("dispatch", "adaptation", "offload", "pipeline")
-"""Kinds of decisions that are about requests or sessions of one tenant."""
+_OF_ONE_TENANT = ("dispatch", "adaptation", "offload", "pipeline", "neighbours")
+"""Kinds of decisions that are about requests or sessions of one tenant; others are nameless in them."""
 SHARED = "-"
 """Stands for the owner of a model that is another tenant's: no tenant is called so."""
 

@@ -19,6 +19,9 @@ _KEPT = 8192
 """Applications of which what follows from their options is kept, by as many residents as each may have."""
 _name, _bytes, _accuracy = attrgetter("name"), attrgetter("bytes"), attrgetter("accuracy")
 
+IN_USE = 2
+"""Priority of a wish for what a planner goes on with; lower ones are for what it only has until then, or had lately."""
+
 Outcome = Literal["warm", "cold", "failed", "skipped"]
 """`failed`: a request finds no room; `skipped`: what was to be brought ahead of one (`procure`) finds none."""
 Intent = Literal["serve", "procure", "rebalance"]
@@ -50,6 +53,10 @@ class Wish:
     variant: str
     until_ns: int
     priority: int = 0
+    distance: int = 0
+    """Above 0 it is a neighbour, so many places from what is in use: only for memory that nobody else wants
+    (`neighbours.py`), and not told to eviction policies.
+    """
 
 
 class Rate(NamedTuple):

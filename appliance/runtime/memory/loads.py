@@ -82,6 +82,11 @@ class Loads:
         build.loading = task
         return task
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is being loaded, woken or read ahead."""
+        return bool(self._tasks)
+
     def is_bounded(self, build_id: str) -> bool:
         """Whether the tenant of a build has a ceiling."""
         return self._arbiter.is_bounded(build_id)

@@ -76,8 +76,9 @@ class MemoryManager:
             ahead_max=ahead_max,
         )
 
-        self.on_short: Callable[[int], None] = lambda missing_bytes: None
-        """Asked before a load for which that much is not free: whoever holds what others need more lets it go."""
+        self.on_short: list[Callable[[int], None]] = []
+        """Asked in turn before a load for which that much is not free: whoever holds what others need more lets it go.
+        """
         self.on_resized: Callable[[], None] = lambda: None
         """Called when the budget is another one."""
 
@@ -130,9 +131,7 @@ class MemoryManager:
             loading = build.loading
             if loading is None:
                 build.is_urgent = is_urgent
-                missing_bytes = build.need_bytes - self._ledger.free_bytes
-                if missing_bytes > 0:
-                    self.on_short(missing_bytes)
+                self._ask_for(build.need_bytes)
                 loading = self._loads.start(build)
             elif is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
                 self._loads.hurry(build)
@@ -140,6 +139,12 @@ class MemoryManager:
                 await self._changes.within(asyncio.shield(loading), deadline_ns, start_ns)
             finally:
                 self.unpin(build)
+
+    def _ask_for(self, need_bytes: int) -> None:
+        for let_go in self.on_short:
+            missing_bytes = need_bytes - self._ledger.free_bytes
+            if missing_bytes > 0:
+                let_go(missing_bytes)
 
     def unpin(self, build: LoadedBuild) -> None:
         """Release one pin; a draining build leaves with its last one."""
@@ -267,6 +272,7 @@ class MemoryManager:
         if self._loads.is_closed or not self._ledger.may_come(replacement.build_id):
             return False
         need = replacement.need_bytes(self._ledger.asleep())
+        self._ask_for(need + ordered_bytes)
         if self._ledger.has_room_beside(need + ordered_bytes):
             self._ledger.follow(self._loads.promise(replacement), victim.build_id)
         elif victim.pins or self._ledger.free_bytes + self._ledger.freed_by(victim) < need + ordered_bytes:
@@ -312,6 +318,11 @@ class MemoryManager:
     @property
     def loads(self) -> int:
         return self._loads.loads
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is being loaded, woken or read ahead."""
+        return self._loads.is_busy
 
     @property
     def wakes(self) -> int:

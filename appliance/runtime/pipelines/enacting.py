@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import ApplianceError
 from appliance.domain.pipeline import Ask, CostBy, Pipeline, PipelinePlan
-from appliance.policies.residency.base import Wish
+from appliance.policies.residency.base import IN_USE, Wish
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import HOST
 from appliance.runtime.pipelines.problem import Machine
@@ -26,8 +26,8 @@ for none, 0.97 and 0.98 with two; of the pipeline with the longest runs 0.59 and
 BUSY_SHARE = 0.5
 """Of the workers in all plans: below, nobody waits for company where processor time is what a plan costs. An idle
 worker costs nothing, and who sends its next frame after the answer would only get fewer of them."""
-IN_USE, TURNED_OFF = 2, 1
-"""Priorities of wishes."""
+TURNED_OFF = IN_USE - 1
+"""Priority of wishes for what no plan has any more."""
 SOURCE = "pipelines"
 """Whose wishes they are."""
 

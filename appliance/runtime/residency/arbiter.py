@@ -4,7 +4,7 @@ Implements the memory manager's port `Arbiter`: the policy sees groups, windows 
 builds. It says which of them leave, and what comes in their place.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from appliance.policies.residency.base import (
@@ -16,15 +16,18 @@ from appliance.policies.residency.base import (
     ResidencyProblem,
     Wish,
 )
+from appliance.policies.residency.neighbours import NeighbourPlan, NeighbourProblem
 from appliance.policies.residency.steps import PART, Steps, in_steps
 from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.ports import DecisionSink
+from appliance.runtime.residency.beside import BesideBuilds
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.fallback import Fallback, least_recently_used
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.records import Records
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.residency.states import ApplicationStates
+from appliance.runtime.servable import Servable
 
 _NOBODY: Mapping[str, int] = {}
 
@@ -74,9 +77,17 @@ class EvictionArbiter:
         """It can be loaded again, or has been."""
         self._states.go_with(build_id)
 
-    def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
+    def wish(self, group: VariantGroup, wishes: tuple[Wish, ...]) -> None:
         """Replace what planners wish for a group."""
-        self._states.wish(name, wishes)
+        self._states.wish(group, wishes)
+
+    def own(self, group: VariantGroup, builds: Set[str]) -> Servable | None:
+        """The variant that a group counts as its own of what is in memory."""
+        return self._states.own(group, builds)
+
+    def adopt(self, build_id: str) -> None:
+        """Its group counts it as its own from now on, where it is there as a neighbour."""
+        self._states.adopt(build_id)
 
     def forget(self, name: str) -> None:
         """The group is gone."""
@@ -93,6 +104,9 @@ class EvictionArbiter:
         option = None if group is None else group.option(problem.build_id)
         name = None if group is None else group.name
         self._states.look(problem.resident, problem.asleep)
+        if problem.build_id == self.beside.coming and not problem.is_urgent:
+            is_free = problem.need_bytes <= problem.free_bytes
+            return RoomPlan((), 0, is_free, "a neighbour takes what nobody else wants")
         strays = self._strays(problem)
         freed = sum(b.freed_bytes for b in strays)
         is_enough = freed + problem.free_bytes >= problem.need_bytes
@@ -103,6 +117,17 @@ class EvictionArbiter:
             return enough
         if group is None or option is None:
             return self._by_age(problem, name)
+        in_use = self._in_use(problem) if problem.is_urgent else []
+        for leaving in (strays, [*strays, *in_use]) if in_use else (strays,):
+            plan, is_found = self._asked(problem, group, option, leaving)
+            if is_found:
+                return plan
+        return self._despite_windows(problem, group.name, plan.reason)
+
+    def _asked(
+        self, problem: RoomProblem, group: VariantGroup, option: Option, strays: list[ResidentBuild]
+    ) -> tuple[RoomPlan, bool]:
+        """The policy's plan for one variant of a group, where `strays` leave in any case; whether it found room."""
         memory = problem.free_bytes + self._states.freed_bytes
         intent: Intent = "serve" if problem.is_urgent else "procure"
         only = replace(group, options=(option,), servables=(group.servable(option.name),))
@@ -118,9 +143,9 @@ class EvictionArbiter:
             change = next((c for c in plan.changes if c.application == group.name), None)
             if change is not None and change.after == option.name:
                 self._records.answered(group.name, question, plan, problem.since_ns)
-                return self._in_builds(plan, group, strays, problem, beside=beside)
+                return self._in_builds(plan, group, strays, problem, beside=beside), True
         self._records.answered(group.name, question, plan, problem.since_ns)
-        return self._despite_windows(problem, group.name, plan.reason)
+        return RoomPlan((), 0, False, plan.reason), False
 
     def _despite_windows(self, problem: RoomProblem, name: str, reason: str) -> RoomPlan:
         """A request that is there counts for more than one that was predicted, once it has waited for that in vain."""
@@ -143,10 +168,26 @@ class EvictionArbiter:
 
     def _strays(self, problem: RoomProblem) -> list[ResidentBuild]:
         """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody
-        misses them.
+        misses them. Not those that planners use.
         """
+        neighbours, in_use = self.beside.neighbours, self.beside.all_in_use()
         kept = {problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
-        return [b for b in self._states.uncounted() if not b.pinned and b.build_id not in kept]
+        return [
+            b
+            for b in self._states.uncounted()
+            if not b.pinned and b.build_id not in in_use and (b.build_id not in kept or b.build_id in neighbours)
+        ]
+
+    def _in_use(self, problem: RoomProblem) -> list[ResidentBuild]:
+        """Unpinned builds that planners use beside what their applications count as their own: like those, they leave
+        for a request that finds no room otherwise.
+        """
+        in_use = self.beside.all_in_use()
+        if not in_use:
+            return []
+        kept = {problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
+        in_use -= kept
+        return [b for b in self._states.uncounted() if not b.pinned and b.build_id in in_use]
 
     def _in_builds(
         self,
@@ -223,6 +264,49 @@ class EvictionArbiter:
         self, sleepers: Sequence[ResidentBuild], residents: Callable[[], Iterable[ResidentBuild]]
     ) -> Collection[str]:
         return self._shares.asleep_above_ceiling(sleepers, residents)
+
+    # -- neighbours ----------------------------------------------------------------------------------------------------
+
+    @property
+    def beside(self) -> BesideBuilds:
+        """What may be in memory beside what groups count as their own."""
+        return self._states.beside
+
+    def come_beside(self, build_id: str, *, is_neighbour: bool) -> None:
+        """It comes beside what its group counts as its own, into memory that is free; planners use it where it is no
+        neighbour. `end_coming` follows.
+        """
+        self._states.come_beside(build_id, is_neighbour=is_neighbour)
+
+    def end_coming(self) -> None:
+        """It is there, or it came to nothing."""
+        self.beside.coming = None
+
+    def left(self, build_id: str) -> None:
+        """It is in memory no more."""
+        self.beside.discard(build_id)
+
+    def neighbours(self, resident: Sequence[ResidentBuild], asleep: Mapping[str, int] = _NOBODY) -> list[ResidentBuild]:
+        """Those that are there and may leave, by id."""
+        self._states.look(resident, asleep)
+        return self._states.neighbours()
+
+    def absent_floor_bytes(self) -> int:
+        """The most that the smallest variant of any application takes to come that has nothing in memory, as at the
+        last question.
+        """
+        absent = (state.floor.peak_bytes for state in self._states.all() if state.resident is None)
+        return max(absent, default=0)
+
+    def gave_way(self, problem: RoomProblem, left: Sequence[ResidentBuild]) -> None:
+        """Neighbours left for somebody who needed the memory: into the record."""
+        freed = sum(build.freed_bytes for build in left)
+        plan = RoomPlan(tuple(build.build_id for build in left), freed, True, "neighbours leave for whoever needs more")
+        self._records.ruled("neighbours", None, problem, plan)
+
+    def brings(self, group: VariantGroup, problem: NeighbourProblem, plan: NeighbourPlan) -> None:
+        """A neighbour comes: into the record."""
+        self._records.neighbour(group, problem, plan)
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -302,7 +386,7 @@ class EvictionArbiter:
         """
         self._states.look(resident, asleep)
         memory_bytes -= sum(asleep.values()) + self._states.kept_bytes
-        return self._problem(memory_bytes, now_ns, request, intent)
+        return self._problem(memory_bytes, now_ns, request, intent, strays=self._states.neighbours())
 
     def decide(
         self,

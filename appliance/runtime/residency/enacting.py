@@ -104,12 +104,14 @@ class PlanEnactor:
                 continue
             if change.after is None:
                 memory.release(group.servable(change.before or "").build_id)
+            elif memory.is_resident(group.servable(change.after).build_id):
+                self._take_what_is_there(group, change)
             elif _is_smaller(group, change):
                 self._replace(group, change)
                 is_making_room = True
-            elif (need_bytes := self._need_bytes(group.servable(change.after))) <= memory.free_bytes - ordered_bytes:
+            elif (need_bytes := self._need_bytes(group.servable(change.after))) <= self._room_bytes() - ordered_bytes:
                 ordered_bytes += need_bytes if self.bring(group, change.after) else 0
-            elif _may_leave(group, change) and not (is_making_room or self._reloads.is_thrashing(group.name)):
+            elif self._may_leave(group, change) and not (is_making_room or self._reloads.is_thrashing(group.name)):
                 self._replace(group, change, ordered_bytes)
         return is_making_room
 
@@ -118,9 +120,31 @@ class PlanEnactor:
         group = self._groups.of_application(change.application)
         if group is None or {change.before, change.after} - {None, *(option.name for option in group.options)}:
             return False
-        there = group.resident(self._memory.awake())
+        there = self._arbiter.own(group, self._memory.awake())
         before = None if change.before is None else group.servable(change.before)
         return there is before
+
+    def _room_bytes(self) -> int:
+        """What is free, and what neighbours let go for whoever comes."""
+        memory = self._memory
+        return memory.free_bytes + sum(
+            build.freed_bytes for build in self._arbiter.neighbours(memory.residents(), memory.asleep())
+        )
+
+    def _take_what_is_there(self, group: VariantGroup, change: Change) -> None:
+        """The variant that it is to have is in memory already, as a neighbour of another one or for planners."""
+        self._arbiter.adopt(group.servable(change.after or "").build_id)
+        if change.before is not None:
+            before = group.servable(change.before).build_id
+            if before not in self._arbiter.beside.in_use(group.name):
+                self._memory.release(before)
+
+    def _may_leave(self, group: VariantGroup, change: Change) -> bool:
+        """Whether what it has may leave before the other one is there."""
+        if change.before is None:
+            return False
+        before = group.servable(change.before).build_id
+        return before not in group.stand_ins and not self._arbiter.beside.must_stay(group.name, before)
 
     def _need_bytes(self, servable: Servable) -> int:
         return self._memory.need_bytes(servable.build_id, servable.need_bytes)
@@ -167,7 +191,10 @@ class PlanEnactor:
         if not build.is_woken:
             self._groups.loaded(servable.build_id, build.load_ns)
         self._expectations.look_again(group.name)
-        for other in group.builds - {servable.build_id, *(one.build_id for one in servable.overflow)}:
+        self._arbiter.adopt(servable.build_id)
+        kept = {servable.build_id, *(one.build_id for one in servable.overflow)}
+        kept |= {*self._arbiter.beside.in_use(group.name), *self._arbiter.beside.neighbours}
+        for other in group.builds - kept:
             self._memory.release(other)
         self._memory.unpin(build)
         self._on_brought()
@@ -180,8 +207,3 @@ def _is_smaller(group: VariantGroup, change: Change) -> bool:
         and change.after is not None
         and names.index(change.after) > names.index(change.before)
     )
-
-
-def _may_leave(group: VariantGroup, change: Change) -> bool:
-    """Whether what it has may leave before the other one is there."""
-    return change.before is not None and group.servable(change.before).build_id not in group.stand_ins

@@ -48,6 +48,8 @@ class VariantGroup:
     smaller one to its parts. Those come beside them or not at all: nobody is left with nothing for them."""
     builds: frozenset[str]
     """All builds of its models, those that are no option included."""
+    variants: Mapping[str, Servable]
+    """By name, those that are no option included."""
 
     def servable(self, option: str) -> Servable:
         """The servable of an option. Raises: StopIteration for a name that is none."""
@@ -58,10 +60,10 @@ class VariantGroup:
         pairs = zip(self.servables, self.options, strict=True)
         return next((o for s, o in pairs if s.build_id == build_id), None)
 
-    def resident(self, builds: Container[str]) -> Servable | None:
+    def resident(self, builds: Container[str], without: Container[str] = ()) -> Servable | None:
         """The most accurate option among `builds`, where looking one up takes no search: many are asked about."""
         for servable in self.servables:
-            if servable.build_id in builds:
+            if servable.build_id in builds and servable.build_id not in without:
                 return servable
         return None
 
@@ -233,6 +235,7 @@ class VariantGroups:
             servables=tuple(servables),
             stand_ins=frozenset(stand_ins),
             builds=frozenset(build for e in entries for s in e.servables.values() for build in s.builds),
+            variants={name: s for e in reversed(entries) for name, s in e.servables.items()},
         )
 
     def _options(self, servables: Sequence[Servable], stand_ins: Container[str]) -> tuple[Option, ...]:

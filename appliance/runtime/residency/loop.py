@@ -19,6 +19,7 @@ from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations, window_load_ns
 from appliance.runtime.residency.enacting import PlanEnactor
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
+from appliance.runtime.residency.neighbours import Neighbours
 from appliance.runtime.residency.reloads import Reloads
 from appliance.runtime.residency.wishes import PlannerWishes
 from appliance.runtime.servable import Servable
@@ -62,10 +63,12 @@ class ResidencyLoop:
         windows: WindowSink,
         tick_ms: float = 10,
         reloads_per_min_max: int = 30,
+        neighbours_share: float = 1.0,
     ) -> None:
         """The loop runs at most once in `tick_ms`.
 
         A group that was changed `reloads_per_min_max` times in a minute is left alone until it calms down.
+        `neighbours_share`: of the budget, what variants may take that sessions do not use yet.
         """
         self._clock = clock
         self._groups = groups
@@ -82,6 +85,15 @@ class ResidencyLoop:
             memory=memory,
             reloads=self._reloads,
             on_brought=self._moved,
+        )
+        self._neighbours = Neighbours(
+            clock=clock,
+            groups=groups,
+            arbiter=arbiter,
+            memory=memory,
+            share=neighbours_share,
+            is_busy=lambda: self._enactor.loads_under_way > 0,
+            on_end=self._moved,
         )
         self._seen: list[tuple[str, int]] = []
         self._wake = asyncio.Event()
@@ -150,7 +162,7 @@ class ResidencyLoop:
         if group is None:
             return
         self._wishes.put(application_id, wishes, source)
-        self._arbiter.wish(group.name, self._wishes.of(lambda one: self._groups.of_application(one) is group))
+        self._arbiter.wish(group, self._wishes.of(lambda one: self._groups.of_application(one) is group))
         self._version = -1
         self._wake.set()
 
@@ -166,12 +178,15 @@ class ResidencyLoop:
                 took_ns = self._clock.now_ns() - begun_ns
                 if is_time_to_look:
                     await self._rebalance()
+                if self._is_settled:
+                    self._neighbours.fill()
                 if self._tick_ns:
                     await self._clock.sleep_until_ns(self._clock.now_ns() + pause_ns(self._tick_ns, took_ns))
                 if not self._seen:
                     await self._until_next_edge()
         finally:
             self._enactor.cancel()
+            self._neighbours.cancel()
 
     def _step(self) -> bool:
         """Everything that is due now, but a look at memory that is left; whether it is time for that."""
@@ -276,7 +291,7 @@ class ResidencyLoop:
         self._wishes.forget(lambda one: self._groups.of_application(one) is None)
 
     async def _until_next_edge(self) -> None:
-        edges_ns = (self._edge_ns, self._enactor.next_end_ns())
+        edges_ns = (self._edge_ns, self._enactor.next_end_ns(), self._neighbours.next_ns)
         edge_ns = min((ns for ns in edges_ns if ns is not None), default=None)
         wait_s = None if edge_ns is None else max(0.0, (edge_ns - self._clock.now_ns()) / NS_PER_S)
         if not self._is_settled or (wait_s is not None and self._is_better_wanted()):
@@ -337,7 +352,7 @@ class ResidencyLoop:
             self._groups.woken(build_id, build.wake_ns)
         self._groups.comes_by_wake(build_id, wakes=self._memory.will_sleep(build_id))
         if group is not None:
-            if not build.is_woken:
+            if not build.is_woken and build_id not in self._arbiter.beside.neighbours:
                 self._reloads.note(group.name)
             self._expectations.look_again(group.name)
         self._moved()
@@ -345,6 +360,7 @@ class ResidencyLoop:
     def _left(self, build_id: str) -> None:
         """A build sleeps or is absent now: what it takes to have it again is another thing."""
         group = self._groups.of_build(build_id)
+        self._arbiter.left(build_id)
         self._groups.comes_by_wake(build_id, wakes=self._memory.is_asleep(build_id))
         if group is not None:
             self._expectations.look_again(group.name)
@@ -366,7 +382,7 @@ class ResidencyLoop:
     def snapshot(self) -> dict[str, Any]:
         """For `/v1/memory`: the sets, windows and what they follow from."""
         now_ns = self._clock.now_ns()
-        there = {b.build_id for b in self._memory.residents()}
+        there = frozenset(b.build_id for b in self._memory.residents())
         return {
             "delta_ms": self._expectations.delta_ns / NS_PER_MS,
             "history_window_ms": self._expectations.history_ns / NS_PER_MS,
@@ -374,9 +390,9 @@ class ResidencyLoop:
             "applications": [self._row(group, there, now_ns) for group in self._groups.all()],
         }
 
-    def _row(self, group: VariantGroup, there: set[str], now_ns: int) -> Mapping[str, Any]:
+    def _row(self, group: VariantGroup, there: frozenset[str], now_ns: int) -> Mapping[str, Any]:
         expectation = self._expectations.of(group.name)
-        servable = group.resident(there)
+        servable = self._arbiter.own(group, there)
         next_ns = expectation.next_ns
         return {
             "application": group.name,

@@ -9,9 +9,11 @@ from typing import Any
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.units import BYTES_PER_MB
 from appliance.policies.residency.base import Change, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.neighbours import NeighbourPlan, NeighbourProblem
+from appliance.runtime.decisions.neighbours import brought
 from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
 from appliance.runtime.ports import DecisionSink
-from appliance.runtime.residency.groups import VariantGroups
+from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 
 _SAME_NS = 100 * NS_PER_MS
 """A load that begins so soon after a plan is the plan's own."""
@@ -21,6 +23,7 @@ RULES: Mapping[str, str] = {
     "last resort": "no policy was asked: a request has waited in vain, so the least recently used leave, expected "
     "ones last",
     "nobody's": "no policy was asked: builds leave that are no application's best one in memory",
+    "neighbours": "no policy was asked: neighbours of what sessions use leave for whoever needs the memory",
     "ceiling": "no policy was asked: the tenant may take no more memory",
 }
 """Decisions of the arbiter itself, and why `appliance plan` has no answer to them."""
@@ -85,6 +88,11 @@ class Records:
         if asker:
             self._said[asker] = _Said(problem.now_ns, not plan.sufficient, frozenset(), problem.since_ns, rule)
         self._decisions.record("residency", self._facts(rule, name, problem, plan))
+
+    def neighbour(self, group: VariantGroup, problem: NeighbourProblem, plan: NeighbourPlan) -> None:
+        """A neighbour of what sessions use at a group is brought into memory that is free."""
+        facts = brought(group.name, group.applications, problem, plan)
+        self._decisions.record("neighbours", {**facts, "asker": group.tenant})
 
     def forget(self, name: str) -> None:
         """The group is gone, or what it asked for has been answered."""

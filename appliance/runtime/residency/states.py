@@ -5,13 +5,15 @@ Groups and expectations say of whom they know something else; what is in memory 
 question.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from appliance.policies.residency.base import ApplicationState, Option, Wish
 from appliance.runtime.memory.room import ResidentBuild
+from appliance.runtime.residency.beside import BesideBuilds
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
+from appliance.runtime.servable import Servable
 
 _NOBODY: Mapping[str, int] = {}
 
@@ -23,6 +25,7 @@ class ApplicationStates:
         self._groups = groups
         self._expectations = expectations
         self._wishes: dict[str, tuple[Wish, ...]] = {}
+        self.beside = BesideBuilds()
         self._changing: set[str] = set()
         self._without: set[str] = set()
         """Builds that cannot be loaded now."""
@@ -67,14 +70,37 @@ class ApplicationStates:
         self._without.discard(build_id)
         self._touch((build_id,))
 
-    def wish(self, name: str, wishes: tuple[Wish, ...]) -> None:
-        """Replace what planners wish for a group."""
-        self._wishes[name] = wishes
+    def wish(self, group: VariantGroup, wishes: tuple[Wish, ...]) -> None:
+        """Replace what planners wish for a group. What they do not use any more stays as a neighbour; where nobody
+        else is expected to ask, so does all else that the group has.
+        """
+        name = group.name
+        self._wishes[name] = tuple(wish for wish in wishes if wish.distance == 0)
+        going = self.beside.wish(group, wishes)
+        in_use = self.beside.in_use(name)
+        if in_use:
+            others = group.builds if self._is_planned_only(group) else going
+            for build_id in (others & self.builds.keys()) - set(in_use):
+                self.beside.add(build_id)
         self._stale.add(name)
+
+    def adopt(self, build_id: str) -> None:
+        """Its group counts it as its own from now on, where it is there as a neighbour."""
+        if build_id in self.beside.neighbours:
+            self.beside.discard(build_id)
+            self._touch((build_id,))
+
+    def come_beside(self, build_id: str, *, is_neighbour: bool) -> None:
+        """It comes beside what its group counts as its own; planners use it where it is no neighbour."""
+        self.beside.coming = build_id
+        if is_neighbour:
+            self.beside.add(build_id)
+        self._touch((build_id,))
 
     def forget(self, name: str) -> None:
         """The group is gone."""
         self._wishes.pop(name, None)
+        self.beside.forget(name)
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -114,10 +140,24 @@ class ApplicationStates:
         """What a group has in memory, as the policy sees it."""
         return self._counted.get(name)
 
+    def own(self, group: VariantGroup, builds: Set[str]) -> Servable | None:
+        """The variant that a group counts as its own of what is in memory: the most accurate that is no neighbour.
+        Where there are only neighbours, and planners use none of what is there, one of them will do.
+        """
+        servable = group.resident(builds, self.beside.neighbours)
+        if servable is None and builds.isdisjoint(self.beside.in_use(group.name)):
+            servable = group.resident(builds)
+        return servable
+
     def uncounted(self) -> list[ResidentBuild]:
         """Builds that are no group's resident variant, by id."""
         others = self.builds.keys() - {build.build_id for build in self._counted.values()}
         return [self.builds[build_id] for build_id in sorted(others)]
+
+    def neighbours(self) -> list[ResidentBuild]:
+        """Those of them that are neighbours and not in use, by id: they leave before anybody has to do with less."""
+        found = self.beside.neighbours
+        return [build for build in self.uncounted() if build.build_id in found and not build.pinned] if found else []
 
     def apart(self, hidden: ResidentBuild | None = None) -> Iterator[ResidentBuild]:
         """What the policy does not see of the builds in memory, by tenants' shares: those that are no group's, and
@@ -169,8 +209,8 @@ class ApplicationStates:
     def without(self, group: VariantGroup, gone: Collection[str]) -> ApplicationState:
         """Of a group if those builds, which it does not count, were not in memory."""
         build = self._counted.get(group.name)
-        options = self.options(group, build)
-        return self.state(group, options, build, is_pinned=self._is_pinned(group, build), without=gone)
+        options, is_pinned = self._shown(group, build)
+        return self.state(group, options, build, is_pinned=is_pinned, without=gone)
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
@@ -212,7 +252,7 @@ class ApplicationStates:
     def _make(self, place: int, name: str) -> None:
         group = self._groups.of_application(name)
         assert group is not None, name
-        servable = group.resident(self.builds)
+        servable = self.own(group, self.builds.keys())
         build = None if servable is None else self.builds[servable.build_id]
         former = self._counted.pop(name, None)
         if former is not None:
@@ -220,8 +260,25 @@ class ApplicationStates:
         if build is not None:
             self._counted[name] = build
             self.counted_bytes += build.freed_bytes
-        options = self.options(group, build)
-        self._states[place] = self.state(group, options, build, is_pinned=self._is_pinned(group, build))
+        options, is_pinned = self._shown(group, build)
+        self._states[place] = self.state(group, options, build, is_pinned=is_pinned)
+
+    def _is_planned_only(self, group: VariantGroup) -> bool:
+        """Whether planners use variants of a group, and nobody else is expected to ask for it."""
+        return bool(self.beside.in_use(group.name)) and self._expectations.of(group.name).next_ns is None
+
+    def _shown(self, group: VariantGroup, build: ResidentBuild | None) -> tuple[tuple[Option, ...], bool]:
+        """What of a group a plan for others may choose among, and whether it is to leave it as it is. Where nobody but
+        planners asks, the group gets what they use and nothing better: they would not use it.
+        """
+        options, is_pinned = self.options(group, build), self._is_pinned(group, build)
+        if not self._is_planned_only(group):
+            return options, is_pinned
+        shown = {build.build_id} if build is not None else set[str]()
+        shown |= set(self.beside.in_use(group.name))
+        names = {o.name for o, s in zip(group.options, group.servables, strict=True) if s.build_id in shown}
+        kept = tuple(option for option in options if option.name in names)
+        return (kept, is_pinned) if kept else (options, True)
 
     def _wishes_for(self, name: str, options: tuple[Option, ...]) -> tuple[Wish, ...]:
         """Those for what is an option: planners may name what is not worth keeping, or cannot be loaded now."""

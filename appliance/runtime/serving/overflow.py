@@ -66,7 +66,7 @@ class Overflow:
         """Builds that were loaded for overflow → when one was last run, or loaded."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        memory.on_short = self.give_way
+        memory.on_short.insert(0, self.give_way)
 
     def pinned(self, servable: Servable) -> list[tuple[Servable, LoadedBuild]]:
         """What else a request may run on now, pinned; the quickest kind first."""

@@ -54,6 +54,8 @@ def problem_of(
         clients=tuple(_sending_something(client, networks) for client in clients),
         previous=tuple(name if name in known else None for name in previous),
         seed=seed,
+        # All of them, the nearest first: how many there is memory for is not the planner's to know.
+        prefetch_per_worker=max(1, len(networks)),
     )
 
 

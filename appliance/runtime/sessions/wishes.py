@@ -1,17 +1,18 @@
 """Variants in use, and those next to them by size, as wishes to the residency loop (JF-19, X-04)."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_S
 from appliance.domain.states import SessionState
-from appliance.policies.residency.base import Wish
+from appliance.policies.residency.base import IN_USE, Wish
 from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.pools import Pool
+from appliance.runtime.sessions.pools import Pool, key_of
 
 WISHED_NS = 5 * NS_PER_S
-USED, NEIGHBOUR = 2, 1
-"""Priorities."""
+HELD = IN_USE - 1
+"""Priority of a variant that devices send for until the one of their plan is in memory."""
 
 
 class Wishes:
@@ -19,35 +20,58 @@ class Wishes:
 
     def __init__(self, environment: SessionEnvironment) -> None:
         self._environment = environment
-        self._wished: dict[str, tuple[tuple[str, ...], int]] = {}
+        self._wished: dict[str, tuple[_Wanted, int]] = {}
         """Application → what was wished for it, and when."""
 
     def tell(self, sessions: Mapping[str, LiveSession], pools: Iterable[Pool]) -> None:
         """Of all sessions' plans as they are now: what has changed, and what lapses soon."""
         now_ns = self._environment.clock.now_ns()
-        wanted = _wanted(sessions, pools)
-        for application in [*self._wished, *(one for one in wanted if one not in self._wished)]:
-            names = tuple(f"{p}{n}" for n, p in sorted(wanted.get(application, {}).items()))
-            before, at_ns = self._wished.get(application, ((), 0))
-            if names == before and now_ns - at_ns < WISHED_NS // 2:
+        all_wanted = _wanted(sessions, list(pools))
+        for application in [*self._wished, *(one for one in all_wanted if one not in self._wished)]:
+            wanted = all_wanted.get(application, _NOTHING)
+            before, at_ns = self._wished.get(application, (_NOTHING, 0))
+            if wanted == before and now_ns - at_ns < WISHED_NS // 2:
                 continue
-            until_ns = now_ns + WISHED_NS
-            wishes = tuple(Wish(name, until_ns, priority) for name, priority in wanted.get(application, {}).items())
-            self._environment.wish(application, wishes)
-            self._wished[application] = names, now_ns
-        self._wished = {application: kept for application, kept in self._wished.items() if kept[0]}
+            self._environment.wish(application, wanted.wishes(now_ns + WISHED_NS))
+            self._wished[application] = wanted, now_ns
+        self._wished = {application: kept for application, kept in self._wished.items() if kept[0].in_use}
 
 
-def _wanted(sessions: Mapping[str, LiveSession], pools: Iterable[Pool]) -> dict[str, dict[str, int]]:
-    """Priorities of variants, by application."""
-    wanted: dict[str, dict[str, int]] = {}
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Of one application, by variant."""
+
+    in_use: dict[str, int] = field(default_factory=dict)
+    """Priorities."""
+    near: dict[str, int] = field(default_factory=dict)
+    """Distances, of those that are not in use."""
+
+    def wishes(self, until_ns: int) -> tuple[Wish, ...]:
+        return (
+            *(Wish(name, until_ns, priority) for name, priority in self.in_use.items()),
+            *(Wish(name, until_ns, 0, distance) for name, distance in self.near.items() if name not in self.in_use),
+        )
+
+
+_NOTHING = _Wanted()
+
+
+def _wanted(sessions: Mapping[str, LiveSession], pools: Iterable[Pool]) -> dict[str, _Wanted]:
+    """By application. The planned sends of a session are for the variant of its plan, so that is wished for as long as
+    there is a plan: no forecast of its frames could say more (and none is made, `Request.is_frame`)."""
+    found: dict[str, _Wanted] = {}
+    planned = {pool.key: pool.wanted for pool in pools}
     for live in sessions.values():
-        if live.plan is not None and live.state is not SessionState.WAITING:
-            wanted.setdefault(live.session.application_id, {})[live.plan.variant] = USED
+        if live.plan is None or live.state is SessionState.WAITING:
+            continue
+        in_use = found.setdefault(live.session.application_id, _Wanted()).in_use
+        name, wanted = live.plan.variant, planned.get(key_of(live, live.lane), ())
+        priority = HELD if wanted and name not in wanted else IN_USE
+        in_use[name] = max(priority, in_use.get(name, priority))
     for pool in pools:
-        own = wanted.get(pool.key.application_id)
+        own = found.get(pool.key.application_id)
         if own is not None:
-            own.update(dict.fromkeys(pool.wanted, USED))
-            for name in pool.prefetch:
-                own.setdefault(name, NEIGHBOUR)
-    return wanted
+            own.in_use.update(dict.fromkeys(pool.wanted, IN_USE))
+            for distance, name in enumerate(pool.prefetch, 1):
+                own.near[name] = min(distance, own.near.get(name, distance))
+    return found

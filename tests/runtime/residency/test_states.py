@@ -72,8 +72,11 @@ class Story:
                 bench.memory.resize(step.size)
             elif step.do == "wish":
                 until_ns = bench.clock.now_ns() + 10**9
-                wishes = (Wish("v25" if step.name in "bd" else "v30", until_ns, step.size),)
-                bench.core.residency.wish(application, wishes)
+                names = ("v25", "v40", "v10") if step.name in "bd" else ("v30", "v12")
+                used, *near = names if step.size % 2 else names[::-1]
+                wishes = [Wish(used, until_ns, step.size % 3)]
+                wishes += [Wish(name, until_ns, 0, distance) for distance, name in enumerate(near, 1)]
+                bench.core.residency.wish(application, tuple(wishes) if step.size % 5 else ())
             elif step.do == "leave out":
                 bench.core.residency.leave_out(application)
             elif step.do == "take in":
@@ -109,8 +112,8 @@ class Story:
                     fresh.begin_change(name)
                 for build_id in residency._enactor._pauses:
                     fresh.go_without(build_id)
-                for name, wishes in kept._states._wishes.items():  # who is left out is wished nothing for
-                    fresh.wish(name, wishes)
+                fresh._states._wishes = dict(kept._states._wishes)
+                fresh._states.beside = kept.beside
                 anew = fresh.problem(*asked, asleep=memory.asleep())
                 for field in fields(question):
                     assert getattr(question, field.name) == getattr(anew, field.name), field.name

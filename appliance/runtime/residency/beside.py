@@ -1,0 +1,99 @@
+"""Builds that may be in memory beside the one that a group counts as its own: those that planners use, and
+*neighbours*, which are there only while nobody else wants the memory.
+
+What planners wish is told here by builds, for a variant that sessions use need be no option of its group. Event-loop
+thread only.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from appliance.policies.residency.base import IN_USE, Wish
+from appliance.runtime.residency.groups import VariantGroup
+
+
+@dataclass(frozen=True, slots=True)
+class _Wished:
+    """Of one group."""
+
+    in_use: Mapping[str, int] = field(default_factory=dict)
+    """Build → the highest priority that it is wished with."""
+    near: Mapping[str, int] = field(default_factory=dict)
+    """Build → how far it is from one in use, for those that are not."""
+
+
+_NOTHING = _Wished()
+
+
+class BesideBuilds:
+    """What planners wish for groups, and which builds are there as neighbours."""
+
+    def __init__(self) -> None:
+        self._wished: dict[str, _Wished] = {}
+        self._neighbours: set[str] = set()
+        self.coming: str | None = None
+        """The build that is being brought beside others: it takes the place of none."""
+
+    # -- what planners wish --------------------------------------------------------------------------------------------
+
+    def wish(self, group: VariantGroup, wishes: Iterable[Wish]) -> set[str]:
+        """Replace what is wished for a group; the builds that are in use no more."""
+        before, now = self._wished.pop(group.name, _NOTHING), _wished(group, wishes)
+        if now.in_use:
+            self._wished[group.name] = now
+        self._neighbours -= now.in_use.keys()
+        return before.in_use.keys() - now.in_use.keys()
+
+    def forget(self, name: str) -> None:
+        """The group is gone."""
+        self._wished.pop(name, None)
+
+    def groups(self) -> Collection[str]:
+        """For which something is wished, by name."""
+        return self._wished.keys()
+
+    def in_use(self, name: str) -> Collection[str]:
+        """Builds of a group that planners use."""
+        return self._wished.get(name, _NOTHING).in_use.keys()
+
+    def near(self, name: str) -> Mapping[str, int]:
+        """Builds of a group that planners may use next → how far they are from one in use."""
+        return self._wished.get(name, _NOTHING).near
+
+    def all_in_use(self) -> set[str]:
+        """Of all groups."""
+        return {build_id for wished in self._wished.values() for build_id in wished.in_use}
+
+    def must_stay(self, name: str, build_id: str) -> bool:
+        """Whether planners go on with a build of a group: it is not only there until another one has come."""
+        return self._wished.get(name, _NOTHING).in_use.get(build_id, 0) >= IN_USE
+
+    # -- what is there as a neighbour ----------------------------------------------------------------------------------
+
+    @property
+    def neighbours(self) -> Collection[str]:
+        """Builds that are in memory, or on their way there, as neighbours."""
+        return self._neighbours
+
+    def add(self, build_id: str) -> None:
+        """It comes, or stays, as a neighbour."""
+        self._neighbours.add(build_id)
+
+    def discard(self, build_id: str) -> None:
+        """It has left, or its group counts it as its own; one that was none is no error."""
+        self._neighbours.discard(build_id)
+
+
+def _wished(group: VariantGroup, wishes: Iterable[Wish]) -> _Wished:
+    in_use: dict[str, int] = {}
+    near: dict[str, int] = {}
+    for wish in wishes:
+        servable = group.variants.get(wish.variant)
+        if servable is None:  # planners may name what has just gone
+            continue
+        build_id = servable.build_id
+        if wish.distance == 0:
+            in_use[build_id] = max(wish.priority, in_use.get(build_id, wish.priority))
+        else:
+            near[build_id] = min(wish.distance, near.get(build_id, wish.distance))
+    return _Wished(in_use, {build_id: distance for build_id, distance in near.items() if build_id not in in_use})

@@ -1,0 +1,91 @@
+"""Which neighbour comes next: by bytes, the nearest first, and never in the place of a nearer one."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.policies.residency.neighbours import Neighbour, NeighbourProblem, next_neighbour
+
+
+def near(name: str, distance: int, size: int = 10, *, is_there: bool = False) -> Neighbour:
+    return Neighbour(name, distance, size, size, is_there)
+
+
+def filled(problem: NeighbourProblem) -> NeighbourProblem:
+    """After all that come, one after the other."""
+    for _ in range(1000):
+        plan = next_neighbour(problem)
+        if plan.bring is None:
+            return problem
+        by_name = {n.name: n for n in problem.neighbours}
+        coming, leaving = by_name[plan.bring], [by_name[name] for name in plan.leave]
+        assert not coming.is_there
+        assert all(n.is_there and n.distance > max(0, coming.distance) for n in leaving)
+        free = problem.free_bytes + sum(n.bytes for n in leaving)
+        assert coming.need_bytes + (problem.reserve_bytes if coming.distance else 0) <= free, (
+            "it takes what is not free"
+        )
+        moved = {coming.name: True, **dict.fromkeys(plan.leave, False)}
+        problem = replace(
+            problem,
+            free_bytes=free - coming.bytes,
+            neighbours=tuple(replace(n, is_there=moved.get(n.name, n.is_there)) for n in problem.neighbours),
+        )
+    raise AssertionError("it comes to no end")
+
+
+def names(problem: NeighbourProblem) -> set[str]:
+    return {n.name for n in problem.neighbours if n.is_there}
+
+
+def test_as_many_as_there_are_bytes_for_the_nearest_first() -> None:
+    """Not a number of them: where three of this size fit, five smaller ones do."""
+    large = tuple(near(f"n{distance}", distance, 10) for distance in range(1, 9))
+    small = tuple(near(f"n{distance}", distance, 6) for distance in range(1, 9))
+    assert names(filled(NeighbourProblem(30, 0, large))) == {"n1", "n2", "n3"}
+    assert names(filled(NeighbourProblem(30, 0, small))) == {"n1", "n2", "n3", "n4", "n5"}
+
+
+def test_one_that_is_too_large_does_not_keep_a_farther_one_out() -> None:
+    assert names(filled(NeighbourProblem(15, 0, (near("large", 1, 20), near("small", 2, 10))))) == {"small"}
+
+
+def test_the_farthest_leaves_for_a_nearer_one_and_no_more_than_it_needs() -> None:
+    there = tuple(near(f"n{distance}", distance, is_there=True) for distance in (2, 5, 9))
+    plan = next_neighbour(NeighbourProblem(0, 0, (near("new", 1), *there)))
+    assert (plan.bring, plan.leave) == ("new", ("n9",))
+
+
+def test_nobody_leaves_for_one_that_is_as_far_or_farther() -> None:
+    there = tuple(near(f"n{distance}", distance, is_there=True) for distance in (1, 2))
+    for distance in (2, 3):
+        assert next_neighbour(NeighbourProblem(0, 0, (near("new", distance), *there))).bring is None
+
+
+def test_neighbours_leave_the_reserve_and_what_is_in_use_takes_it() -> None:
+    assert next_neighbour(NeighbourProblem(15, 10, (near("n", 1),))).bring is None
+    assert next_neighbour(NeighbourProblem(15, 10, (near("n", 1), near("used", 0)))).bring == "used"
+
+
+def test_what_is_in_use_leaves_for_nobody() -> None:
+    assert next_neighbour(NeighbourProblem(0, 0, (near("n", 1), near("used", 0, is_there=True)))).bring is None
+
+
+@given(
+    st.integers(-20, 100),
+    st.integers(0, 30),
+    st.lists(st.tuples(st.integers(0, 8), st.integers(1, 30), st.integers(0, 10), st.booleans()), max_size=12),
+)
+def test_it_comes_to_an_end_where_no_nearer_one_fits(
+    free: int, reserve: int, drawn: list[tuple[int, int, int, bool]]
+) -> None:
+    """However sizes, peaks and distances lie; nothing that is not free, or a farther one's, is ever taken."""
+    neighbours = tuple(
+        Neighbour(f"n{at}", distance, size, size + more, is_there)
+        for at, (distance, size, more, is_there) in enumerate(drawn)
+    )
+    problem = NeighbourProblem(free, reserve, neighbours)
+    end = filled(problem)
+    assert names(end) >= {n.name for n in neighbours if n.is_there and n.distance == 0}
+    assert filled(end) == end

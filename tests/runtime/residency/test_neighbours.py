@@ -1,0 +1,303 @@
+"""Variants next to those that sessions use: they come into memory that nobody wants, and leave for whoever does."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.domain.catalogue import Quota
+from appliance.domain.errors import ApplianceError
+from appliance.lab.plan import plan_one
+from appliance.policies.residency.base import IN_USE, Wish
+from appliance.runtime.decisions.document import record_of
+from tests.fakes.clock import run_virtual, story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+NEVER_NS = 10**15
+SIZES = {f"v{size}": Cost(size, load_ms=10) for size in (15, 14, 13, 12, 11, 10)}
+
+
+def use(bench: EngineBench, *names: str, near: tuple[str, ...] = (), application: str = "t/app") -> None:
+    """Sessions use these variants, and may switch to those, the nearest first."""
+    wishes = [Wish(name, NEVER_NS, IN_USE) for name in names]
+    wishes += [Wish(name, NEVER_NS, 0, distance) for distance, name in enumerate(near, 1)]
+    bench.core.residency.wish(application, tuple(wishes))
+
+
+def there(bench: EngineBench, application: str = "t/app") -> set[str]:
+    """Variants that a frame would find in memory."""
+    servables = bench.catalogue.entry(application).servables
+    return {name for name, servable in servables.items() if bench.memory.is_resident(servable.build_id)}
+
+
+async def in_use(bench: EngineBench, name: str) -> None:
+    """As a session's first frame has it."""
+    application = bench.catalogue.application("t/app")
+    assert application is not None
+    await bench.availability.load(application, name)
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"), [(34, {"v13", "v12"}), (35, {"v13", "v12", "v10"}), (50, {"v13", "v12", "v14", "v11"})]
+)
+def test_as_many_come_as_there_is_memory_for(budget: int, expected: set[str]) -> None:
+    """The nearest first, one at a time; nobody counts them."""
+
+    async def told() -> None:
+        bench = EngineBench(budget)
+        bench.add(SIZES)
+        async with bench.working(residency=True):
+            await in_use(bench, "v13")
+            use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+            await bench.pause(5_000)
+            assert there(bench) == expected
+        bench.assert_quiet()
+
+    run_virtual(told)
+
+
+@story
+async def test_they_move_with_what_is_used_and_a_switch_finds_its_variant() -> None:
+    """The farthest leave for nearer ones, whatever was in use before among them."""
+    bench = EngineBench(40)
+    bench.add(SIZES)
+    async with bench.working(residency=True):
+        await in_use(bench, "v13")
+        use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+        await bench.pause(5_000)
+        assert there(bench) == {"v12", "v13", "v14"}
+        use(bench, "v12", near=("v11", "v13", "v10", "v14", "v15"))
+        await bench.pause(5_000)
+        assert there(bench) == {"v11", "v12", "v13"}
+        assert bench.memory.evictions == 0
+
+
+@story
+async def test_nothing_is_loaded_for_a_switch_to_and_fro_where_all_fit() -> None:
+    bench = EngineBench(60)
+    bench.add(SIZES)
+    async with bench.working(residency=True):
+        await in_use(bench, "v11")
+        use(bench, "v11", near=("v12", "v10", "v13"))
+        await bench.pause(5_000)
+        loads = bench.memory.loads
+        for _ in range(5):
+            use(bench, "v12", near=("v11", "v13", "v10"))
+            await bench.pause(2_000)
+            use(bench, "v11", near=("v12", "v10", "v13"))
+            await bench.pause(2_000)
+        assert bench.memory.loads == loads
+        assert there(bench) == {"v10", "v11", "v12", "v13"}
+
+
+@story
+async def test_who_asks_for_another_application_has_the_memory() -> None:
+    """As if they were not there: its best variant, and no application has a smaller one for it."""
+    bench = EngineBench(60)
+    bench.add(SIZES)
+    bench.add({"large": Cost(44), "small": Cost(5)}, name="other")
+    bench.core.residency.leave_out("t/other")
+    async with bench.working(residency=True):
+        await in_use(bench, "v13")
+        use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+        await bench.pause(5_000)
+        assert there(bench) == {"v10", "v11", "v12", "v13", "v14"}
+        bench.core.residency.take_in("t/other")
+        answer = await bench.infer(application="t/other")
+        assert answer.variant == "large"
+        assert "v13" in there(bench)
+        assert bench.memory.evictions == 0, "they are let go before anybody is told to leave"
+        left = [facts["problem"] for _, facts in bench.decisions.told]
+        assert any(isinstance(one, dict) and one.get("rule") == "neighbours" for one in left)
+
+
+@story
+async def test_they_take_nothing_from_others_and_leave_room_for_the_next() -> None:
+    """Neither what is in memory, nor the room for the smallest variant of who has nothing there."""
+    bench = EngineBench(60)
+    bench.add(SIZES)
+    bench.add({"v": Cost(20)}, name="idle")
+    bench.add({"large": Cost(30), "small": Cost(9)}, name="absent")
+    idle = bench.catalogue.application("t/idle")
+    assert idle is not None
+    async with bench.working():
+        await bench.availability.load(idle)
+        await in_use(bench, "v13")
+        held = [await bench.memory.pin(bench.build("v", "t/idle"), 20, 20, None)]
+        bench.memory.unpin(held[0])
+    bench.core.arbiter.go_without(bench.build("large", "t/absent"))
+    bench.core.arbiter.go_without(bench.build("small", "t/absent"))
+    async with bench.working(residency=True):
+        use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+        await bench.pause(5_000)
+        assert there(bench, "t/idle") == {"v"}
+        assert there(bench) == {"v12", "v13"}
+        assert bench.memory.budget_bytes - bench.memory.used_bytes >= 9
+
+
+@story
+async def test_variants_of_two_sessions_are_both_kept() -> None:
+    """The more accurate one is no substitute for the other; a better one that nobody uses is not brought."""
+    bench = EngineBench(45)
+    bench.add(SIZES)
+    async with bench.working(residency=True):
+        use(bench, "v14", "v11")
+        await bench.pause(5_000)
+        assert there(bench) == {"v14", "v11"}
+        await bench.pause(60_000)
+        assert there(bench) == {"v14", "v11"}
+        assert bench.memory.loads == 2
+
+
+@story
+async def test_what_is_used_does_not_leave_for_a_better_one_of_its_application() -> None:
+    """A plan goes on with both, and there is room for one: whoever is there stays."""
+    bench = EngineBench(20)
+    bench.add(SIZES)
+    async with bench.working(residency=True):
+        await in_use(bench, "v11")
+        use(bench, "v11", "v14")
+        await bench.pause(5_000)
+        assert there(bench) == {"v11"}
+
+
+@story
+async def test_what_is_only_held_until_another_comes_makes_room_for_it() -> None:
+    bench = EngineBench(20)
+    bench.add(SIZES)
+    async with bench.working(residency=True):
+        await in_use(bench, "v11")
+        bench.core.residency.wish("t/app", (Wish("v11", NEVER_NS, IN_USE - 1), Wish("v14", NEVER_NS, IN_USE)))
+        await bench.pause(5_000)
+        assert there(bench) == {"v14"}
+
+
+@story
+async def test_a_request_takes_the_place_of_what_planners_use_beside_the_best() -> None:
+    """As it would that of the best one, when nothing else makes room: nobody waits for patience to end."""
+    bench = EngineBench(40, patience_ms=None)
+    bench.add(SIZES)
+    bench.add({"v": Cost(38)}, name="other")
+    bench.core.residency.leave_out("t/other")
+    async with bench.working(residency=True):
+        use(bench, "v14", "v11")
+        await bench.pause(5_000)
+        bench.core.residency.take_in("t/other")
+        assert (await bench.infer(application="t/other", within_ms=500)).variant == "v"
+
+
+@story
+async def test_they_leave_a_while_after_the_last_session() -> None:
+    """Meanwhile the application has its best variant again."""
+    bench = EngineBench(60)
+    bench.add(SIZES)
+    async with bench.working(residency=True):
+        await in_use(bench, "v13")
+        use(bench, "v13", near=("v12", "v14"))
+        await bench.pause(5_000)
+        bench.core.residency.wish("t/app", ())
+        await bench.pause(20_000)
+        assert there(bench) == {"v12", "v14", "v15"}
+        await bench.pause(15_000)
+        assert there(bench) == {"v15"}
+
+
+@story
+async def test_each_decision_can_be_made_again() -> None:
+    """Also of one whose problem has others' variants in it, which bear no names."""
+    bench = EngineBench(60)
+    bench.add(SIZES)
+    bench.add({"secret": Cost(9), "hidden": Cost(8)}, name="theirs", tenant="u")
+    async with bench.working(residency=True):
+        use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+        use(bench, "hidden", near=("secret",), application="u/theirs")
+        await bench.pause(5_000)
+    told = [facts for kind, facts in bench.decisions.told if kind == "neighbours"]
+    assert len(told) >= 3
+    for facts in told:
+        record = record_of(bench.clock.wall_now(), "neighbours", facts)
+        again = plan_one(dict(record.problem))
+        assert {key: again[key] for key in ("bring", "leave", "reason")} == {
+            key: record.answer[key] for key in ("bring", "leave", "reason")
+        }
+        owner = record.application or ""
+        foreign = ("secret", "hidden") if owner.startswith("t/") else tuple(SIZES)
+        assert not any(name in str((record.problem, record.answer)) for name in foreign)
+
+
+@story
+async def test_a_tenant_with_a_ceiling_keeps_its_memory_to_itself() -> None:
+    """What it may have it may want for its own requests."""
+    bench = EngineBench(100)
+    bench.add(SIZES, quota=Quota(memory_ceiling_bytes=50))
+    async with bench.working(residency=True):
+        await in_use(bench, "v13")
+        use(bench, "v13", near=("v12", "v14"))
+        await bench.pause(5_000)
+        assert there(bench) == {"v13"}
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["use", "use", "ask", "ask other", "frame", "resize", "end"]),
+        st.integers(0, 5),
+        st.integers(0, 5),
+        st.sampled_from([0, 5, 200, 2_000]),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps, st.booleans())
+def test_memory_holds_and_nobody_leaves_for_a_neighbour(drawn: list[tuple[str, int, int, int]], sleeps: bool) -> None:
+    """Whatever is used, asked for and taken away: the budget holds at every instant (the bench watches the device), and
+    no build is told to leave for one that comes as a neighbour.
+    """
+    names = list(SIZES)
+
+    async def told() -> None:
+        bench = EngineBench(60)
+        kept = 1 if sleeps else None
+        bench.add({f"v{n}": Cost(n, n + 2, load_ms=30, wake_ms=1, asleep_bytes=kept) for n in (15, 14, 13, 12, 11, 10)})
+        bench.add({"large": Cost(40, load_ms=50), "small": Cost(8, load_ms=20)}, name="other")
+        coming: list[str] = []
+        come_beside = bench.core.arbiter.come_beside
+        memory = bench.memory
+
+        def watched(build_id: str, *, is_neighbour: bool) -> None:
+            coming.append(build_id)
+            come_beside(build_id, is_neighbour=is_neighbour)
+
+        bench.core.arbiter.come_beside = watched  # type: ignore[method-assign]
+        evict = memory._unloads.evict
+
+        def seen(build: object, newcomer: str) -> None:
+            assert newcomer != bench.core.arbiter.beside.coming, "it takes the place of another one"
+            evict(build, newcomer)  # type: ignore[arg-type]
+
+        memory._unloads.evict = seen  # type: ignore[method-assign]
+        async with bench.working(residency=True):
+            for do, one, two, pause_ms in drawn:
+                try:
+                    if do == "use":
+                        near = sorted(names, key=lambda name: abs(names.index(name) - one))
+                        use(bench, names[one], *({names[two]} if two % 2 else ()), near=tuple(near[1:]))
+                    elif do == "end":
+                        bench.core.residency.wish("t/app", ())
+                    elif do == "resize":
+                        memory.resize(30 + 6 * one)
+                    elif do == "ask":
+                        await bench.infer(within_ms=500)
+                    elif do == "frame":
+                        await bench.infer(within_ms=500, variant=names[one], is_frame=True)
+                    else:
+                        await bench.infer(application="t/other", within_ms=500)
+                except ApplianceError:
+                    pass  # it found no room, or was late
+                await bench.pause(pause_ms)
+                used = bench.core.arbiter.beside
+                assert used.all_in_use().isdisjoint(used.neighbours)
+            await bench.pause(40_000)
+
+    run_virtual(told)
