@@ -263,6 +263,14 @@ def _planning(box: RunningBox) -> Iterator[str]:
         ("removals", "Promises that could not be kept any longer."),
     ):
         yield from _counter(f"appliance_session_{name}", text, _one(getattr(figures, name)))
+    for name, text in (
+        ("switches", "Switches of devices to another variant, by how that was in memory."),
+        ("selections", "Variants of plans of sessions, by how they were in memory."),
+        ("changes", "Those of them that the plan before did not have."),
+    ):
+        counts = getattr(figures, name)
+        found = ((_labels(found=found), float(counts[found])) for found in ("awake", "asleep", "absent"))
+        yield from _counter(f"appliance_session_{name}", text, found)
     batches = planning.batch_counts()
     ends = ((_labels(end=end), float(getattr(batches, end))) for end in ("full", "short"))
     yield from _counter("appliance_session_batches", "Planned batches, by whether all their frames were in.", ends)

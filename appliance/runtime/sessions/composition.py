@@ -73,6 +73,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             serving_workers=ports.engine.serving_workers,
             fits_memory=fits_memory,
             is_resident=lambda servable: memory.is_resident(servable.build_id),
+            is_asleep=lambda servable: memory.is_asleep(servable.build_id),
             bring=bring,
             wish=ports.residency.wish,
             weights=weights,

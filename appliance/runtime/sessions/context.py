@@ -2,8 +2,9 @@
 what they both do with a session: let it in, and remove it.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
@@ -31,6 +32,12 @@ class Figures:
     plans: int = 0
     late_plans: int = 0
     removals: int = 0
+    switches: Counter[str] = field(default_factory=Counter)
+    """Of devices to another variant, by how that was in memory then: `awake`, `asleep` or `absent`; ..."""
+    selections: Counter[str] = field(default_factory=Counter)
+    """... variants of plans, the same ones as before among them; ..."""
+    changes: Counter[str] = field(default_factory=Counter)
+    """... and those of them that the plan before did not have."""
     admissions: int = 0
     refusals: int = 0
 

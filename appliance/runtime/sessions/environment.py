@@ -24,6 +24,8 @@ class SessionEnvironment:
     """Whether it could be in memory at all, under its tenant's ceiling."""
     is_resident: Callable[[Servable], bool]
     """Whether it is in memory, awake."""
+    is_asleep: Callable[[Servable], bool]
+    """Whether it sleeps."""
     bring: Callable[[Servable], Awaitable[None]]
     """Have it in memory, unless that takes too long or there is no room."""
     wish: Callable[[str, tuple[Wish, ...]], None]

@@ -17,7 +17,7 @@ from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
 from appliance.runtime.sessions.shares import order
 from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
-from appliance.runtime.sessions.zoo import Zoo
+from appliance.runtime.sessions.zoo import Rung, Zoo
 
 PLANNED = 0.88
 """Share of its time that a worker is planned to run, where that serves all: frames of several cameras may come at one
@@ -169,6 +169,7 @@ class LatencyPlans:
         least = sum(live.least_load or 0.0 for live in there)
         context.ledger.put(key, Load(key.tenant, planned, min(planned, least)))
         told = adapting.plans_of(plan, there, zoo.by_name, now_ns)
+        self._count(pool.wanted, plan, zoo)
         pool.wanted = tuple(worker.network for worker in plan.workers)
         pool.bandwidth_bps = {live.id: live.link.bandwidth_bps for live in there}
         for at, live in enumerate(there, 1):
@@ -177,18 +178,50 @@ class LatencyPlans:
             if at % AT_ONCE == 0:  # each that is told has something to send
                 await others_first()
 
+    def _count(self, before: Sequence[str], plan: AdaptationPlan, zoo: Zoo) -> None:
+        """How a pool's plan finds its variants, once it was planned before."""
+        figures = self._context.figures
+        for name in {worker.network for worker in plan.workers} if before else ():
+            found = self._found(zoo.by_name[name])
+            figures.selections[found] += 1
+            figures.changes[found] += name not in before
+
+    def _found(self, rung: Rung) -> str:
+        """How a variant is in memory."""
+        environment = self._context.environment
+        if environment.is_resident(rung.servable):
+            return "awake"
+        return "asleep" if environment.is_asleep(rung.servable) else "absent"
+
     def _as_memory_is(
         self, live: LiveSession, plan: SessionPlan, zoo: Zoo, beside: adapting.FrameOverhead
     ) -> SessionPlan:
-        """The plan; while its variant is not in memory yet, with the present one, if that keeps the promise, too."""
-        is_resident = self._context.environment.is_resident
-        old = zoo.by_name.get(live.variant)
-        new = zoo.by_name[plan.variant]
-        if old is None or old is new or is_resident(new.servable):
+        """The plan; while its variant is not in memory yet, with the best one that is, keeps the promise, and takes no
+        longer; else the present one, where that keeps the promise. Only who has neither waits for a load.
+        """
+        old, new = zoo.by_name.get(live.variant), zoo.by_name[plan.variant]
+        rung = new
+        if old is not None and old is not new and not self._context.environment.is_resident(new.servable):
+            rung = self._meanwhile(live, old, new, zoo, beside) or new
+        if old is not None and rung is not old:
+            self._context.figures.switches[self._found(rung)] += 1
+        if rung is new:
             return plan
-        if not is_resident(old.servable) or not adapting.keeps(live, old, beside):
-            return plan
-        return replace(plan, variant=old.name, size=old.size, accuracy=adapting.accuracy_of(old))
+        return replace(plan, variant=rung.name, size=rung.size, accuracy=adapting.accuracy_of(rung))
+
+    def _meanwhile(
+        self, live: LiveSession, old: Rung, new: Rung, zoo: Zoo, beside: adapting.FrameOverhead
+    ) -> Rung | None:
+        most_ms = min(new.usual_ms.values())
+        there = [
+            rung
+            for rung in zoo.rungs
+            if (rung is old or min(rung.usual_ms.values()) <= most_ms)
+            and self._context.environment.is_resident(rung.servable)
+            and adapting.keeps(live, rung, beside)
+        ]
+        no_slower = [rung for rung in there if min(rung.usual_ms.values()) <= most_ms]
+        return max(no_slower or there, key=lambda rung: (rung.accuracy, rung.name), default=None)
 
     # -- what a decision is made of ------------------------------------------------------------------------------------
 

@@ -1,0 +1,111 @@
+"""Another variant than before: what is near is wished for, and no device waits for a load that it need not wait for."""
+
+from appliance.domain.session import LatencyPromise
+from appliance.policies.residency.base import IN_USE
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet
+
+COSTS = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=50) for size in (640, 512, 384, 256, 128)}
+PROMISE = LatencyPromise(150.0, 10.0)
+
+
+def falling(after_s: float, mbps: float) -> float:
+    """A link of 40 Mbit/s that is as slow as that after ten seconds."""
+    return (40.0 if after_s < 10 else mbps) * 1e6
+
+
+@story
+async def test_all_others_are_wished_for_by_their_distance() -> None:
+    """How many of them are brought is the memory manager's to say, not a number of the planner's."""
+    fleet = Fleet(budget=1000)
+    gate = fleet.add(COSTS)
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=8.0)
+        fleet.stream(live, lambda _: 8e6)
+        await fleet.pass_s(3)
+        assert live.plan is not None
+        used = live.plan.variant
+        beside = fleet.bench.core.arbiter.beside
+        names = {fleet.bench.build(f"v{size}", gate.id): f"v{size}" for size in COSTS}
+        assert [names[one] for one in beside.in_use(gate.id)] == [used]
+        order = [names[one] for one, _ in sorted(beside.near(gate.id).items(), key=lambda item: item[1])]
+        sizes = sorted(COSTS)
+        ranks = [abs(sizes.index(int(name[1:])) - sizes.index(int(used[1:]))) for name in order]
+        assert len(order) == 4
+        assert ranks == sorted(ranks)
+
+
+@story
+async def test_a_switch_finds_its_variant_in_memory() -> None:
+    fleet = Fleet(budget=1000)
+    gate = fleet.add(COSTS)
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
+        fleet.stream(live, lambda after_s: falling(after_s, 6.0))
+        await fleet.pass_s(8)
+        before = live.variant
+        await fleet.pass_s(12)
+        figures = fleet.sessions.planning.figures
+        assert live.variant != before
+        assert figures.switches["awake"] >= 1
+        assert figures.switches.total() == figures.switches["awake"]
+
+
+@story
+async def test_until_its_variant_is_there_a_device_has_the_best_one_that_is() -> None:
+    """A link falls so far that the variant in use is too late, and the one of the plan takes a minute to load."""
+    fleet = Fleet(budget=65)
+    slow = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=60_000) for size in (384, 256)}
+    gate = fleet.add({640: COSTS[640], **slow, 128: COSTS[128]})
+    builds = {size: fleet.bench.build(f"v{size}", gate.id) for size in (640, 384, 256, 128)}
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
+        fleet.stream(live, lambda after_s: falling(after_s, 3.5))
+        await fleet.bench.availability.load(gate, "v128")
+        await fleet.pass_s(8)
+        assert live.variant == "v640"
+        assert fleet.bench.memory.is_resident(builds[128])
+        await fleet.pass_s(6)
+        wanted = fleet.sessions.planning._pools
+        assert {name for pool in wanted for name in pool.wanted} <= {"v384", "v256"}
+        assert live.variant == "v128"
+        assert fleet.sessions.planning.figures.switches["absent"] == 0
+
+
+@story
+async def test_frames_train_no_forecaster() -> None:
+    """What a session sends is known from its plan; requests of others at the application do."""
+    fleet = Fleet(budget=1000)
+    gate = fleet.add(COSTS)
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
+        device = fleet.stream(live, lambda _: 40e6)
+        await fleet.pass_s(5)
+        expectation = fleet.bench.core.residency._expectations.of(gate.id)
+        assert device.sent > 20
+        assert not expectation.arrivals_ns
+        await fleet.bench.infer(application=gate.id)
+        await fleet.pass_s(0.1)
+        assert len(expectation.arrivals_ns) == 1
+
+
+@story
+async def test_what_a_plan_goes_on_with_is_told_from_what_is_left_soon() -> None:
+    """A device goes on with a variant that its plan has left, while the new one comes: that one may take its place."""
+    fleet = Fleet(budget=1000)
+    slow = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=5_000) for size in COSTS if size != 256}
+    gate = fleet.add({**slow, 256: COSTS[256]})
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=5.0)
+        fleet.stream(live, lambda after_s: 5e6 if after_s < 4 else 40e6)
+        await fleet.pass_s(3)
+        first = live.variant
+        wished = fleet.bench.core.arbiter._states._wishes[gate.id]
+        assert {wish.variant: wish.priority for wish in wished}[first] == IN_USE
+        seen = set()
+        for _ in range(60):
+            await fleet.pass_s(0.1)
+            wished = fleet.bench.core.arbiter._states._wishes[gate.id]
+            seen |= {(wish.variant, wish.priority) for wish in wished}
+        assert (first, IN_USE - 1) in seen
