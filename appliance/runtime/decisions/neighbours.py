@@ -17,7 +17,7 @@ def brought(
         "concerned": tuple((id, id.partition("/")[0]) for id in sharing),
         "problem": problem_json(problem),
         "answer": {
-            "outcome": "cold",
+            "outcome": "ahead",
             "actions": [{"application": application, "from": None, "to": plan.bring}],
             **answer_json(plan),
         },

@@ -29,7 +29,9 @@ _REST_NS_MAX = 10 * NS_PER_S
 _PAUSE_NS = NS_PER_S
 """After one that came to nothing."""
 _BUSY_NS = 50 * NS_PER_MS
-"""While others are being loaded, it is looked again so often."""
+"""While others are being loaded, and where none fits, it is looked again so often at most: the loop of a busy box has
+many turns.
+"""
 _KEPT_NS = 30 * NS_PER_S
 """So long neighbours stay where there are no sessions any more: others often follow."""
 _FAR = 10**6
@@ -99,6 +101,7 @@ class Neighbours:
         problem = NeighbourProblem(self._memory.free_bytes, self._reserve_bytes(shown), shown)
         plan = next_neighbour(problem)
         if plan.bring is None:
+            self._rests_until_ns = self._clock.now_ns() + _BUSY_NS
             return
         _, group, servable = next(row for row in rows if row[0].name == plan.bring)
         self._arbiter.brings(group, *_as_told(rows, group, problem, plan))

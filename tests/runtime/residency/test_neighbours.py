@@ -150,6 +150,39 @@ async def test_variants_of_two_sessions_are_both_kept() -> None:
 
 
 @story
+async def test_what_is_used_stays_when_a_better_one_has_come() -> None:
+    """The application's other variants leave then, but for those that planners use."""
+    bench = EngineBench(45)
+    bench.add(SIZES)
+    async with bench.working(residency=True):
+        await in_use(bench, "v11")
+        await in_use(bench, "v10")
+        use(bench, "v11", "v14")
+        await bench.pause(5_000)
+        assert there(bench) >= {"v14", "v11"}
+        assert bench.memory.loads == 3
+
+
+@story
+async def test_one_that_finds_its_room_taken_has_nobody_leave() -> None:
+    """Between the decision and its load what was free is taken: it does not come, not even for what nobody misses."""
+    bench = EngineBench(60)
+    bench.add(SIZES)
+    idle = bench.add({"v": Cost(20), "stray": Cost(8)}, name="idle")
+    await bench.availability.load(idle, "stray")
+    await bench.availability.load(idle, "v")
+    await in_use(bench, "v13")
+    use(bench, "v13", near=("v12", "v14"))
+    bench.core.residency._neighbours.fill()
+    bench.memory.resize(50)
+    await bench.pause(1_000)
+    assert there(bench) == {"v13"}
+    assert there(bench, "t/idle") == {"v", "stray"}
+    assert bench.memory.loads_skipped == 1
+    assert bench.core.arbiter.beside.neighbours == set()
+
+
+@story
 async def test_what_is_used_does_not_leave_for_a_better_one_of_its_application() -> None:
     """A plan goes on with both, and there is room for one: whoever is there stays."""
     bench = EngineBench(20)
@@ -184,6 +217,24 @@ async def test_a_request_takes_the_place_of_what_planners_use_beside_the_best() 
         await bench.pause(5_000)
         bench.core.residency.take_in("t/other")
         assert (await bench.infer(application="t/other", within_ms=500)).variant == "v"
+
+
+@story
+async def test_what_planners_use_beside_the_best_leaves_after_who_is_not_asked() -> None:
+    """It is no build that nobody misses."""
+    bench = EngineBench(60)
+    bench.add(SIZES)
+    bench.add({"v": Cost(20)}, name="idle")
+    bench.add({"v": Cost(30)}, name="other")
+    bench.core.residency.leave_out("t/other")
+    async with bench.working(residency=True):
+        use(bench, "v14", "v11")
+        await bench.pause(5_000)
+        assert there(bench, "t/idle") == {"v"}
+        bench.core.residency.take_in("t/other")
+        await bench.infer(application="t/other")
+        assert there(bench) == {"v14", "v11"}
+        assert there(bench, "t/idle") == set()
 
 
 @story
