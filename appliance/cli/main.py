@@ -35,6 +35,7 @@ from appliance.cli import (
     requests,
     scenario,
     serve,
+    sessions,
     sign_in_link,
     simulate,
     stream,
@@ -87,6 +88,7 @@ app.add_typer(applications.app, name="applications", rich_help_panel=USE)
 app.add_typer(pipelines.app, name="pipelines", rich_help_panel=USE)
 app.command("predict", rich_help_panel=USE)(predict.predict)
 app.command("stream", rich_help_panel=USE)(stream.stream)
+app.add_typer(sessions.app, name="sessions", rich_help_panel=USE)
 app.add_typer(requests.app, name="requests", rich_help_panel=USE)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=USE)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=TENANTS)

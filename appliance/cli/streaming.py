@@ -13,7 +13,7 @@ from appliance.client.device import Accuracy, Box, Device, Latency, Promise
 from appliance.client.device.sources import NoSource, Source, opened
 from appliance.client.errors import UnexpectedAnswer
 from appliance.clock import NS_PER_S, Clock, SystemClock, pause_s
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, PromiseNotPossible
 from appliance.domain.session import FrameEnd
 from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TICK_S = 0.5
+LAST_NS, LAST_TICK_S = NS_PER_S, 0.01
+"""So long the ends of the frames that were sent last are waited for."""
 COLUMNS = ("DEVICE", "STATE", "PROMISE", "KEPT", "SENT", "IN TIME", "P50 ms", "P99 ms", "EVERY", "DROP", "ACCURACY")
 
 
@@ -115,7 +117,7 @@ def streamed(box: Box, asked: Asked, *, stderr: bool = False) -> list[Stay]:
                 name=name,
                 wait=asked.wait,
             )
-            device.join()
+            _join(device)
             stays.append(Stay(name, device, promise))
             cameras.append(_Camera(source, device, fps, clock))
             cameras[-1].start()
@@ -123,6 +125,7 @@ def streamed(box: Box, asked: Asked, *, stderr: bool = False) -> list[Stay]:
     finally:
         for camera in cameras:
             camera.stop()
+        _until_answered(stays, clock)
         spent_s = process_time() - spent_s
         frames = sum(stay.device.counts.captured for stay in stays)
         for stay in stays:
@@ -229,6 +232,28 @@ def _ask(stay: Stay) -> None:
         stay.box = stay.device.box_says()
     except (ApplianceError, UnexpectedAnswer, OSError):
         pass
+
+
+def _join(device: Device) -> None:
+    """Raises: CommandFailed, with promises that are possible as one would ask for them here."""
+    try:
+        device.join()
+    except PromiseNotPossible as error:
+        asked_for = [_as_options(offer) for offer in error.offers]
+        raise CommandFailed(f"{error}{': ' if asked_for else ''}{', or '.join(asked_for)}") from error
+
+
+def _as_options(offer: Mapping[str, Any]) -> str:
+    if offer.get("kind") == "accuracy":
+        return f"--drop {offer['drop_max']:g}"
+    return f"--slo-ms {offer['slo_ms']:g} --rate {offer['rate_rps']:g}"
+
+
+def _until_answered(stays: Sequence[Stay], clock: Clock) -> None:
+    """What was sent last has its end, too: a device that leaves at once loses it."""
+    end_ns = clock.now_ns() + LAST_NS
+    while clock.now_ns() < end_ns and any(stay.device.under_way for stay in stays):
+        pause_s(LAST_TICK_S)
 
 
 def _opened(source: str) -> Source:

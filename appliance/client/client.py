@@ -18,6 +18,7 @@ from appliance.client.errors import raise_for
 from appliance.client.pieces import pieces
 from appliance.client.pipelines import PipelineCalls
 from appliance.client.sending import BYTES, JSON, listing
+from appliance.client.sessions import SessionCalls
 from appliance.domain.catalogue import TaskKind
 from appliance.wire.access import (
     KeyOrder,
@@ -67,7 +68,7 @@ class PredictOptions(TypedDict, total=False):
     sequence_end: bool
 
 
-class Client(PipelineCalls):
+class Client(PipelineCalls, SessionCalls):
     """One box, one key. Use it in a `with` block, or `close` it."""
 
     # -- calling -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,13 @@
 """What `appliance stream` shows of its devices."""
 
-from appliance.cli.streaming import in_time_of
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from appliance.cli import streaming
+from appliance.cli.streaming import _as_options, _until_answered, in_time_of
+from appliance.clock import NS_PER_MS
 
 
 def test_frames_that_a_plan_leaves_out_are_no_misses() -> None:
@@ -8,3 +15,44 @@ def test_frames_that_a_plan_leaves_out_are_no_misses() -> None:
     assert in_time_of({"captured": 870, "sent": 58, "answered": 58}) == "100.0%"
     assert in_time_of({"captured": 870, "sent": 58, "answered": 29}) == "50.0%"
     assert in_time_of({"captured": 3, "sent": 0, "answered": 0}) == "–"
+
+
+class _Answers:
+    """A device whose frames under way end one by one, each time that they are asked for."""
+
+    def __init__(self, frames: int) -> None:
+        self._left = frames
+
+    @property
+    def under_way(self) -> int:
+        self._left = max(0, self._left - 1)
+        return self._left
+
+
+class _Clock:
+    """Goes on by 10 ms with each look."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def now_ns(self) -> int:
+        self._now_ns += 10 * NS_PER_MS
+        return self._now_ns
+
+
+def test_what_was_sent_last_has_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for, and for a second at most."""
+    pauses: list[float] = []
+    monkeypatch.setattr(streaming, "pause_s", pauses.append)
+    for frames, waited in ((1, 0), (4, 3), (10_000, 99)):
+        pauses.clear()
+        stay: Any = SimpleNamespace(device=_Answers(frames))
+        clock: Any = _Clock()
+        _until_answered([stay], clock)
+        assert len(pauses) == waited
+
+
+def test_offers_are_told_as_options() -> None:
+    """As one would ask for them."""
+    assert _as_options({"kind": "latency", "slo_ms": 84.0, "rate_rps": 12.5}) == "--slo-ms 84 --rate 12.5"
+    assert _as_options({"kind": "accuracy", "drop_max": 0.05, "reference": "fresh"}) == "--drop 0.05"

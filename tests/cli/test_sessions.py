@@ -1,0 +1,93 @@
+"""What a person reads of sessions."""
+
+from typing import Any
+
+from appliance.cli.sessions import list_row, promise_text, status_lines
+from appliance.wire.sessions import SessionShape
+
+PLAN = {
+    "number": 7,
+    "variant": "fp32",
+    "stages": None,
+    "size": 320,
+    "quality": 75,
+    "interval": 4.0,
+    "frames": [],
+    "next": 132,
+    "wait_ms": 66.0,
+    "valid_ms": 1000.0,
+    "accuracy": 0.9,
+    "expected_drop": None,
+}
+SESSION = {
+    "id": "5f0c2a9be1d04377",
+    "tenant": "harbour",
+    "application": "gate",
+    "pipeline": None,
+    "name": "glasses",
+    "fps": 15.0,
+    "weight": 1.0,
+    "wait": False,
+    "paused": False,
+    "state": "served",
+    "reason": "",
+    "beyond_share": False,
+    "promise": {"kind": "latency", "slo_ms": 150.0, "rate_rps": 15.0, "accuracy_min": None},
+    "plan": PLAN,
+    "captured": 100,
+    "sent": 40,
+    "unplanned": 0,
+    "skipped": 60,
+    "answered": 30,
+    "late": 1,
+    "dropped": 8,
+    "lost": 1,
+    "drops": {"hopeless": 6, "expired": 2},
+    "windows": 1,
+    "kept": 1,
+    "uplink_mbps": 14.2,
+    "rtt_ms": 31.5,
+    "drop_rate": 0.01,
+    "drop_curves": {},
+    "drop": None,
+    "decisions": {"count": 3, "mean_ms": 1.0, "p99_ms": 2.0},
+}
+
+
+def _shape(**changed: Any) -> SessionShape:
+    return SessionShape.model_validate({**SESSION, **changed})
+
+
+def test_a_row_and_all_of_it() -> None:
+    """Promise, plan, frames by how they ended and why, and the link."""
+    assert list_row(_shape())[1:] == (
+        *("glasses", "gate", "served", "15/s within 150 ms", "1 of 1", "40 of 100", "75.0%", "fp32", ""),
+    )
+    text = "\n".join(status_lines(_shape()))
+    for told in (
+        "harbour/5f0c2a9be1d04377 glasses   application gate   served",
+        "15/s within 150 ms, of 15 frames a second",
+        "1 of 1 window\n",
+        "plan 7    fp32, 320 pixels, one frame of 4, accuracy 0.900",
+        "100 captured, 60 skipped, 40 sent: 30 in time, 1 late, 8 dropped (expired 2, hopeless 6), 1 lost",
+        "14.2 Mbit/s up, 31.5 ms there and back",
+    ):
+        assert told in text, told
+
+
+def test_one_of_a_pipeline_that_waits() -> None:
+    """No plan, no frames, and the reason."""
+    waiting = _shape(application=None, pipeline="signs", state="waiting", reason="processor", plan=None, sent=0)
+    assert list_row(waiting)[2:4] == ("signs", "waiting")
+    assert list_row(waiting)[-3:] == ("–", "", "processor")
+    text = "\n".join(status_lines(waiting))
+    assert "pipeline signs   waiting (processor)" in text
+    assert "plan      none" in text
+    assert list_row(_shape(paused=True, state="suspended"))[3] == "paused"
+
+
+def test_a_promise_of_accuracy() -> None:
+    """Against what, and what was lost of late."""
+    own = _shape(promise={"kind": "accuracy", "drop_max": 0.05, "reference": "fresh"}, drop=0.021)
+    assert promise_text(own) == "drop ≤ 0.05 against fresh"
+    assert "drop      0.021 in the last window" in "\n".join(status_lines(own))
