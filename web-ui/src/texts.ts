@@ -53,6 +53,8 @@ export const t = {
     'out-of-memory': 'See Memory for who holds it; a smaller variant, a higher budget or fewer models make room.',
     'ceiling-reached': 'Delete models of the tenant; the owner of the box can raise its ceiling.',
     'storage-full': 'Delete models or uploads, or make room on the disk of the state folder.',
+    'out-of-files': 'Close connections, or raise the limit of open files of the service (LimitNOFILE).',
+    'processor-emulated': 'This box only imitates its processors: import models on a real one.',
     'quota-exceeded': 'Wait; the owner of the box can raise the quota on the page of the tenant.',
     'in-use': 'Delete what uses it first.',
     'already-exists': 'Choose another name.',
