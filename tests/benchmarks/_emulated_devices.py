@@ -4,7 +4,7 @@ looked up. What becomes of their promises is tallied as the lab does it.
 
 import heapq
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -39,6 +39,8 @@ class Plan:
     weight: float
     slo_ms: float | None
     link: dict[str, float]
+    uplink_bps: Callable[[int], float]
+    """Of the emulated link, at a time."""
     arrives_ns: int
     leaves_ns: int
     camera: Camera
@@ -82,7 +84,7 @@ class Emulated(Device):
         self.plan = plan
         self.start_ns = start_ns
         self.tally: LatencyTally | AccuracyTally = (
-            AccuracyTally(plan.promise.drop_max, plan.reference_stride)
+            AccuracyTally(plan.promise.drop_max, plan.reference_stride, plan.uplink_bps)
             if isinstance(plan.promise, Accuracy)
             else LatencyTally()
         )

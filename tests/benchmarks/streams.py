@@ -150,6 +150,7 @@ def plans_of(scenario: Scenario, entry: SessionShape) -> Iterator[Plan]:
             weight=entry.weight,
             slo_ms=slo_ms,
             link={"rtt_ms": entry.network.rtt_ms, "uplink_mbps": uplink.rate_bps(arrives_ns) / 1e6},
+            uplink_bps=uplink.rate_bps,
             arrives_ns=arrives_ns,
             leaves_ns=end_ns if entry.stay_s is None else min(end_ns, arrives_ns + nanoseconds(entry.stay_s)),
             camera=_camera([model]),

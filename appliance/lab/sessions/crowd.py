@@ -48,6 +48,7 @@ class SessionFigures:
             "devices": self.devices,
             "served_mean": round(self.served_mean, 6),
             "within_slo": _ratio(all_.kept, all_.windows),
+            "within_slo_like_admission": _ratio(all_.like_kept, all_.like_windows),
             "offload_interval_mean": _ratio(all_.interval_frames, all_.intervals),
             "drop_mean": _ratio(all_.drop, all_.shown),
             "windows": all_.windows,

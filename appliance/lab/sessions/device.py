@@ -132,7 +132,10 @@ class Device:
         self._is_dialling = False
         self._look_ns = 0
         self._heard_ns = 0
-        self._downlink_ms = network.shape.rtt_ms / 2.0
+        self._way_ms = network.shape.rtt_ms / 2.0
+        """Of a small message from the box."""
+        self._downlink_ms = self._way_ms
+        """Of a result: were it taken for that of any message, each result would come later than the box plans."""
 
     # -- its stay ------------------------------------------------------------------------------------------------------
 
@@ -232,7 +235,7 @@ class Device:
             skipped=self.sender.counts.skipped,
             drop_rate=None if drop is None else drop.rate,
             drop_curves=self._drops.known(),
-            rtt_ms=2.0 * self._downlink_ms,
+            rtt_ms=2.0 * self._way_ms,
             downlink_ms=self._downlink_ms,
         )
 
@@ -320,7 +323,10 @@ class Device:
         def there() -> None:
             if connection == self._connection:
                 took_ms = (self._clock.now_ns() - sent_ns) / NS_PER_MS
-                self._downlink_ms += 0.1 * (took_ms - self._downlink_ms)
+                if size == self._stay.result_bytes:
+                    self._downlink_ms += 0.1 * (took_ms - self._downlink_ms)
+                else:
+                    self._way_ms += 0.1 * (took_ms - self._way_ms)
                 come()
 
         self._over(self._network.down, size, there)

@@ -60,7 +60,8 @@ class _One:
         else:
             stride = _reference_stride(scenario, entry, model, self.network)
             stride *= losses.of_best.times
-            tally = AccuracyTally(entry.accuracy_slo, stride if entry.reference == "dedicated" else 0.0)
+            of_reference = stride if entry.reference == "dedicated" else 0.0
+            tally = AccuracyTally(entry.accuracy_slo, of_reference, self.network.uplink.rate_bps)
         sides = {variant.name: px for variant in model.variants if (px := input_px(variant)) is not None}
         target = ApplicationTarget(shape.name, id, shape.tenant, self.box.core.engine, TENSORS)
         stay = self._stay(slo_ms, shape.tenant, application_id=id)

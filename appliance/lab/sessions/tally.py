@@ -1,10 +1,13 @@
 """What became of one device's promise, as the device itself sees it: frames in time, and the age of what it shows.
 
-Windows are 10 s of a promise of latency and 1 s of one of accuracy; only whole ones count in which it was served.
+Windows are 10 s of a promise of latency and 1 s of one of accuracy; only whole ones count in which it was served. Of
+those of accuracy the ones in which the link was as good as when the device was admitted are counted by themselves, too:
+what is promised is promised for that link.
 All times are nanoseconds after the start.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_S
@@ -14,6 +17,8 @@ LATENCY_NS, ACCURACY_NS = 10 * NS_PER_S, NS_PER_S
 MISSES_MAX = 0.01
 """Share of the frames of a window that may not be in time (the paper's target, JF-28)."""
 TOLERANCE = 1e-9
+LIKE_SHARE = 0.8
+"""Of the uplink's rate at the admission: a link with less is another one (the fifth by which the box plans anew)."""
 
 
 @dataclass(slots=True)
@@ -22,6 +27,9 @@ class Totals:
 
     windows: int = 0
     kept: int = 0
+    like_windows: int = 0
+    """Of the windows of accuracy, those in which the link was never worse than at the admission."""
+    like_kept: int = 0
     due: int = 0
     """Frames of promises of latency that were captured to be answered while the device was served."""
     in_time: int = 0
@@ -98,6 +106,8 @@ class AccuracyTally:
 
     drop_max: float
     reference_stride: float
+    uplink_bps: Callable[[int], float] | None = None
+    """The rate of the device's uplink at a time; None: it is always the same."""
     totals: Totals = field(default_factory=Totals)
     _since_ns: int | None = None
     _newest: int | None = None
@@ -105,13 +115,17 @@ class AccuracyTally:
     _last_sent: int | None = None
     _frames: int = 0
     _drop: float = 0.0
+    _admitted_bps: float = 0.0
+    _is_like: bool = True
+    """Whether the link was as at the admission so far in the window."""
 
     def served(self, now_ns: int, *, is_served: bool) -> None:
         """Told when that changes."""
         if is_served != (self._since_ns is not None):
             self._roll(now_ns)
             self._since_ns = now_ns if is_served else None
-            self._frames, self._drop, self._last_sent = 0, 0.0, None
+            self._frames, self._drop, self._last_sent, self._is_like = 0, 0.0, None, True
+            self._admitted_bps = 0.0 if self.uplink_bps is None else self.uplink_bps(now_ns)
 
     def sent(self, frame: int) -> None:
         """To the box."""
@@ -138,6 +152,8 @@ class AccuracyTally:
             return
         drop = self._loss.at(rate, frame - self._newest) - rate * self.reference_stride
         self._roll(now_ns)
+        if self.uplink_bps is not None:
+            self._is_like = self._is_like and self.uplink_bps(now_ns) >= LIKE_SHARE * self._admitted_bps
         self._frames += 1
         self._drop += drop
         self.totals.shown += 1
@@ -150,10 +166,13 @@ class AccuracyTally:
         """Count the windows that are over."""
         while self._since_ns is not None and now_ns - self._since_ns >= ACCURACY_NS:
             if self._frames:
+                is_kept = self._drop / self._frames <= self.drop_max + TOLERANCE
                 self.totals.windows += 1
-                self.totals.kept += self._drop / self._frames <= self.drop_max + TOLERANCE
+                self.totals.kept += is_kept
+                self.totals.like_windows += self._is_like
+                self.totals.like_kept += self._is_like and is_kept
             self._since_ns += ACCURACY_NS
-            self._frames, self._drop = 0, 0.0
+            self._frames, self._drop, self._is_like = 0, 0.0, True
 
 
 Tally = LatencyTally | AccuracyTally

@@ -60,7 +60,7 @@ def test_what_would_fit_bounds_what_is_served() -> None:
     assert found["depth, 5G, 0.02"] == pytest.approx(15.3, abs=0.05)
     assert found["depth, 5G, 0.02"] < found["depth, 5G, 0.04"] < found["depth, 5G, 0.06"]
     served = {f"{name}/{one}/served": 4.0 for name, setting in arise.SETTINGS.items() for one in setting.policies}
-    keys = ("windows", "interval", "batch", "idle")
+    keys = ("windows", "like_windows", "interval", "batch", "idle")
     rest = {f"{name}/{one}/{key}": 1.0 for name, s in arise.SETTINGS.items() for one in s.policies for key in keys}
     bounds = [one for one in stated_by_arise([{**rest, **served}]) if "sum of loads" in one.what]
     assert [one.ours.mean for one in bounds] == pytest.approx([value / 4.0 for value in found.values()])
@@ -114,7 +114,7 @@ def _numbers(paper: str, job: Job) -> dict[str, float]:
     """As an experiment of this name would give them, all 1."""
     if paper == "arise":
         name, _, policy = job.experiment.rpartition(" ")
-        keys = ("served", "windows", "interval", "drop", "batch", "idle", "removals")
+        keys = ("served", "windows", "like_windows", "interval", "drop", "batch", "idle", "removals")
         return {f"{name}/{policy}/{key}": 1.0 for key in keys}
     kind, first, second, *rest = job.experiment.split(" ", 3)
     at = {

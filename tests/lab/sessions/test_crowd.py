@@ -38,6 +38,17 @@ def test_glasses_track_between_results() -> None:
     assert sessions["in_time"] is None
 
 
+def test_the_downlink_that_a_device_reports_is_that_of_its_results() -> None:
+    """A result of 100 kB takes 20 ms more than a small message over 40 Mbit/s: when another device comes, the box
+    counts on 10 + 2.6 ms up and on 30 ms down."""
+    slow = {"uplink_mbps": 152, "downlink_mbps": 40, "rtt_ms": 20}
+    first = {**GLASSES, "count": 1, "result_bytes": 100_000, "network": slow}
+    journal = simulate(scenario(sessions=[first, {**first, "name": "later", "arrive_s": 5}]), keep_journal=True).journal
+    problems: list[Any] = [one.facts["problem"] for one in journal.decisions if one.name == "offload"]
+    (client,) = problems[-1].clients
+    assert client.uplink_ms + client.downlink_ms == pytest.approx(10 + 2.6 + 10 + 20, abs=1.0)
+
+
 def test_kinds_share_a_processor() -> None:
     found = figures(sessions=[GLASSES, CAMERA], arrivals=[{"application": "depth", "poisson_rps": 1.0}])
     groups = found["sessions"]["groups"]

@@ -48,6 +48,21 @@ def test_drop_is_that_of_the_age_of_what_is_shown_beyond_the_reference() -> None
     assert abs(mean - 0.004 * (3 + 3.5 - 2.0)) < 0.001
 
 
+def test_windows_in_which_the_link_was_worse_than_at_the_admission_are_told_apart() -> None:
+    """Of three windows the second has a quarter less than at the admission, and breaks the promise; in the third the
+    link has a tenth less, and the promise is broken again."""
+    mbps = {0: 40.0, 1: 30.0, 2: 36.0, 3: 50.0}
+    tally = AccuracyTally(0.02, 0.0, lambda at_ns: 1e6 * mbps[at_ns // NS_PER_S])
+    tally.served(0, is_served=True)
+    tally.result(0)
+    for frame in range(FPS * 3 + 1):
+        if frame < FPS:
+            tally.result(frame)
+        tally.displayed(frame, frame * NS_PER_S // FPS, 0.004)
+    assert (tally.totals.windows, tally.totals.kept) == (3, 1)
+    assert (tally.totals.like_windows, tally.totals.like_kept) == (2, 1)
+
+
 def test_the_interval_is_between_frames_that_were_sent() -> None:
     tally = AccuracyTally(0.02, 0.0)
     tally.sent(0)

@@ -120,12 +120,14 @@ def fitting(setting: Setting) -> float:
 
 
 def run(setting: Setting, policy: str, seed: int, duration_s: float = DURATION_S, door: int = DOOR) -> Numbers:
-    """`served` on average, `windows` kept, `interval`, `drop`, `batch`, `idle`."""
+    """`served` on average, `windows` kept, `like_windows` kept of those with a link as at admission, `interval`,
+    `drop`, `batch`, `idle`."""
     found: Any = simulate(parse_scenario(document(setting, policy, seed, duration_s, door))).outcome.document()
     sessions = found["sessions"]
     return {
         "served": sessions["served_mean"],
         "windows": sessions["within_slo"] or 0.0,
+        "like_windows": sessions["within_slo_like_admission"] or 0.0,
         "interval": sessions["offload_interval_mean"] or 0.0,
         "drop": sessions["drop_mean"] or 0.0,
         "batch": found["batch_mean"] or 0.0,
