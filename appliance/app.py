@@ -64,7 +64,7 @@ from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
 from appliance.runtime.sessions.limits import Limits
-from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, RequestSettings, Settings

@@ -53,7 +53,9 @@ def list_applications(box: Connection) -> None:
         "available",
         "first choice",
     )
-    screen.show_table(columns, rows, "There is no application yet; importing a model makes one of the same name.")
+    screen.show_table(
+        columns, rows, box.nothing("There is no application yet; importing a model makes one of the same name.")
+    )
 
 
 @app.command("show")

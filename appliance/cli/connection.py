@@ -39,6 +39,10 @@ class Connection:
     fingerprint: str | None = None
     """Of the authority behind the certificate, where there is no file of it."""
 
+    def nothing(self, sentence: str) -> str:
+        """What is said where a list is empty: an admin acts in a tenant of its own, which most boxes leave empty."""
+        return sentence if self.tenant else f"{sentence}\nWith an admin key --tenant NAME shows another tenant's."
+
     def client(self) -> "Client":
         """A client to be used in a `with` block. Nothing is sent yet; with a fingerprint the box is asked for its
         authority.

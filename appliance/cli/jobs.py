@@ -32,7 +32,9 @@ def list_jobs(
     rows = [(j.id, j.model, j.state, f"{j.percent:.0f} %", j.stage, str(j.created_at)[:19], j.error) for j in jobs]
     columns = ("job", "model", "state", "done>", "stage", "begun", "trouble")
     screen.show_table(
-        columns, rows, "There is no job yet; one begins with: appliance import FILE --name NAME --task TASK"
+        columns,
+        rows,
+        box.nothing("There is no job yet; one begins with: appliance import FILE --name NAME --task TASK"),
     )
 
 

@@ -40,7 +40,9 @@ def list_models(box: Connection) -> None:
     ]
     columns = ("model", "tenant", "task", "state", "variants>", "on disk>")
     screen.show_table(
-        columns, rows, "There is no model yet; bring one with: appliance import FILE --name NAME --task TASK"
+        columns,
+        rows,
+        box.nothing("There is no model yet; bring one with: appliance import FILE --name NAME --task TASK"),
     )
 
 

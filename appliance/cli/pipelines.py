@@ -42,7 +42,7 @@ def list_pipelines(box: Connection) -> None:
         return
     columns = ("pipeline", "tenant", "SLO>", "fastest>", "frames/s>", "in time>", "a frame>", "cost by", "stages")
     empty = "There is no pipeline yet; make one with: appliance pipelines create FILE"
-    screen.show_table(columns, [list_row(one) for one in pipelines], empty)
+    screen.show_table(columns, [list_row(one) for one in pipelines], box.nothing(empty))
 
 
 @app.command("show")

@@ -31,7 +31,7 @@ def list_sessions(box: Connection) -> None:
         return
     columns = ("session", "name", "of", "state", "promise", "kept>", "sent>", "in time>", "variant", "why")
     empty = "No device has a session with this tenant; be one with: appliance stream SOURCE --application A --slo-ms N"
-    screen.show_table(columns, [list_row(one) for one in sessions], empty)
+    screen.show_table(columns, [list_row(one) for one in sessions], box.nothing(empty))
 
 
 @app.command("show")

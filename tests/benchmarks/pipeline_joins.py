@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from appliance.domain.pipeline import PipelineClient
 from appliance.runtime.pipelines.chunks import answered, order_of, read_answer
 from appliance.runtime.pipelines.process_background import ProcessBackground
-from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 from tests.fakes.clock import run_virtual
 from tests.fakes.processor import Cost
 from tests.runtime.pipelines.bench import Fed, PlanningBench

@@ -17,7 +17,7 @@ from appliance.policies.allocation import ALLOCATION_POLICIES, DEFAULT
 from appliance.policies.allocation.base import AllocationInput, BatchWait, Module, Profile, WorkerType
 from appliance.policies.allocation.several import Demand, Several, plan_several
 from appliance.runtime.pipelines.process_background import ProcessBackground
-from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 
 BATCHES = (1, 2, 4, 8, 16)
 TICK_S = 0.001

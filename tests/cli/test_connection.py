@@ -1,5 +1,6 @@
 """Which box a command talks to: options first, then what the state folder of this machine says."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from appliance.cli.connection import DEFAULT_URL, Connection, found
@@ -54,3 +55,10 @@ def test_the_admin_key_is_not_sent_to_another_box(tmp_path: Path) -> None:
         assert _found(tmp_path, url=other).key is None
     assert _found(tmp_path, url="http://127.0.0.1:43211").key == "ea_secret"
     assert _found(tmp_path, url="http://localhost:9").key == "ea_secret"
+
+
+def test_an_empty_list_says_where_things_may_be() -> None:
+    """Unless a tenant was named."""
+    own = Connection(DEFAULT_URL, None, None, None, Path("state"))
+    assert "--tenant NAME" in own.nothing("There is none.")
+    assert replace(own, tenant="harbour").nothing("There is none.") == "There is none."

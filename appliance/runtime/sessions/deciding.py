@@ -18,7 +18,7 @@ from appliance.policies.adaptation import ADAPTATION_POLICIES
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
-from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 
 IN_PLACE_MS_MAX = 2.0
 IN_PLACE_CLIENTS_MAX = 3

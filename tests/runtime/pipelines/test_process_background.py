@@ -12,7 +12,7 @@ from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import plan_several
 from appliance.runtime.pipelines.process_background import ProcessBackground
 from appliance.runtime.ports import NotComputed
-from appliance.runtime.sessions.planner import PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 from tests.benchmarks.pipeline_planning import demands
 
 

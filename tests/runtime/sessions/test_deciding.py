@@ -11,7 +11,7 @@ import pytest
 from appliance.clock import SystemClock
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
 from appliance.runtime.sessions.deciding import Decisions, DecisionSlow
-from appliance.runtime.sessions.planner import PlannerProcess
+from appliance.runtime.sessions.planner_process import PlannerProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +123,7 @@ async def test_no_process_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
 
     deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0, begin_s=60.0)
     here = await deciding.adapt(PROBLEM)
-    monkeypatch.setattr("appliance.runtime.sessions.planner.PlannerProcess._started", staticmethod(refuse))
+    monkeypatch.setattr("appliance.runtime.sessions.planner_process.PlannerProcess._started", staticmethod(refuse))
     assert await deciding.adapt(PROBLEM) == here
     await deciding.close()
 
