@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from appliance.domain import errors
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, FrameDropped
+from appliance.domain.errors.sessions import DROPPED
+from appliance.domain.session import DropCause
 
 CLASSES: list[type[ApplianceError]] = sorted(
     (c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, ApplianceError)),
@@ -71,3 +73,10 @@ def test_retry_after_is_there_where_trying_again_helps() -> None:
     """Limits and unavailability say when to come back; the others do not promise anything."""
     with_retry = {c for c in CLASSES if "retry_after_s" in c.__dataclass_fields__}
     assert with_retry == {c for c in CLASSES if issubclass(c, errors.LimitReached | errors.Unavailable)}
+
+
+def test_every_cause_of_a_drop_is_told_in_words() -> None:
+    """None more and none less than there are."""
+    assert DROPPED.keys() == set(DropCause)
+    assert str(FrameDropped(frame=7, cause=DropCause.LATE)).endswith("late (its deadline came while it waited)")
+    assert str(FrameDropped(frame=7, cause="other")) == "frame 7 was dropped: other"

@@ -7,6 +7,20 @@ from appliance.domain.errors.conflicts import Conflict
 from appliance.domain.errors.limits import LimitReached
 from appliance.domain.errors.root import ApplianceError
 
+DROPPED: Mapping[str, str] = {
+    "expired": "it was captured too long ago, or in the future",
+    "hopeless": "it could no longer be in time",
+    "late": "its deadline came while it waited",
+    "not-served": "the session waits, or is paused",
+    "bad-media": "it is no picture that the application takes",
+    "credit": "more frames are under way than the session has credit for",
+    "over-rate": "it is beyond the promised rate, and no processor was free",
+    "limit": "a quota, or a bound of the box",
+    "memory": "its variant found no room",
+    "unavailable": "the application is not in service, a processor is lost, or the box stops",
+}
+"""Causes of drops for a person, by `domain.session.DropCause`."""
+
 
 @dataclass(kw_only=True, eq=False)
 class PromiseNotPossible(Conflict):
@@ -43,7 +57,8 @@ class FrameDropped(ApplianceError):
     cause: str
 
     def message(self) -> str:
-        return f"frame {self.frame} was dropped: {self.cause}"
+        words = DROPPED.get(self.cause)
+        return f"frame {self.frame} was dropped: {self.cause}{(words and f' ({words})') or ''}"
 
 
 @dataclass(kw_only=True, eq=False)
