@@ -186,7 +186,7 @@ def test_names(name: str) -> None:
 
 def test_a_name_is_one_stages() -> None:
     """Two of a name could not be told apart."""
-    with pytest.raises(BadName, match="another stage"):
+    with pytest.raises(BadName, match=r"stages\[0\] has it already; give each stage a name"):
         graph_of(FIND, replace(FIND))
 
 
