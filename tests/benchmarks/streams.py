@@ -27,6 +27,7 @@ from appliance.lab.outcome import Outcome, ProcessorUse
 from appliance.lab.scenario import Scenario, read_scenario
 from appliance.lab.session_shapes import SessionShape
 from appliance.lab.sessions.crowd import SessionFigures, _together
+from appliance.lab.sessions.device import PART_BYTES
 from appliance.lab.sessions.devices import _arrival_ns, _camera, _reference_stride
 from appliance.lab.sessions.ladder import Ladder
 from appliance.lab.sessions.network import network_of
@@ -164,7 +165,8 @@ def plans_of(scenario: Scenario, entry: SessionShape) -> Iterator[Plan]:
 
 
 def link_of(scenario: Scenario, plan: Plan) -> DeviceLink:
-    """As the lab's, but for its buffer: one that keeps everything would keep what TCP sends again."""
+    """As the lab's, whose delays are drawn by part of a frame and not by packet, but for its buffer: one that keeps
+    everything would keep what TCP sends again."""
     entry = next(one for one in scenario.sessions if one.name == plan.entry)
     assert scenario.duration_s is not None, "checked when it was read"
     made = network_of(entry.network, scenario.seed, plan.name, scenario.duration_s, scenario.base_dir, ())
@@ -179,7 +181,8 @@ def link_of(scenario: Scenario, plan: Plan) -> DeviceLink:
         scenario.base_dir,
         (),
     )
-    return DeviceLink(LinkShape(made.uplink, delay_ms, jitter_ms), LinkShape(down.uplink, delay_ms, jitter_ms))
+    up, back = (LinkShape(one.uplink, delay_ms, jitter_ms, jitter_bytes=PART_BYTES) for one in (made, down))
+    return DeviceLink(up, back)
 
 
 @contextmanager

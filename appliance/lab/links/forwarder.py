@@ -41,6 +41,7 @@ def shape_to_json(shape: LinkShape) -> dict[str, Any]:
         "jitter_ms": shape.jitter_ms,
         "loss": shape.loss,
         "buffer_bytes": shape.buffer_bytes,
+        "jitter_bytes": shape.jitter_bytes,
     }
 
 

@@ -25,6 +25,9 @@ class LinkShape:
     jitter_ms: float = 0.0
     loss: float = 0.0
     buffer_bytes: int = BUFFER_BYTES
+    jitter_bytes: int = 0
+    """Packets on one another's heels have one delay for so many bytes; 0: each has its own. Packets stay in order, so
+    with a delay for each a picture of many of them takes longer than one of few by as much as the slowest is slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,9 @@ class Link:
         self._free_ns = 0
         """When the last packet is through."""
         self._last_out_ns = 0
+        self._delay_ms = 0.0
+        """Of the last packet, and of those behind it for ..."""
+        self._left_bytes = 0
 
     def cut(self, from_ns: int, until_ns: int) -> None:
         """An outage more."""
@@ -66,13 +72,16 @@ class Link:
         lost = Passage(now_ns, size_bytes, None)
         if self._is_out(now_ns) or self._held_bytes + size_bytes > self._shape.buffer_bytes:
             return lost
+        if now_ns >= self._free_ns or self._left_bytes <= 0:
+            self._delay_ms = max(0.0, self._random.gauss(self._shape.delay_ms, self._shape.jitter_ms))
+            self._left_bytes = self._shape.jitter_bytes
+        self._left_bytes -= size_bytes
         through_ns = self._shape.trace.through_ns(max(now_ns, self._free_ns), 8 * size_bytes)
         self._free_ns = through_ns
         self._buffer.append((through_ns, size_bytes))
         self._held_bytes += size_bytes
-        delay_ms = max(0.0, self._random.gauss(self._shape.delay_ms, self._shape.jitter_ms))
         is_lost = self._random.random() < self._shape.loss  # drawn for each, so that an outage changes no other packet
-        out_ns = max(through_ns + round(delay_ms * NS_PER_MS), self._last_out_ns)
+        out_ns = max(through_ns + round(self._delay_ms * NS_PER_MS), self._last_out_ns)
         if is_lost or self._is_out(through_ns):
             return lost
         self._last_out_ns = out_ns

@@ -61,3 +61,21 @@ def test_in_order_and_never_too_early(packets: list[tuple[int, int]], jitter_ms:
     if not jitter_ms and not loss and held <= 20_000:
         assert last_ns >= free_ns
     assert last_ns <= now_ns + NS_PER_S * 60
+
+
+def test_a_picture_in_packets_takes_as_long_as_one_in_parts_where_those_share_a_delay() -> None:
+    """50 kB over 152 Mbit/s: in packets with a delay each it is there with the slowest of 34, a millisecond later."""
+
+    def mean_ms(packet_bytes: int, jitter_bytes: int) -> float:
+        link = Link(LinkShape(steady(152), 7, 1.4, buffer_bytes=1 << 20, jitter_bytes=jitter_bytes), seed=1)
+        took = []
+        for picture in range(2000):
+            at_ns, out_ns = picture * 70 * MS, 0
+            for begin in range(0, 50_000, packet_bytes):
+                out_ns = link.passes(at_ns, min(packet_bytes, 50_000 - begin)).out_ns or 0
+            took.append((out_ns - at_ns) / MS)
+        return sum(took) / len(took)
+
+    parts = mean_ms(16_384, 0)
+    assert abs(mean_ms(1500, 16_384) - parts) < 0.3
+    assert mean_ms(1500, 0) > parts + 0.8
