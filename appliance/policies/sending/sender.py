@@ -120,6 +120,8 @@ class Sender:
         self._larger_ms = 0.0
         self._last_sent_ms = -TRY_MS
         self._is_unknown = False
+        self._is_too_late = False
+        """The head of the frame that ended last came too late."""
         self._try_ms = TRY_MS
         self._newest_sent: int | None = None
         self.credit = CREDIT
@@ -156,7 +158,7 @@ class Sender:
         sent = self._sent.get(frame)
         if sent is not None and sent.acknowledged_ms is None:
             sent.acknowledged_ms = now_ms
-            self._is_unknown = False
+            self._is_unknown = self._is_too_late = False
             self.margin.observe(now_ms - sent.begins_ms, sent.takes_ms)
             self.transfer.observe(sent.size_bytes, sent.sent_ms, now_ms)
 
@@ -177,12 +179,14 @@ class Sender:
         """It ended so, by the box's word. None: it had ended before.
 
         Of one whose head came too late nothing is acknowledged, so nothing would ever be learnt of a link that has
-        become slower: how it is now nobody knows, as after an interruption.
+        become slower: after two in a row how it is now nobody knows, as after an interruption.
         """
         sent = self._sent.pop(frame, None)
         if sent is None:
             return None
-        self._is_unknown = self._is_unknown or (sent.acknowledged_ms is None and cause in _TOO_LATE)
+        if sent.acknowledged_ms is None and cause in _TOO_LATE:
+            self._is_unknown = self._is_unknown or self._is_too_late
+            self._is_too_late = True
         self.counts.ends[end] += 1
         return end
 

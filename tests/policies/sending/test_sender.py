@@ -79,15 +79,18 @@ def test_a_link_that_gets_much_worse_carries_small_frames(mbps: float, round_tri
         assert played.late <= 0.05 * played.sent
 
 
-def test_after_a_head_that_came_too_late_the_smallest_goes_alone() -> None:
-    """Nothing is acknowledged of it. Not so where the box says for another reason that it will not be run."""
+def test_after_two_heads_that_came_too_late_the_smallest_goes_alone() -> None:
+    """Nothing is acknowledged of them. Not so where the box says for another reason that they will not be run."""
     for cause, size_px in ((DropCause.HOPELESS, 192), (DropCause.OVER_RATE, 640)):
         made = sender(15.0, 150.0)
         assert _offered(made, 0, 0.0) is not None
         made.answered(0, 30.0)
-        assert _offered(made, 1, 66.0) is not None
-        made.ended(1, FrameEnd.DROPPED, cause)
-        send = _offered(made, 5, 333.0)
+        for frame in (1, 2):
+            send = _offered(made, frame, 66.0 * frame)
+            assert send is not None
+            assert send.size_px == 640
+            made.ended(frame, FrameEnd.DROPPED, cause)
+        send = _offered(made, 6, 400.0)
         assert send is not None
         assert send.size_px == size_px
 
