@@ -5,6 +5,7 @@ meanwhile are left as they are. Event-loop thread only.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
@@ -30,7 +31,10 @@ TRY_NS = 400 * NS_PER_MS
 AGAIN_MAX = 3
 """Times that a promise is asked for anew, because what was free has been sold meanwhile."""
 LINK_CHANGE = 0.2
-"""Of a bandwidth since the last plan: the pool is planned anew (a fifth)."""
+"""Of a bandwidth since the last plan: the pool is planned anew (a fifth), ..."""
+LINK_NOTICED = 0.01
+"""... where a frame notices: by more than this share of its SLO. The estimates of links that carry one in no time
+change by a fifth with every other frame; what is less is planned with in half a second anyway."""
 
 log = get_log("sessions")
 
@@ -280,7 +284,11 @@ class Planning:
         """Whether its link is another one than its last plan went by."""
         pool = self._pools.get(key_of(live, live.lane))
         before = None if pool is None else pool.bandwidth_bps.get(live.id)
-        return before is not None and abs(live.link.bandwidth_bps - before) > LINK_CHANGE * before
+        if before is None or not isinstance(live.promise, LatencyPromise):
+            return False
+        now = live.link.bandwidth_bps
+        by_ms = abs(8000.0 / now - 8000.0 / before) * (live.body_bytes or math.inf)
+        return abs(now - before) > LINK_CHANGE * before and by_ms > LINK_NOTICED * live.promise.slo_ms
 
     def is_unplaced(self, live: LiveSession) -> bool:
         """Whether frames have come of it, and no plan knows yet how its numbers lie."""

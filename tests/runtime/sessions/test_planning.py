@@ -92,6 +92,31 @@ async def test_a_link_that_narrows_gets_smaller_frames() -> None:
 
 
 @story
+async def test_a_link_that_changes_is_planned_for_at_once() -> None:
+    """And not when the next plan is due anyway."""
+    assert await _plans_in_20_s(40e6, 2e6) > 50
+
+
+@story
+async def test_a_change_that_no_frame_notices_is_planned_for_when_a_plan_is_due() -> None:
+    """Of a wire that carries one in a millisecond or two: its estimates change by a fifth all the time."""
+    assert 35 <= await _plans_in_20_s(4e9, 200e6) <= 42
+
+
+async def _plans_in_20_s(*rates_bps: float) -> int:
+    """Of a device whose link changes every other second."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add(ZOO)
+    async with fleet.working():
+        live = await fleet.join(gate, LatencyPromise(300.0, 10.0), mbps=20)
+        fleet.stream(live, lambda s: rates_bps[int(s / 2) % 2])
+        await fleet.pass_s(5)
+        before = fleet.sessions.planning.deciding.count
+        await fleet.pass_s(20)
+        return fleet.sessions.planning.deciding.count - before
+
+
+@story
 async def test_who_does_not_fit_is_refused_and_breaks_nobody() -> None:
     """Cameras join until one is refused, with the processor as the cause; all that were let in keep their promise."""
     fleet = Fleet(workers=1)
