@@ -64,7 +64,7 @@ from appliance.runtime.serving.predict import Predictor
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
 from appliance.runtime.sessions.limits import Limits
-from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PLANNER_BYTES, PlannerEnded, PlannerProcess
 from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, RequestSettings, Settings
@@ -322,7 +322,8 @@ class Appliance:
         """Devices' sessions, with those that the last stop has left, planned from now on; after the pipelines that they
         may name."""
         policies, limits = self.settings.policies, self.settings.sessions
-        deciding = Decisions(self.clock, policies.adaptation, policies.offload)
+        process_for = partial(_planner, core)
+        deciding = Decisions(self.clock, policies.adaptation, policies.offload, process_for=process_for)
         stack.push_async_callback(deciding.close)
         ports = SessionPorts(
             clock=self.clock,
@@ -378,7 +379,7 @@ class Appliance:
             tariff=tariff,
         )
         pipelines.fill(snapshot.pipelines)
-        name, planner = self.settings.policies.allocation, PlannerProcess(_PLANNER_NICE)
+        name, planner = self.settings.policies.allocation, _planner(core, "allocation", _PLANNER_NICE)
         ports = PlanningPorts(
             clock=self.clock,
             catalogue=core.catalogue,
@@ -423,6 +424,11 @@ def _run_until_stopped(stack: AsyncExitStack, tasks: Sequence[asyncio.Task[None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     stack.push_async_callback(stop)
+
+
+def _planner(core: RuntimeParts, family: str, nice: int = 0) -> PlannerProcess:
+    """The process that decides for a family of policies; memory has room for it."""
+    return PlannerProcess(nice, core.own_processes.process(family, PLANNER_BYTES))
 
 
 def _predictor(clock: Clock, core: RuntimeParts, media: MediaPool, machine: Machine, folder: StateFolder) -> Predictor:

@@ -25,6 +25,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.choices import choice
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.memory.own_processes import OwnProcesses
 from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
 from appliance.runtime.memory.room import Process
@@ -144,6 +145,7 @@ class RuntimeParts:
     shares: Shares
     arbiter: EvictionArbiter
     memory: MemoryManager
+    own_processes: OwnProcesses
     queue: Queue
     sequences: Sequences
     residency: ResidencyLoop
@@ -319,6 +321,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         shares,
         arbiter,
         memory,
+        OwnProcesses(memory),
         queue,
         sequences,
         residency,

@@ -232,7 +232,7 @@ class MemoryShape(Shape):
     budget_bytes: int
     used_bytes: int
     overhead_bytes: int = 0
-    """What the processes of guarded builds take by themselves; it is in `used_bytes`."""
+    """What the processes of guarded builds, and those that plan, take by themselves; it is in `used_bytes`."""
     asleep_bytes: int = 0
     """What sleeping builds keep; it is in `used_bytes`."""
     loads: int

@@ -327,7 +327,10 @@ def _memory(box: RunningBox) -> Iterator[str]:
     for name, text in (
         ("budget_bytes", "Bytes that loaded builds may take."),
         ("used_bytes", "Bytes counted as taken."),
-        ("overhead_bytes", "Bytes of them that the processes of guarded builds take by themselves."),
+        (
+            "overhead_bytes",
+            "Bytes of them that the processes of guarded builds, and those that plan, take by themselves.",
+        ),
         ("asleep_bytes", "Bytes of them that sleeping builds keep."),
     ):
         yield from _gauge(f"appliance_memory_{name}", text, _one(snapshot[name]))

@@ -76,9 +76,10 @@ class Decisions:
         spent_ns: Callable[[], int] = thread_time_ns,
         limit_s: float = LIMIT_S,
         begin_s: float = BEGIN_S,
+        process_for: Callable[[str], PlannerProcess] = lambda family: PlannerProcess(),
     ) -> None:
         """`spent_ns`: by what it is judged how long a decision holds the event loop. `limit_s`: of one in a process of
-        its own; `begin_s`: for which it waits that this begins.
+        its own; `begin_s`: for which it waits that this begins; `process_for`: makes that of a family.
         """
         self.adaptation, self.offload = adaptation, offload
         self.count = 0
@@ -91,6 +92,7 @@ class Decisions:
         self._spent_ns = spent_ns
         self._limit_s = limit_s
         self._begin_s = begin_s
+        self._process_for = process_for
         self._processes: dict[str, PlannerProcess] = {}
         """By family: one does not wait for the other."""
         self._taken_ms: dict[_Size, deque[float]] = {}
@@ -123,7 +125,9 @@ class Decisions:
         """`is_asked`: somebody wants to come in, which takes longer than to go on."""
         size = _Size(family, clients.bit_length(), is_asked)
         start_ns = self._clock.now_ns()
-        process = self._processes.setdefault(family, PlannerProcess())
+        process = self._processes.get(family)
+        if process is None:
+            process = self._processes[family] = self._process_for(family)
         if clients >= self._in_place_clients_max:  # the next one that joins does not wait for its begin
             process.warm_up(has_begun)
         if self._is_long(size, clients) and await process.has_begun(self._begin_s, has_begun):

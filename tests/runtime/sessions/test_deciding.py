@@ -4,13 +4,15 @@ import itertools
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
 from appliance.clock import SystemClock
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
-from appliance.runtime.sessions.deciding import Decisions, DecisionSlow
+from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, has_begun
 from appliance.runtime.sessions.planner_process import PlannerProcess
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +67,40 @@ async def test_one_long_decision_of_many_is_remembered() -> None:
         assert deciding.elsewhere == 2
     finally:
         await deciding.close()
+
+
+class Counted:
+    """Port `Counting` that remembers what it is told, and whether the process was there."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    @asynccontextmanager
+    async def beginning(self) -> AsyncIterator[None]:
+        self.told.append("begins")
+        yield
+        self.told.append("is there")
+
+    def ended(self) -> None:
+        self.told.append("has ended")
+
+
+async def test_memory_is_told_of_planners() -> None:
+    """Before one begins, once it is there, and when it has ended, by itself or not."""
+    counted = Counted()
+    process = PlannerProcess(0, counted)
+    try:
+        await process.call(has_begun)
+        assert counted.told == ["begins", "is there"]
+        await process.call(has_begun)
+        assert process._begun is not None
+        process._begun.process.kill()
+        process._begun.process.wait()
+        await process.call(has_begun)
+        assert counted.told[2:] == ["has ended", "begins", "is there"]
+    finally:
+        await process.close()
+    assert counted.told[5:] == ["has ended"]
 
 
 async def test_a_planner_that_dies_is_begun_anew() -> None:
