@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -115,13 +116,17 @@ class Line:
 
     def wake(self) -> None:
         """Something may be there to send; from any thread."""
-        self._loop.call_soon_threadsafe(self._work.set)
+        self._set(self._work)
 
     def stop(self) -> None:
         """Close the line and end the thread."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._leaving.set)
+            self._set(self._leaving)
             self._thread.join()
+
+    def _set(self, event: asyncio.Event) -> None:
+        with suppress(RuntimeError):  # the thread has ended, and its loop is closed: there is nobody to be told
+            self._loop.call_soon_threadsafe(event.set)
 
     def now_ms(self) -> float:
         """The device's clock."""
