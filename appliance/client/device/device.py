@@ -309,6 +309,8 @@ class Device:
         for one in came:
             self._compare(one)
             self._before, self._kept = self._kept, one
+        if self._tracker is not None and self._before is not None:
+            self._tracker.forget(self._before.frame)
 
     def _remember(self, number: int) -> None:
         assert self._kept is not None

@@ -56,14 +56,12 @@ class Picture:
 
     grey: np.ndarray
     """uint8[h, w]"""
-    small: np.ndarray
-    """float32[h', w']"""
     factor: float
     """Pixels of the frame in one of `grey`."""
 
 
 def picture_of(frame: np.ndarray) -> Picture:
-    """Half-size grey, and what is correlated."""
+    """Half-size grey."""
     cv2 = opencv()
     height, width = frame.shape[:2]
     factor = max(2.0, max(height, width) / WORK_PX)
@@ -72,20 +70,20 @@ def picture_of(frame: np.ndarray) -> Picture:
     )
     if grey.ndim == 3:
         grey = cv2.cvtColor(grey, cv2.COLOR_BGR2GRAY)
-    least = max(1.0, max(grey.shape) / SMALL_PX)
-    size = max(8, round(grey.shape[1] / least)), max(8, round(grey.shape[0] / least))
-    small = cv2.resize(grey, size, interpolation=cv2.INTER_AREA).astype(np.float32)
-    return Picture(grey, small, width / grey.shape[1])
+    return Picture(grey, width / grey.shape[1])
 
 
 def whole_shift(before: Picture, after: Picture) -> np.ndarray:
     """float64[2]: pixels of the frame by which the whole picture moved, about; 0 where it did not move as one."""
     cv2 = opencv()
-    height, width = before.small.shape
-    (x, y), response = cv2.phaseCorrelate(before.small, after.small, _hann(width, height))
+    height, width = before.grey.shape
+    least = max(1.0, max(height, width) / SMALL_PX)
+    size = max(8, round(width / least)), max(8, round(height / least))
+    small = [cv2.resize(one.grey, size, interpolation=cv2.INTER_AREA).astype(np.float32) for one in (before, after)]
+    (x, y), response = cv2.phaseCorrelate(*small, _hann(*size))
     if response < RESPONSE_MIN:
         return np.zeros(2)
-    scale = before.factor * before.grey.shape[1] / width
+    scale = before.factor * width / size[0]
     return np.array((x * scale, y * scale))
 
 

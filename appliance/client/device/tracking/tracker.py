@@ -2,8 +2,8 @@
 
 Each frame moves them on from the frame before. A new result belongs to a frame that is past: its boxes are taken from
 there to now in one step, with the sum of the shifts between as the first guess, and keep the ids of those they overlap.
-Pictures of those of the last `HISTORY` frames that were sent are kept for that, as half-size grey (96 kB each at
-640 × 480).
+Pictures of those of the last `HISTORY` frames that were sent are kept for that, as half-size grey (77 kB each at
+640 × 480), until results of later frames have come.
 """
 
 from collections import OrderedDict
@@ -112,6 +112,11 @@ class Tracker:
         if of_frame == to_frame or not len(found):
             return found.boxes
         return moved(found.boxes, source.picture, target.picture, target.shift - source.shift)[0]
+
+    def forget(self, before: int) -> None:
+        """No result of an earlier frame is of use any more."""
+        while len(self._observed) > 1 and next(iter(self._observed)) < before:
+            self._observed.popitem(last=False)
 
     @property
     def boxes(self) -> np.ndarray:

@@ -162,3 +162,15 @@ def test_pictures_of_frames_that_no_result_comes_of_are_kept_for_one_step() -> N
     assert overlaps(moved, _there(boxes, pan, 11))[0, 0] > 0.95
     tracker.observe(12, pan.frame(12), is_sent=False)
     assert [frame for frame in range(13) if carried(frame, 12) is not None] == [5, 10, 12]
+
+
+def test_pictures_of_frames_before_known_results_are_forgotten() -> None:
+    """But for the newest, from which the next step is made."""
+    pan, tracker = Pan(scene(9), step=(4.0, 2.0)), Tracker()
+    found = Found(np.array([[200.0, 200.0, 320.0, 300.0]]), ("thing",))
+    for frame in range(6):
+        tracker.observe(frame, pan.frame(frame))
+    tracker.forget(3)
+    assert [frame for frame in range(6) if tracker.carried(found, frame, 5) is not None] == [3, 4, 5]
+    tracker.forget(9)
+    assert [frame for frame in range(6) if tracker.carried(found, frame, 5) is not None] == [5]
