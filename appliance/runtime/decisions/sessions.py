@@ -39,9 +39,13 @@ def offload(
     policy: str,
     outcome: str,
     session: str | None,
+    *,
+    is_often: bool = False,
 ) -> dict[str, object]:
-    """Which frames devices send, of kind `offload`; `session`: whom it was about."""
-    return _facts(application_id, tenant, problem, plan, policy, outcome, session)
+    """Which frames devices send, of kind `offload`; `session`: whom it was about; `is_often`: one such in a minute is
+    written, the others are counted.
+    """
+    return _facts(application_id, tenant, problem, plan, policy, outcome, session, is_often=is_often)
 
 
 def frame_drop(session: Session, error: FrameDropped) -> dict[str, object]:
@@ -191,12 +195,20 @@ def offload_answer_json(plan: OffloadPlan) -> dict[str, Any]:
 
 
 def _facts(
-    application_id: str, tenant: str, problem: object, plan: object, policy: str, outcome: str, session: str | None
+    application_id: str,
+    tenant: str,
+    problem: object,
+    plan: object,
+    policy: str,
+    outcome: str,
+    session: str | None,
+    *,
+    is_often: bool = False,
 ) -> dict[str, object]:
-    refused = {"key": (application_id, tenant, outcome)} if outcome == "refused" else {}
+    often = {"key": (application_id, tenant, outcome)} if is_often or outcome == "refused" else {}
     return {
         "asker": tenant,
-        **refused,
+        **often,
         "application": application_id,
         "concerned": ((application_id, tenant),),
         "problem": problem,

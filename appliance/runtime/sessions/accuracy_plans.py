@@ -3,7 +3,7 @@ out.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from appliance.clock import NS_PER_MS, others_first
@@ -206,8 +206,12 @@ class AccuracyPlans:
         """Carry out a plan that is about frames from now on."""
         context, key = self._context, pool.key
         context.figures.plans += 1
-        if plan.admitted or plan.removed:
+        paces, before = {one.name: (one.variant, one.interval) for one in plan.clients}, pool.paces
+        if plan.admitted or plan.removed or _variants(paces) != _variants(before):
             self._record(key, problem, plan, "planned", None)
+        elif paces != before:
+            self._record(key, problem, plan, "planned", None, is_often=True)
+        pool.paces = paces
         for id in plan.removed:
             if id in context.sessions:
                 context.remove(context.sessions[id], Cause.PROCESSOR, plan.reason, is_recorded=True)
@@ -282,11 +286,23 @@ class AccuracyPlans:
         return max([now_ns + self._context.environment.busy_for_ns(), *others])
 
     def _record(
-        self, key: PoolKey, problem: OffloadInput, plan: OffloadPlan, outcome: str, session: str | None
+        self,
+        key: PoolKey,
+        problem: OffloadInput,
+        plan: OffloadPlan,
+        outcome: str,
+        session: str | None,
+        is_often: bool = False,
     ) -> None:
+        """`is_often`: only how often devices are to send has changed, which links do to it several times a second."""
         policy = self._context.deciding.offload
-        facts = offload(key.application_id, key.tenant, problem, plan, policy, outcome, session)
+        facts = offload(key.application_id, key.tenant, problem, plan, policy, outcome, session, is_often=is_often)
         self._context.environment.decisions.record("offload", facts)
+
+
+def _variants(paces: Mapping[str, tuple[str | None, int]]) -> dict[str, str | None]:
+    """Of a pool's sessions."""
+    return {name: variant for name, (variant, _) in paces.items()}
 
 
 def _lets_in(plan: OffloadPlan) -> bool:

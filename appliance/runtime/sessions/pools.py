@@ -60,6 +60,8 @@ class Pool:
     prefetch: tuple[str, ...] = ()
     batches: tuple[Batch, ...] = ()
     """Of offload."""
+    paces: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    """Of offload: variant and interval in frames by session, as they were recorded last."""
     shifts: dict[str, Shift] = field(default_factory=dict)
     tried_ns: int = 0
     """Of offload: when one that waits was tried last."""
@@ -185,6 +187,7 @@ class Pools:
         pool.gates.plan(())
         pool.plan = None
         pool.mapping, pool.batches, pool.run_ms_max, pool.prefetch, pool.wanted = (), (), 0.0, (), ()
+        pool.paces = {}
         if any(True for _ in self.members.of(pool.key)):
             return False
         self._gone = _sum([self._gone, pool.gates.counts])

@@ -101,6 +101,30 @@ async def test_what_no_planner_is_asked_about_is_in_the_log_too() -> None:
 
 
 @story
+async def test_another_pace_is_in_the_log_and_is_decided_again() -> None:
+    """A device's link becomes slow: how often it sends changes, and nobody comes or goes."""
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=13)})
+    async with fleet.working():
+        live = await fleet.join(gate, AccuracyPromise(0.1), mbps=40, wait=True)
+        fleet.stream(live, lambda after_s: (40.0 if after_s < 5 else 4.0) * 1e6, drop_rate=0.006)
+        await fleet.pass_s(15)
+        assert live.state is SessionState.SERVED
+    paces = set()
+    for kind, facts in fleet.bench.decisions.told:
+        record = record_of(fleet.clock.wall_now(), kind, facts)
+        if kind != "offload" or record.answer["outcome"] != "planned":
+            continue
+        again = plan_one(record.problem)
+        assert again["clients"] == record.answer["clients"]
+        assert again["batches"] == record.answer["batches"]
+        paces |= {one["interval"] for one in record.answer["clients"]}
+        if not record.answer["admitted"]:
+            assert "key" in facts  # of such changes one in a minute is written
+    assert len(paces) > 1
+
+
+@story
 async def test_what_devices_lost_that_have_left_keeps_nobody_out() -> None:
     """One that loses a fifth with each frame, by its word: who comes just after it is taken for such a one, too, and a
     minute later for an ordinary one."""
