@@ -28,6 +28,7 @@ FORGIVEN_TURNS = 3
 """Plans of frames in a row in which a promise that cannot be kept is taken to allow more, before its session is
 removed: a frame that was lost, or a link that stood for a moment, is made good by then."""
 FORGIVING_TRIES = 2
+NO_ROOM = "memory has no room for a variant that keeps the promise"
 HEAVIER_MAX = 3
 """Of those that wait, when one of them fits: so many that weigh more are tried in its place, ..."""
 LIGHTER_MAX = 4
@@ -68,8 +69,7 @@ class AccuracyPlans:
             most = context.shares.for_admission(key)
             problem = await self._problem(key, context.pools.held(key, without=live), [live], zoo, spared)
             if not problem.waiting:
-                why = "even alone it would see results too late"
-                return context.refused(live, Verdict(False, _out_of_reach(live, zoo), why))
+                return context.refused(live, Verdict(False, *self._out_of_reach(live, zoo)))
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
             is_in = live.id in plan.admitted and not plan.removed
             self._record(key, problem, plan, "admitted" if is_in else "refused", live.id)
@@ -79,6 +79,8 @@ class AccuracyPlans:
                 load = offloading.load_of(own, live.session.fps, rung, context.environment.workers)
                 return Verdict(True, lane=lane, share=most, load=load, planned=(problem, plan, zoo))
             reason = plan.reason
+        if await self._lacks_memory(key_of(live), live, zoo):
+            return Verdict(False, Cause.MEMORY, NO_ROOM)
         return Verdict(False, context.shares.cause(live), reason)
 
     def _lanes(self, live: LiveSession) -> list[int]:
@@ -103,12 +105,13 @@ class AccuracyPlans:
         zoo = context.zoo_for(pool, members, others)
         if zoo is None:
             return
+        zoo = await self._as_memory_is(pool, members, zoo)
         most = context.shares.for_admission(key)
         problem = await self._problem(key, members, others[:1], zoo)
         known = {client.name for client in problem.clients}
         for live in members:
             if live.id not in known:
-                context.remove(live, _out_of_reach(live, zoo), "even alone it would see results too late")
+                context.remove(live, *self._out_of_reach(live, zoo))
         plan = await context.pools.timed(key, context.deciding.offloads(problem))
         if others and _lets_in(plan):
             problem, plan = await self._heavier(key, members, others, zoo, problem, plan)
@@ -117,14 +120,37 @@ class AccuracyPlans:
             members = context.pools.held(key)
             problem = await self._problem(key, members, (), zoo)
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
-        problem, plan = await self._forgiving(key, members, zoo, problem, plan)
+        lacking = [live.id for live in members if live.id in plan.removed and await self._lacks_memory(key, live, zoo)]
+        problem, plan = await self._forgiving(key, members, zoo, problem, plan, lacking)
         problem, plan = await self._sparing(key, members, zoo, problem, plan)
         end_ns = context.environment.clock.now_ns()
         is_late = end_ns - now_ns > LATE_NS and bool(pool.batches)
         if is_late or (plan.admitted and not context.shares.is_left(key, most)):
             context.figures.late_plans += 1
             return
-        self.enact(pool, problem, plan, zoo, end_ns)
+        self.enact(pool, problem, plan, zoo, end_ns, lacking)
+
+    async def _as_memory_is(self, pool: Pool, members: Sequence[LiveSession], zoo: Zoo) -> Zoo:
+        """The zoo; where memory has taken a variant away that is in use, what is left of it in memory, if that keeps
+        all promises. Then what was taken is not planned with for a while; else frames wait for it to come back.
+        """
+        context, key = self._context, pool.key
+        taken = context.taken_away(pool, members, zoo)
+        left = zoo.only(context.is_there)
+        if not taken or not left.rungs:
+            return zoo
+        problem = await self._problem(key, members, (), left)
+        if len(problem.clients) < len(members):
+            return zoo
+        if (await context.pools.timed(key, context.deciding.offloads(problem))).removed:
+            return zoo
+        for name in taken:
+            context.zoos.refuse(key.application_id, name)
+        return left
+
+    async def _lacks_memory(self, key: PoolKey, live: LiveSession, zoo: Zoo) -> bool:
+        """Whether nothing would serve it but what memory has refused."""
+        return bool(zoo.refused) and not await self._is_able(key, live, zoo)
 
     def leave(self, pool: Pool) -> list[LiveSession]:
         """The worker of a pool is there no more, for its processor is lost: whoever it served waits for another one,
@@ -184,13 +210,19 @@ class AccuracyPlans:
         return not (await self._context.pools.timed(key, self._context.deciding.offloads(problem))).removed
 
     async def _forgiving(
-        self, key: PoolKey, members: Sequence[LiveSession], zoo: Zoo, problem: OffloadInput, plan: OffloadPlan
+        self,
+        key: PoolKey,
+        members: Sequence[LiveSession],
+        zoo: Zoo,
+        problem: OffloadInput,
+        plan: OffloadPlan,
+        lacking: Collection[str],
     ) -> tuple[OffloadInput, OffloadPlan]:
         """The plan, or another one where it leaves somebody out: for a few turns their promises are taken to allow
-        more."""
+        more; not where it is memory that they lack, for that does not pass with a frame."""
         context = self._context
         forgiven: set[str] = set()
-        patient = {live.id for live in members if live.ageing.forgiven_turns < FORGIVEN_TURNS}
+        patient = {live.id for live in members if live.ageing.forgiven_turns < FORGIVEN_TURNS}.difference(lacking)
         for _ in range(FORGIVING_TRIES):
             more = patient.intersection(plan.removed) - forgiven
             if not more:
@@ -202,8 +234,17 @@ class AccuracyPlans:
             live.ageing.forgiven_turns = live.ageing.forgiven_turns + 1 if live.id in forgiven else 0
         return problem, plan
 
-    def enact(self, pool: Pool, problem: OffloadInput, plan: OffloadPlan, zoo: Zoo, now_ns: int) -> None:
-        """Carry out a plan that is about frames from now on."""
+    def enact(
+        self,
+        pool: Pool,
+        problem: OffloadInput,
+        plan: OffloadPlan,
+        zoo: Zoo,
+        now_ns: int,
+        lacking: Collection[str] = (),
+    ) -> None:
+        """Carry out a plan that is about frames from now on. `lacking`: whom it removes because memory has refused what
+        would serve them."""
         context, key = self._context, pool.key
         context.figures.plans += 1
         paces, before = {one.name: (one.variant, one.interval) for one in plan.clients}, pool.paces
@@ -214,7 +255,8 @@ class AccuracyPlans:
         pool.paces = paces
         for id in plan.removed:
             if id in context.sessions:
-                context.remove(context.sessions[id], Cause.PROCESSOR, plan.reason, is_recorded=True)
+                why = (Cause.MEMORY, NO_ROOM) if id in lacking else (Cause.PROCESSOR, plan.reason)
+                context.remove(context.sessions[id], *why, is_recorded=True)
         for id in plan.admitted:
             live = context.sessions.get(id)
             if live is not None and live.state is SessionState.WAITING:
@@ -229,7 +271,7 @@ class AccuracyPlans:
         asked = {client.name: client for client in (*problem.clients, *problem.waiting)}
         for one in there.clients:
             live = members[one.name]
-            live.reference_stride = offloading.dedicated_stride(live, zoo.by_name[best], key.fps, decode_ms)
+            live.reference_stride = offloading.dedicated_stride(live, zoo.best, key.fps, decode_ms)
             live.ageing.expect(_stride_of(one, asked[one.name]))
         pool.batches = plan.batches
         pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts, now_ns))
@@ -239,6 +281,14 @@ class AccuracyPlans:
         told = offloading.plans_of(there, members, zoo.by_name, best, pool.scale, pool.shifts, now_ns)
         for id, session_plan in told.items():
             members[id].take(session_plan)
+
+    def _out_of_reach(self, live: LiveSession, zoo: Zoo) -> tuple[Cause, str]:
+        """Why no plan could have it: what memory has refused would serve it, or nothing would."""
+        key = key_of(live)
+        decode_ms = self._context.environment.decode_ms(key.tenant, key.application_id)
+        if zoo.refused and not offloading.is_out_of_reach(live, zoo.refused, decode_ms):
+            return Cause.MEMORY, NO_ROOM
+        return _out_of_reach(live, zoo), "even alone it would see results too late"
 
     # -- what a decision is made of ------------------------------------------------------------------------------------
 
@@ -273,8 +323,12 @@ class AccuracyPlans:
             if at:
                 await others_first()
             some = sessions[at : at + AT_ONCE]
-            clients |= offloading.clients_of(some, zoo.rungs, pool.scale, shifts, share, decode_ms, forgiven)
-        return offloading.problem_of(members, others, clients, zoo.rungs, pool.scale, now_ns, share, busy_ns, previous)
+            clients |= offloading.clients_of(
+                some, zoo.rungs, pool.scale, shifts, share, decode_ms, forgiven, zoo.refused
+            )
+        return offloading.problem_of(
+            members, others, clients, zoo.rungs, pool.scale, now_ns, share, busy_ns, previous, zoo.refused
+        )
 
     def _busy_until_ns(self, key: PoolKey, now_ns: int) -> int:
         """When the worker of a pool is free of what runs now and of the batches of other pools that have begun."""

@@ -200,9 +200,15 @@ class ApplicationService:
             if gates is not None:
                 gates.ended(member)
         self.planning.queues.ended(member)
-        if result.cause is DropCause.MEMORY and result.variant:
+        if result.variant and self._is_refused(live, result):
             self.planning.refused(live.session.application_id, result.variant)
             self.replan.set()
+
+    def _is_refused(self, live: LiveSession, result: FrameResult) -> bool:
+        """Whether memory has no room for a frame's variant, or has taken it away and not had it back in time."""
+        if result.cause is DropCause.LATE:
+            return self.planning.was_taken(live, result.variant)
+        return result.cause is DropCause.MEMORY
 
     def _watch(self, tenant: str, application_id: str) -> Callable[[Request], None]:
         """Learns what decoding takes."""

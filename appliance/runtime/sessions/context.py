@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.runtime.decisions.sessions import unasked
+from appliance.runtime.servable import Servable
 from appliance.runtime.sessions import adapting
 from appliance.runtime.sessions.deciding import Deciding
 from appliance.runtime.sessions.environment import SessionEnvironment
@@ -137,6 +138,18 @@ class PlanningContext:
                 self.remove(live, *zoo.lack)
         self.close(pool)
         return None
+
+    def taken_away(self, pool: Pool, members: Sequence[LiveSession], zoo: Zoo) -> frozenset[str]:
+        """Variants that members send for, that have been in memory for them, and are so no more. To be asked at each
+        plan."""
+        used = {live.variant for live in members}.intersection(zoo.by_name)
+        there = {name for name in used if self.is_there(zoo.by_name[name].servable)}
+        pool.found = frozenset(there | (pool.found & used))
+        return pool.found - there
+
+    def is_there(self, servable: Servable) -> bool:
+        """Whether a variant is in memory, awake or asleep."""
+        return self.environment.is_resident(servable) or self.environment.is_asleep(servable)
 
     def close(self, pool: Pool) -> None:
         """Nobody of it is served any more."""

@@ -84,6 +84,7 @@ class LatencyPlans:
         zoo = context.zoo_for(pool, members)
         if zoo is None:
             return
+        context.taken_away(pool, members, zoo)
         share = PLANNED * context.shares.for_plan(key)
         problem = await self._problem(key, members, zoo, share)
         plan = await self._going_on(pool, problem)

@@ -85,15 +85,18 @@ def clients_of(
     share: float,
     decode_ms: float = 0.0,
     forgiven: Collection[str] = (),
+    refused: Sequence[Rung] = (),
 ) -> dict[str, Client]:
     """Sessions as the planner sees them, by id; without those whose promise is out of reach on their link, whatever is
     sent.
 
     A frame has arrived when it is decoded. `forgiven`: sessions, by id, whose promises are taken to allow more.
+    `refused`: variants that cannot run now, of which one may be the best, that promises count from.
     """
-    tables, best = _tables(rungs, share), _best(rungs)
+    known = (*rungs, *refused)
+    tables, best = _tables(rungs, share), _best(known)
     for live in sessions:
-        live.curves.know(rungs, best)
+        live.curves.know(known, best)
     return {
         live.id: _client(
             live,
@@ -120,14 +123,16 @@ def problem_of(
     share: float,
     busy_until_ns: int = 0,
     previous: Sequence[Batch] = (),
+    refused: Sequence[Rung] = (),
 ) -> OffloadInput:
-    """The problem of a pool. `clients`: as `clients_of` gives them; `previous`: as `previous_of` gives it."""
+    """The problem of a pool. `clients`, `refused`: as of `clients_of`; `previous`: as `previous_of` gives it."""
+    best = _best((*rungs, *refused))
     kept = {live.id for live in (*served, *waiting)}
     return OffloadInput(
         fps=scale.fps,
         now_ms=scale.ms(now_ns),
         horizon_ms=HORIZON_MS,
-        inference_ms=_tables(rungs, share)[_best(rungs).name],
+        inference_ms=_tables([best], share)[best.name],
         clients=tuple(clients[live.id] for live in served if live.id in clients),
         waiting=tuple(clients[live.id] for live in waiting if live.id in clients),
         busy_until_ms=max(0.0, scale.ms(busy_until_ns)),
@@ -368,7 +373,7 @@ def _client(
         + decode_ms
         + live.head_delay_ms
         + live.link.transfer_ms(rung.frame_bytes(live.picture_factor, live.body_bytes))
-        for rung in rungs
+        for rung in (best, *rungs)
     }
     curves = live.curves
     rate, allowed, reference = _rate_of(live, best), promise.drop_max, 0.0
@@ -415,7 +420,7 @@ def _client(
             )
             for rung in rungs
         )
-        if len(rungs) > 1
+        if len(rungs) > 1 or best not in rungs
         else (),
         kept_free=kept_free,
         reference_stride=reference,

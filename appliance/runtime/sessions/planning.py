@@ -306,6 +306,14 @@ class Planning:
         rung = self.zoos.of(key_of(live)).by_name.get(variant)
         return rung is not None and self._environment.is_resident(rung.servable)
 
+    def was_taken(self, live: LiveSession, variant: str) -> bool:
+        """Whether a variant has been in memory for the devices of a session's pool, and is so no more."""
+        key = key_of(live, live.lane)
+        pool, rung = self._pools.get(key), self.zoos.of(key).by_name.get(variant)
+        if pool is None or rung is None or variant not in pool.found:
+            return False
+        return not self._context.is_there(rung.servable)
+
     def beginning(self, until_ns: int) -> int:
         """How many planned batches have yet to begin, and are to by then."""
         return self._pools.beginning(until_ns)

@@ -58,6 +58,8 @@ class Pool:
     wanted: tuple[str, ...] = ()
     """Of adaptation: the variants of the plan; they are switched to when they are in memory."""
     prefetch: tuple[str, ...] = ()
+    found: frozenset[str] = frozenset()
+    """Variants that its devices send for which have been in memory since; one that is so no more was taken away."""
     batches: tuple[Batch, ...] = ()
     """Of offload."""
     paces: dict[str, tuple[str | None, int]] = field(default_factory=dict)

@@ -73,6 +73,8 @@ class Zoo:
     """What it was made of: the application as the catalogue has it, ..."""
     without: frozenset[str] = frozenset()
     """... but for these variants, ..."""
+    refused: tuple[Rung, ...] = ()
+    """... as they would be, for promises of accuracy still count from the best of all, ..."""
     until_ns: int = 0
     """... and what runs took, which is looked at again then."""
 
@@ -81,8 +83,14 @@ class Zoo:
 
     @property
     def best(self) -> Rung:
-        """The most accurate; there has to be one."""
-        return max(self.rungs, key=lambda rung: (rung.accuracy, rung.name))
+        """The most accurate, those that memory has refused of late among them; there has to be one."""
+        return max((*self.rungs, *self.refused), key=lambda rung: (rung.accuracy, rung.name))
+
+    def only(self, is_there: Callable[[Servable], bool]) -> "Zoo":
+        """The same without what is not in memory."""
+        rungs = [rung for rung in self.rungs if is_there(rung.servable)]
+        others = tuple(rung for rung in self.rungs if not is_there(rung.servable))
+        return Zoo(rungs, True, entry=self.entry, refused=(*self.refused, *others))
 
     @property
     def lack(self) -> tuple[Cause, str]:
@@ -110,18 +118,20 @@ def zoo_of(
     now_ns: int,
     fits: Callable[[Servable], bool],
     without: Collection[str] = (),
-) -> tuple[list[Rung], bool]:
+) -> tuple[list[Rung], bool, list[Rung]]:
     """The variants of at least `floor` points that are measured and fit into memory, and whether memory is what keeps
-    others out. `without`: variants by name that memory has refused of late."""
-    rungs, is_short = [], False
+    others out; and those of `without`, variants by name that memory has refused of late, which would be among them."""
+    rungs: list[Rung] = []
+    refused: list[Rung] = []
+    is_short = False
     for servable in entry.order:
         if servable.accuracy < max(floor, entry.application.accuracy_min) or servable.profile is None:
             continue
-        if servable.name in without or not fits(servable):
+        if not fits(servable):
             is_short = True
             continue
-        rungs.append(_rung(servable, workers, now_ns))
-    return rungs, is_short
+        (refused if servable.name in without else rungs).append(_rung(servable, workers, now_ns))
+    return rungs, is_short or bool(refused), refused
 
 
 def _rung(servable: Servable, workers: int, now_ns: int) -> Rung:

@@ -71,7 +71,9 @@ async def test_a_capture_after_its_place_is_a_longer_uplink_and_a_shorter_downli
     """By the same time: how old what it shows is does not depend on it, and what that is measured against neither."""
     bench = Fleet()
     application = bench.add({320: Cost(run_ms=10)})
-    rungs, _ = zoo_of(bench.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True)
+    rungs, _, _ = zoo_of(
+        bench.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
+    )
     for reference, expected in ((Reference.DEDICATED, 2.0), (Reference.FRESH, 0.0)):
         on_time, after = (client_of(session_of(ms, reference), rungs) for ms in (0.0, 9.0))
         assert after.uplink_ms == pytest.approx(on_time.uplink_ms + 9.0)
@@ -89,7 +91,9 @@ async def test_what_is_forgiven_is_aimed_at_all_the_same() -> None:
     """A plan may break the promise for the moment, and paces its session as if it might not."""
     bench = Fleet()
     application = bench.add({320: Cost(run_ms=10)})
-    rungs, _ = zoo_of(bench.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True)
+    rungs, _, _ = zoo_of(
+        bench.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
+    )
     live = session_of(0.0, Reference.FRESH)
     usual, forgiven = client_of(live, rungs), client_of(live, rungs, forgiven=["s"])
     assert forgiven.accuracy_slo > usual.accuracy_slo
@@ -105,7 +109,9 @@ async def test_a_frame_that_joined_a_batch_is_planned_in_it() -> None:
     batches = [Batch(20.0, None, (("a", 1),))]
     fleet = Fleet()
     application = fleet.add({320: Cost(run_ms=40)})
-    rungs, _ = zoo_of(fleet.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True)
+    rungs, _, _ = zoo_of(
+        fleet.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
+    )
     (rung,) = (replace(one, usual_ms={1: 40.0, 2: 47.0}) for one in rungs)
     gates.plan(gates_of(batches, {rung.name: rung}, rung.name, scale, shifts, bench.clock.now_ns()))
     joining = asyncio.create_task(gates.wait(("b", 1), rung.name))
@@ -128,7 +134,9 @@ async def test_a_batch_that_began_late_is_planned_on_as_it_is() -> None:
     fleet = Fleet()
     application = fleet.add({320: Cost(run_ms=40)})
     lost = dict.fromkeys(shifts, 200.0)
-    rungs, _ = zoo_of(fleet.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True)
+    rungs, _, _ = zoo_of(
+        fleet.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
+    )
     gates.plan(gates_of(batches, {rungs[0].name: rungs[0]}, rungs[0].name, scale, shifts, bench.clock.now_ns()))
     assert previous_of(batches, gates, scale, shifts, bench.clock.now_ns(), lost) == (batches, 0)
     await bench.pause(15)

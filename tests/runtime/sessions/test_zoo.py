@@ -17,10 +17,10 @@ async def test_runs_are_those_of_as_many_at_once_as_there_are_workers() -> None:
     assert times is not None
     times.refer((Latency(1, 10, 11), Latency(1, 14, 21, 2)))
     for workers, usual_ms, worst_ms in ((1, 10, 11), (2, 14, 21), (3, 14, 21)):
-        ((rung,), _) = zoo_of(entry, 0.0, workers, bench.clock.now_ns(), lambda _: True)
+        ((rung,), _, _) = zoo_of(entry, 0.0, workers, bench.clock.now_ns(), lambda _: True)
         assert (rung.usual_ms, rung.worst_ms, rung.at_once) == ({1: usual_ms}, {1: worst_ms}, workers)
     times.ran(1, 2, 28_000_000, bench.clock.now_ns())
-    ((rung,), _) = zoo_of(entry, 0.0, 2, bench.clock.now_ns(), lambda _: True)
+    ((rung,), _, _) = zoo_of(entry, 0.0, 2, bench.clock.now_ns(), lambda _: True)
     assert rung.worst_ms[1] == 1.5 * rung.usual_ms[1] > 21
 
 
@@ -32,5 +32,5 @@ async def test_on_each_group_of_processors_too() -> None:
     for times in entry.servables["v"].places.values():
         assert times is not None
         times.usual.refer((Latency(1, 10, 11), Latency(1, 14, 21, 2)))
-    ((rung,), _) = zoo_of(entry, 0.0, 2, bench.clock.now_ns(), lambda _: True)
+    ((rung,), _, _) = zoo_of(entry, 0.0, 2, bench.clock.now_ns(), lambda _: True)
     assert rung.takes_ns(1, bench.clock.now_ns()) == {0: 14_000_000, 1: 14_000_000}

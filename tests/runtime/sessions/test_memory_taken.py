@@ -1,0 +1,115 @@
+"""Memory takes a variant away that sessions use, for requests of others by turns with them (X-05)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from appliance.domain.session import AccuracyPromise, LatencyPromise, Notice, NoticeKind, Promise, Reference
+from appliance.domain.states import SessionState
+from appliance.runtime.sessions.live import LiveSession
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet, steady
+
+BUDGET = 400
+LARGE = Cost(run_ms=10, resident_bytes=200, load_ms=900)
+SMALL = Cost(run_ms=40, resident_bytes=40, load_ms=900)
+FOREIGN = Cost(run_ms=5, resident_bytes=250, load_ms=900)
+
+
+@asynccontextmanager
+async def asking(fleet: Fleet) -> AsyncIterator[None]:
+    """A caller without a session asks another application, one request after the other; there is room for that beside
+    the smaller variant only."""
+    other = fleet.bench.add({"big": FOREIGN}, name="other")
+
+    async def ask() -> None:
+        while True:
+            await fleet.bench.infer(application=other.id)
+            await fleet.bench.pause(50)
+
+    task = asyncio.create_task(ask())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+@asynccontextmanager
+async def heard(fleet: Fleet, live: LiveSession) -> AsyncIterator[list[Notice]]:
+    """What a device is told but for plans of the same variant."""
+    told: list[Notice] = []
+
+    async def hear() -> None:
+        with fleet.sessions.subscribe(live) as notices:
+            async for notice in notices:
+                if notice.kind is not NoticeKind.PLAN:
+                    told.append(notice)
+
+    task = asyncio.create_task(hear())
+    try:
+        yield told
+    finally:
+        task.cancel()
+
+
+@pytest.mark.parametrize("promise", [AccuracyPromise(0.15), AccuracyPromise(0.15, Reference.DEDICATED)], ids=str)
+def test_another_variant_that_is_in_memory_and_keeps_the_promise(promise: Promise) -> None:
+    """Its device is told at once, before a frame has waited in vain."""
+
+    @story
+    async def told() -> None:
+        fleet = Fleet(workers=2, budget=BUDGET)
+        gate = fleet.add({128: LARGE, 64: SMALL}, accuracies=(50.0, 45.0))
+        async with fleet.working():
+            await fleet.bench.availability.load(gate, "v64")
+            live = await fleet.join(gate, promise, fps=15, mbps=100)
+            async with heard(fleet, live) as notices:
+                fleet.stream(live, steady(100), drop_rate=0.004)
+                await fleet.pass_s(5)
+                assert (live.variant, notices) == ("v128", [])
+                async with asking(fleet):
+                    await fleet.pass_s(20)
+            assert (live.state, live.variant) == (SessionState.SERVED, "v64")
+            assert [(notice.kind, notice.plan and notice.plan.variant) for notice in notices] == [
+                (NoticeKind.VARIANT, "v64")
+            ]
+            assert live.counts.answered >= live.counts.sent - 2
+
+    told()
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [AccuracyPromise(0.15), AccuracyPromise(0.15, Reference.DEDICATED), LatencyPromise(300.0, 5.0, 45.0)],
+    ids=str,
+)
+def test_nothing_else_keeps_the_promise(promise: Promise) -> None:
+    """Frames that waited for its variant in vain are the last ones: it waits for memory, and is served when there is
+    some."""
+
+    @story
+    async def told() -> None:
+        fleet = Fleet(workers=2, budget=BUDGET)
+        gate = fleet.add({128: LARGE, 64: SMALL}, accuracies=(50.0, 30.0))
+        async with fleet.working():
+            live = await fleet.join(gate, promise, fps=15, mbps=100)
+            async with heard(fleet, live) as notices:
+                fleet.stream(live, steady(100), drop_rate=0.004)
+                await fleet.pass_s(5)
+                assert (live.variant, live.counts.answered, notices) == ("v128", live.counts.sent, [])
+                async with asking(fleet):
+                    await fleet.pass_s(3)
+                    assert live.state is SessionState.WAITING
+                    await fleet.pass_s(5)
+                lost = live.counts.dropped + live.counts.late
+                await fleet.pass_s(20)
+            assert (live.state, live.variant) == (SessionState.SERVED, "v128")
+            removed, served = notices
+            assert (removed.kind, served.kind) == (NoticeKind.REMOVED, NoticeKind.SERVED)
+            assert removed.reason.startswith("memory: ")
+            assert 1 <= lost <= 3
+
+    told()
