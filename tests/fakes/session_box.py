@@ -55,6 +55,8 @@ class SessionBox:
     """Frames that are dropped with their head."""
     errors: frozenset[int] = frozenset()
     """Frames whose picture cannot be read."""
+    untaken: frozenset[int] = frozenset()
+    """Frames whose number is refused."""
     picture: bytes | None = None
     """Every result is this picture."""
     refusal: dict[str, Any] | None = None
@@ -132,7 +134,7 @@ class SessionBox:
             if content.get("bytes") is not None:
                 assert head is not None
                 self.bodies[head.frame] = content["bytes"]
-                if not self.is_deaf and head.frame not in self.drops:
+                if not self.is_deaf and head.frame not in self.drops | self.untaken:
                     await line.send_text(write_message(Ack(frame=head.frame, bytes=len(content["bytes"]), took_ms=1.0)))
                     group.create_task(self._answer(line, head.frame, content["bytes"]))
                 continue
@@ -143,6 +145,9 @@ class SessionBox:
                 if head.frame in self.drops:
                     dropped = ResultMessage(frame=head.frame, outcome=FrameEnd.DROPPED, cause="hopeless")
                     await line.send_text(write_message(dropped))
+                if head.frame in self.untaken:
+                    problem = {"type": "/problems/frame-mismatch", "title": "Not that frame", "status": 409}
+                    await line.send_text(write_message(ErrorMessage(problem=problem, frame=head.frame)))
             else:
                 self.clocks += 1
                 now_ms = SystemClock().now_ns() / NS_PER_MS + 1e6

@@ -141,6 +141,9 @@ class BodyRule:
     in_memory: bool
     needs_key: bool = True
     """Whether a good key comes before it; else it is tiny, and holds a key itself."""
+    refused_inside: bool = False
+    """Whether the route answers one that will not fit, because it knows more: it is refused where its first piece is
+    asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ class BodyRules:
         return cls(
             BodyRule("the body", JSON_BYTES_MAX, True),
             BodyRule("the body", body_bytes_max, True),
-            BodyRule("the frame", frame_bytes_max, True),
+            BodyRule("the frame", frame_bytes_max, True, refused_inside=True),
             BodyRule("the form (large models go by /v1/uploads)", form_bytes_max + JSON_BYTES_MAX, False),
             BodyRule("the piece", upload_bytes_max, False),
             BodyRule("the key", SIGN_IN_BYTES_MAX, False, needs_key=False),
@@ -252,6 +255,8 @@ class _BoundedCall:
         self._receive = receive
         self._send = send
         self._request_id = request_id
+        self._refusal: ApplianceError | None = None
+        """Why nothing of the body is given to who asks for it."""
         self._seen = 0
         self._ended = False
         self.started = False
@@ -260,15 +265,22 @@ class _BoundedCall:
     def expect(self, held: HeldBody | None, length: int | None) -> None:
         """A body of this length, None = unknown; refused before its first byte when it will not fit.
 
-        Raises: TooLarge, Busy.
+        Raises: TooLarge, Busy; what is refused inside by `receive`.
         """
-        self._check(length or 0)
-        if held is not None and self._rule.in_memory:
-            self._held = held
-            held.announce(length or 0)
+        try:
+            self._check(length or 0)
+            if held is not None and self._rule.in_memory:
+                self._held = held
+                held.announce(length or 0)
+        except (TooLarge, Busy) as error:
+            if not self._rule.refused_inside:
+                raise
+            self._refusal = error
 
     async def receive(self) -> Message:
         """The next piece, counted. Raises: TooLarge, Busy."""
+        if self._refusal is not None:
+            raise self._refusal
         message = await self._receive()
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))

@@ -6,7 +6,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from appliance.api.auth.keyring import Principal
@@ -14,7 +14,7 @@ from appliance.api.box import ServingBox
 from appliance.api.streams.offset import TIME_MS_MAX
 from appliance.api.streams.sessions import session_of
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import BadInput, CreditExceeded, FrameDropped, TooLarge
+from appliance.domain.errors import BadInput, BadMedia, Busy, CreditExceeded, FrameDropped, TooLarge
 from appliance.domain.pipeline import Pipeline
 from appliance.domain.session import DropCause, FrameHead
 from appliance.runtime.sessions.frame import Frame, FrameResult
@@ -69,10 +69,12 @@ def begun(box: ServingBox, live: LiveSession, head: FrameHead, length: int | Non
     """A frame that comes in a request with a body of `length` bytes (None: not said), as long as that is in memory: all
     pictures of a session take at most what two of the largest do, repeats counted.
 
-    Raises: as `Sessions.frame_begins`; TooLarge; CreditExceeded where there is no room, counted as dropped.
+    Raises: as `Sessions.frame_begins`; TooLarge, and CreditExceeded where there is no room, both counted as dropped.
     """
     limit_bytes = box.frame_bytes_max
     if length is not None and length > limit_bytes:
+        with suppress(FrameDropped):
+            box.sessions.frame_begins(live, head, DropCause.BAD_MEDIA)
         raise TooLarge(what="the frame", limit_bytes=limit_bytes)
     frame = box.sessions.frame_begins(live, head)
     count = limit_bytes if length is None else length
@@ -82,6 +84,19 @@ def begun(box: ServingBox, live: LiveSession, head: FrameHead, length: int | Non
         raise CreditExceeded(credit=live.credit, frame=head.frame)
     with live.holding.posted(count):
         yield frame
+
+
+@contextmanager
+def coming(frame: Frame) -> Iterator[None]:
+    """While its body is read: one that is too large, empty or finds no room is dropped, one that does not come lost."""
+    try:
+        yield
+    except (TooLarge, BadMedia, Busy) as error:
+        frame.refused(error)
+        raise
+    except BaseException:
+        frame.lost()
+        raise
 
 
 def answer_of(result: FrameResult) -> bytes:

@@ -278,13 +278,7 @@ class Stream:
     # -- frames --------------------------------------------------------------------------------------------------------
 
     def _head_came(self, message: HeadMessage, now_ns: int) -> None:
-        if message.bytes > self._frame_bytes_max:
-            error = TooLarge(what="the frame", limit_bytes=self._frame_bytes_max)
-            self._fail(problem_of(error), Close.TOO_LARGE, message.frame)
-            return
         self._have_frames_come = True
-        self._awaited = _Awaited(message.bytes, None)
-        self._socket.message_bytes_max = max(message.bytes, HEAD_BYTES_MAX)
         head = FrameHead(
             frame=message.frame,
             arrived_ns=now_ns,
@@ -295,6 +289,11 @@ class Stream:
             variant=message.variant,
             report=self._report(message),
         )
+        if message.bytes > self._frame_bytes_max:
+            self._announces_too_much(head)
+            return
+        self._awaited = _Awaited(message.bytes, None)
+        self._socket.message_bytes_max = max(message.bytes, HEAD_BYTES_MAX)
         try:
             frame = self._sessions.frame_begins(self._live, head)
             self._check_room(frame, message.bytes)
@@ -302,6 +301,18 @@ class Stream:
             self._live.holding.put(self)
         except ApplianceError as error:
             self._refuse(error, message.frame)
+
+    def _announces_too_much(self, head: FrameHead) -> None:
+        """It counts as one that was sent, and is the last one on this connection."""
+        outcome = None
+        try:
+            self._sessions.frame_begins(self._live, head, DropCause.BAD_MEDIA)
+        except (FrameDropped, CreditExceeded):
+            outcome = FrameEnd.DROPPED
+        except ApplianceError:  # of a number that is not taken, or when the session has ended
+            pass
+        error = TooLarge(what="the frame", limit_bytes=self._frame_bytes_max)
+        self._fail(problem_of(error), Close.TOO_LARGE, head.frame, outcome)
 
     def _check_room(self, frame: Frame, count: int) -> None:
         """Whether there is memory for a frame until it is answered: of a session at most that of two of the largest, as
@@ -380,9 +391,11 @@ class Stream:
             if notice.kind is NoticeKind.ENDED:
                 self._socket.close(Close.NORMAL)
 
-    def _fail(self, problem: dict[str, object], code: int, frame: int | None = None) -> None:
-        """Say what was wrong, and close."""
-        self._say(ErrorMessage(problem=problem, frame=frame, close=code))
+    def _fail(
+        self, problem: dict[str, object], code: int, frame: int | None = None, outcome: FrameEnd | None = None
+    ) -> None:
+        """Say what was wrong, and close. `outcome`: of the frame, where it has ended with it."""
+        self._say(ErrorMessage(problem=problem, frame=frame, outcome=outcome, close=code))
         self._socket.close(code)
 
     def _say_end(self, result: FrameResult) -> None:

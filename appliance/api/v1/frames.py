@@ -9,7 +9,7 @@ from appliance.api.box import RunningBox
 from appliance.api.http.documented import example, plain_problems, problems
 from appliance.api.http.limits import content_length
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
-from appliance.api.streams.plain import answer_of, begun, head_of, plan_header
+from appliance.api.streams.plain import answer_of, begun, coming, head_of, plan_header
 from appliance.api.streams.sessions import session_of
 from appliance.api.v1.deps import Caller, TheBox
 from appliance.api.v1.media import ANSWER, PICTURES, answer_type, media_of
@@ -30,6 +30,7 @@ from appliance.domain.errors import (
     RunFailed,
     RunRefused,
     ShuttingDown,
+    TooLarge,
     UnknownSession,
 )
 from appliance.runtime.sessions.live import LiveSession
@@ -82,6 +83,7 @@ PLAN: dict[str, Any] = {
             CreditExceeded,
             BadInput,
             BadMedia,
+            TooLarge,
             ModelUnavailable,
             QuotaExceeded,
             QueueFull,
@@ -143,10 +145,7 @@ async def _answer(box: RunningBox, live: LiveSession, request: Request) -> bytes
     length = content_length(request.scope)
     head = head_of(dict(request.scope["headers"]), box.clock.now_ns(), length)
     with begun(box, live, head, length) as frame:
-        try:
+        with coming(frame):
             media = await media_of(request)
             frame.received(media.body)
-        except BaseException:
-            frame.lost()
-            raise
         return answer_of(await frame.answer(media, request.scope["request_id"]))

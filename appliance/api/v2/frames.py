@@ -7,7 +7,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
 from appliance.api.box import ServingBox
 from appliance.api.http.limits import Receive
-from appliance.api.streams.plain import answer_of, begun, head_of, plan_header, session_in
+from appliance.api.streams.plain import answer_of, begun, coming, head_of, plan_header, session_in
 from appliance.api.v2.infer import call_of, encoded, made_of
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, error_answer, json_length, whole_body
 from appliance.api.v2.names import model_and_version
@@ -58,16 +58,13 @@ async def infer_frame(
         try:
             length = content_length(headers) if small is None else len(small)
             with begun(box, live, head_of(headers, arrival_ns, length), length or None) as frame:  # 0: not said
-                try:
+                with coming(frame):
                     body = (
                         await whole_body(receive, length, box.frame_bytes_max, held, json_length(headers) or 0)
                         if small is None
                         else small
                     )
                     frame.received(bytes(body))
-                except BaseException:
-                    frame.lost()
-                    raise
                 answer = _kept(answer_of(await frame.run(work)))
         except ApplianceError as error:
             answer = error_answer(error)

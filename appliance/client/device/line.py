@@ -353,9 +353,9 @@ class Line:
             case Notice():
                 with self._lock:
                     self._receiver.noticed(message)
-            case ErrorMessage() if message.frame is not None and message.outcome is not None:
-                with self._lock:
-                    self._sender.ended(message.frame, message.outcome)
+            case ErrorMessage() if message.frame is not None:
+                with self._lock:  # one that the box does not take, and does not count, was sent all the same
+                    self._sender.ended(message.frame, message.outcome or FrameEnd.LOST)
                 self._work.set()
             case _:
                 pass  # an error of the connection, which is closed next; or a newer box's message

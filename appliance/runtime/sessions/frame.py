@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from appliance.domain.errors import (
     ApplianceError,
     BadInput,
+    Busy,
     DeadlineExceeded,
     FrameDropped,
     FrameMismatch,
@@ -214,6 +215,12 @@ class Frame:
         if self.first is None and self.result is None and self._task is None:
             self.end(FrameResult(self.number, FrameEnd.LOST, self._session.now_ns()))
 
+    def refused(self, error: ApplianceError) -> None:
+        """What comes of its body is not taken, for this reason; nothing of a repeat, and of one that is over."""
+        if self.first is None and self.result is None and self._task is None:
+            end, cause = end_of(error)
+            self.end(FrameResult(self.number, end, self._session.now_ns(), None, "", cause, anew(error)))
+
     def drop(self, cause: DropCause) -> FrameDropped:
         """It is not run; returns the error to tell."""
         error = FrameDropped(frame=self.number, cause=cause.value)
@@ -270,7 +277,7 @@ def end_of(error: ApplianceError) -> tuple[FrameEnd, DropCause | None]:
         return FrameEnd.DROPPED, DropCause.BAD_MEDIA
     if isinstance(error, Overloaded):
         return FrameEnd.DROPPED, DropCause.HOPELESS
-    if isinstance(error, LimitReached):
+    if isinstance(error, LimitReached | Busy):
         return FrameEnd.DROPPED, DropCause.LIMIT
     if isinstance(error, OutOfMemory):
         return FrameEnd.DROPPED, DropCause.MEMORY

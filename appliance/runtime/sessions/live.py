@@ -374,8 +374,8 @@ class LiveSession:
 
     # -- frames --------------------------------------------------------------------------------------------------------
 
-    def begin(self, head: FrameHead) -> Frame:
-        """A frame's head has come.
+    def begin(self, head: FrameHead, refused: DropCause | None = None) -> Frame:
+        """A frame's head has come. `refused`: why it is dropped, whatever else its head says.
 
         Raises: as `Sessions.frame_begins`.
         """
@@ -399,7 +399,7 @@ class LiveSession:
             raise CreditExceeded(credit=self._credit, frame=head.frame)
         frame.is_planned = self._is_planned(head.frame, now_ns)
         self.counts.unplanned += not frame.is_planned
-        cause = self._hopeless(frame, now_ns)
+        cause = refused or self._hopeless(frame, now_ns)
         if cause is not None:
             raise frame.drop(cause)
         self.link.begin(head.frame, head.body_bytes, head.arrived_ns)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from appliance.clock import Clock, others_first
 from appliance.domain.errors import ApplianceError, FrameDropped, Unavailable
 from appliance.domain.events import EventSink
-from appliance.domain.session import DeviceReport, FrameHead, Notice, NoticeKind, Promise, Session
+from appliance.domain.session import DeviceReport, DropCause, FrameHead, Notice, NoticeKind, Promise, Session
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.runtime.decisions.sessions import frame_drop
@@ -219,15 +219,16 @@ class Sessions:
 
     # -- frames --------------------------------------------------------------------------------------------------------
 
-    def frame_begins(self, live: LiveSession, head: FrameHead) -> Frame:
-        """A frame's head has come; its body need not be read where this raises.
+    def frame_begins(self, live: LiveSession, head: FrameHead, refused: DropCause | None = None) -> Frame:
+        """A frame's head has come; its body need not be read where this raises. `refused`: why it would not be taken
+        in any case.
 
-        Raises: FrameDropped (expired, hopeless, not-served: counted), CreditExceeded (counted as dropped),
+        Raises: FrameDropped (refused, expired, hopeless, not-served: counted), CreditExceeded (counted as dropped),
         FrameMismatch for a number far out of order (not counted), UnknownSession where the session has ended.
         """
         if live.state is SessionState.SUSPENDED:
             self._presence.heard(live)
-        return live.begin(head)
+        return live.begin(head, refused)
 
     def results_since(self, live: LiveSession, frame: int | None) -> Sequence[FrameResult]:
         """Results of the last 2 s of frames after `frame` (None: all of them), in the order in which they ended: what a

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ async def test_frames_are_posted(box: Box) -> None:
         assert again.json() == answer.json()
         other = await client.post(path, content=box.pictures[1], headers=frame(6))
         assert (other.status_code, other.json()["type"]) == (409, "/problems/frame-mismatch")
+        assert plan_of(other)["variant"] == "fp32"
         far = await client.post(path, content=box.pictures[1], headers=frame(10**15))
         assert far.status_code == 409
         assert plan_of(far)["variant"] == "fp32"
@@ -114,18 +116,30 @@ async def test_headers_that_make_no_sense(box: Box, headers: dict[str, str], sta
 
 
 async def test_bodies_that_are_no_frames(box: Box) -> None:
-    """None, no picture, and too much."""
+    """None, no picture, and too much, announced or not: each is told the plan, and counted as what nobody can take."""
     session = await box.join()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield bytes(2**20)
+
     path = f"/v1/sessions/{session}/frames"
     async with box.http() as client:
         assert (await client.post(path, headers=frame(0))).json()["type"] == "/problems/bad-media"
         wrong = await client.post(path, content=b"no picture", headers=frame(1))
         assert (wrong.status_code, wrong.json()["type"]) == (422, "/problems/bad-media")
-        large = await client.post(path, content=bytes(4 * 2**20 + 1), headers=frame(2))
-        assert large.status_code == 413
-        assert (await client.post(path, content=box.pictures[0], headers=frame(3))).status_code == 200
+        for number, content in ((2, bytes(4 * 2**20 + 1)), (3, pieces())):
+            large = await client.post(path, content=content, headers=frame(number))
+            assert (large.status_code, large.json()["type"]) == (413, "/problems/too-large")
+            assert plan_of(large)["variant"] == "fp32"
+        predict = "/v1/applications/digits/predict"
+        large = await client.post(predict, content=bytes(4 * 2**20 + 1), headers=frame(4, **{"X-Session": session}))
+        assert (large.status_code, plan_of(large)["variant"]) == (413, "fp32")
+        unknown = await client.post("/v1/sessions/none/frames", content=bytes(4 * 2**20 + 1), headers=frame(5))
+        assert unknown.status_code == 404
+        assert (await client.post(path, content=box.pictures[0], headers=frame(6))).status_code == 200
     shown = await box.shown(session)
-    assert (shown["sent"], shown["answered"]) == (3, 1)
+    assert (shown["sent"], shown["answered"], shown["drops"]) == (6, 1, {"bad-media": 5})
     assert shown["sent"] == shown["answered"] + shown["dropped"] + shown["lost"] + shown["late"]
 
 

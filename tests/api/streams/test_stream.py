@@ -142,6 +142,7 @@ async def test_too_large(box: Box) -> None:
         assert await device.ended() == 1009
         error: Any = device.heard[-1]
         assert (error.problem["status"], error.frame, error.close) == (413, 0, 1009)
+        assert error.outcome is FrameEnd.DROPPED
     for count in (5000, 100):
         async with box.device(session) as device:
             await device.head(1, count)
@@ -152,6 +153,8 @@ async def test_too_large(box: Box) -> None:
     async with box.device(session) as device:
         await device.socket.send("x" * (HEAD_BYTES_MAX + 1))
         assert await device.ended() == 1009
+    shown = await box.shown(session)
+    assert (shown["sent"], shown["lost"], shown["drops"]) == (2, 1, {"bad-media": 1})
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,15 @@ def test_frames_end_as_the_box_says(box: SessionBox) -> None:
     assert device.counts.ends[FrameEnd.ANSWERED] >= 1
 
 
+def test_frames_that_the_box_does_not_take_hold_up_nothing(box: SessionBox) -> None:
+    """It does not count them, and the device does, at once: no line is given up for them."""
+    box.untaken = frozenset(range(0, 5000, 2))
+    with _device(box) as device:
+        _seen_until(device, lambda shown: shown.answer is not None and device.counts.ends[FrameEnd.LOST] > 3)
+        assert device.reconnects == 0
+    assert _adds_up(device)
+
+
 def test_a_session_that_ends_sends_no_more(box: SessionBox) -> None:
     """The box's word and its reason reach the program; a stream that is refused says why."""
     with _device(box) as device:
