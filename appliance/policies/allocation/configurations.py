@@ -4,7 +4,7 @@ in a canonical order.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.domain.pipeline import CostBy
 from appliance.policies.allocation.base import (
@@ -48,6 +48,8 @@ class Configuration:
     """What its instances take workers of: the group of the worker type, or the type."""
     draws: tuple["Drawn", ...] = ()
     """What each of them takes of others."""
+    of_prices: float = 0.0
+    """Of the cost, what stands for scarce workers: nobody pays it."""
 
     def taken_of(self, pool: str) -> float:
         """Workers of a pool that an instance takes."""
@@ -161,20 +163,14 @@ def pipeline_of(
 def priced(stage: Stage, prices: Mapping[str, float]) -> Stage:
     """The stage with `prices` added to the cost of an instance, by the pools that it takes workers of."""
     changed = [
-        configuration(
-            c.worker,
-            c.batch,
-            c.concurrency,
-            c.latency_ms,
-            c.throughput_rps,
-            c.cost + sum(price * c.taken_of(pool) for pool, price in prices.items()),
-            c.awaited,
-            c.pool,
-            c.draws,
-        )
-        for c in stage.configurations
+        _dearer(c, sum(price * c.taken_of(pool) for pool, price in prices.items())) for c in stage.configurations
     ]
     return Stage(stage.name, stage.rate_rps, tuple(sorted(changed, key=_rank)))
+
+
+def _dearer(c: Configuration, price: float) -> Configuration:
+    cost = c.cost + price
+    return replace(c, cost=cost, unit_cost=cost / c.throughput_rps, of_prices=c.of_prices + price)
 
 
 def critical_ms(pipeline: Pipeline, plans: Plans) -> float:

@@ -209,14 +209,15 @@ def _good(table: Table) -> Ints:
 
 def _unbeaten(table: Table, by_pool: bool) -> Ints:
     """Configurations that no other one beats as a partial instance, at whatever rate; `by_pool`: that takes no more of
-    any pool.
+    any pool and costs no more without the prices on scarce workers, by which a dearer one that takes less may be first.
     """
     columns = np.column_stack((table.exec_ms, table.batch_ms, -table.throughput))
     if by_pool:
         configurations = table.stage.configurations
         pools = sorted({pool for c in configurations for pool in c.pools})
         taken = np.array([[c.taken_of(pool) / c.throughput_rps for pool in pools] for c in configurations])
-        columns = np.column_stack((columns, taken.reshape(len(columns), len(pools))))
+        unpriced = np.array([(c.cost - c.of_prices) / c.throughput_rps for c in configurations])
+        columns = np.column_stack((columns, taken.reshape(len(columns), len(pools)), unpriced))
     kept: list[int] = []
     for c in range(len(columns)):  # by unit cost: only an earlier one can beat a later one, but for equal unit costs
         no_worse = (columns[kept] <= columns[c]).all(axis=1)

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from appliance.lab.baselines import ALLOCATION
@@ -72,6 +72,9 @@ def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) ->
     shape=st.sampled_from(["single", "chain2", "fork"]),
     batch_wait=st.sampled_from(["full", "rest"]),
 )
+@example(draw=instances.grouped, seed=5542, shape="fork", batch_wait="full")
+@example(draw=instances.grouped, seed=71, shape="fork", batch_wait="full")
+@example(draw=instances.drawing, seed=1881, shape="chain2", batch_wait="full")
 def test_default_is_optimal(draw: Any, seed: int, shape: str, batch_wait: str) -> None:
     """The default policy costs what exhaustive search finds, also when workers are scarce, and refuses what it
     refuses.
