@@ -11,13 +11,14 @@ from pydantic import AfterValidator, Field
 
 INTEGER_MAX = 2**53
 """Beyond it not every reader of JSON keeps an integer, nor can the decision log write all of them."""
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def _printable(text: str) -> str:
-    """Control characters break lines of logs and terminals, halves of surrogate pairs have no UTF-8."""
+    """Control characters and separators of lines break logs and terminals, marks of direction have a line read as
+    another one, halves of surrogate pairs have no UTF-8."""
     if _CONTROLS.search(text):
-        raise ValueError("holds a control character, or half a surrogate pair")
+        raise ValueError("holds a control character, a line separator, a mark of direction, or half a surrogate pair")
     return text
 
 
@@ -31,7 +32,9 @@ def _in_utc(moment: datetime.datetime) -> datetime.datetime:
 
 
 Text = Annotated[
-    str, AfterValidator(_printable), Field(json_schema_extra={"pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"})
+    str,
+    AfterValidator(_printable),
+    Field(json_schema_extra={"pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028-\\u202e\\u2066-\\u2069]*$"}),
 ]
 """One line of text."""
 Whole = Annotated[int, Field(strict=True)]

@@ -20,7 +20,7 @@ class LatencyPromiseShape(Order):
     slo_ms: Real = Field(ge=SLO_MS_MIN, le=SLO_MS_MAX, examples=[150.0])
     """From the capture of a frame to its answer at the device."""
     rate_rps: Real = Field(ge=RATE_MIN, le=FPS_MAX, examples=[15.0])
-    """Frames that the device sends in a second."""
+    """Frames that the device sends in a second; more than the session's `fps` is promised, and shown, as `fps`."""
     accuracy_min: Real | None = Field(None, ge=0, le=1)
     """No variant below this serves it, 0..1; null: as the application has it."""
 

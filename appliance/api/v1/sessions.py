@@ -70,7 +70,7 @@ async def join_session(order: SessionOrder, box: TheBox, principal: Caller) -> S
             key_id=principal.key_id,
             application_id=application,
             fps=order.fps,
-            promise=promise_of(order.promise),
+            promise=promise_of(order.promise, order.fps),
             name=order.name,
             weight=order.weight,
             wait=order.wait,
@@ -122,7 +122,7 @@ async def show_plan(session: SessionId, box: TheBox, principal: Caller) -> Sessi
 async def change_session(session: SessionId, change: SessionChange, box: TheBox, principal: Caller) -> SessionShape:
     """Another promise, or pause and go on. Where the new promise cannot be kept the old one stays (409)."""
     live = session_of(box, principal, session)
-    promise = None if change.promise is None else promise_of(change.promise)
+    promise = None if change.promise is None else promise_of(change.promise, live.session.fps)
     return shape_of(box, await box.sessions.change(live, promise=promise, is_paused=change.paused))
 
 
@@ -133,12 +133,12 @@ async def end_session(session: SessionId, box: TheBox, principal: Caller) -> Del
     return Deleted(deleted=session)
 
 
-def promise_of(order: LatencyPromiseShape | AccuracyPromiseShape) -> Promise:
-    """As the runtime has it."""
+def promise_of(order: LatencyPromiseShape | AccuracyPromiseShape, fps: float) -> Promise:
+    """As the runtime has it: nobody is promised more frames than the camera gives."""
     if isinstance(order, AccuracyPromiseShape):
         return AccuracyPromise(order.drop_max, order.reference)
     floor = None if order.accuracy_min is None else points(order.accuracy_min)
-    return LatencyPromise(order.slo_ms, order.rate_rps, floor)
+    return LatencyPromise(order.slo_ms, min(order.rate_rps, fps), floor)
 
 
 def promise_shape(promise: Promise) -> LatencyPromiseShape | AccuracyPromiseShape:

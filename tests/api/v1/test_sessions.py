@@ -144,6 +144,24 @@ async def test_an_absurd_promise_of_a_paused_session(stand: Stand) -> None:
     assert (await device.patch(path, json={"paused": False})).json()["promise"]["rate_rps"] == 10
 
 
+async def test_no_more_frames_are_promised_than_the_camera_gives(stand: Stand) -> None:
+    """Neither at the beginning nor by a change; what is promised is shown."""
+    device = stand.client("device")
+    joined = await device.post("/v1/sessions", json=order(LATENCY | {"rate_rps": 1000}, fps=30))
+    assert joined.json()["promise"]["rate_rps"] == 30
+    path = f"/v1/sessions/{joined.json()['id']}"
+    assert (await device.patch(path, json={"promise": LATENCY | {"rate_rps": 40}})).json()["promise"]["rate_rps"] == 30
+    assert (await device.patch(path, json={"promise": LATENCY | {"rate_rps": 5}})).json()["promise"]["rate_rps"] == 5
+
+
+@pytest.mark.parametrize("sign", ["\u202e", "\u2066", "\u2028", "\u2029", "\x85"])
+async def test_names_that_would_be_shown_as_others(stand: Stand, sign: str) -> None:
+    """What turns the direction of a line, or breaks it, stands in no name."""
+    answer = await stand.client("device").post("/v1/sessions", json=order(LATENCY, name=f"cam{sign}gpj"))
+    assert (answer.status_code, "name" in answer.text) == (422, True)
+    assert (await stand.client("device").post("/v1/sessions", json=order(LATENCY, name="Hof – 庭 مرحبا"))).is_success
+
+
 async def test_a_promise_that_is_no_number(stand: Stand) -> None:
     """JSON of other makers has NaN."""
     text = '{"application": "digits", "fps": 30, "promise": {"kind": "latency", "slo_ms": NaN, "rate_rps": 10}}'
