@@ -155,4 +155,4 @@ def test_a_kind_of_decision_that_there_is_not_is_refused_by_name() -> None:
     """An empty list would say that nothing of the kind was decided."""
     answer = CliRunner().invoke(app, ["decisions", "list", "--kind", "nosuch"], env={"COLUMNS": "200"})
     assert answer.exit_code == 2
-    assert "'nosuch' is not one of 'residency', 'admission', 'drop', 'budget'" in answer.stderr
+    assert "'nosuch' is not one of 'residency', 'neighbours', 'admission', 'drop'" in answer.stderr
