@@ -6,11 +6,15 @@ several precisions, of which nothing is known beforehand: int8 may be quicker th
 sizes are compared with sizes, and networks by what was measured.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 
 from appliance.policies.adaptation.base import Network
+
+WORTH = 0.8
+"""Another network of the same accuracy is worth a change where it takes at most so much of the time of the one before.
+What a run takes moves with the load, and of two precisions of one network now the one seems quicker, now the other."""
 
 
 def by_size(networks: Iterable[Network]) -> tuple[Network, ...]:
@@ -18,19 +22,20 @@ def by_size(networks: Iterable[Network]) -> tuple[Network, ...]:
     return tuple(sorted(networks, key=lambda n: (n.input_bytes, n.accuracy, n.name)))
 
 
-def filtered(networks: Iterable[Network]) -> tuple[Network, ...]:
+def filtered(networks: Iterable[Network], kept: Collection[str] = ()) -> tuple[Network, ...]:
     """By size, without those that another one makes needless: no larger, at least as accurate, and at no batch slower
     (by the monotone profile).
 
     For one network a size this is JF-02 (640 leaves, against 608). A network that is larger and less accurate but
     quicker, as int8 may be beside the fp32 of a smaller size, stays. Of equals the first by name stays.
+    Those of `kept`, by name, stay unless they take so much longer that a change is worth it.
     """
     ordered = by_size(networks)
     measured = monotone(ordered)
     return tuple(
         network
         for network, own in zip(ordered, measured, strict=True)
-        if not any(_makes_needless(other, own) for other in measured)
+        if not any(_makes_needless(other, _a_little_quicker(own) if own.name in kept else own) for other in measured)
     )
 
 
@@ -58,6 +63,10 @@ def _raised(latency_ms: Mapping[int, float], floors: Mapping[int, float]) -> dic
         floor = max(floor, latency_ms[batch], floors.get(batch, 0.0))
         raised[batch] = floor
     return raised
+
+
+def _a_little_quicker(network: Network) -> Network:
+    return replace(network, latency_ms={batch: WORTH * ms for batch, ms in network.latency_ms.items()})
 
 
 def _makes_needless(better: Network, worse: Network) -> bool:

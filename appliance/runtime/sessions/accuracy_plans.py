@@ -18,6 +18,7 @@ from appliance.runtime.sessions.drop_priors import DropPriors
 from appliance.runtime.sessions.ledger import Load
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
+from appliance.runtime.sessions.reasons import reason_for
 from appliance.runtime.sessions.shares import order
 from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
 from appliance.runtime.sessions.zoo import Zoo
@@ -280,7 +281,8 @@ class AccuracyPlans:
         context.ledger.put(key, Load(key.tenant, load, load))
         told = offloading.plans_of(there, members, zoo.by_name, best, pool.scale, pool.shifts, now_ns)
         for id, session_plan in told.items():
-            members[id].take(session_plan)
+            live = members[id]
+            live.take(session_plan, reason_for(live.variant, zoo.by_name[session_plan.variant], zoo))
 
     def _out_of_reach(self, live: LiveSession, zoo: Zoo) -> tuple[Cause, str]:
         """Why no plan could have it: what memory has refused would serve it, or nothing would."""

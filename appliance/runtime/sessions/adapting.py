@@ -44,9 +44,8 @@ def problem_of(
     seed: int = 0,
 ) -> AdaptationInput:
     """The problem of a pool; `clients` as of `client_of`, one for each member."""
-    networks = monotone(
-        filtered(Network(r.name, r.accuracy, r.frame_bytes(None, _typical_bytes(members)), r.worst_ms) for r in rungs)
-    )
+    found = (Network(r.name, r.accuracy, r.frame_bytes(None, _typical_bytes(members)), r.worst_ms) for r in rungs)
+    networks = monotone(filtered(found, {name for name in previous if name is not None}))
     known = {network.name for network in networks}
     return AdaptationInput(
         networks=networks,

@@ -7,7 +7,7 @@ from appliance.clock import others_first
 from appliance.domain.session import Cause, SessionPlan
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.binding import Binding, binding
-from appliance.policies.adaptation.going_on import gone_on
+from appliance.policies.adaptation.going_on import gone_on, is_needless, networks_of
 from appliance.runtime.decisions.sessions import adaptation
 from appliance.runtime.sessions import adapting
 from appliance.runtime.sessions.context import AT_ONCE, PlanningContext
@@ -15,6 +15,7 @@ from appliance.runtime.sessions.ledger import Load
 from appliance.runtime.sessions.link import BPS_MAX
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
+from appliance.runtime.sessions.reasons import reason_for
 from appliance.runtime.sessions.shares import order
 from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
 from appliance.runtime.sessions.zoo import Rung, Zoo
@@ -132,11 +133,17 @@ class LatencyPlans:
         return max(found, key=order)
 
     async def _going_on(self, pool: Pool, problem: AdaptationInput) -> AdaptationPlan:
-        """A new plan, or the one before where only that serves all."""
+        """A new plan, or the one before where only that serves all, or devices would change variants for nothing."""
         context = self._context
         plan = await context.pools.timed(pool.key, context.deciding.adapt(problem))
-        before = gone_on(problem, pool.plan) if plan.unmapped and pool.plan is not None else None
-        return plan if before is None else before
+        if pool.plan is None or not (plan.unmapped or networks_of(plan) != networks_of(pool.plan)):
+            return plan
+        before = gone_on(problem, pool.plan)
+        if before is None:
+            return plan
+        if plan.unmapped:
+            return before
+        return before if _mapping(before) == pool.mapping and is_needless(problem, before, plan) else plan
 
     async def _enact(
         self,
@@ -157,7 +164,7 @@ class LatencyPlans:
             if at % AT_ONCE == 0:
                 await others_first()
         there = [live for live in members if context.is_held(live, now_ns)]  # others have gone meanwhile
-        mapping = tuple((worker.network, worker.batch, worker.clients) for worker in plan.workers)
+        mapping = _mapping(plan)
         if mapping != pool.mapping:
             self._record(key, problem, plan, "planned", None)
         pool.mapping = mapping
@@ -175,7 +182,10 @@ class LatencyPlans:
         pool.bandwidth_bps = {live.id: live.link.bandwidth_bps for live in there}
         for at, live in enumerate(there, 1):
             if live.id in told and context.is_held(live, now_ns):
-                live.take(self._as_memory_is(live, told[live.id], zoo, beside))
+                wanted = told[live.id]
+                given = self._as_memory_is(live, wanted, zoo, beside)
+                loading = wanted.variant if given.variant != wanted.variant else ""
+                live.take(given, reason_for(live.variant, zoo.by_name[given.variant], zoo, loading))
             if at % AT_ONCE == 0:  # each that is told has something to send
                 await others_first()
 
@@ -222,7 +232,7 @@ class LatencyPlans:
             and adapting.keeps(live, rung, beside)
         ]
         no_slower = [rung for rung in there if min(rung.usual_ms.values()) <= most_ms]
-        return max(no_slower or there, key=lambda rung: (rung.accuracy, rung.name), default=None)
+        return max(no_slower or there, key=lambda rung: (rung.accuracy, rung is old, rung.name), default=None)
 
     # -- what a decision is made of ------------------------------------------------------------------------------------
 
@@ -244,6 +254,10 @@ class LatencyPlans:
         policy = self._context.deciding.adaptation
         facts = adaptation(key.application_id, key.tenant, problem, plan, policy, outcome, session)
         self._context.environment.decisions.record("adaptation", facts)
+
+
+def _mapping(plan: AdaptationPlan) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
+    return tuple((worker.network, worker.batch, worker.clients) for worker in plan.workers)
 
 
 def _by_worker(plan: AdaptationPlan, workers: int, before: Sequence[str | None]) -> tuple[str | None, ...]:

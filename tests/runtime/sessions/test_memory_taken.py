@@ -76,6 +76,7 @@ def test_another_variant_that_is_in_memory_and_keeps_the_promise(promise: Promis
             assert [(notice.kind, notice.plan and notice.plan.variant) for notice in notices] == [
                 (NoticeKind.VARIANT, "v64")
             ]
+            assert notices[0].reason == "memory has no room for v128"
             assert live.counts.answered >= live.counts.sent - 2
 
     told()

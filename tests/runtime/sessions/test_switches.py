@@ -1,6 +1,9 @@
 """Another variant than before: what is near is wished for, and no device waits for a load that it need not wait for."""
 
-from appliance.domain.session import LatencyPromise
+import asyncio
+from dataclasses import replace
+
+from appliance.domain.session import LatencyPromise, NoticeKind
 from appliance.policies.residency.base import IN_USE
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
@@ -109,3 +112,39 @@ async def test_what_a_plan_goes_on_with_is_told_from_what_is_left_soon() -> None
             wished = fleet.bench.core.arbiter._states._wishes[gate.id]
             seen |= {(wish.variant, wish.priority) for wish in wished}
         assert (first, IN_USE - 1) in seen
+
+
+@story
+async def test_of_two_that_are_as_good_a_device_keeps_its_own() -> None:
+    """Now the one is a little quicker, now the other, as under load; only what is much quicker is worth a change, and
+    that is told with a reason."""
+    fleet = Fleet(budget=1000)
+    gate = fleet.add({320: Cost(run_ms=20.0), 319: Cost(run_ms=21.0)}, accuracies=(90.0, 90.0))
+    model = fleet.bench.catalogue.model_of(gate)
+    alike = tuple(replace(variant, height=320, width=320) for variant in model.variants)
+    fleet.bench.catalogue.put_model(replace(model, variants=alike))
+    costs = fleet.bench.processor.costs
+    builds = [fleet.bench.build(name, gate.id) for name in ("v320", "v319")]
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
+        assert live.variant == "v320"
+        reasons: list[str] = []
+
+        async def hear() -> None:
+            with fleet.sessions.subscribe(live) as notices:
+                async for notice in notices:
+                    if notice.kind is NoticeKind.VARIANT:
+                        reasons.append(notice.reason)
+
+        hearing = asyncio.create_task(hear())
+        fleet.stream(live, lambda _: 40e6)
+        await fleet.pass_s(2)
+        for run_ms in (23.0, 20.0, 23.0, 20.0, 23.0):
+            costs[builds[0]] = replace(costs[builds[0]], run_ms=run_ms)
+            await fleet.pass_s(3)
+        assert (live.variant, reasons) == ("v320", [])
+        costs[builds[0]] = replace(costs[builds[0]], run_ms=40.0)
+        await fleet.pass_s(5)
+        assert live.variant == "v319"
+        assert reasons == ["v319 is as accurate as v320, and serves all promises with less"]
+        hearing.cancel()
