@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, others_first
-from appliance.domain.errors import FrameDropped, TooManySessions
+from appliance.domain.errors import FrameDropped, ModelUnavailable, TooManySessions
 from appliance.domain.request import Request
 from appliance.domain.session import DropCause, Offer, Promise, PromiseKind, Session
 from appliance.domain.states import SessionState
@@ -99,6 +99,9 @@ class ApplicationService:
         return "its application is gone, or is shared no more"
 
     def check(self, draft: LiveSession) -> None:
+        entry = self._catalogue.entry(draft.session.application_id)
+        if not entry.model.variants:
+            raise ModelUnavailable(name=entry.application.name)
         tenant = draft.session.tenant
         there = self.planning.pools_of(tenant)
         if len(there) >= self._pools_max and key_of(draft) not in there:

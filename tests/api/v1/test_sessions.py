@@ -162,6 +162,13 @@ async def test_names_that_would_be_shown_as_others(stand: Stand, sign: str) -> N
     assert (await stand.client("device").post("/v1/sessions", json=order(LATENCY, name="Hof – 庭 مرحبا"))).is_success
 
 
+async def test_an_application_without_variants(stand: Stand) -> None:
+    """It is not the processors that keep the promise from being made."""
+    assert (await stand.client("harbour").delete("/v1/models/digits/variants/fp32")).status_code == 200
+    refused = await stand.client("device").post("/v1/sessions", json=order(LATENCY))
+    assert (refused.status_code, refused.json()["type"]) == (409, "/problems/model-unavailable")
+
+
 async def test_a_promise_that_is_no_number(stand: Stand) -> None:
     """JSON of other makers has NaN."""
     text = '{"application": "digits", "fps": 30, "promise": {"kind": "latency", "slo_ms": NaN, "rate_rps": 10}}'
