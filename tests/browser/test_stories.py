@@ -325,13 +325,13 @@ def test_promises_are_changed(tab: Tab) -> None:
     """An SLO that no variant keeps is said to be none."""
     with tab(f"/applications/{MODEL}") as page:
         page.get_by_role("button", name="Change the promises").click()
-        page.get_by_label("Latency SLO, ms").fill("0.01")
+        page.get_by_label("Latency SLO, ms").fill("0.001")
         page.get_by_role("button", name="Save").click()
-        page.get_by_text("no variant keeps 0.01 ms").first.wait_for()
+        page.get_by_text("no variant keeps 0.001 ms").first.wait_for()
         page.get_by_role("button", name="Change the promises").click()
         page.get_by_label("Latency SLO, ms").fill("")
         page.get_by_role("button", name="Save").click()
-        page.get_by_text("no variant keeps 0.01 ms").wait_for(state="detached")
+        page.get_by_text("no variant keeps 0.001 ms").wait_for(state="detached")
 
 
 def test_the_tenant_looked_at_last_is_shown_again(tab: Tab, box: Box) -> None:
