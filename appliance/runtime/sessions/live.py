@@ -287,6 +287,11 @@ class LiveSession:
         self._numbers += 1
         return self._numbers
 
+    def forget_shown(self) -> None:
+        """It is planned as one that begins: what it shows is as old as its promise before allowed."""
+        self.arrivals.clear()
+        self.last_result = None
+
     def promised(self, session: Session) -> None:
         """Another promise, or paused, or not any more; windows of another kind of promise begin anew."""
         if type(session.promise) is not type(self.session.promise):
@@ -475,8 +480,7 @@ class LiveSession:
         self.link.forget()
         self.ageing.forget()
         self._head_delays_ms.clear()
-        self.arrivals.clear()
-        self.last_result = None
+        self.forget_shown()
 
     def _forget(self, now_ns: int) -> None:
         """Answers go first; that a number was used is known for as long as it may come again."""

@@ -31,6 +31,7 @@ class Promises:
                 self._promised(live, promise)
                 live.holds_until_ns = 0  # what was kept for it was for the old one
                 return
+            before, lane = live.promise, live.lane
             found = await service.changed(live, self.draft(live, promise))
             live.check_alive()
             is_taken = found.fits or live.session.wait
@@ -38,7 +39,13 @@ class Promises:
                 self._promised(live, promise, found.lane)
         if not is_taken:
             raise await self.refusal(live, found, promise)
-        await self.serve(live)
+        found = await self.serve(live)
+        if not found.fits and not live.session.wait:  # others have come meanwhile
+            async with service.alone(live, before.kind):
+                live.check_alive()
+                self._promised(live, before, lane)
+            await self.serve(live)
+            raise await self.refusal(live, found, promise)
 
     def _promised(self, live: LiveSession, promise: Promise, lane: int | None = None) -> None:
         """Another promise, on a worker where it is one of accuracy; it waits to be served by it."""
@@ -48,14 +55,17 @@ class Promises:
         if live.state is SessionState.SERVED:
             live.become(SessionState.WAITING, "its promise has changed")
         live.lane = live.lane if lane is None else lane
+        live.forget_shown()
         service.put(live)
 
-    async def serve(self, live: LiveSession) -> None:
+    async def serve(self, live: LiveSession) -> Verdict:
         """Serve one that waits, if that is possible now."""
-        if live.state is SessionState.WAITING:
-            found = await self._services.of(live.session).join(live)
-            if not found.fits:
-                live.reason = found.told
+        if live.state is not SessionState.WAITING:
+            return Verdict(True, lane=live.lane)
+        found = await self._services.of(live.session).join(live)
+        if not found.fits:
+            live.reason = found.told
+        return found
 
     async def refusal(self, live: LiveSession, found: Verdict, promise: Promise | None = None) -> PromiseNotPossible:
         """What a device is told whose promise (None: the one that it has) cannot be kept, with offers."""
