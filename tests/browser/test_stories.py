@@ -1,6 +1,7 @@
 """What the owner of a box, a tenant's developer and somebody with a phone do in the browser, on a real box."""
 
 import json
+import re
 import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -215,8 +216,8 @@ def _always_there(path: Path, *, centre: tuple[int, int], size: tuple[int, int])
 
 
 def test_names_are_text(tab: Tab, box: Box, tmp_path: Path) -> None:
-    """Labels of a model, and of a key, that look like a page's own code, turn words round or break no line; and the
-    name of a file that a terminal would run.
+    """Labels of a model, and of a key, that look like a page's own code or break no line; and the name of a file that
+    a terminal would run. One that turns words round is refused.
     """
     with box.server.client() as admin:
         metadata = json.loads(box.digits.metadata.read_text())
@@ -224,8 +225,10 @@ def test_names_are_text(tab: Tab, box: Box, tmp_path: Path) -> None:
         job = admin.upload_model(box.digits.model, "hostile", "image-classification", metadata=metadata)
         for _ in admin.follow_job(job.id):
             pass
-        for label in (HOSTILE, TURNED, "w" * 200):
+        for label in (HOSTILE, "w" * 200):
             admin.create_key("default", KeyOrder(label=label))
+        with pytest.raises(ValueError, match="mark of direction"):
+            admin.create_key("default", KeyOrder(label=TURNED))
     picture = tmp_path / "it's $(touch taken).png"
     picture.write_bytes(box.picture.read_bytes())
     with tab("/applications/hostile", shape="phone") as page:
@@ -237,11 +240,6 @@ def test_names_are_text(tab: Tab, box: Box, tmp_path: Path) -> None:
         page.goto(f"{box.server.url}/tenants/default")
         page.locator("td", has_text=HOSTILE).first.wait_for()
         assert page.locator("main img").count() == 0
-        assert "\u202e" not in page.locator("main").inner_text()
-        page.get_by_role("button", name="Revoke \ufffdyek nimda").click()
-        page.get_by_role("dialog").wait_for()
-        assert "\u202e" not in page.get_by_role("dialog").inner_text()
-        page.keyboard.press("Escape")
         assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS["phone"][0]
         assert "taken" not in page.title()
 
@@ -325,13 +323,14 @@ def test_promises_are_changed(tab: Tab) -> None:
     """An SLO that no variant keeps is said to be none."""
     with tab(f"/applications/{MODEL}") as page:
         page.get_by_role("button", name="Change the promises").click()
-        page.get_by_label("Latency SLO, ms").fill("0.001")
+        page.get_by_label("Latency SLO, ms").fill("0.01")
         page.get_by_role("button", name="Save").click()
-        page.get_by_text("no variant keeps 0.001 ms").first.wait_for()
+        told = page.get_by_text(re.compile(r"no variant (surely )?keeps 0\.01 ms"))  # on a quick machine it may just
+        told.first.wait_for()
         page.get_by_role("button", name="Change the promises").click()
         page.get_by_label("Latency SLO, ms").fill("")
         page.get_by_role("button", name="Save").click()
-        page.get_by_text("no variant keeps 0.001 ms").wait_for(state="detached")
+        told.wait_for(state="detached")
 
 
 def test_the_tenant_looked_at_last_is_shown_again(tab: Tab, box: Box) -> None:
