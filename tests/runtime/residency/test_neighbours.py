@@ -16,6 +16,16 @@ from tests.fakes.processor import Cost
 NEVER_NS = 10**15
 SIZES = {f"v{size}": Cost(size, load_ms=10) for size in (15, 14, 13, 12, 11, 10)}
 
+NEAR_V13 = ("v12", "v14", "v11", "v15", "v10")
+"""The others, the nearest first."""
+
+
+def bench_of(budget: int) -> EngineBench:
+    """With one application of all sizes."""
+    bench = EngineBench(budget)
+    bench.add(SIZES)
+    return bench
+
 
 def use(bench: EngineBench, *names: str, near: tuple[str, ...] = (), application: str = "t/app") -> None:
     """Sessions use these variants, and may switch to those, the nearest first."""
@@ -44,11 +54,10 @@ def test_as_many_come_as_there_is_memory_for(budget: int, expected: set[str]) ->
     """The nearest first, one at a time; nobody counts them."""
 
     async def told() -> None:
-        bench = EngineBench(budget)
-        bench.add(SIZES)
+        bench = bench_of(budget)
         async with bench.working(residency=True):
             await in_use(bench, "v13")
-            use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+            use(bench, "v13", near=NEAR_V13)
             await bench.pause(5_000)
             assert there(bench) == expected
         bench.assert_quiet()
@@ -59,11 +68,10 @@ def test_as_many_come_as_there_is_memory_for(budget: int, expected: set[str]) ->
 @story
 async def test_they_move_with_what_is_used_and_a_switch_finds_its_variant() -> None:
     """The farthest leave for nearer ones, whatever was in use before among them."""
-    bench = EngineBench(40)
-    bench.add(SIZES)
+    bench = bench_of(40)
     async with bench.working(residency=True):
         await in_use(bench, "v13")
-        use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+        use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
         assert there(bench) == {"v12", "v13", "v14"}
         use(bench, "v12", near=("v11", "v13", "v10", "v14", "v15"))
@@ -74,8 +82,7 @@ async def test_they_move_with_what_is_used_and_a_switch_finds_its_variant() -> N
 
 @story
 async def test_nothing_is_loaded_for_a_switch_to_and_fro_where_all_fit() -> None:
-    bench = EngineBench(60)
-    bench.add(SIZES)
+    bench = bench_of(60)
     async with bench.working(residency=True):
         await in_use(bench, "v11")
         use(bench, "v11", near=("v12", "v10", "v13"))
@@ -93,13 +100,12 @@ async def test_nothing_is_loaded_for_a_switch_to_and_fro_where_all_fit() -> None
 @story
 async def test_who_asks_for_another_application_has_the_memory() -> None:
     """As if they were not there: its best variant, and no application has a smaller one for it."""
-    bench = EngineBench(60)
-    bench.add(SIZES)
+    bench = bench_of(60)
     bench.add({"large": Cost(44), "small": Cost(5)}, name="other")
     bench.core.residency.leave_out("t/other")
     async with bench.working(residency=True):
         await in_use(bench, "v13")
-        use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+        use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
         assert there(bench) == {"v10", "v11", "v12", "v13", "v14"}
         bench.core.residency.take_in("t/other")
@@ -114,8 +120,7 @@ async def test_who_asks_for_another_application_has_the_memory() -> None:
 @story
 async def test_they_take_nothing_from_others_and_leave_room_for_the_next() -> None:
     """Neither what is in memory, nor the room for the smallest variant of who has nothing there."""
-    bench = EngineBench(60)
-    bench.add(SIZES)
+    bench = bench_of(60)
     bench.add({"v": Cost(20)}, name="idle")
     bench.add({"large": Cost(30), "small": Cost(9)}, name="absent")
     idle = bench.catalogue.application("t/idle")
@@ -128,7 +133,7 @@ async def test_they_take_nothing_from_others_and_leave_room_for_the_next() -> No
     bench.core.arbiter.go_without(bench.build("large", "t/absent"))
     bench.core.arbiter.go_without(bench.build("small", "t/absent"))
     async with bench.working(residency=True):
-        use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+        use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
         assert there(bench, "t/idle") == {"v"}
         assert there(bench) == {"v12", "v13"}
@@ -138,8 +143,7 @@ async def test_they_take_nothing_from_others_and_leave_room_for_the_next() -> No
 @story
 async def test_variants_of_two_sessions_are_both_kept() -> None:
     """The more accurate one is no substitute for the other; a better one that nobody uses is not brought."""
-    bench = EngineBench(45)
-    bench.add(SIZES)
+    bench = bench_of(45)
     async with bench.working(residency=True):
         use(bench, "v14", "v11")
         await bench.pause(5_000)
@@ -152,8 +156,7 @@ async def test_variants_of_two_sessions_are_both_kept() -> None:
 @story
 async def test_what_is_used_stays_when_a_better_one_has_come() -> None:
     """The application's other variants leave then, but for those that planners use."""
-    bench = EngineBench(45)
-    bench.add(SIZES)
+    bench = bench_of(45)
     async with bench.working(residency=True):
         await in_use(bench, "v11")
         await in_use(bench, "v10")
@@ -166,8 +169,7 @@ async def test_what_is_used_stays_when_a_better_one_has_come() -> None:
 @story
 async def test_one_that_finds_its_room_taken_has_nobody_leave() -> None:
     """Between the decision and its load what was free is taken: it does not come, not even for what nobody misses."""
-    bench = EngineBench(60)
-    bench.add(SIZES)
+    bench = bench_of(60)
     idle = bench.add({"v": Cost(20), "stray": Cost(8)}, name="idle")
     await bench.availability.load(idle, "stray")
     await bench.availability.load(idle, "v")
@@ -185,8 +187,7 @@ async def test_one_that_finds_its_room_taken_has_nobody_leave() -> None:
 @story
 async def test_what_is_used_does_not_leave_for_a_better_one_of_its_application() -> None:
     """A plan goes on with both, and there is room for one: whoever is there stays."""
-    bench = EngineBench(20)
-    bench.add(SIZES)
+    bench = bench_of(20)
     async with bench.working(residency=True):
         await in_use(bench, "v11")
         use(bench, "v11", "v14")
@@ -196,8 +197,7 @@ async def test_what_is_used_does_not_leave_for_a_better_one_of_its_application()
 
 @story
 async def test_what_is_only_held_until_another_comes_makes_room_for_it() -> None:
-    bench = EngineBench(20)
-    bench.add(SIZES)
+    bench = bench_of(20)
     async with bench.working(residency=True):
         await in_use(bench, "v11")
         bench.core.residency.wish("t/app", (Wish("v11", NEVER_NS, IN_USE - 1), Wish("v14", NEVER_NS, IN_USE)))
@@ -222,8 +222,7 @@ async def test_a_request_takes_the_place_of_what_planners_use_beside_the_best() 
 @story
 async def test_what_planners_use_beside_the_best_leaves_after_who_is_not_asked() -> None:
     """It is no build that nobody misses."""
-    bench = EngineBench(60)
-    bench.add(SIZES)
+    bench = bench_of(60)
     bench.add({"v": Cost(20)}, name="idle")
     bench.add({"v": Cost(30)}, name="other")
     bench.core.residency.leave_out("t/other")
@@ -240,8 +239,7 @@ async def test_what_planners_use_beside_the_best_leaves_after_who_is_not_asked()
 @story
 async def test_they_leave_a_while_after_the_last_session() -> None:
     """Meanwhile the application has its best variant again."""
-    bench = EngineBench(60)
-    bench.add(SIZES)
+    bench = bench_of(60)
     async with bench.working(residency=True):
         await in_use(bench, "v13")
         use(bench, "v13", near=("v12", "v14"))
@@ -256,11 +254,10 @@ async def test_they_leave_a_while_after_the_last_session() -> None:
 @story
 async def test_each_decision_can_be_made_again() -> None:
     """Also of one whose problem has others' variants in it, which bear no names."""
-    bench = EngineBench(60)
-    bench.add(SIZES)
+    bench = bench_of(60)
     bench.add({"secret": Cost(9), "hidden": Cost(8)}, name="theirs", tenant="u")
     async with bench.working(residency=True):
-        use(bench, "v13", near=("v12", "v14", "v11", "v15", "v10"))
+        use(bench, "v13", near=NEAR_V13)
         use(bench, "hidden", near=("secret",), application="u/theirs")
         await bench.pause(5_000)
     told = [facts for kind, facts in bench.decisions.told if kind == "neighbours"]
