@@ -312,10 +312,11 @@ class Predictor:
         try:
             return await self._timed(run, "encode", encode)
         except DeadlineExceeded:
-            spent, waited_ns = run.timings, self._clock.now_ns() - run.call.arrival_ns
-            parts_ms = (ns / NS_PER_MS for ns in (waited_ns, spent.decode, spent.compute))
-            waited_ms, decoded_ms, ran_ms = parts_ms
-            raise DeadlineExceeded(waited_ms=waited_ms, decoded_ms=decoded_ms, ran_ms=ran_ms) from None
+            raise DeadlineExceeded(
+                waited_ms=(self._clock.now_ns() - run.call.arrival_ns) / NS_PER_MS,
+                decoded_ms=run.timings.decode / NS_PER_MS,
+                ran_ms=run.timings.compute / NS_PER_MS,
+            ) from None
 
     async def _decoded(self, run: _Run, task: Task, media: Media, carry: Mapping[str, Any]) -> Decoded:
         reader = self._catalogue.servables.reader_of(run.entry.model)

@@ -249,10 +249,9 @@ class AccuracyPlans:
         context, key = self._context, pool.key
         context.figures.plans += 1
         paces, before = {one.name: (one.variant, one.interval) for one in plan.clients}, pool.paces
-        if plan.admitted or plan.removed or _variants(paces) != _variants(before):
-            self._record(key, problem, plan, "planned", None)
-        elif paces != before:
-            self._record(key, problem, plan, "planned", None, is_often=True)
+        is_other = bool(plan.admitted or plan.removed) or _variants(paces) != _variants(before)
+        if is_other or paces != before:
+            self._record(key, problem, plan, "planned", None, is_often=not is_other)
         pool.paces = paces
         for id in plan.removed:
             if id in context.sessions:
@@ -290,7 +289,7 @@ class AccuracyPlans:
         decode_ms = self._context.environment.decode_ms(key.tenant, key.application_id)
         if zoo.refused and not offloading.is_out_of_reach(live, zoo.refused, decode_ms):
             return Cause.MEMORY, NO_ROOM
-        return _out_of_reach(live, zoo), "even alone it would see results too late"
+        return _too_slow(live, zoo), "even alone it would see results too late"
 
     # -- what a decision is made of ------------------------------------------------------------------------------------
 
@@ -384,7 +383,7 @@ def _newest_first(live: LiveSession) -> tuple[float, str]:
     return -live.session.began_at.timestamp(), live.id
 
 
-def _out_of_reach(live: LiveSession, zoo: Zoo) -> Cause:
+def _too_slow(live: LiveSession, zoo: Zoo) -> Cause:
     """Whether the way alone takes too long, or the run does, for a promise against fresh results."""
     promise = live.promise
     assert isinstance(promise, AccuracyPromise)
