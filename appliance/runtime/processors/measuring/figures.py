@@ -6,9 +6,10 @@ is the high-water mark of a load.
 import gc
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +35,16 @@ class Runs(NamedTuple):
     seconds: float
 
 
+class Memory(NamedTuple):
+    """What the kernel says about this process; something else in tests."""
+
+    own_bytes: Callable[..., int] = own_bytes
+    rss_bytes: Callable[[], int] = partial(memory_of, "Rss")
+    peak_bytes: Callable[[], int] = peak_rss
+    reset_peak: Callable[[], None] = reset_peak
+
+
+_THIS_PROCESS = Memory()
 MANY, FEW = Runs(5, 200, 1.0), Runs(3, 20, 0.1)
 """Of a network that is profiled, and of a part that others are estimated from (BA-18)."""
 _INDEPENDENCE_BUDGET_MS = 600.0
@@ -63,7 +74,7 @@ def shared_rows_max(
 
 
 def size(
-    sessions: InferenceSessions, form: PreparedForm, inputs: Mapping[str, np.ndarray]
+    sessions: InferenceSessions, form: PreparedForm, inputs: Mapping[str, np.ndarray], memory: Memory = _THIS_PROCESS
 ) -> tuple[int, int, int, int]:
     """Resident and peak bytes of one load and one run of the smallest batch, from a trimmed heap to a trimmed heap; the
     bytes that stay when it sleeps, and how long it takes to wake.
@@ -73,18 +84,18 @@ def size(
     """
     gc.collect()
     trim()
-    reset_peak()
+    memory.reset_peak()
     folder = Path(form.path).parent
-    base, base_rss = own_bytes(folder), memory_of("Rss")
+    base, base_rss = memory.own_bytes(folder), memory.rss_bytes()
     loaded = sessions.load(form)
-    peak = peak_rss() - base_rss  # before the run: its activations are no part of loading
+    peak = memory.peak_bytes() - base_rss  # before the run: its activations are no part of loading
     sessions.run(loaded, inputs, None)
     trim()
-    resident = max(own_bytes(folder) - base, 0)
+    resident = max(memory.own_bytes(folder) - base, 0)
     asleep, wake_ns = resident, 0
     if isinstance(sessions, OnnxSessions) and loaded.weights is not None:
         sessions.sleep(loaded)
-        asleep = max(own_bytes(folder) - base, 0)
+        asleep = max(memory.own_bytes(folder) - base, 0)
         start_ns = _CLOCK.now_ns()
         sessions.wake(loaded)
         wake_ns = _CLOCK.now_ns() - start_ns
@@ -111,16 +122,17 @@ def latency(
     inputs: Mapping[str, np.ndarray],
     on_device: bool,
     runs: Runs = MANY,
+    begun: Callable[[], Stopwatch] = Stopwatch,
 ) -> dict[str, Any]:
     """P50 and P99 (JF-04), without what other processes had of the processor: variants and kinds are compared by them,
     and were not measured in the same minute. The first run takes the page faults and is not counted. What computes
-    `on_device` leaves the processor idle meanwhile, so that all counts that passes.
+    `on_device` leaves the processor idle meanwhile, so that all counts that passes. `begun`: starts a stopwatch.
     """
     sessions.run(loaded, inputs, None)
     times_ms: list[float] = []
-    limit = _CLOCK.now_ns() + int(runs.seconds * 1e9)
-    while len(times_ms) < runs.least or (len(times_ms) < runs.most and _CLOCK.now_ns() < limit):
-        watch = Stopwatch()
+    all_runs = begun()
+    while len(times_ms) < runs.least or (len(times_ms) < runs.most and all_runs.elapsed_ms() < 1000 * runs.seconds):
+        watch = begun()
         sessions.run(loaded, inputs, None)
         times_ms.append(watch.elapsed_ms() if on_device else watch.ms())
     p50, p99 = np.percentile(times_ms, [50, 99])
@@ -134,6 +146,7 @@ def latency_at_once(
     inputs: Mapping[str, np.ndarray],
     count: int,
     on_device: bool,
+    begun: Callable[[], Stopwatch] = Stopwatch,
 ) -> dict[str, Any] | None:
     """As `latency`, while `count` threads run the build over and over; at least what it takes alone. None: it is too
     short to tell, or so many do not fit into the memory of a child.
@@ -149,14 +162,16 @@ def latency_at_once(
         flush_subnormals()
         start.wait()
         times_ms: list[float] = []
-        limit = _CLOCK.now_ns() + int(_AT_ONCE_BUDGET_S * 1e9)
-        while len(times_ms) < _AT_ONCE_RUNS_MIN or (len(times_ms) < _AT_ONCE_RUNS_MAX and _CLOCK.now_ns() < limit):
-            begin_ns = _CLOCK.now_ns()
+        all_runs = begun()
+        while len(times_ms) < _AT_ONCE_RUNS_MIN or (
+            len(times_ms) < _AT_ONCE_RUNS_MAX and all_runs.elapsed_ms() < 1000 * _AT_ONCE_BUDGET_S
+        ):
+            one_run = begun()
             sessions.run(loaded, inputs, None)
-            times_ms.append((_CLOCK.now_ns() - begin_ns) / NS_PER_MS)
+            times_ms.append(one_run.elapsed_ms())
         return times_ms
 
-    watch = Stopwatch()
+    watch = begun()
     try:
         with ThreadPoolExecutor(count) as threads:
             futures = [threads.submit(work) for _ in range(count)]

@@ -1,11 +1,16 @@
-"""A measuring child that asks to be alone on its processor again and again, until it no longer is."""
+"""A measuring child that asks to be alone on its processor again and again, until it no longer is.
+
+As every child it waits for that for a while only: the last grant may be over before it is noticed.
+"""
 
 import json
 import sys
 from pathlib import Path
 
-from appliance.clock import pause_s
+from appliance.clock import NS_PER_S, SystemClock, pause_s
 from appliance.runtime.processors.measuring.alone import ALONE, TIMED
+
+CLOCK = SystemClock()
 
 if __name__ == "__main__":
     order = json.loads(sys.stdin.read())
@@ -13,7 +18,8 @@ if __name__ == "__main__":
     for _ in range(100):
         granted.unlink(missing_ok=True)
         print(ALONE, flush=True)
-        while not granted.exists():
+        until_ns = CLOCK.now_ns() + 20 * NS_PER_S
+        while not granted.exists() and CLOCK.now_ns() < until_ns:
             pause_s(0.001)
         if used.exists():
             sys.exit("others had it meanwhile")

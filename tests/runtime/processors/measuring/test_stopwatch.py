@@ -1,18 +1,49 @@
 """The time that a profile goes by."""
 
-from appliance.clock import pause_s
+from dataclasses import dataclass
+
+import pytest
+
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch, cpu_s
+from tests.fakes.hand_clock import HandClock
 
 
-def test_time_without_the_processor_does_not_count() -> None:
-    """As when another process has it; what was computed does."""
-    watch = Stopwatch()
-    pause_s(0.2)
-    waited_ms = watch.ms()
-    assert watch.elapsed_ms() >= 200
-    assert waited_ms < 100
+@dataclass
+class Machine:
+    """A clock and a processor that the test moves."""
 
-    began_s = cpu_s()
-    while cpu_s() - began_s < 0.05:
+    computed_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        self.clock = HandClock()
+
+    def watch(self) -> Stopwatch:
+        return Stopwatch(self.clock.now_ns, lambda: self.computed_s)
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "computed_s", "ms"),
+    [(0.2, 0.0, 0.0), (0.3, 0.05, 50.0), (0.05, 0.05, 50.0), (0.1, 0.2, 100.0)],
+    ids=["another process has the processor", "half of the time", "all of the time", "several threads"],
+)
+def test_time_without_the_processor_does_not_count(elapsed_s: float, computed_s: float, ms: float) -> None:
+    machine = Machine()
+    watch = machine.watch()
+    machine.clock.pass_s(elapsed_s)
+    machine.computed_s += computed_s
+    assert watch.elapsed_ms() == pytest.approx(1000 * elapsed_s)
+    assert watch.cpu_ms() == pytest.approx(1000 * computed_s)
+    assert watch.ms() == pytest.approx(ms)
+
+
+def test_no_time_is_never_nothing() -> None:
+    """Others divide by it."""
+    assert Machine().watch().elapsed_ms() > 0
+
+
+def test_what_this_process_computes_is_its_processor_time() -> None:
+    watch, began_s = Stopwatch(), cpu_s()
+    while cpu_s() == began_s:
         pass
-    assert 50 <= watch.ms() - waited_ms <= watch.elapsed_ms()
+    assert watch.cpu_ms() > 0
+    assert watch.ms() <= watch.elapsed_ms()
