@@ -64,7 +64,7 @@ def story() -> list[tuple[str, list[str]]]:
     return [pair for block in blocks("console") for pair in commands(block)]
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("processes", "ports")
 @pytest.mark.timeout(240)
 def test_the_commands_of_the_tour_work(tmp_path: Path) -> None:
     """A box, a tenant, a key, a model, and calls by command line, curl and tritonclient: as the README tells it."""

@@ -15,7 +15,7 @@ from appliance.wire.access import KeyOrder
 from tests.attacks.wire import Wire, chunk, head, wire, wires
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 CONNECTIONS, RESERVED = 24, 8
 MB = 10**6
 HEAD_BYTES = 32 * 1024

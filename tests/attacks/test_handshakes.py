@@ -10,7 +10,7 @@ import pytest
 from tests.attacks.wire import ANSWER_S
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 CONNECTIONS = 24
 SETTINGS = {
     "APPLIANCE_HTTP__TLS_SELF_SIGNED": "true",

@@ -11,7 +11,7 @@ from tests.attacks.corpus.requests import KILLERS
 from tests.attacks.killer_box import HONEST, client_of, killer_box, new_key, sent
 from tests.e2e.server import Server
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 
 CALLS = {attack.name: attack for attack in KILLERS}
 ROUNDS = 12

@@ -16,7 +16,6 @@ from appliance.wire.pipelines import PipelineOrder
 from tests.browser.axe import violations
 from tests.browser.conftest import MODEL, SHOTS, WIDTHS, Box, Tab
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 FINDER = "plates"
 DEFINITION = {
     "latency_slo_ms": 5000,

@@ -6,11 +6,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.browser.conftest import MODEL, Box
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 Tab = Callable[..., AbstractContextManager[Any]]
 
 

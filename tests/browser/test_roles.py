@@ -14,7 +14,6 @@ from appliance.wire.access import KeyOrder
 from tests.browser.conftest import MODEL, WIDTHS, Box, Tab
 from tests.browser.test_stories import PAGES
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 TENANT, OWN = "workshop", "numbers"
 CLICKS_MAX = 3
 

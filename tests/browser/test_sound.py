@@ -9,7 +9,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.browser.conftest import WIDTHS, Box, Tab, tones
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 LISTENER = "listener"
 
 

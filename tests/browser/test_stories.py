@@ -22,7 +22,6 @@ from tests.browser.conftest import HOSTILE, MODEL, SHOTS, TURNED, WIDTHS, Box, a
 from tests.e2e.server import running_server
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.browser, pytest.mark.e2e]
 Tab = Callable[..., AbstractContextManager[Any]]
 PAGES = {
     "/": "Overview",

@@ -13,7 +13,7 @@ from appliance.wire.predict import PredictShape
 from tests.e2e.server import running_server
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 
 ROWS = 200_000
 

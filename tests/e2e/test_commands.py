@@ -19,7 +19,7 @@ from appliance.demo.zoo.toys import conv_net, digits, tiny_add
 from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 
 
 def test_a_tenant_from_making_to_deleting(appliance: Run) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -91,8 +91,8 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     _assert_ends(str(tmp_path))
 
 
-@pytest.mark.zoo
-@pytest.mark.slow
+@pytest.mark.usefixtures("package_index")
+@pytest.mark.nightly("takes more than a minute")
 @pytest.mark.timeout(600)
 def test_the_small_zoo_recognises_real_things(tmp_path: Path) -> None:
     """Real networks of three tenants answer real frames and sound: words on signs, a face, speech."""

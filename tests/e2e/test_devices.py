@@ -17,7 +17,7 @@ from tests.benchmarks._subjects import free_port
 from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 FPS = 20.0
 PATIENCE = 1200
 

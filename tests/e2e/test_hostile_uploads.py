@@ -19,7 +19,7 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import ApplianceError
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 
 GIB = 2**30
 

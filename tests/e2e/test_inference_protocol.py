@@ -19,7 +19,7 @@ from appliance.client import Client
 from appliance.demo.zoo import toys
 from tests.e2e.server import Server
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 SEND_WINDOW_AT = 228
 """Of `tcpi_snd_wnd` in Linux' `struct tcp_info`."""
 

@@ -15,7 +15,7 @@ from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 INPUTS = '{"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 10, 10, 10]]}}'
 
 

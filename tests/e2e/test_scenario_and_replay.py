@@ -16,7 +16,7 @@ from appliance.wire.access import QuotaShape
 from appliance.wire.catalogue import ApplicationOrder
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 SETTINGS = {
     "APPLIANCE_MEMORY__LOADS_PARALLEL_MAX": "3",
     "APPLIANCE_MEMORY__WAIT_MS_MAX": "2500",

@@ -28,7 +28,7 @@ from appliance.wire.access import KeyOrder
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 REGIONS_MAX, BYTES_MAX = 4, 1 << 22
 SETTINGS = {
     "APPLIANCE_HTTP__SHARED_MEMORY": "true",

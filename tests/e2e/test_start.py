@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 
 
 @pytest.mark.parametrize("body", [b"no database " * 1000, b"SQLite format 3\0" + b"\xff" * 5000])

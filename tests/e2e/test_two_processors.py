@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(200)]
 CORES = sorted(os.sched_getaffinity(0))[:2]
 ROWS = np.random.default_rng(1).standard_normal((64, 512)).astype(np.float32)
 

@@ -18,7 +18,7 @@ from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.probe import ChildProbe
 from appliance.runtime.sensors.nvml import NvmlSensors
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.timeout(600)]
 DEVICES = sorted(kind for kind, known in KINDS.items() if known.device != "cpu")
 DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvhost-gpu", "/dev/nvgpu")
 

@@ -105,7 +105,7 @@ def run(text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.e2e
+@pytest.mark.usefixtures("processes", "ports")
 def test_command_line() -> None:
     """JSON alone on standard output and 0; the message on standard error and 2; a list with a bad problem: both
     answers and 2.

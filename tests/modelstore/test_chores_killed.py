@@ -162,13 +162,13 @@ def killed_restores(folder: Path, chance: random.Random, rounds: int) -> None:
         shutil.rmtree(state)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("takes more than a minute")
 @pytest.mark.timeout(1800)
 def test_kill_9_amid_backups_housekeeping_and_history(tmp_path: Path) -> None:
     killed_often(tmp_path, random.Random(5), 8)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("takes more than a minute")
 @pytest.mark.timeout(1800)
 def test_kill_9_amid_a_staged_restore(tmp_path: Path) -> None:
     killed_restores(tmp_path, random.Random(6), 6)

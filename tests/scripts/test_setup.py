@@ -105,8 +105,8 @@ def test_wrong_usage(checkout: Path) -> None:
     assert "cuda" in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.zoo
+@pytest.mark.nightly("takes more than a minute")
+@pytest.mark.usefixtures("package_index")
 def test_whole_environment_in_a_fresh_checkout(checkout: Path) -> None:
     """From nothing to a running command line, with only what the index serves."""
     kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}

@@ -42,7 +42,7 @@ Systemd.ready = _end_soon
 """
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly("takes more than a minute"),
     pytest.mark.timeout(1800),
     pytest.mark.skipif(missing() is not None, reason=missing() or ""),
 ]

@@ -321,12 +321,12 @@ def kill_upgrades(place: Place) -> None:
         assert (place.current(), place.form()) == (before, "1"), done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("takes more than a minute")
 def test_a_run_that_is_killed_leaves_the_old_release_or_the_new_one(place: Place) -> None:
     kill_upgrades(place)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("takes more than a minute")
 @pytest.mark.skipif(cannot_boot() is not None, reason=cannot_boot() or "")
 def test_by_systemd_itself() -> None:
     """A release that crashes twice is left, and runs that are killed are ended; with the units as they are."""

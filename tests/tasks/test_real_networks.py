@@ -25,7 +25,7 @@ from appliance.tasks.base import Media, Score, Target, run_steps
 from appliance.tasks.embedding import vectors_of
 from appliance.tasks.metrics import retrieval
 
-pytestmark = pytest.mark.zoo
+pytestmark = pytest.mark.usefixtures("package_index")
 
 WORDS = {"tensor(float)": "FP32", "tensor(int64)": "INT64", "tensor(double)": "FP64", "tensor(int32)": "INT32"}
 

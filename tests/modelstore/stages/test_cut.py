@@ -86,7 +86,7 @@ def test_resnet_is_two_parts(tmp_path: Path) -> None:
     assert share > 0.99
 
 
-@pytest.mark.zoo
+@pytest.mark.usefixtures("package_index")
 @pytest.mark.parametrize("name", ["read-text", "find-text", "faces-tiny", "pitch", "digits"])
 def test_real_networks_are_cut_into_few_parts(name: str, tmp_path: Path) -> None:
     """Whole in parts, whatever their form: a recogniser of 1,000 operators, too."""

@@ -1,0 +1,1 @@
+"""Rules that every test run enforces: lanes, leaks, skips, quarantine. `tests/README.md` explains them."""

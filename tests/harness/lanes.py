@@ -1,0 +1,122 @@
+"""Lanes: which tests run when.
+
+A test's lane follows from the fixtures that it asks for, directly or through others: `RESOURCES` gives each resource's
+lane, and a test runs in the latest of them. Two marks overrule that, and each says why: `nightly("…")` moves a test to
+the nightly lane, `gate("…")` takes a test of a nightly resource into the gate. A test of the fast lane that starts a
+process or opens a port fails, so no test is in it by mistake.
+"""
+
+import enum
+import sys
+from typing import Any
+
+import hypothesis
+import pytest
+
+
+class Lane(enum.IntEnum):
+    """Each lane and what `scripts/test` runs with it."""
+
+    FAST = 0
+    """No process, no port, no network: `scripts/test fast`."""
+    GATE = 1
+    """What must hold before a commit lands, with the fast lane: `scripts/test`."""
+    NIGHTLY = 2
+    """All the rest, and the properties with random examples: `scripts/test nightly`."""
+
+
+RESOURCES = {
+    "processes": Lane.GATE,
+    "ports": Lane.GATE,
+    "chromium": Lane.NIGHTLY,
+    "package_index": Lane.NIGHTLY,
+    "quiet_machine": Lane.NIGHTLY,
+}
+"""Lane of each resource, by the name of the fixture that stands for the resource (`tests/conftest.py`)."""
+
+_PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
+_PORT_EVENTS = {"socket.bind", "socket.connect"}
+
+
+def lane_of(item: pytest.Item) -> Lane:
+    """Return the lane of a collected test."""
+    fixtures = getattr(item, "fixturenames", ())
+    if item.get_closest_marker("nightly"):
+        return Lane.NIGHTLY
+    lane = max((RESOURCES[name] for name in fixtures if name in RESOURCES), default=Lane.FAST)
+    return min(lane, Lane.GATE) if item.get_closest_marker("gate") else lane
+
+
+def add_options(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--lane",
+        choices=["fast", "gate", "nightly", "all"],
+        help="tests of one lane; without it the gate, or all lanes where files or tests are named",
+    )
+
+
+def register_examples(config: pytest.Config) -> None:
+    """Choose how properties draw examples: the same each time, or (nightly) new and many.
+
+    No example has a deadline: the machine that runs the tests is small and shared.
+    """
+    hypothesis.settings.register_profile("gate", deadline=None, derandomize=True, max_examples=40, database=None)
+    hypothesis.settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=400)
+    hypothesis.settings.load_profile("nightly" if config.getoption("--lane") == "nightly" else "gate")
+
+
+def examples(gate: int) -> hypothesis.settings:
+    """Return settings for a property whose examples are slow, or few enough to be worth naming: `gate` examples in the
+    gate, ten times as many in the nightly lane.
+    """
+    is_nightly = hypothesis.settings.get_current_profile_name() == "nightly"
+    return hypothesis.settings(max_examples=gate * (10 if is_nightly else 1))
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the wanted lane."""
+    wanted = config.getoption("--lane") or ("all" if _names_tests(config) else "gate")
+    if wanted == "all":
+        return
+    chosen: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        lane = lane_of(item)
+        if wanted == "nightly":
+            is_chosen = lane is Lane.NIGHTLY or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+        else:
+            is_chosen = lane <= Lane[wanted.upper()]
+        (chosen if is_chosen else left).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = chosen
+
+
+def _names_tests(config: pytest.Config) -> bool:
+    return config.args_source is pytest.Config.ArgsSource.ARGS
+
+
+class ResourceGuard:
+    """Notices processes and ports that a test of the fast lane uses."""
+
+    def __init__(self) -> None:
+        self._used: list[str] | None = None
+        sys.addaudithook(self._notice)
+
+    def begin(self, item: pytest.Item) -> None:
+        """Watch a test from its set-up on, if it is one of the fast lane."""
+        self._used = [] if lane_of(item) is Lane.FAST else None
+
+    def check(self) -> None:
+        """Fail the test if it used what its lane does not allow."""
+        used, self._used = self._used, None
+        if used:
+            pytest.fail(f"a test of the fast lane must ask for the fixture `{used[0]}`: {used[1]}", pytrace=False)
+
+    def _notice(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._used is None:
+            return
+        if event in _PROCESS_EVENTS:
+            self._used += ["processes", f"{event} {arguments[0] if arguments else ''}"]
+        elif event in _PORT_EVENTS and isinstance(arguments[1], tuple):
+            self._used += ["ports", f"{event} {arguments[1]}"]
