@@ -22,6 +22,7 @@ from appliance.runtime.processors import PROCESSORS
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from tests.fakes.forms import prepared_form
+from tests.fakes.mappings import resident_bytes
 
 MEGABYTES = 12
 CLOCK = SystemClock()
@@ -65,11 +66,10 @@ def leave_cache(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def mapped_kb(handle: Any) -> int:
-    """Pages of files that the process has in memory in which the build lives."""
-    pid = handle.guard.pid if hasattr(handle, "guard") else os.getpid()
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssFile:"))
+def mapped_bytes(handle: Any, form: PreparedForm) -> int:
+    """Those of the build's weights that are in the memory of the process in which it lives."""
+    process = handle.guard.pid if hasattr(handle, "guard") else os.getpid()
+    return resident_bytes(Path(weights(form).name), process)
 
 
 @pytest.mark.anyio
@@ -77,13 +77,14 @@ async def test_sleeping_gives_memory_back_and_changes_no_answer(processor: Any, 
     """Asleep and awake again, any number of times: the same numbers; asleep, the mapped weights are out of memory."""
     handle = await processor.load(form)
     assert processor.can_sleep(handle)
+    assert handle.mapped_bytes > MEGABYTES * 1e6 / 2
     expected = (await processor.run(handle, IMAGE, None))["probabilities"]
     for _ in range(3):
-        awake_kb = mapped_kb(handle)
+        assert mapped_bytes(handle, form) == handle.mapped_bytes
         assert 0 <= await processor.sleep(handle) < 3 << 20
-        assert awake_kb - mapped_kb(handle) > 0.9 * MEGABYTES * 1000
+        assert mapped_bytes(handle, form) == 0
         await processor.wake(handle)
-        assert mapped_kb(handle) > awake_kb - 1000
+        assert mapped_bytes(handle, form) == handle.mapped_bytes
         np.testing.assert_array_equal((await processor.run(handle, IMAGE, None))["probabilities"], expected)
     assert processor.can_sleep(handle)
     await processor.unload(handle)

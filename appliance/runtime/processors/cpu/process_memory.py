@@ -1,5 +1,6 @@
 """What this process, or another one, has in memory, and its high-water mark, as the kernel counts them."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,14 +23,20 @@ def own_bytes(*folders: Path) -> int:
     libraries nothing counts, whose part of each process (Pss) grows by megabytes when another one ends; and the files
     below `folders` count in full, whoever else maps them. A few milliseconds.
     """
-    places = [f" {place}/".encode() for folder in folders for place in {folder.absolute(), folder.resolve()}]
-    taken, is_ours = memory_of("Pss_Shmem"), False
+    taken = memory_of("Pss_Shmem")
     with Path("/proc/self/smaps").open("rb") as file:  # line by line: all of it would be memory of this process, too
-        for line in file:
-            if not line[:1].isupper():  # a mapping; what follows is about it
-                is_ours = any(place in line for place in places)
-            elif line.startswith(b"Rss:" if is_ours else b"Anonymous:"):
-                taken += int(line.split()[1]) * 1024
+        return taken + own_of(file, *folders)
+
+
+def own_of(mappings: Iterable[bytes], *folders: Path) -> int:
+    """The bytes of `own_bytes` in lines of smaps, shared memory apart."""
+    places = [f" {place}/".encode() for folder in folders for place in {folder.absolute(), folder.resolve()}]
+    taken, is_ours = 0, False
+    for line in mappings:
+        if not line[:1].isupper():  # a mapping; what follows is about it
+            is_ours = any(place in line for place in places)
+        elif line.startswith(b"Rss:" if is_ours else b"Anonymous:"):
+            taken += int(line.split()[1]) * 1024
     return taken
 
 

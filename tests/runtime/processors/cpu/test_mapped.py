@@ -7,19 +7,9 @@ from pathlib import Path
 import pytest
 
 from appliance.runtime.processors.cpu.mapped import CachedFile, Damaged, Mappings, ProcFiles, advise
+from tests.fakes.mappings import resident_bytes
 
 PAGE = mmap.PAGESIZE
-
-
-def resident_bytes(path: Path) -> int:
-    """Bytes of this process's mappings of `path` that are in memory."""
-    total, inside = 0, False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if "-" in line.split(" ", 1)[0] and ":" not in line.split(" ", 1)[0]:
-            inside = line.endswith(str(path))
-        elif inside and line.startswith("Rss:"):
-            total += int(line.split()[1]) * 1024
-    return total
 
 
 def private(path: Path, pages: int = 64) -> mmap.mmap:

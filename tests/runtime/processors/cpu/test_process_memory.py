@@ -1,4 +1,7 @@
-"""What a process has by itself is counted by what it did, not by what others do."""
+"""What a process has by itself is counted by what it did, not by what others do.
+
+Each test looks at the mapping that it made: those are the kernel's exact figures, whatever else the process does.
+"""
 
 import mmap
 import subprocess
@@ -7,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from appliance.runtime.processors.cpu.process_memory import own_bytes
+from appliance.runtime.processors.cpu.process_memory import own_bytes, own_of
+from tests.fakes.mappings import smaps_of
 
-SIZE, TOLERATED = 16 << 20, 1 << 20
+SIZE = 16 << 20
 MAPS = """
 import mmap, sys
 with open(sys.argv[1], "rb") as file:
@@ -47,33 +51,50 @@ def _mapped_by_another(path: Path) -> Iterator[None]:
 
 def test_own_files_count_in_full_whoever_else_maps_them(tmp_path: Path) -> None:
     path = _file(tmp_path / "form" / "model.bin")
-    base = own_bytes(path.parent)
     with _touched(path):
-        assert abs(own_bytes(path.parent) - base - SIZE) < TOLERATED
+        assert own_of(smaps_of(path), path.parent) == SIZE
         with _mapped_by_another(path):
-            assert abs(own_bytes(path.parent) - base - SIZE) < TOLERATED
-    assert abs(own_bytes(path.parent) - base) < TOLERATED
+            assert own_of(smaps_of(path), path.parent) == SIZE
+        assert own_bytes(path.parent) >= SIZE
+    assert own_of(smaps_of(path), path.parent) == 0
 
 
 def test_files_elsewhere_do_not_count(tmp_path: Path) -> None:
     path = _file(tmp_path / "libraries" / "other.so")
-    base = own_bytes(tmp_path / "form")
     with _touched(path):
-        assert abs(own_bytes(tmp_path / "form") - base) < TOLERATED
+        assert smaps_of(path)
+        assert own_of(smaps_of(path), tmp_path / "form") == 0
 
 
 def test_pages_of_a_file_that_were_written_count_once(tmp_path: Path) -> None:
+    """Wherever it lies: they are this process's alone."""
     path = _file(tmp_path / "form" / "model.bin")
-    base = own_bytes(path.parent)
     with _touched(path, mmap.ACCESS_COPY) as mapped:
         mapped[:] = b"y" * SIZE
-        assert abs(own_bytes(path.parent) - base - SIZE) < TOLERATED
+        assert own_of(smaps_of(path), path.parent) == SIZE
+        assert own_of(smaps_of(path), tmp_path / "elsewhere") == SIZE
 
 
 def test_a_folder_is_the_one_that_a_link_leads_to(tmp_path: Path) -> None:
     path = _file(tmp_path / "form" / "model.bin")
     link = tmp_path / "link"
     link.symlink_to(path.parent)
-    base = own_bytes(link)
     with _touched(path):
-        assert abs(own_bytes(link) - base - SIZE) < TOLERATED
+        assert own_of(smaps_of(path), link) == SIZE
+
+
+def test_what_is_allocated_counts_with_the_files_of_the_folders(tmp_path: Path) -> None:
+    """Lines as the kernel writes them: memory of no file, a library, and a form."""
+    lines = f"""\
+7f0000000000-7f0000100000 rw-p 00000000 00:00 0
+Rss:                 400 kB
+Anonymous:           300 kB
+7f0000100000-7f0000200000 r-xp 00000000 fe:01 17         /usr/lib/libonnxruntime.so
+Rss:                5000 kB
+Anonymous:            20 kB
+7f0000200000-7f0000300000 r--p 00000000 fe:01 18         {tmp_path}/model.bin
+Rss:                1000 kB
+Anonymous:             4 kB
+""".encode().splitlines(keepends=True)
+    assert own_of(lines, tmp_path) == (300 + 20 + 1000) * 1024
+    assert own_of(lines) == (300 + 20 + 4) * 1024

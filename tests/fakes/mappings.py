@@ -1,0 +1,20 @@
+"""What the kernel says of one mapped file of a process: exact, whatever else the process does."""
+
+from pathlib import Path
+
+
+def smaps_of(path: Path, process: int | str = "self") -> list[bytes]:
+    """The lines of smaps about the mappings of a file."""
+    lines: list[bytes] = []
+    is_of_it = False
+    for line in Path(f"/proc/{process}/smaps").read_bytes().splitlines(keepends=True):
+        if not line[:1].isupper():
+            is_of_it = line.rstrip(b"\n").endswith(bytes(path))
+        if is_of_it:
+            lines.append(line)
+    return lines
+
+
+def resident_bytes(path: Path, process: int | str = "self") -> int:
+    """Bytes of the mappings of a file that are in memory."""
+    return sum(int(line.split()[1]) * 1024 for line in smaps_of(path, process) if line.startswith(b"Rss:"))
