@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.mapped import CachedFile
-from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions, fingerprint
+from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor, OnnxSessions, fingerprint
 from tests.fakes.forms import prepared_form
 
 MEGABYTES = 20.0
+PATIENCE_S = 120.0
 RANDOM = np.random.default_rng(1)
 
 
@@ -114,30 +116,39 @@ async def test_loads_leave_the_event_loop_free(processor: OnnxProcessor, plain: 
     while not loading.done():
         await asyncio.sleep(0)  # noqa: TID251 - counting turns of the real loop is the test
         turns += 1
-    assert turns > 100
+    assert turns > 3, "on the event loop itself the load would be one or two"
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
-async def test_an_unload_does_not_wait_for_loads(plain: PreparedForm) -> None:
+async def test_an_unload_does_not_wait_for_loads(plain: PreparedForm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load often waits for the memory that an unload gives back: behind other loads it would be late for nothing."""
     processor = OnnxProcessor("cpu", workers=1, threads_per_run=1, loads_parallel_max=1)
+    let_on, load_now = threading.Event(), processor.sessions.load
+
+    def load_later(form: PreparedForm) -> Loaded:
+        assert let_on.wait(PATIENCE_S)
+        return load_now(form)
+
     try:
         handle = await processor.load(plain)
-        loads = [asyncio.ensure_future(processor.load(plain)) for _ in range(6)]
+        monkeypatch.setattr(processor.sessions, "load", load_later)
+        loads = [asyncio.ensure_future(processor.load(plain)) for _ in range(2)]
         await processor.unload(handle)
-        assert not loads[-1].done()
+        assert not any(load.done() for load in loads)
+        let_on.set()
         for loaded in await asyncio.gather(*loads):
             await processor.unload(loaded)
     finally:
+        let_on.set()
         processor.close()
 
 
 def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> None:
-    """After unloading, plain or mapped, five times each and with the outputs still held, the process is as small as
-    before.
+    """After unloading, plain or mapped, five times each and with the outputs still held, no build is left in memory,
+    nor when it is asleep: half of one would tell.
     """
     command = [
         sys.executable,
@@ -150,14 +161,14 @@ def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> No
     assert done.returncode == 0, done.stderr
     story: dict[str, list[float]] = json.loads(done.stdout)
     (rest,) = story["rest"]
-    assert min(story["plain loaded"]) > rest + 0.8 * MEGABYTES  # it was really there
-    assert max(story["plain unloaded"]) < rest + 2
-    assert min(story["prepared loaded"]) > rest + 0.5 * MEGABYTES
+    is_there = rest + MEGABYTES / 2
+    for form in ("plain", "prepared"):
+        assert len(story[f"{form} loaded"]) == len(story[f"{form} unloaded"]) == 5
+        assert min(story[f"{form} loaded"]) > is_there
+        assert max(story[f"{form} unloaded"]) < is_there
     assert not story["plain asleep"]
-    assert len(story["prepared asleep"]) == len(story["prepared loaded"])
-    assert max(story["prepared asleep"]) < rest + 2 + 1.5  # what an unload leaves, and the session
-    assert max(story["prepared unloaded"]) < rest + 2
-    assert story["prepared unloaded"][-1] < story["prepared unloaded"][0] + 2  # and it does not creep
+    assert len(story["prepared asleep"]) == 5
+    assert max(story["prepared asleep"]) < is_there
 
 
 @pytest.mark.anyio
