@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import statistics
 
-from tests.runtime.memory.real_ledger import off, tell
+from tests.benchmarks._real_ledger import off, tell
 
 ASKED = 0.05
 

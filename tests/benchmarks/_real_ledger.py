@@ -1,13 +1,8 @@
-"""Run as a program: builds of real networks come, sleep, wake and go at random, and after each change what the ledger
-counts is laid beside what the kernel says that this process takes (Pss).
-
-Arguments: changes, seed, and `large` for ResNet-50 and ShuffleNet beside the small networks. Prints JSON: for each
-change the bytes of the ledger, and those of the process above what it took with nothing loaded.
+"""Builds of real networks come, sleep, wake and go at random, and after each change what the ledger counts is laid
+beside what the kernel says that this process takes (Pss).
 """
 
 import asyncio
-import json
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -139,7 +134,9 @@ class Story:
 
 
 async def tell(changes: int, seed: int, *, large: bool) -> dict[str, list[int]]:
-    """What the program prints."""
+    """Return for each change the bytes of the ledger, and those of the process above what it took with nothing loaded.
+    `large`: ResNet-50 and ShuffleNet beside the small networks.
+    """
     with tempfile.TemporaryDirectory() as name:
         processor = OnnxProcessor("cpu", 1, 1, 1)
         known = await networks(Path(name), processor, large=large)
@@ -173,7 +170,3 @@ def off(found: Mapping[str, list[int]]) -> list[float]:
     least = found["budget"][0] / 4
     pairs = zip(found["ledger"], found["process"], strict=True)
     return [abs(ledger - process) / max(ledger, least) for ledger, process in pairs]
-
-
-if __name__ == "__main__":
-    print(json.dumps(asyncio.run(tell(int(sys.argv[1]), int(sys.argv[2]), large="large" in sys.argv[3:]))))
