@@ -2,7 +2,6 @@
 beside what the kernel says that this process takes (Pss).
 """
 
-import asyncio
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
