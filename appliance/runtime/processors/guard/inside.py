@@ -111,7 +111,9 @@ class ChannelThread(threading.Thread):
         self._answers = m.Layouts()
         self._lock = threading.Lock()
         self._sequence = 0
-        self._stop = guard.sessions.stop()
+        self._to_stop = -1
+        """The run that was last told to end: it may be told before its request is taken."""
+        self._run_stop = guard.sessions.stop()
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._do: dict[int, Callable[[m.Message], m.Packed]] = {
             m.RUN: self._run,
@@ -124,10 +126,11 @@ class ChannelThread(threading.Thread):
         }
 
     def stop(self, sequence: int) -> None:
-        """Have a run end before its next node, if it is still under way. Called by another thread."""
+        """Have a run end before its next node, unless it has ended. Called by another thread."""
         with self._lock:
+            self._to_stop = sequence
             if self._sequence == sequence:
-                self._stop.terminate = True
+                self._run_stop.terminate = True
 
     def run(self) -> None:
         while True:
@@ -150,7 +153,7 @@ class ChannelThread(threading.Thread):
 
     def _computed(self, number: int, inputs: Tensors, outputs: tuple[str, ...]) -> m.Packed:
         self._guard.ran += 1
-        results = self._guard.sessions.run(self._guard.builds[number], inputs, outputs or None, self._stop)
+        results = self._guard.sessions.run(self._guard.builds[number], inputs, outputs or None, self._run_stop)
         if not all(isinstance(value, np.ndarray) for value in results.values()):
             raise m.BadMessage("an output is no tensor")
         return self._answers.pack(m.DONE, 0, (), results)
@@ -226,8 +229,10 @@ class ChannelThread(threading.Thread):
         descriptor = int.from_bytes(ancillary[0][2], "little") if ancillary else -1
         with self._lock:
             (self._sequence,) = SEQUENCE.unpack_from(self._buffer)
-            if self._stop.terminate:  # it would fail every later run
-                self._stop = self._guard.sessions.stop()
+            if self._run_stop.terminate:  # it would fail every later run
+                self._run_stop = self._guard.sessions.stop()
+            if self._sequence == self._to_stop:
+                self._run_stop.terminate = True
         return bytes(self._buffer[SEQUENCE.size : size]), descriptor
 
     def _send(self, packed: m.Packed) -> None:
