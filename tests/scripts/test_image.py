@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,7 @@ def test_it_runs_as_a_user_and_says_how_it_is() -> None:
     assert (ROOT / "scripts" / "answers.py").exists()
 
 
+@pytest.mark.usefixtures("processes")
 def test_without_a_builder_it_says_so(tmp_path: Path) -> None:
     for tool in ("bash", "dirname", "readlink", "sed"):
         (tmp_path / tool).symlink_to(str(shutil.which(tool)))
@@ -61,7 +63,7 @@ def test_a_box_with_a_read_only_root() -> None:
     """Without capabilities, as nobody, with nothing to write to but its state; its own health check asks it."""
     state = Path(tempfile.mkdtemp())  # folders of pytest's own are for nobody but their owner
     os.chown(state, 65534, 65534)
-    script = INSIDE.format(state=state, python=sys.executable)
+    script = INSIDE.format(state=shlex.quote(str(state)), python=shlex.quote(sys.executable))
     order = ["unshare", "--mount", "bash", "-c", script]
     with subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/") as box:
         try:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ NO_INDEX = {
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path: Path, processes: None) -> Path:
     """A copy of what setup needs, in a folder with a space in its path."""
     folder = tmp_path / "a clone"
     folder.mkdir()
@@ -128,14 +129,15 @@ def test_whole_environment_in_a_fresh_checkout(checkout: Path) -> None:
 def test_the_best_built_python_is_taken(checkout: Path, tmp_path: Path, plain: str, other: str, chosen: str) -> None:
     """Of equally good ones the first in line. Only those that the test has made are in reach."""
     shell, folder = shutil.which("bash"), tmp_path / "pythons"
+    python = shlex.quote(sys.executable)
     folder.mkdir()
     for name, options in (("python3", plain), ("python3.12", other)):
         fake = "import sys, sysconfig; sys.base_prefix = '/elsewhere'; "
         fake += f"sysconfig.get_config_var = lambda name: '{options}'"
         script = f"""#!{shell}
-if [ "$1" = -c ]; then exec {sys.executable} -c "{fake}
+if [ "$1" = -c ]; then exec {python} -c "{fake}
 $2"; fi
-exec {sys.executable} "$@"
+exec {python} "$@"
 """
         (folder / name).write_text(script)
         (folder / name).chmod(0o755)

@@ -4,12 +4,14 @@ test_install.py.
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,17 +37,26 @@ KILLER = "set -o functrace\ntrap '(( ++__count != KILL_AT )) || kill -KILL $$' D
 MOUNTS = """
 set -e
 mount -t tmpfs tmpfs {work}
-mkdir {work}/stub
+cd {work}
+mkdir stub
 for place in etc opt var/lib run; do
-    mkdir -p /$place {work}/$place/up {work}/$place/work
-    mount -t overlay overlay -o lowerdir=/$place,upperdir={work}/$place/up,workdir={work}/$place/work /$place
+    mkdir -p /$place $place/up $place/work
+    mount -t overlay overlay -o lowerdir=/$place,upperdir=$place/up,workdir=$place/work /$place
 done
 mkdir -p /run/systemd/system /etc/systemd/system
 rm -rf /opt/edge-appliance /var/lib/edge-appliance
-install -m 0755 {systemctl} {work}/stub/systemctl
-mount --bind {work}/stub/systemctl {real}
+install -m 0755 {systemctl} stub/systemctl
+mount --bind stub/systemctl {real}
 echo mounted
 exec sleep infinity
+"""
+"""Paths in the options of a mount are relative: a comma or a colon of a folder's name would end them."""
+TRIED = """
+set -e
+mount -t tmpfs tmpfs /run
+cd /run
+mkdir up work
+mount -t overlay overlay -o lowerdir=/etc,upperdir=up,workdir=work /etc
 """
 
 
@@ -94,7 +105,7 @@ class Place:
         scripts.mkdir()
         for name in ("install", "answers.py", "uninstall"):
             shutil.copy(ROOT / "scripts" / name, scripts / name)
-        python = f'#!/bin/sh\nexport PYTHONPATH="$(dirname "$0")/../.."\nexec {PYTHON} -s "$@"\n'
+        python = f'#!/bin/sh\nexport PYTHONPATH="$(dirname "$0")/../.."\nexec {shlex.quote(str(PYTHON))} -s "$@"\n'
         setup = (
             '#!/bin/bash\nvenv=$(dirname "$0")/../.venv\nmkdir -p "$venv/bin"\n'
             f'cat >"$venv/bin/python" <<\'END\'\n{python}END\nchmod 755 "$venv/bin/python"\n'
@@ -132,29 +143,42 @@ class Place:
         raise AssertionError(self.shell(f"ls -la {PREFIX}; cat /run/stub/log"))
 
 
+@cache
 def _missing() -> str | None:
     if os.geteuid() != 0:
         return "only root can make namespaces"
-    tools = ("unshare", "nsenter", "systemctl", "useradd", "curl")
-    lacking = [name for name in tools if shutil.which(name) is None]
-    return f"there is no {lacking[0]}" if lacking else None
+    packages = {
+        "unshare": "util-linux",
+        "nsenter": "util-linux",
+        "systemctl": "systemd",
+        "useradd": "passwd",
+        "curl": "curl",
+    }
+    lacking = [name for name in packages if shutil.which(name) is None]
+    if lacking:
+        return f"there is no {lacking[0]} (Debian's package {packages[lacking[0]]})"
+    spaces = ["unshare", "--mount", "--pid", "--fork"]
+    if subprocess.run([*spaces, "true"], capture_output=True, check=False).returncode != 0:
+        return "namespaces are not permitted here"
+    tried = subprocess.run([*spaces, "bash", "-c", TRIED], capture_output=True, text=True, check=False)
+    return None if tried.returncode == 0 else f"the kernel lays no overlay over /etc: {tried.stderr.strip()}"
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path, processes: None) -> Iterator[Place]:
     if (lacking := _missing()) is not None:
         pytest.skip(lacking)
     work = tmp_path / "work"
     work.mkdir()
     tmp_path.chmod(0o755)
-    mounts = MOUNTS.format(work=work, systemctl=STUB / "systemctl.py", real=shutil.which("systemctl"))
+    paths = {"work": work, "systemctl": STUB / "systemctl.py", "real": shutil.which("systemctl")}
+    mounts = MOUNTS.format(**{name: shlex.quote(str(path)) for name, path in paths.items()})
     order = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", mounts]
     with subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as unshare:
         assert unshare.stdout is not None
         said = unshare.stdout.readline()
         try:
-            if said.strip() != "mounted":
-                pytest.skip(f"no overlay can be mounted here: {said.strip()}")
+            assert said.strip() == "mounted"
             children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children").read_text().split()
             yield Place(int(children[0]), tmp_path)
         finally:
