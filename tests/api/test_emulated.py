@@ -8,7 +8,7 @@ import pytest
 
 from appliance.lab.scenario import parse_scenario
 from tests.api.stand import running
-from tests.benchmarks._emulated_box import INPUT, furnish
+from tests.fakes.emulated_box import INPUT, furnish
 
 pytestmark = pytest.mark.anyio
 SCENARIO = parse_scenario(
@@ -33,12 +33,14 @@ async def test_answers_say_that_the_processor_is_emulated(tmp_path: Path) -> Non
     processors = [{"kind": "emulated", "name": "gpu", "workers": 1}]
     async with running(tmp_path / "state", processors=processors, queues={"inline_ms_max": 0}) as appliance:
         transport = httpx.ASGITransport(appliance.asgi)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not (tmp_path / "state" / "admin.key").exists():  # noqa: ASYNC110 - a thread writes it
                 await asyncio.sleep(0.01)  # noqa: TID251
         key = (tmp_path / "state" / "admin.key").read_text().strip()
         headers = {"Authorization": f"Bearer {key}"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://box", headers=headers, timeout=30) as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://box", headers=headers, timeout=120
+        ) as client:
             body = {"inputs": {INPUT: [[1.0]]}}
             answer = (await client.post("/v1/applications/depth/predict", json=body)).json()
             assert (answer["processor"], answer["variant"]) == ("emulated", "one")

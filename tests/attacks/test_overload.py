@@ -1,5 +1,9 @@
-"""A box that has too much to do says so with the head of a request, before its body, and keeps the connection."""
+"""A box that has too much to do says so with the head of a request, before its body, and keeps the connection.
 
+A run takes as long as its network says, on any machine.
+"""
+
+import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +14,32 @@ import httpx
 import pytest
 
 from appliance.clock import pause_s
+from appliance.lab.scenario import parse_scenario
 from tests.attacks.wire import Wire
-from tests.benchmarks._busy import products
 from tests.e2e.server import Server, running_server
+from tests.fakes.emulated_box import INPUT, furnish, settings_of
 
 pytestmark = pytest.mark.timeout(300)
 
 RUN_MS = 400
 SLO_MS = 1000
-BODY = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}]' + b" " * 100_000 + b"}"
+ORDER = {"inputs": [{"name": INPUT, "shape": [1, 1], "datatype": "FP32", "data": [1.0]}]}
+BODY = json.dumps(ORDER).encode() + b" " * 100_000
+TRIES = 20
+SCENARIO = parse_scenario(
+    {
+        "box": {"memory_mb": 500, "processors": [{"name": "gpu"}]},
+        "models": [
+            {
+                "name": "busy",
+                "variants": [
+                    {"name": "one", "size_mb": 5, "accuracy": 90, "load_ms": 1, "latency_ms": {"gpu": {"1": RUN_MS}}}
+                ],
+            }
+        ],
+        "applications": [{"name": "busy", "model": "busy", "latency_slo_ms": SLO_MS}],
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -40,10 +61,9 @@ class Busy:
         seen: set[int] = set()
 
         def flood() -> None:
-            body = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
             with httpx.Client(headers=headers, timeout=60) as client:
                 while not has_ended:
-                    seen.add(client.post(url, json=body).status_code)
+                    seen.add(client.post(url, json=ORDER).status_code)
 
         with ThreadPoolExecutor(8) as threads:
             for _ in range(8):
@@ -63,15 +83,8 @@ class Busy:
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
     folder = tmp_path_factory.mktemp("overload")
-    with running_server(folder / "state", APPLIANCE_PROCESSORS='[{"workers": 1}]') as server:
-        with server.client() as client:
-            job = client.upload_model(
-                products(folder / "busy.onnx", RUN_MS), "busy", "tensor", metadata={"precisions": []}
-            )
-            assert [at.state for at in client.follow_job(job.id)][-1] == "done"
-        headers = {"Authorization": f"Bearer {server.admin_key}"}
-        changed = httpx.patch(f"{server.url}/v1/applications/busy", json={"latency_slo_ms": SLO_MS}, headers=headers)
-        assert changed.status_code == 200, changed.text
+    asyncio.run(furnish(SCENARIO, folder))
+    with running_server(folder / "state", **settings_of(SCENARIO)) as server:
         made = Busy(server)
         with closing(Wire(server.url)) as wire:
             status = 0
@@ -82,9 +95,9 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
 
 def refused(busy: Busy, line: str) -> Wire:
     """A connection on which a head alone was refused, with the seconds after which to try again."""
-    for _ in range(20):
+    for _ in range(TRIES):
         wire = Wire(busy.server.url)
-        wire.socket.settimeout(2)
+        wire.socket.settimeout(10)
         wire.send(busy.head(line))
         try:
             status, body = wire.answer()
@@ -116,12 +129,17 @@ def test_before_the_body(busy: Busy) -> None:
 
 def test_pipelined(busy: Busy) -> None:
     """Three in one piece on one connection: each has its answer, in order, and then the next is served."""
+    one = busy.head(f"Content-Length: {len(BODY)}") + BODY
     with closing(Wire(busy.server.url)) as wire:
         with busy.full():
-            one = busy.head(f"Content-Length: {len(BODY)}") + BODY
-            wire.send(one * 3 + b"GET /v2/health/live HTTP/1.1\r\nHost: box\r\n\r\n")
-            answers = [wire.answer()[0] for _ in range(4)]
-            assert answers[3] == 200
-            assert 429 in answers[:3]
-            assert set(answers[:3]) <= {200, 429, 504}
+            seen: set[int] = set()
+            for _ in range(TRIES):  # there may be room for three, one after the other
+                wire.send(one * 3 + b"GET /v2/health/live HTTP/1.1\r\nHost: box\r\n\r\n")
+                answers = [wire.answer()[0] for _ in range(4)]
+                assert answers[3] == 200
+                seen |= set(answers[:3])
+                if 429 in seen:
+                    break
+            assert 429 in seen
+            assert seen <= {200, 429, 504}
         assert any(wire.ask(one) == 200 for _ in range(100))

@@ -21,7 +21,7 @@ from appliance.lab.sessions.ladder import Ladder
 from appliance.lab.sessions.losses import Losses
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally
 from appliance.wire.stream import ResultMessage
-from tests.benchmarks._emulated_box import BODY
+from tests.fakes.emulated_box import BODY
 
 LOOK_S = 0.1
 LINGER_S = 1.0

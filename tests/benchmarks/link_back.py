@@ -18,9 +18,9 @@ from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.session import FrameEnd
 from appliance.lab.links.network import Network, unavailable
 from appliance.lab.scenario import read_scenario
-from tests.benchmarks._emulated_box import furnish
 from tests.benchmarks._emulated_devices import Box, Cameras
 from tests.benchmarks.streams import START_S, _bring, _server, link_of, plans_of
+from tests.fakes.emulated_box import furnish
 
 
 def main() -> None:

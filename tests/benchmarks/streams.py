@@ -34,9 +34,9 @@ from appliance.lab.sessions.network import network_of
 from appliance.lab.sessions.tally import Totals
 from appliance.lab.simulation import simulate
 from appliance.lab.workload import nanoseconds
-from tests.benchmarks._emulated_box import furnish, settings_of
 from tests.benchmarks._emulated_devices import Accuracy, Box, Cameras, Latency, Plan
 from tests.e2e.server import Server, running_server
+from tests.fakes.emulated_box import furnish, settings_of
 
 START_S = 3.0
 """From when the box is ready to the beginning of the scenario."""

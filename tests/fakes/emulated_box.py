@@ -46,8 +46,11 @@ def settings_of(scenario: Scenario) -> dict[str, str]:
     }
 
 
-async def furnish(scenario: Scenario, folder: Path) -> None:
-    """Make it. Several processors and tenants are not for this."""
+async def furnish(scenario: Scenario, folder: Path, *, shared: bool = False) -> None:
+    """Make it. Several processors and tenants are not for this.
+
+    `shared`: every tenant may make applications of the models.
+    """
     assert not scenario.needs_dispatch
     assert all(one.tenant == "default" for one in scenario.applications)
     state = await asyncio.to_thread(StateFolder.open, folder / "state", reserve_bytes=0)
@@ -60,7 +63,7 @@ async def furnish(scenario: Scenario, folder: Path) -> None:
     await asyncio.to_thread(store.recover)
     try:
         for model in scenario.models:
-            request = ImportRequest("default", model.name, "unused", application="")
+            request = ImportRequest("default", model.name, "unused", shared=shared, application="")
             await store.imports.accept(model.name, request)
             for variant in model.variants:
                 file = _network(folder / f"{model.name}-{variant.name}.onnx", variant, scenario)
