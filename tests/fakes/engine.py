@@ -44,6 +44,7 @@ from appliance.runtime.processors.cluster import Cluster
 from appliance.runtime.processors.group import OnKind, OwnCores, ProcessorGroup
 from appliance.runtime.processors.member import Member
 from appliance.runtime.telemetry import Telemetry
+from tests.fakes.clock import settle
 from tests.fakes.processor import Cost, FakeProcessor, doubled
 from tests.fakes.sinks import Decisions
 from tests.fakes.source import FakeSource
@@ -225,7 +226,7 @@ class EngineBench:
 
     @asynccontextmanager
     async def working(self, *, residency: bool = False) -> AsyncIterator[None]:
-        """With workers at work, and the residency loop where that is asked for."""
+        """Run workers, and the residency loop where that is asked for. Ends when processors are at rest."""
         tasks = [asyncio.create_task(worker.work()) for worker in self.engine.workers]
         if residency:
             tasks.append(asyncio.create_task(self.core.residency.run()))
@@ -236,6 +237,18 @@ class EngineBench:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
             assert all(isinstance(end, asyncio.CancelledError) for end in ends), f"a worker died: {ends}"
+            await self.at_rest()
+
+    async def at_rest(self) -> None:
+        """Let time pass until no load, run or unload is under way."""
+        processors = (self.processor, self.other, *self.twins)
+        milliseconds = 1.0
+        await settle()
+        while self.memory.is_busy or any(one.under_way for one in processors):
+            assert milliseconds < 1e12, "something has been under way for thirty years"
+            await self.pause(milliseconds)
+            await settle()
+            milliseconds *= 2
 
     def add(
         self,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from appliance.clock import LoopClock
+from appliance.clock import NS_PER_MS, LoopClock
 from appliance.policies.forecast.renewal import Renewal
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.selection.most_accurate import MostAccurate
@@ -89,6 +89,12 @@ class MemoryBench:
             assert residency.handle.is_live, "a pinned build was unloaded"
         finally:
             self.memory.unpin(residency)
+
+    async def unloaded(self, build_id: str) -> None:
+        """Let time pass until a build that leaves has left the device."""
+        assert build_id not in self.memory.resident_set(), f"{build_id} does not leave"
+        while build_id in self.processor.memory:
+            await self.clock.sleep_until_ns(self.clock.now_ns() + NS_PER_MS)
 
     def resident(self) -> list[str]:
         return sorted(self.memory.resident_set())

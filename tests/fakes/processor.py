@@ -101,6 +101,8 @@ class FakeProcessor:
         self.ran_for: list[Sequence[Tensors]] = []
         """Inputs of the requests of each of them."""
         self.running = 0
+        self.under_way = 0
+        """Loads, runs, unloads, sleeps and wakes that have begun and not ended."""
         self.renewed = 0
         self.cores: tuple[int, ...] = ()
 
@@ -267,7 +269,11 @@ class FakeProcessor:
         return self.costs.setdefault(build_id, Cost())
 
     async def _sleep(self, ms: float) -> None:
-        await self._clock.sleep_until_ns(self._clock.now_ns() + int(ms * NS_PER_MS))
+        self.under_way += 1
+        try:
+            await self._clock.sleep_until_ns(self._clock.now_ns() + int(ms * NS_PER_MS))
+        finally:
+            self.under_way -= 1
 
     def _hold(self, build_id: str, size: int) -> None:
         self.memory[build_id] = size

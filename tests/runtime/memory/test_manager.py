@@ -212,6 +212,7 @@ async def test_growing_figures_evict() -> None:
     bench.memory.update_figures("b", 8, 8)
     await settle()
     assert bench.resident() == ["b"]
+    await bench.unloaded("a")
 
 
 @story

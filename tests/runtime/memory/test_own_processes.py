@@ -62,3 +62,4 @@ async def test_where_there_is_no_room_it_begins_all_the_same() -> None:
     await settle()
     assert bench.resident() == []
     assert bench.memory.free_bytes == 70
+    await bench.unloaded("a")

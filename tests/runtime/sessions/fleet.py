@@ -28,6 +28,8 @@ from tests.fakes.processor import Cost
 
 PICTURE = b'{"inputs": {"x": [1.0]}}'
 BYTES_PER_PIXEL = 0.13
+FRAMES_END_S = 600.0
+"""Virtual time within which the frames under way are answered when devices leave."""
 Link = Callable[[float], float]
 """Seconds since the device's start → bits in a second."""
 
@@ -109,14 +111,19 @@ class Fleet:
 
     @asynccontextmanager
     async def planned(self) -> AsyncIterator[None]:
-        """As `working`, on a bench that is at work."""
+        """As `working`, on a bench that is at work. Frames that are under way when devices leave are answered first."""
         loops = asyncio.create_task(self.sessions.run())
         try:
             yield
         finally:
-            for task in [loops, *self._tasks]:
+            for task in self._tasks:
                 task.cancel()
-            ends = await asyncio.gather(loops, *self._tasks, return_exceptions=True)
+            ends = list(await asyncio.gather(*self._tasks, return_exceptions=True))
+            async with asyncio.timeout(FRAMES_END_S):
+                while any(device.live.counts.under_way for device in self.devices):
+                    await self.bench.pause(10)
+            loops.cancel()
+            ends += await asyncio.gather(loops, return_exceptions=True)
             assert all(end is None or isinstance(end, asyncio.CancelledError) for end in ends), ends
 
     def add(
