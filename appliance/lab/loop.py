@@ -9,8 +9,11 @@ import asyncio
 import contextvars
 import datetime
 import heapq
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
+from itertools import islice
+from types import AsyncGeneratorType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from appliance.clock import NS_PER_S
@@ -36,6 +39,10 @@ class Livelock(Exception):
     """Callbacks follow one another for ever and no time passes."""
 
 
+class LeftOpen(Exception):
+    """A story has ended and left tasks or asynchronous generators behind."""
+
+
 class Refused(Exception):
     """Something asked for what does not exist in virtual time: a thread, a socket, a child, a signal."""
 
@@ -51,10 +58,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.now_ns = START_NS
         self.unhandled: list[BaseException] = []
         """Errors of callbacks and of tasks that nobody awaited."""
+        self.generators = weakref.WeakSet[AsyncGeneratorType[Any, Any]]()
+        """Asynchronous generators that have begun on this loop."""
+        self.thrown_away: list[str] = []
+        """Those of them that the garbage collector found before their end."""
         self._soon: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.Handle]] = []
         self._sequence = 0
         self._turns = 0
+        self._idle_waiters: deque[asyncio.Future[None]] = deque()
         self.set_exception_handler(_remember)
 
     def time(self) -> float:
@@ -85,27 +97,50 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._sequence += 1
         heapq.heappush(self._timers, (when_ns, self._sequence, asyncio.Handle(callback, args, self)))
 
+    async def idle(self) -> None:
+        """Wait until all that can run without time passing has run: no callback is ready and no timer is due.
+
+        Of several tasks that wait each returns to an idle loop, in the order of asking. Threads do not count: this loop
+        refuses them. When something asks for its own next turn for ever, the loop ends with `Livelock`.
+        """
+        waiter: asyncio.Future[None] = self.create_future()
+        self._idle_waiters.append(waiter)
+        await waiter
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """The base counts cancelled timers to clear its own heap; here they leave when their time comes."""
 
+    def _asyncgen_firstiter_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
+        self.generators.add(agen)
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
+        """Close a generator that was thrown away before its end, as the base does, and note it."""
+        self.thrown_away.append(repr(agen))
+        if not self.is_closed():
+            self.call_soon(self.create_task, agen.aclose())
+
     def _run_once(self) -> None:
-        """One turn, called by the base for as long as the loop runs: what is ready now, else what comes first."""
+        """Run one turn; the base calls this for as long as the loop runs: what is ready now, else what comes first."""
         soon = self._soon
         if not soon:
-            self._jump()
+            self._make_ready()
         self._turns += 1
         if self._turns > _TURNS_MAX:
-            raise Livelock(f"{_TURNS_MAX} turns and it is still {self.now_ns} ns")
+            going_on = ", ".join(_owner(handle) for handle in islice(soon, 3))
+            raise Livelock(f"{_TURNS_MAX} turns and it is still {self.now_ns} ns; never idle: {going_on}")
         for _ in range(len(soon)):
             handle = soon.popleft()
             if not handle.cancelled():
                 handle._run()
 
-    def _jump(self) -> None:
-        """Move to the next timer's time and make everything of that time ready."""
-        timers, soon = self._timers, self._soon
+    def _make_ready(self) -> None:
+        """Take the timers that are due, else wake one task that waits for an idle loop, else jump to the next timer."""
+        timers, soon, waiters = self._timers, self._soon, self._idle_waiters
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
+        if waiters and not (timers and timers[0][0] <= self.now_ns):
+            wake(waiters.popleft())
+            return
         if not timers:
             raise Deadlock("everything waits and nothing is left to happen")
         if timers[0][0] > self.now_ns:
@@ -141,17 +176,20 @@ class VirtualClock:
         return EPOCH + datetime.timedelta(microseconds=(self._loop.now_ns - START_NS + self.step_ns) // 1000)
 
 
-def run_virtual(story: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run `story()` to its end in virtual time.
+def run_virtual(story: Callable[[], Coroutine[Any, Any, T]], *, is_strict: bool = False) -> T:
+    """Run `story()` to its end in virtual time. What it leaves open is cancelled; `is_strict` makes that an error.
 
-    Raises: Deadlock when it hangs, Livelock, Refused, whatever the story raises, and the first error that nobody
-    handled.
+    Raises: Deadlock when it hangs, Livelock, Refused, whatever the story raises, the first error that nobody handled,
+    and, if `is_strict`, LeftOpen.
     """
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
+    left: list[str] = []
     try:
         try:
-            return loop.run_until_complete(story())
+            result = loop.run_until_complete(story())
+            if is_strict:
+                left = _left_open(loop)
         finally:
             try:
                 _cancel_all(loop)
@@ -161,6 +199,16 @@ def run_virtual(story: Callable[[], Coroutine[Any, Any, T]]) -> T:
     finally:
         if loop.unhandled:
             raise loop.unhandled[0]
+    if left:
+        raise LeftOpen("the story has ended, and these have not: " + "; ".join(left))
+    return result
+
+
+def _left_open(loop: VirtualLoop) -> list[str]:
+    """Return the tasks that a story left open and that do not end without time passing, or else the generators."""
+    loop.run_until_complete(loop.idle())
+    tasks = sorted(map(repr, asyncio.all_tasks(loop)))
+    return tasks or [*loop.thrown_away, *sorted(repr(one) for one in loop.generators if one.ag_frame is not None)]
 
 
 def _cancel_all(loop: VirtualLoop) -> None:
@@ -182,6 +230,12 @@ def _remember(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     assert isinstance(loop, VirtualLoop)
     error = context.get("exception")
     loop.unhandled.append(error if isinstance(error, BaseException) else RuntimeError(context["message"]))
+
+
+def _owner(handle: asyncio.Handle) -> str:
+    """Return the task that a callback goes on with, or the callback."""
+    owner = getattr(getattr(handle, "_callback", None), "__self__", None)
+    return repr(owner if isinstance(owner, asyncio.Task) else handle)
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:

@@ -1,13 +1,24 @@
 """Virtual time passes by jumping, is exact, and refuses everything that could come from outside."""
 
 import asyncio
+import gc
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.lab.loop import EPOCH, START_NS, Deadlock, Livelock, Refused, VirtualClock, run_virtual
+from appliance.lab.loop import (
+    EPOCH,
+    START_NS,
+    Deadlock,
+    LeftOpen,
+    Livelock,
+    Refused,
+    VirtualClock,
+    VirtualLoop,
+    run_virtual,
+)
 
 
 def test_an_hour_passes_at_once_and_exactly() -> None:
@@ -114,6 +125,172 @@ def test_tasks_left_behind_are_cancelled() -> None:
 
     run_virtual(story)
     assert ended == ["cancelled"]
+
+
+# -- idle --------------------------------------------------------------------------------------------------------------
+
+
+def running() -> VirtualLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
+
+
+def test_idle_returns_when_all_that_needs_no_time_has_run() -> None:
+    """Turns of any number and timers that are due count; a timer that is one nanosecond away does not."""
+
+    async def story() -> None:
+        clock, done = VirtualClock(), list[str]()
+
+        async def turns() -> None:
+            for _ in range(1000):
+                await asyncio.sleep(0)  # noqa: TID251 - turns of the loop are the subject
+            await clock.sleep_until_ns(START_NS)
+            for _ in range(1000):
+                await asyncio.sleep(0)  # noqa: TID251
+            done.append("turns")
+            await clock.sleep_until_ns(START_NS + 1)
+            done.append("later")
+
+        task = asyncio.create_task(turns())
+        await running().idle()
+        assert (done, clock.now_ns()) == (["turns"], START_NS)
+        await running().idle()
+        assert (done, clock.now_ns()) == (["turns"], START_NS)
+        await task
+        assert done == ["turns", "later"]
+
+    run_virtual(story, is_strict=True)
+
+
+def test_idle_of_an_idle_loop_returns_without_any_timer() -> None:
+    async def story() -> int:
+        await running().idle()
+        return VirtualClock().now_ns()
+
+    assert run_virtual(story) == START_NS
+
+
+def test_idle_of_several_tasks_returns_to_each_on_an_idle_loop() -> None:
+    async def story() -> list[str]:
+        order: list[str] = []
+
+        async def work(name: str) -> None:
+            for _ in range(5):
+                await asyncio.sleep(0)  # noqa: TID251 - turns of the loop are the subject
+            order.append(f"work of {name}")
+
+        async def wait(name: str) -> None:
+            await running().idle()
+            order.append(name)
+            tasks.append(asyncio.create_task(work(name)))
+
+        tasks = [asyncio.create_task(wait(name)) for name in "abc"]
+        tasks[1].cancel()
+        await running().idle()
+        await running().idle()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return order
+
+    assert run_virtual(story, is_strict=True) == ["a", "work of a", "c", "work of c"]
+
+
+def test_idle_beside_a_task_that_never_rests_names_that_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.lab.loop._TURNS_MAX", 1000)
+
+    async def poll() -> None:
+        while True:  # noqa: ASYNC110 - asking for the next turn is the subject
+            await asyncio.sleep(0)  # noqa: TID251 - turns of the loop are the subject
+
+    async def story() -> None:
+        polling = asyncio.create_task(poll(), name="polls for ever")
+        await running().idle()
+        polling.cancel()
+
+    with pytest.raises(Livelock, match=r"never idle: .*polls for ever"):
+        run_virtual(story)
+
+
+# -- what a story leaves open ------------------------------------------------------------------------------------------
+
+
+def test_task_left_behind_is_an_error_of_a_strict_story() -> None:
+    async def story() -> None:
+        running().linger = asyncio.create_task(  # type: ignore[attr-defined]  # kept alive
+            VirtualClock().sleep_until_ns(START_NS + NS_PER_S), name="lingers"
+        )
+
+    with pytest.raises(LeftOpen, match="lingers"):
+        run_virtual(story, is_strict=True)
+
+
+def test_task_that_ends_without_time_passing_is_not_left_behind() -> None:
+    """Such as one that the story has cancelled and not awaited."""
+
+    async def story() -> None:
+        task = asyncio.create_task(VirtualClock().sleep_until_ns(START_NS + NS_PER_S))
+        await running().idle()
+        task.cancel()
+
+    run_virtual(story, is_strict=True)
+
+
+async def numbers() -> AsyncGenerator[int, None]:
+    for number in range(3):
+        yield number
+
+
+def test_open_generator_is_an_error_of_a_strict_story() -> None:
+    kept = numbers()
+
+    async def story() -> None:
+        assert await anext(kept) == 0
+
+    with pytest.raises(LeftOpen, match="numbers"):
+        run_virtual(story, is_strict=True)
+
+
+def test_generator_thrown_away_before_its_end_is_closed_and_an_error_of_a_strict_story() -> None:
+    ended: list[str] = []
+
+    async def closing() -> AsyncGenerator[int, None]:
+        try:
+            yield 0
+        finally:
+            ended.append("closed")
+
+    async def story() -> None:
+        assert await anext(closing()) == 0
+        gc.collect()
+        await running().idle()
+        assert ended == ["closed"]
+
+    run_virtual(story)
+    ended.clear()
+    with pytest.raises(LeftOpen, match="closing"):
+        run_virtual(story, is_strict=True)
+
+
+def test_generator_that_has_ended_or_was_closed_is_not_left_open() -> None:
+    read, closed = numbers(), numbers()
+
+    async def story() -> None:
+        assert [number async for number in read] == [0, 1, 2]
+        await anext(closed)
+        await closed.aclose()
+
+    run_virtual(story, is_strict=True)
+
+
+def test_error_of_a_story_is_told_rather_than_what_it_left_open() -> None:
+    async def story() -> None:
+        running().linger = asyncio.create_task(  # type: ignore[attr-defined]  # kept alive
+            VirtualClock().sleep_until_ns(START_NS + NS_PER_S)
+        )
+        raise ValueError("the story's own")
+
+    with pytest.raises(ValueError, match="the story's own"):
+        run_virtual(story, is_strict=True)
 
 
 def test_civil_time_starts_at_the_epoch_and_only_it_steps() -> None:
