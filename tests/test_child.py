@@ -10,7 +10,6 @@ import pytest
 
 from appliance.child import RESTS, Ended, Interrupted, Rests, run_child
 from appliance.clock import NS_PER_S, SystemClock, pause_s
-from tests.fakes.clock import settle
 
 PROGRAM = """
 import json, os, subprocess, sys
@@ -90,6 +89,12 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+def _children() -> set[str]:
+    """Return the ids of this process's children."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {child for task in tasks for child in task.read_text().split()}
+
+
 async def _until_it_is(state: str, pid: int) -> None:
     async with asyncio.timeout(60):
         while (_state(pid) == "T") is not (state == "T"):
@@ -121,9 +126,11 @@ def test_children_rest(tmp_path: Path) -> None:
         for pid in both:
             await _until_it_is("T", pid)
         assert child.limit.when() is None
+        before = _children()
         other = asyncio.create_task(begun("0"))
-        await settle()
+        await asyncio.wait([other], timeout=0.1)
         rests.begin()  # changes nothing
+        assert _children() == before
         assert len(lines) == 2
         rests.end()
         rests.end()

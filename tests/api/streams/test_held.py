@@ -15,6 +15,7 @@ from appliance.api.streams.welcome import Welcome
 from appliance.domain.session import DropCause
 from tests.api.stand import Stand
 from tests.api.v1.test_sessions import LATENCY, joined
+from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -112,8 +113,7 @@ async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypa
         return await device.post(path, content=content, headers=headers)
 
     waiting = [asyncio.create_task(post(number)) for number in (0, 1)]
-    while live.holding.bytes < 2 * len(largest) or box.in_flight.bytes < 2 * len(largest):  # noqa: ASYNC110
-        await asyncio.sleep(0)  # noqa: TID251
+    await until(lambda: min(live.holding.bytes, box.in_flight.bytes) >= 2 * len(largest))
     for number, path in ((2, f"/v1/sessions/{live.id}/frames"), (3, "/v1/applications/digits/predict")):
         refused = await post(number, b"x", path)
         assert (refused.status_code, refused.json()["type"]) == (429, "/problems/credit-exceeded")

@@ -22,6 +22,7 @@ from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
 from appliance.wire.catalogue import CutShape, ProfileShape
 from tests.api.stand import Stand, job_end, model_form
+from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -304,8 +305,7 @@ async def test_delete_waits_for_running_requests(stand: Stand, digits: toys.Digi
     requests = [
         asyncio.create_task(harbour.post("/v1/applications/digits/predict", content=picture)) for _ in range(20)
     ]
-    while stand.appliance.running().engine.status()["running"] == 0:  # noqa: ASYNC110
-        await asyncio.sleep(0)  # noqa: TID251 - lets the requests come as far as the engine
+    await until(lambda: stand.appliance.running().engine.status()["running"], every_s=0)
     assert (await harbour.delete("/v1/models/digits")).status_code == 200
     statuses = {answer.status_code for answer in await asyncio.gather(*requests)}
     assert 200 in statuses

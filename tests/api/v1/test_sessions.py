@@ -23,6 +23,7 @@ from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
 from tests.api.stand import Stand, running
 from tests.api.v1.test_predict import samples
+from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -230,8 +231,7 @@ async def test_a_run_outlives_its_caller(stand: Stand, digits: toys.Digits) -> N
     frame = sessions.frame_begins(live, head(stand, 0, picture))
     frame.received(picture)
     asking = asyncio.create_task(frame.answer(Media(picture, "image/png"), "a"))
-    while frame.variant == "":  # noqa: ASYNC110 - its run has not begun
-        await asyncio.sleep(0)  # noqa: TID251
+    await until(lambda: frame.variant, every_s=0)  # its run has begun
     asking.cancel()
     again = sessions.frame_begins(live, head(stand, 0, picture))
     again.received(picture)

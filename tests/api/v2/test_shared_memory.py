@@ -16,8 +16,8 @@ import pytest
 from appliance.api.auth.callers import CONNECTION, Shown
 from appliance.api.regions.region import FOLDER
 from appliance.api.v2 import shared_memory
-from appliance.clock import pause_s
 from tests.api.stand import ANSWER_S, Asking, Stand, copied, running
+from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio
 REGION = "/v2/systemsharedmemory/region/frames"
@@ -108,7 +108,7 @@ async def test_unregistered_under_a_request(
         go = threading.Event()
         media = appliance.running().media
         other = asyncio.create_task(media.run("t/a", "t", None, lambda: go.wait(ANSWER_S)))
-        await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
+        await until(lambda: media.waiting == 1)
         place = {"shared_memory_region": "frames", "shared_memory_byte_size": 16}
         inputs = [
             {"name": "A", "shape": [1, 4], "datatype": "FP32", "parameters": place},
@@ -117,8 +117,7 @@ async def test_unregistered_under_a_request(
         outputs = [{"name": "SUM", "parameters": {**place, "shared_memory_offset": 32}}]
         call = {"inputs": inputs, "outputs": outputs}
         async with post(stand, "/v2/models/adding/infer", call) as infer:
-            for _ in range(20):
-                await asyncio.sleep(0)  # noqa: TID251 - the request gets as far as the thread
+            await until(lambda: media.waiting == 2)  # the request waits for the thread
             client = stand.client("harbour")
             assert (await client.post(f"{REGION}/unregister")).status_code == 200
             assert (await client.get("/v2/systemsharedmemory/status")).json() == []
@@ -129,9 +128,5 @@ async def test_unregistered_under_a_request(
         assert np.frombuffer(buffer(memory), np.float32, 4, 32).tolist() == [4, 6, 8, 10]
         async with post(stand, "/v2/models/adding/infer", call) as late:
             assert await late.status() == 404
-        for _ in range(200):  # a thread closes it
-            if open_files(memory) == before:
-                break
-            await asyncio.to_thread(pause_s, 0.02)
-        assert open_files(memory) == before
+        await until(lambda: open_files(memory) == before)  # a thread closes it
         await stand.close()

@@ -12,6 +12,7 @@ from appliance.domain.decisions import DecisionRecord
 from appliance.domain.errors import StorageFull
 from appliance.runtime.decisions.log import BATCH_MAX, HOLD_S, OWN_ROWS_MAX, TENANT_ROWS_MAX, DecisionLog
 from tests.fakes.hand_clock import HandClock
+from tests.fakes.waiting import until
 from tests.runtime.residency.residency_problems import plan, problem
 
 pytestmark = pytest.mark.anyio
@@ -44,10 +45,9 @@ class FakeStore:
         return first
 
 
-async def until(log: DecisionLog, written: int) -> None:
-    async with asyncio.timeout(120):
-        while log.written + log.dropped < written:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.005)  # noqa: TID251 - a thread works, in real time
+async def handled(log: DecisionLog, count: int) -> None:
+    """Wait until so many records are written or dropped; a thread writes them."""
+    await until(lambda: log.written + log.dropped >= count)
 
 
 async def test_decisions_come_in_batches_and_in_order() -> None:
@@ -59,7 +59,7 @@ async def test_decisions_come_in_batches_and_in_order() -> None:
         log.record("residency", FACTS)
         clock.pass_s(1)
     writing = asyncio.create_task(log.run(store))
-    await until(log, BATCH_MAX + 5)
+    await handled(log, BATCH_MAX + 5)
     writing.cancel()
     assert [len(batch) for batch in store.batches] == [BATCH_MAX, 5]
     times = [record.at for batch in store.batches for record in batch]
@@ -138,10 +138,10 @@ async def test_failed_write_is_counted_and_the_next_one_works() -> None:
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
     writing = asyncio.create_task(log.run(store))
     log.record("residency", FACTS)
-    await until(log, 1)
+    await handled(log, 1)
     store.is_full = False
     log.record("residency", FACTS)
-    await until(log, 2)
+    await handled(log, 2)
     writing.cancel()
     assert (log.written, log.dropped) == (1, 1)
 
@@ -162,9 +162,7 @@ async def test_close_finishes_what_was_under_way() -> None:
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
     writing = asyncio.create_task(log.run(store))
     log.record("residency", FACTS)
-    async with asyncio.timeout(120):
-        while log._writing is None:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0)  # noqa: TID251 - turns of the loop, no time
+    await until(lambda: log._writing is not None)
     log.record("residency", FACTS)
     writing.cancel()
     closing = asyncio.create_task(log.close(store))

@@ -19,7 +19,7 @@ from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.group import OwnCores, ProcessorGroup
 from appliance.runtime.processors.guard.process import GuardedBuild
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
-from tests.fakes.clock import settle
+from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are pinned on Linux only")
 IMAGE = {"image": np.zeros((1, 3, 64, 64), np.float32)}
@@ -92,12 +92,13 @@ def test_a_cluster_that_is_back_computes_on_its_cores(tmp_path: Path) -> None:
         let_on = threading.Event()
         standing = second._runs.submit(let_on.wait)
         under_way = asyncio.ensure_future(runs.run(loaded, IMAGE, None))
-        await settle()
+        await until(lambda: second._runs._calls.qsize() == 1)  # behind the one that stands
         cluster.lose("its core is offline")
         with pytest.raises(ProcessorLost):
             await under_way
         unloading = asyncio.create_task(group.unload(loaded))
-        await settle()
+        await asyncio.wait([unloading], timeout=0.1)
+        assert not unloading.done()
         assert not cluster.is_clear
         let_on.set()
         await standing
