@@ -1,22 +1,32 @@
 """Stories in virtual time, on the lab's own event loop: minutes run in milliseconds and always the same way."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S
-from appliance.lab.loop import run_virtual
+from appliance.lab import loop
+from appliance.lab.loop import VirtualLoop
 
 __all__ = ["at_ms", "ms", "run_virtual", "settle", "story"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-def story(body: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
-    """Run an async test in virtual time."""
 
-    def test() -> None:
-        run_virtual(body)
+def run_virtual(body: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run an async function in virtual time; tasks and asynchronous generators that it leaves open are an error."""
+    return loop.run_virtual(body, is_strict=True)
 
-    test.__name__ = body.__name__
-    test.__doc__ = body.__doc__
+
+def story(body: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
+    """Run an async test in virtual time. Fixtures and parameters are handed on."""
+
+    @functools.wraps(body)
+    def test(*args: P.args, **kwargs: P.kwargs) -> None:
+        run_virtual(functools.partial(body, *args, **kwargs))
+
     return test
 
 
@@ -30,6 +40,7 @@ async def at_ms(start_ns: int, ms: float, now_ns: Callable[[], int]) -> None:
 
 
 async def settle() -> None:
-    """Let everything run that can run without time passing."""
-    for _ in range(20):
-        await asyncio.sleep(0)  # noqa: TID251 - the fake is the clock
+    """Let everything run that can run without time passing. Only in virtual time: a real loop waits for a condition."""
+    running = asyncio.get_running_loop()
+    assert isinstance(running, VirtualLoop), "a real loop cannot say that it is idle: wait for the condition itself"
+    await running.idle()

@@ -14,8 +14,9 @@ from appliance.history.file import HistoryFile
 from appliance.history.history import PENDING_MAX, History
 from appliance.history.pieces import DAY_S, HOUR_S, MINUTE_S
 from appliance.history.sampler import Sources
-from appliance.lab.loop import VirtualClock, run_virtual
+from appliance.lab.loop import VirtualClock
 from appliance.runtime.telemetry import Telemetry
+from tests.fakes.clock import run_virtual
 from tests.fakes.sinks import Events
 from tests.history.samples import fill
 

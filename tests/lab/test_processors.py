@@ -11,8 +11,9 @@ import pytest
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import LoadFailed, ProcessorLost
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
-from appliance.lab.loop import START_NS, VirtualClock, run_virtual
+from appliance.lab.loop import START_NS, VirtualClock
 from appliance.lab.processors import Broken, BuildCost, EmulatedProcessor
+from tests.fakes.clock import run_virtual
 
 COST = BuildCost(("door",), 60, 80, 100 * NS_PER_MS, 6, {(1, 1): 10, (4, 1): 30, (1, 2): 15})
 ONE = {"x": np.zeros(1, np.float32)}

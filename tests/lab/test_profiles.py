@@ -8,9 +8,9 @@ import pytest
 from appliance.clock import NS_PER_MS
 from appliance.domain.request import Request
 from appliance.lab.composition import compose
-from appliance.lab.loop import run_virtual
 from appliance.lab.networks import INPUT
 from appliance.lab.scenario import parse_scenario
+from tests.fakes.clock import run_virtual
 from tests.lab.scenarios import document
 
 

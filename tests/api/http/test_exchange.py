@@ -17,6 +17,7 @@ from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.pace import Pace
 from appliance.api.http.unread import Unread
 from appliance.api.protocol import BoxProtocol
+from tests.fakes.clock import run_virtual, settle, story
 
 PATH = "/v2/models/m/infer"
 OK = [(b"content-length", b"2")]
@@ -90,11 +91,6 @@ def head(size: int, *more: str, path: str = PATH) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "host: box", f"content-length: {size}", *more, "", ""]).encode()
 
 
-async def settle() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)  # noqa: TID251 - turns of the loop, no time
-
-
 class Seen:
     """An application that takes the body and answers `ok`."""
 
@@ -112,8 +108,8 @@ class Seen:
             assert exchange.answer(200, OK, b"ok")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("ahead", [1, 63, 64, 131])
+@story
 async def test_tensors_behind_json_are_aligned(ahead: int) -> None:
     """A large body in pieces comes whole, uncopied, and its tensors begin at a multiple of 64."""
     seen = Seen(tenant="harbour")
@@ -131,9 +127,9 @@ async def test_tensors_behind_json_are_aligned(ahead: int) -> None:
     assert transport.written == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("size", [0, 5, BODY_WATER_BYTES + 1])
 @pytest.mark.parametrize("ahead", ["3", "99999999", "x", "-1", "²"])
+@story
 async def test_other_bodies_come_too(size: int, ahead: str) -> None:
     """Small, large and with a JSON length that makes no sense: all that has come is handed over, and nothing breaks."""
     seen = Seen()
@@ -144,7 +140,7 @@ async def test_other_bodies_come_too(size: int, ahead: str) -> None:
     assert transport.written[-1].endswith(b"\r\n\r\nok")
 
 
-@pytest.mark.anyio
+@story
 async def test_the_next_request_of_a_connection() -> None:
     """Requests behind one another, also in one packet, each have their own body and answer."""
     seen = Seen()
@@ -157,7 +153,7 @@ async def test_the_next_request_of_a_connection() -> None:
     assert b"".join(transport.written).count(b"200 OK") == 3
 
 
-@pytest.mark.anyio
+@story
 async def test_a_caller_that_goes_away() -> None:
     """A connection that ends inside a body is a disconnect, inside a small one nothing at all; nothing is written to
     it.
@@ -173,7 +169,7 @@ async def test_a_caller_that_goes_away() -> None:
     assert transport.written == []
 
 
-@pytest.mark.anyio
+@story
 async def test_what_came_of_a_refused_body_is_not_kept() -> None:
     """Not on a connection that may be idle for long: neither what came before the answer nor what comes after it."""
 
@@ -188,7 +184,7 @@ async def test_what_came_of_a_refused_body_is_not_kept() -> None:
     assert len(protocol.cycle.body) == 0
 
 
-@pytest.mark.anyio
+@story
 async def test_the_last_request_of_a_connection() -> None:
     """`Connection: close` is answered in kind, and obeyed; a body that waits for leave gets it first."""
     seen = Seen()
@@ -203,7 +199,7 @@ async def test_the_last_request_of_a_connection() -> None:
     assert bytes(seen.messages[0]["body"]) == b"a"
 
 
-@pytest.mark.anyio
+@story
 async def test_an_answer_that_has_not_all_left() -> None:
     """Little of it is left, so nothing waits; but to give way at once would cut it off."""
     protocol, transport = connect(Seen(tenant="harbour"))
@@ -216,7 +212,7 @@ async def test_an_answer_that_has_not_all_left() -> None:
     assert protocol.is_idle
 
 
-@pytest.mark.anyio
+@story
 async def test_a_congested_connection_is_not_written_to() -> None:
     """Then the caller uses `send`, which waits."""
     answers: list[bool] = []
@@ -238,7 +234,7 @@ async def test_a_congested_connection_is_not_written_to() -> None:
     assert b"".join(transport.written).endswith(b"ok")
 
 
-@pytest.mark.anyio
+@story
 async def test_only_v2_has_an_exchange() -> None:
     """Other routes get plain ASGI: their scope would keep the exchange, and the exchange their scope."""
     scopes: list[dict[str, Any]] = []
@@ -299,4 +295,4 @@ def test_who_does_not_read_gives_way_to_others() -> None:
         reads.pause_writing()
         assert (at.is_closed, waits.is_closed, len(unread)) == (False, True, 2)
 
-    asyncio.run(story())
+    run_virtual(story)

@@ -1,6 +1,5 @@
 """The same head again needs no parser, whatever stands behind it; any other head has one."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -9,8 +8,9 @@ from hypothesis import strategies as st
 
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.known_head import KNOWN_BYTES_MAX, KnownHead, head_of
-from tests.api.http.test_exchange import connect, head, settle
+from tests.api.http.test_exchange import connect, head
 from tests.api.http.test_receiving import CUTS, Application, received, sent
+from tests.fakes.clock import run_virtual, settle, story
 
 RUNS = st.lists(
     st.tuples(
@@ -37,8 +37,7 @@ def test_each_has_its_own_body_and_answer(
         pieces = [sent(size, how, number) for number, (size, how) in enumerate(requests)]
         for data in [b"".join(pieces)] if is_together else pieces:
             await received(transport, protocol, data, cuts)
-        for _ in requests:
-            await settle()
+        await settle()
         answers = b"".join(transport.written).split(b"HTTP/1.1 ")[1:]
         assert [answer.rpartition(b"\r\n")[2] for answer in answers] == [
             b"refused" if how == "refuse" else b"%d %d" % (size, number if size else 0)
@@ -46,7 +45,7 @@ def test_each_has_its_own_body_and_answer(
         ]
         assert not transport.is_closed
 
-    asyncio.run(story())
+    run_virtual(story)
 
 
 class _NoParser:
@@ -56,9 +55,9 @@ class _NoParser:
         return False
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("how", ["read", "refuse"])
 @pytest.mark.parametrize("size", [5, 100_000])
+@story
 async def test_the_third_time_the_parser_sees_nothing(size: int, how: str) -> None:
     """Not even a body; whoever comes with another head afterwards meets it again."""
     protocol, transport = connect(Application())
@@ -75,8 +74,8 @@ async def test_the_third_time_the_parser_sees_nothing(size: int, how: str) -> No
     assert [answer.rpartition(b"\r\n")[2] for answer in transport.written[-3:]] == [*last, b"4 9"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("ahead", ["3", "99999999", "x", "-1", "20000"])
+@story
 async def test_lengths_of_json_that_make_no_sense(ahead: str) -> None:
     """Each time all that has come is handed over, and nothing breaks."""
     protocol, transport = connect(Application())
@@ -87,7 +86,7 @@ async def test_lengths_of_json_that_make_no_sense(ahead: str) -> None:
     assert [answer.rpartition(b"\r\n")[2] for answer in transport.written] == [b"20000 0"] * 4
 
 
-@pytest.mark.anyio
+@story
 async def test_what_stands_behind_another_head_is_not_taken_for_it() -> None:
     """A refusal and another request in one packet: what comes later with the first head is read as that says."""
     protocol, transport = connect(Application())
@@ -99,9 +98,9 @@ async def test_what_stands_behind_another_head_is_not_taken_for_it() -> None:
     assert answers == [b"refused", b"30000 2"] * 4
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("size", [9_000, 30_000])
 @pytest.mark.parametrize("more", ["x-a: 1", "x-a: 22"])
+@story
 async def test_a_request_begun_in_the_same_packet_is_another_one(size: int, more: str) -> None:
     """A head that came before, and behind its body the beginning of a longer request: what comes later with the first
     head has that one's body and scope.
@@ -111,8 +110,7 @@ async def test_a_request_begun_in_the_same_packet_is_another_one(size: int, more
     longer = head(size, more) + bytes(size)
     for data in (known, known, known + longer[:-3_000], longer[-3_000:], known * 150, known, known):
         protocol.data_received(data)
-        for _ in range(200):
-            await settle()
+        await settle()
     answers = [answer.rpartition(b"\r\n")[2] for answer in transport.written]
     assert answers == [b"5 0"] * 3 + [b"%d 0" % size] + [b"5 0"] * 152
 

@@ -2,7 +2,6 @@
 dropped.
 """
 
-import asyncio
 from typing import Any
 
 from hypothesis import given, settings
@@ -12,7 +11,8 @@ from appliance.api.auth.callers import CONNECTION
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.protocol import BoxProtocol
-from tests.api.http.test_exchange import _Transport, connect, head, settle
+from tests.api.http.test_exchange import _Transport, connect, head
+from tests.fakes.clock import run_virtual, settle
 
 SIZES = st.sampled_from([0, 3, 16_000, 16_384, 17_000, 100_000, 300_000, BODY_WATER_BYTES, BODY_WATER_BYTES + 1])
 REQUESTS = st.lists(
@@ -76,8 +76,7 @@ def test_any_cuts(requests: list[tuple[int, str, bool]], cuts: tuple[int, list[i
         protocol, transport = connect(Application())
         data = b"".join(sent(size, how, number, is_chunked) for number, (size, how, is_chunked) in enumerate(requests))
         await received(transport, protocol, data, cuts)
-        for _ in requests:
-            await settle()
+        await settle()
         answers = b"".join(transport.written).split(b"HTTP/1.1 ")[1:]
         expected = [
             b"refused" if how == "refuse" else b"%d %d" % (size, number if size else 0)
@@ -86,7 +85,7 @@ def test_any_cuts(requests: list[tuple[int, str, bool]], cuts: tuple[int, list[i
         assert [answer.rpartition(b"\r\n")[2] for answer in answers] == expected
         assert not transport.is_closed
 
-    asyncio.run(story())
+    run_virtual(story)
 
 
 def test_a_known_caller_s_body_is_read_to_its_place() -> None:
@@ -110,7 +109,7 @@ def test_a_known_caller_s_body_is_read_to_its_place() -> None:
             assert len(transport.receiver.get_buffer(-1)) == len(buffer)
         assert [answer[9:12] for answer in transport.written] == [b"200", b"200", b"429"]
 
-    asyncio.run(story())
+    run_virtual(story)
 
 
 async def received_rest(transport: _Transport, data: bytes) -> None:

@@ -12,7 +12,8 @@ from appliance.api.protocol import BoxProtocol
 from appliance.api.v2.handler import V2
 from appliance.api.v2.messages import Answer
 from appliance.runtime.serving.eager import in_task
-from tests.api.http.test_exchange import _Transport, connect, head, settle
+from tests.api.http.test_exchange import _Transport, connect, head
+from tests.fakes.clock import settle, story
 
 BODY = bytes(range(256)) * 800
 
@@ -64,8 +65,8 @@ async def _outside_tasks(*calls: Any) -> None:
     await settle()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("in_the_end", [False, True])
+@story
 async def test_a_body_in_pieces(in_the_end: bool) -> None:
     """The request begins with its head, and goes on when its body is whole; only then it may need a task."""
     protocol, transport, reading = _connected(in_the_end=in_the_end)
@@ -77,8 +78,8 @@ async def test_a_body_in_pieces(in_the_end: bool) -> None:
         assert transport.written[number - 1].endswith(b"\r\n\r\n%d" % len(BODY))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("end", ["lost", "gives way", "too slow"])
+@story
 async def test_a_body_that_does_not_come(end: str) -> None:
     """What the request holds is given back when its connection ends, not when somebody collects garbage."""
     protocol, transport, reading = _connected()
@@ -97,8 +98,8 @@ async def test_a_body_that_does_not_come(end: str) -> None:
     assert reading.events == ["begun", "over"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("in_the_end", [False, True])
+@story
 async def test_a_run_is_waited_for(in_the_end: bool) -> None:
     """A request goes on without a task when its run is over; what needs one then has one."""
     protocol, transport, reading = _connected(in_the_end=in_the_end)
@@ -112,8 +113,8 @@ async def test_a_run_is_waited_for(in_the_end: bool) -> None:
         assert transport.written[number].endswith(b"\r\n\r\n%d" % len(BODY))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("meanwhile", ["congested", "lost", "the last one"])
+@story
 async def test_an_answer_that_cannot_be_written_at_once(meanwhile: str) -> None:
     """The run is over, and the caller takes no answer now, or never will, or wants no other: a task sees to it."""
     protocol, transport, reading = _connected()

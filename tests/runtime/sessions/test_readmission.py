@@ -6,12 +6,11 @@ from appliance.clock import NS_PER_S
 from appliance.domain.errors import Overloaded, PromiseNotPossible
 from appliance.domain.session import AccuracyPromise, DropCause, FrameEnd, LatencyPromise, NoticeKind, Promise
 from appliance.domain.states import SessionState
-from appliance.lab.loop import run_virtual
 from appliance.lab.plan import plan_one
 from appliance.runtime.decisions.document import record_of
 from appliance.runtime.sessions.frame import end_of
 from appliance.runtime.sessions.patience import REST_NS, REST_NS_MAX, STEADY_NS, Patience
-from tests.fakes.clock import story
+from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet, steady
 
