@@ -12,6 +12,7 @@ import pytest
 from tests.harness.lanes import ResourceGuard, add_options, register_examples, select
 from tests.harness.leaks import LeakGuard
 from tests.harness.skips import SkipWatch, quarantined
+from tests.harness.tasks import TaskGuard
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts something in the background has it ignore Ctrl-C, and so would every program of a test.
@@ -20,6 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _leaks = LeakGuard()
 _resources = ResourceGuard()
 _skips = SkipWatch()
+_tasks = TaskGuard()
 _LIBM = ctypes.CDLL(None)
 _FLOATING_POINT = ctypes.create_string_buffer(64)
 _LIBM.fegetenv(_FLOATING_POINT)
@@ -65,6 +67,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     register_examples(config)
+    _tasks.install()
+
+
+def pytest_unconfigure() -> None:
+    _tasks.uninstall()
 
 
 @pytest.hookimpl(trylast=True)
@@ -86,6 +93,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     _leaks.begin()
+    _tasks.begin()
     _resources.begin(item)
     yield
 
@@ -96,6 +104,7 @@ def pytest_runtest_teardown() -> Generator[None, None, None]:
         yield
     finally:
         _resources.check()
+        _tasks.check()
         _leaks.check()
 
 

@@ -53,6 +53,12 @@ def add_options(parser: pytest.Parser) -> None:
         choices=["fast", "gate", "nightly", "all"],
         help="tests of one lane; without it the gate, or all lanes where files or tests are named",
     )
+    parser.addoption(
+        "--quiet-machine",
+        choices=["yes", "no", "only"],
+        default="yes",
+        help="whether tests that need a machine that does nothing else run: with the others, not, or only these",
+    )
 
 
 def register_examples(config: pytest.Config) -> None:
@@ -73,23 +79,36 @@ def examples(gate: int) -> hypothesis.settings:
     return hypothesis.settings(max_examples=gate * (10 if is_nightly else 1))
 
 
+def seeds(gate: int, nightly: int) -> list[Any]:
+    """Return values of a parameter `seed`: the first `gate` run in the gate, the others up to `nightly` in the nightly
+    lane.
+    """
+    more = pytest.mark.nightly("the same with more seeds")
+    return [pytest.param(seed, marks=() if seed < gate else more) for seed in range(nightly)]
+
+
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the wanted lane."""
     wanted = config.getoption("--lane") or ("all" if _names_tests(config) else "gate")
-    if wanted == "all":
-        return
+    quiet = config.getoption("--quiet-machine")
     chosen: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        lane = lane_of(item)
-        if wanted == "nightly":
-            is_chosen = lane is Lane.NIGHTLY or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
-        else:
-            is_chosen = lane <= Lane[wanted.upper()]
+        needs_quiet = "quiet_machine" in getattr(item, "fixturenames", ())
+        is_chosen = _runs_in(item, wanted) and quiet in ("yes", "only" if needs_quiet else "no")
         (chosen if is_chosen else left).append(item)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = chosen
+
+
+def _runs_in(item: pytest.Item, wanted: str) -> bool:
+    if wanted == "all":
+        return True
+    lane = lane_of(item)
+    if wanted == "nightly":
+        return lane is Lane.NIGHTLY or hypothesis.is_hypothesis_test(getattr(item, "obj", None))
+    return lane <= Lane[wanted.upper()]
 
 
 def _names_tests(config: pytest.Config) -> bool:

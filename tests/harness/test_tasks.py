@@ -1,0 +1,64 @@
+"""The check for tasks that a test leaves open on a real event loop."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness import tasks
+from tests.harness.tasks import TaskGuard
+
+
+@pytest.fixture
+def guard(monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskGuard]:
+    """A guard beside the one of the test run."""
+    monkeypatch.setattr(tasks, "PATIENCE_S", 0.05)
+    made = TaskGuard()
+    made.install()
+    yield made
+    made.uninstall()
+
+
+def test_task_left_open_fails(guard: TaskGuard) -> None:
+    async def story() -> None:
+        kept.append(asyncio.create_task(asyncio.Event().wait(), name="left open"))
+
+    kept: list[asyncio.Task[bool]] = []
+    asyncio.run(story())
+    with pytest.raises(pytest.fail.Exception, match="left open"):
+        guard.check()
+    guard.begin()
+    guard.check()
+
+
+def test_task_that_was_cancelled_or_ends_by_itself_does_not_fail(
+    guard: TaskGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PATIENCE_S", 60.0)
+
+    async def story() -> None:
+        kept.append(asyncio.create_task(asyncio.Event().wait()))
+        await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
+        kept[0].cancel()
+        kept.append(asyncio.create_task(asyncio.to_thread(bool)))
+
+    kept: list[asyncio.Task[bool]] = []
+    asyncio.run(story())
+    guard.check()
+    assert kept[1].result() is False
+
+
+def test_error_is_not_hidden_by_what_it_left_open(guard: TaskGuard) -> None:
+    async def story() -> None:
+        kept.append(asyncio.create_task(asyncio.Event().wait()))
+        raise ValueError("the test's own")
+
+    kept: list[asyncio.Task[bool]] = []
+    with pytest.raises(ValueError, match="the test's own"):
+        asyncio.run(story())
+    guard.check()
+
+
+@pytest.mark.anyio
+async def test_runner_of_anyio_is_no_task_of_the_test(guard: TaskGuard) -> None:
+    assert tasks._open(asyncio.get_running_loop()) == set()
