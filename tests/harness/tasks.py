@@ -7,11 +7,14 @@
 import asyncio
 import sys
 from asyncio import runners
+from collections.abc import Callable
 
 import pytest
 
 PATIENCE_S = 10.0
 """How long tasks may take that end by themselves. Only a test that leaks waits so long."""
+
+_CANCEL_ALL: Callable[[asyncio.AbstractEventLoop], None] = runners._cancel_all_tasks  # type: ignore[attr-defined]
 
 
 class TaskGuard:
@@ -19,15 +22,16 @@ class TaskGuard:
 
     def __init__(self) -> None:
         self._left: list[str] = []
-        self._cancel_all = runners._cancel_all_tasks  # type: ignore[attr-defined]
+        self._before = _CANCEL_ALL
 
     def install(self) -> None:
-        """See every runner of this process from now on."""
+        """See every runner of this process from now on, in place of the guard that does so now."""
+        self._before = runners._cancel_all_tasks  # type: ignore[attr-defined]
         runners._cancel_all_tasks = self._look_and_cancel  # type: ignore[attr-defined]
 
     def uninstall(self) -> None:
         """See no runner any more."""
-        runners._cancel_all_tasks = self._cancel_all  # type: ignore[attr-defined]
+        runners._cancel_all_tasks = self._before  # type: ignore[attr-defined]
 
     def begin(self) -> None:
         """Forget what an earlier test has left."""
@@ -43,10 +47,10 @@ class TaskGuard:
         if not has_failed and (tasks := _open(loop)):
             loop.run_until_complete(asyncio.wait(tasks, timeout=PATIENCE_S))
             self._left += map(repr, tasks & _open(loop))
-        self._cancel_all(loop)
+        _CANCEL_ALL(loop)
 
 
 def _open(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[object]]:
-    """Return the tasks that nobody has cancelled, but for the one in which anyio runs tests."""
+    """Return the tasks that nobody has cancelled, but for those in which anyio runs tests."""
     tasks = {task for task in asyncio.all_tasks(loop) if not task.cancelling()}
-    return {task for task in tasks if "TestRunner._run_tests_and_fixtures" not in repr(task.get_coro())}
+    return {task for task in tasks if "TestRunner." not in repr(task.get_coro())}
