@@ -1,12 +1,13 @@
 """Slow, silent, endless and many connections against a real box: they end, and nobody else notices."""
 
 import json
-import socket
+import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import httpx
+import psutil
 import pytest
 
 from appliance.clock import pause_s
@@ -14,6 +15,7 @@ from appliance.demo.zoo import toys
 from appliance.wire.access import KeyOrder
 from tests.attacks.wire import Wire, chunk, head, wire, wires
 from tests.e2e.server import Server, running_server
+from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.usefixtures("processes", "ports")
 CONNECTIONS, RESERVED = 24, 8
@@ -150,19 +152,20 @@ def test_a_slow_body_that_keeps_the_pace_is_taken(box: Box) -> None:
 
 
 def test_who_never_takes_the_answer_is_cut_off(box: Box) -> None:
-    """An answer that nobody takes does not stay in memory."""
-    count = 1_750_000
+    """An answer that nobody takes does not stay in memory, but for what the system has of it."""
+    count = 1_000_000
     tensor = b'{"name":"%s","shape":[%d,4],"datatype":"FP32","parameters":{"binary_data_size":%d}}'
     described = b",".join(tensor % (name, count // 4, 4 * count) for name in (b"A", b"B"))
-    text = b'{"inputs":[%s],"parameters":{"binary_data_output":true}}' % described
-    body = text + bytes(8 * count)
+    text = b'{"inputs":[%s]}' % described
+    body = text + 2 * count * struct.pack("<f", 1 / 3)
     with wire(box.url) as deaf:
-        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         ahead = {"inference_header_content_length": len(text), "content_length": len(body)}
         deaf.send(head("POST", INFER, box.harbour, **ahead) + body)
-        pause_s(6)
-        taken = sum(map(len, deaf.rest()))
-        assert 0 < taken < 4 * count
+        own, process = deaf.socket.getsockname(), psutil.Process(box.server.process.pid)
+        until(lambda: own not in {one.raddr for one in process.net_connections("tcp")}, "the end of the connection")
+        answer, _, taken = b"".join(deaf.rest()).partition(b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert len(taken) < count * len("0.6666667") < int(answer.lower().partition(b"content-length: ")[2].split()[0])
 
 
 # -- too much ----------------------------------------------------------------------------------------------------------
@@ -352,20 +355,19 @@ def _large(count: int) -> bytes:
 
 @pytest.mark.parametrize("path", [INFER, PREDICT])
 def test_large_json_is_read_beside_others(box: Box, path: str) -> None:
-    """A probe that comes while 11 MB of JSON are read is answered before them."""
+    """Probes are answered while 11 MB of JSON come, are read and answered; `tests/api/test_large_json.py` holds the
+    reader, so that a probe comes in the middle of it.
+    """
     body = _large(1_100_000)
     with wire(box.url) as large, wire(box.url) as probe:
         assert probe.ask(box.infer(box.museum)) == 200
         order: list[str] = []
         sending = threading.Thread(target=lambda: _note(order, large, head_and(path, box.harbour, body)))
         sending.start()
-        probes = 0
         while not order:
             assert probe.ask(PROBE) == 200
-            probes += 1
         sending.join()
         assert order == ["200"]
-        assert probes > 20  # a blocked event loop answers the first few while the body comes, and then none
 
 
 def head_and(path: str, key: str, body: bytes) -> bytes:

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-ANSWER_S = 30.0
+ANSWER_S = 120.0
 _READ_BYTES = 1 << 16
 
 
