@@ -84,7 +84,8 @@ class Trimmer:
                 continue
             self._trim()
             trimmed = self._runs()
-            self._closed.wait(self._rest_s)
+            if self._closed.wait(self._rest_s):
+                return
 
     def _wait_for_quiet(self) -> None:
         for _ in range(round(self._patience_s / self._quiet_s)):
