@@ -18,7 +18,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> toys.Digits:
 
 
 @pytest.fixture(scope="session")
-def furnished(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits) -> tuple[Path, dict[str, str]]:
+def furnished(
+    tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits, processes: None
+) -> tuple[Path, dict[str, str]]:
     """A state folder with tenants, keys and models, and the keys."""
     log.configure("error", "console")
     state_dir = tmp_path_factory.mktemp("furnished") / "state"

@@ -39,7 +39,7 @@ from tests.fakes.forms import prepared_form
 MIB = 2**20
 KILLS_AT_RANDOM = 20
 PATIENCE_S = 240.0
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 
 Kill = tuple[Callable[[Path], Path], Tensors, type[Exception]]
 KILLS: dict[str, Kill] = {

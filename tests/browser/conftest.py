@@ -64,7 +64,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> toys.Digits:
 
 
 @pytest.fixture(scope="module")
-def box(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits) -> Iterator[Box]:
+def box(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits, processes: None, ports: None) -> Iterator[Box]:
     """Two tenants; the first has a model, and somebody has asked it."""
     if not (FOLDER / "index.html.br").exists():
         pytest.skip("the pages are not built: scripts/web-ui")

@@ -347,6 +347,7 @@ def test_the_tenant_looked_at_last_is_shown_again(tab: Tab, box: Box) -> None:
         assert "tenant=" not in page.url
 
 
+@pytest.mark.usefixtures("ports", "processes")
 def test_an_admin_without_models_is_shown_those_of_the_first_who_has(
     chromium: Any, digits: toys.Digits, tmp_path: Path
 ) -> None:

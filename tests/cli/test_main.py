@@ -25,6 +25,7 @@ def _callbacks(group: typer.Typer) -> Iterator[tuple[str, str]]:
             yield f"{inner.name} {name}", text
 
 
+@pytest.mark.usefixtures("processes")
 def test_help_comes_without_heavy_modules() -> None:
     """Start-up stays quick, because nothing large is imported before a command runs."""
     script = (
@@ -76,6 +77,7 @@ def test_no_docstring_marks_its_examples(name: str, text: str) -> None:
     assert "\\b" not in text
 
 
+@pytest.mark.usefixtures("ports")
 def test_no_box_is_a_sentence_and_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody listens on port 9: the person is told what to do, without a traceback."""
     with pytest.raises(SystemExit) as end:

@@ -36,7 +36,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> toys.Digits:
 
 
 @pytest.fixture(scope="session")
-def port(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits) -> Iterator[Port]:
+def port(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits, processes: None, ports: None) -> Iterator[Port]:
     """The box in a thread of its own, with the server that the program uses."""
     log.configure("error", "console")
     state_dir = tmp_path_factory.mktemp("served") / "state"

@@ -23,7 +23,7 @@ FAKED = [kind for kind in PROCESSORS if kind not in ("cpu", "openvino", "emulate
 @pytest.fixture(
     params=[f"{kind}{home}" for kind in KINDS for home in ("", " in a guard")] + [f"{kind} by a fake" for kind in FAKED]
 )
-def home(request: pytest.FixtureRequest) -> str:
+def home(request: pytest.FixtureRequest, processes: None) -> str:
     """The kind, and where the builds live."""
     return str(request.param)
 

@@ -11,7 +11,7 @@ Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, processes: None, ports: None) -> Iterator[Server]:
     """Started with the first test of the module, stopped with its last."""
     with running_server(tmp_path_factory.mktemp("box") / "state") as running:
         yield running

@@ -54,7 +54,7 @@ class Box:
 
 @pytest.fixture(scope="module")
 def box(
-    furnished: tuple[Path, dict[str, str]], digits: toys.Digits, tmp_path_factory: pytest.TempPathFactory
+    furnished: tuple[Path, dict[str, str]], digits: toys.Digits, tmp_path_factory: pytest.TempPathFactory, ports: None
 ) -> Iterator[Box]:
     """Made once for each module."""
     state_dir = copied(furnished[0], tmp_path_factory.mktemp("streams") / "state")

@@ -218,6 +218,7 @@ async def test_they_wait_for_one_another_and_end_with_the_box(stand: Stand) -> N
         assert (await admin.delete(f"/v1/simulations/{answer.json()['id']}")).status_code == 200
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("limits", "why"), [({"wall_s": 0.01}, "took longer than"), ({"cpu_s": 0}, "its process ended")]
 )
@@ -233,6 +234,7 @@ async def test_a_child_that_takes_too_much_is_ended(limits: dict[str, Any], why:
     assert why in made.error
 
 
+@pytest.mark.usefixtures("processes")
 async def test_a_scenario_that_does_not_fit_says_so() -> None:
     """As the lab says it."""
     own = Simulations(SystemClock())

@@ -71,6 +71,7 @@ async def done(box: Parts, job: JobRecord) -> JobRecord:
     return ended
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_import_from_start_to_end(tmp_path: Path) -> None:
     """The source is taken, the job passes its stages upwards, every variant ends measured, and nothing is left in
     scratch.
@@ -133,6 +134,7 @@ def test_nothing_is_imported_on_an_emulated_processor(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_nothing_is_measured_again_unconfined_where_that_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +159,7 @@ def test_nothing_is_measured_again_unconfined_where_that_is_required(
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_model_serves_before_it_is_measured(tmp_path: Path) -> None:
     """While the first profile still runs, the original is READY and its build can be opened."""
 
@@ -175,6 +178,7 @@ def test_a_model_serves_before_it_is_measured(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("body", [b"", b"no model at all" * 100])
 def test_a_bad_file_fails_with_its_reason_and_frees_the_name(tmp_path: Path, body: bytes) -> None:
     """Neither model nor application nor file is left; the job keeps the reason; the same name can be uploaded again."""
@@ -220,6 +224,7 @@ def test_what_is_refused_leaves_the_file_where_it_is(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_upload_counts_once(tmp_path: Path) -> None:
     """A tenant whose quota just holds the uploaded file may import it."""
 
@@ -237,6 +242,7 @@ def test_an_upload_counts_once(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_variant_beyond_the_quota_fails_alone(tmp_path: Path) -> None:
     """The original fits, the int8 variant beside it does not: it is on record with the reason, and the model serves."""
 
@@ -256,6 +262,7 @@ def test_a_variant_beyond_the_quota_fails_alone(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> None:
     """Stopped while the original was being measured: after the start the job ends, and what was finished is not made
     again.
@@ -281,6 +288,7 @@ def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> None:
     """Stopped in its second precision: original and first precision are neither made nor measured again."""
 
@@ -304,6 +312,7 @@ def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
     """A graph without weights has no int8 form: the variant is failed with the reason, and the model serves."""
 
@@ -319,6 +328,7 @@ def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_our_own_mistake_ends_the_job_and_not_the_box(tmp_path: Path) -> None:
     """An error that nobody foresaw fails the job with a hint, and the next job runs."""
 
@@ -354,6 +364,7 @@ def test_a_job_whose_file_is_gone_fails_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_deleting_a_model_cancels_its_imports(tmp_path: Path) -> None:
     """One that runs is killed, one that waits is taken out; both end as cancelled and leave nothing; others go on."""
 
@@ -377,6 +388,7 @@ def test_deleting_a_model_cancels_its_imports(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
     """Two tenants' jobs run side by side; the content is on the disk once and survives the deletion of either."""
 
@@ -402,6 +414,7 @@ def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_tenants_take_turns(tmp_path: Path) -> None:
     """A tenant that brought three models does not keep another's only one waiting behind all of them."""
 
@@ -423,6 +436,7 @@ def test_tenants_take_turns(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
     """What lies beside the graph in the archive is part of the model: labels in its task, the tokenizer among its
     assets.

@@ -317,6 +317,7 @@ def test_an_endless_run_is_broken_off(tmp_path: Path) -> None:
         runner.run({"x": np.ones((1, 4), np.float32)}, cpu_seconds_max=1.0)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
 async def test_an_endless_loop_ends_with_its_child(tmp_path: Path) -> None:
     """The wall limit holds for whatever does not end by itself."""
@@ -325,6 +326,7 @@ async def test_an_endless_loop_ends_with_its_child(tmp_path: Path) -> None:
         await run_order(order, limits=replace(LIMITS, wall_s=3.0))
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
 async def test_a_memory_bomb_ends_with_its_child(tmp_path: Path) -> None:
     """Sizes that no estimate sees coming meet the memory limit."""
@@ -341,6 +343,7 @@ async def test_a_memory_bomb_ends_with_its_child(tmp_path: Path) -> None:
         await run_order(order, limits=LIMITS)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
 async def test_inspection_through_a_child_is_the_same(tmp_path: Path) -> None:
     """What crosses the pipe is what the function returns."""

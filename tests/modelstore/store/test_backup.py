@@ -67,6 +67,7 @@ def rewrite(archive: Path, change: Callable[[Members], Members]) -> None:
             tar.addfile(info, io.BytesIO(body))
 
 
+@pytest.mark.usefixtures("processes")
 def test_there_and_back(tmp_path: Path) -> None:
     """Catalogue, keys, contents and secrets come back equal; uploads and imports under way end with a clear word."""
     state, again, archive = tmp_path / "state", tmp_path / "again", tmp_path / "box.tar"
@@ -373,6 +374,7 @@ def test_damage_is_not_backed_up(tmp_path: Path) -> None:
     assert not archive.exists()
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_full_disk_leaves_no_half_backup(small_disk: Path, tmp_path: Path) -> None:
     """Neither the archive nor the folder it could not be unpacked to is left."""
     state = tmp_path / "state"

@@ -146,6 +146,7 @@ async def test_an_unload_does_not_wait_for_loads(plain: PreparedForm, monkeypatc
         processor.close()
 
 
+@pytest.mark.usefixtures("processes")
 def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> None:
     """After unloading, plain or mapped, five times each and with the outputs still held, no build is left in memory,
     nor when it is asleep: half of one would tell.
@@ -260,6 +261,7 @@ def test_description(processor: OnnxProcessor) -> None:
     assert fingerprint(2) != fingerprint(1)
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_runtime_keeps_no_telemetry(tmp_path: Path) -> None:
     """ONNX Runtime by itself opens a database in the user's cache folder when it is imported."""
     environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
@@ -284,6 +286,7 @@ def test_a_load_reads_the_disk_in_one_go(prepared: PreparedForm, tmp_path: Path)
     assert CachedFile(weights).cached_bytes() == weights.stat().st_size
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(("calls", "sleeps"), [(["madvise", "mincore"], False), (["mincore"], True)])
 def test_a_kernel_that_refuses(prepared: PreparedForm, calls: list[str], sleeps: bool) -> None:
     """Without `madvise` nothing sleeps and all else is as ever; without `mincore` files are taken for cached."""
