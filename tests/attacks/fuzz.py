@@ -53,7 +53,7 @@ def fuzz(url: str, key: str | None, *, examples: int, seconds: int, seed: int) -
     schema = schemathesis.openapi.from_dict(
         httpx.get(f"{url}/openapi.json").json(), config=_config(seed, examples, seconds)
     )
-    schema.config.update(base_url=url, headers=headers, request_timeout=20, continue_on_failure=True)
+    schema.config.update(base_url=url, headers=headers, request_timeout=120, continue_on_failure=True)
     found = Findings()
     for event in from_schema(schema.exclude(path_regex=WHOLE_ANSWERS_ONLY)).execute():
         if isinstance(event, events.ScenarioFinished | events.FuzzScenarioFinished):

@@ -95,11 +95,11 @@ def test_nothing_is_in_reach(tmp_path: Path, user: str) -> None:
     secret.write_text("secret")
     folder = new_folder(tmp_path / "scratch")
     script = PROBE if user == "own" else PROBE.replace("entered = enter", "os.geteuid = lambda: 1\nentered = enter")
-    with subprocess.Popen(["sleep", "60"]) as victim, socket.socket():
+    with subprocess.Popen(["sleep", "infinity"]) as victim, socket.socket():
         probe = subprocess.run(
             [sys.executable, "-c", script, str(folder), str(secret), str(victim.pid)],
             capture_output=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         is_alive = victim.poll() is None
