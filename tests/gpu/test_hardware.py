@@ -1,6 +1,6 @@
 """Kinds that need hardware, on hardware: skipped, with the reason, where it or its libraries are not there.
 
-`scripts/test -m gpu` runs these alone, and says what it skipped and why.
+`scripts/test tests/gpu` runs these alone, and says what it skipped and why.
 """
 
 import asyncio

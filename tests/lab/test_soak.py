@@ -7,10 +7,11 @@ import pytest
 
 from appliance.lab.scenario import megabytes
 from appliance.lab.simulation import simulate
+from tests.harness.lanes import seeds
 from tests.lab.random_scenarios import random_scenario
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(gate=12, nightly=100))
 def test_whatever_happens_every_request_has_one_answer_within_memory(seed: int) -> None:
     scenario = random_scenario(seed)
     outcome = simulate(

@@ -141,11 +141,12 @@ async def test_who_does_not_fit_is_refused_and_breaks_nobody() -> None:
         assert kept_share(fleet) >= 0.99
 
 
+@pytest.mark.parametrize("boxes", [2, pytest.param(12, marks=pytest.mark.nightly("the same with more boxes"))])
 @story
-async def test_offers_taken_at_once_are_let_in() -> None:
+async def test_offers_taken_at_once_are_let_in(boxes: int) -> None:
     """Of random promises on random boxes that were refused, 95 of 100 counter-offers are possible when posted."""
     taken = asked = 0
-    for seed in range(12):
+    for seed in range(boxes):
         rng = random.Random(seed)
         fleet = Fleet(workers=rng.choice([1, 2]))
         gate = fleet.add(ZOO)
