@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.harness.lanes import ResourceGuard, add_options, register_examples, select
+from tests.harness.lanes import ResourceGuard, add_options, order, register_examples, select
 from tests.harness.leaks import LeakGuard
 from tests.harness.skips import SkipWatch, quarantined
 from tests.harness.tasks import TaskGuard
@@ -67,11 +67,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     register_examples(config)
+    _leaks.install()
     _tasks.install()
 
 
 def pytest_unconfigure() -> None:
     _tasks.uninstall()
+    _leaks.uninstall()
 
 
 @pytest.hookimpl(trylast=True)
@@ -82,6 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.nightly(reason))
             item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
     select(config, items)
+    order(items)
 
 
 @pytest.hookimpl(wrapper=True)

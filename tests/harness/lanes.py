@@ -8,6 +8,8 @@ process or opens a port fails, so no test is in it by mistake.
 
 import enum
 import sys
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -33,6 +35,9 @@ RESOURCES = {
     "quiet_machine": Lane.NIGHTLY,
 }
 """Lane of each resource, by the name of the fixture that stands for the resource (`tests/conftest.py`)."""
+
+_WAITS = {"processes": 1, "ports": 2, "chromium": 3, "package_index": 3}
+"""How long tests that use a resource take, from the shortest to the longest."""
 
 _PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
 _PORT_EVENTS = {"socket.bind", "socket.connect"}
@@ -100,6 +105,16 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = chosen
+
+
+def order(items: list[pytest.Item]) -> None:
+    """Put files with servers first and fast ones last, so that no processor waits for a long file at the end."""
+    slowness: dict[Path, int] = defaultdict(int)
+    for item in items:
+        slowness[item.path] = max(
+            slowness[item.path], *(_WAITS.get(name, 0) for name in getattr(item, "fixturenames", [""]))
+        )
+    items.sort(key=lambda item: -slowness[item.path])
 
 
 def _runs_in(item: pytest.Item, wanted: str) -> bool:

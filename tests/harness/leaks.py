@@ -1,6 +1,7 @@
 """A test that leaves a thread, a child process or a socket open fails.
 
-What a fixture of a wider scope than one test sets up (a shared server, a pool) may stay until that fixture ends.
+What a fixture of a wider scope than one test sets up (a shared server, a pool) may stay until that fixture ends, and so
+may the threads that its threads start.
 """
 
 import gc
@@ -10,9 +11,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
+THREADS_OF_THE_PROCESS = ("MainThread", "log")
+PROCESSES_OF_THE_PROCESS = ("multiprocessing.resource_tracker",)
+"""Threads and processes that are there once, from when they are first needed until the process ends."""
 PATIENCE_S = 10.0
 """How long threads and processes that are ending may take. Only a test that leaks waits so long."""
 
@@ -22,8 +28,24 @@ class LeakGuard:
 
     def __init__(self) -> None:
         self._shared: set[str] = set()
-        """What fixtures of wider scopes hold open."""
+        """What fixtures of wider scopes hold open, and what an earlier test was blamed for."""
         self._before: set[str] = set()
+        self._starters: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
+        """Which thread has started a thread."""
+        self._start = threading.Thread.start
+
+    def install(self) -> None:
+        """See every thread that is started from now on."""
+
+        def start(thread: threading.Thread, *arguments: Any) -> None:
+            self._starters[thread] = _name(threading.current_thread())
+            self._start(thread, *arguments)
+
+        threading.Thread.start = start  # type: ignore[method-assign, assignment]
+
+    def uninstall(self) -> None:
+        """See no thread any more."""
+        threading.Thread.start = self._start  # type: ignore[method-assign]
 
     @contextmanager
     def shared_by(self, fixture: pytest.FixtureDef[object]) -> Iterator[None]:
@@ -31,13 +53,13 @@ class LeakGuard:
         if fixture.scope == "function":
             yield
             return
-        before = _open()
+        before = self._open()
         yield
-        self._shared |= _open() - before
+        self._shared |= self._open() - before
 
     def begin(self) -> None:
         """Remember what is open before a test's set-up."""
-        self._before = _open()
+        self._before = self._open()
 
     def check(self) -> None:
         """Fail if something is open that was not before, and that no shared fixture holds."""
@@ -53,13 +75,23 @@ class LeakGuard:
             pytest.fail(f"left open by this test: {', '.join(sorted(left))}", pytrace=False)
 
     def _left(self) -> set[str]:
-        return _open() - self._before - self._shared
+        return self._open() - self._before - self._shared
+
+    def _open(self) -> set[str]:
+        """Return the threads, child processes and sockets of this process, each as a text that no later one has."""
+        return set(self._threads()) | set(_children()) | set(_sockets())
+
+    def _threads(self) -> Iterator[str]:
+        for thread in threading.enumerate():
+            name = _name(thread)
+            if self._starters.get(thread) in self._shared:
+                self._shared.add(name)
+            if thread.name not in THREADS_OF_THE_PROCESS:
+                yield name
 
 
-def _open() -> set[str]:
-    """Return the threads, child processes and sockets of this process, each as a text that no later one has."""
-    threads = {f"thread {t.name} {t.native_id}" for t in threading.enumerate() if t is not threading.main_thread()}
-    return threads | set(_children()) | set(_sockets())
+def _name(thread: threading.Thread) -> str:
+    return f"thread {thread.name} {thread.native_id}"
 
 
 def _children() -> Iterator[str]:
@@ -73,8 +105,8 @@ def _children() -> Iterator[str]:
                 command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue
-            if "multiprocessing.resource_tracker" not in command:  # one a process, until it ends
-                yield f"process {child} {command.strip()[:120] or 'that nobody has waited for'}"
+            if not any(name in command for name in PROCESSES_OF_THE_PROCESS):
+                yield f"process {child} {command.strip()[:120] or 'whose end was not waited for'}"
 
 
 def _sockets() -> Iterator[str]:
