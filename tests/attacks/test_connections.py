@@ -17,7 +17,10 @@ from tests.attacks.wire import Wire, chunk, head, wire, wires
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [
+    pytest.mark.nightly("minutes of slow connections to a server"),
+    pytest.mark.usefixtures("processes", "ports"),
+]
 CONNECTIONS, RESERVED = 24, 8
 MB = 10**6
 HEAD_BYTES = 32 * 1024

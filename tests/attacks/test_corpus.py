@@ -11,7 +11,7 @@ from tests.attacks.boxes import Attacked, attacked_box
 from tests.attacks.corpus import archives, models, requests
 from tests.attacks.running import Files, ask, upload
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [pytest.mark.nightly("every hostile file against a server"), pytest.mark.usefixtures("processes", "ports")]
 
 QUICK = 6
 """Files of each kind in the usual run, spread over the corpus."""

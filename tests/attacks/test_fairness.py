@@ -19,7 +19,11 @@ from appliance.wire.access import KeyOrder
 from tests.e2e.server import Server, running_server
 from tests.fakes.emulated_box import INPUT, furnish, settings_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.nightly("half a minute of two tenants in overload"),
+    pytest.mark.usefixtures("processes", "ports"),
+    pytest.mark.timeout(300),
+]
 
 RUN_MS = 60
 TENANTS = ("greedy", "quiet")

@@ -7,7 +7,7 @@ import pytest
 from tests.attacks.boxes import ROLES, Attacked, attacked_box
 from tests.attacks.fuzz import fuzz
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [pytest.mark.nightly("fuzzed requests to a server"), pytest.mark.usefixtures("processes", "ports")]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,11 @@ from tests.attacks.wire import Wire
 from tests.e2e.server import Server, running_server
 from tests.fakes.emulated_box import INPUT, furnish, settings_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.nightly("half a minute of overload"),
+    pytest.mark.usefixtures("processes", "ports"),
+    pytest.mark.timeout(300),
+]
 
 RUN_MS = 400
 SLO_MS = 1000

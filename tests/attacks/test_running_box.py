@@ -11,7 +11,7 @@ from tests.attacks.killer_box import HONEST, client_of, killer_box, new_key, sen
 from tests.e2e.server import Server
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [pytest.mark.nightly("attacks on every route of a server"), pytest.mark.usefixtures("processes", "ports")]
 
 CALLS = {attack.name: attack for attack in KILLERS}
 ROUNDS = 12

@@ -86,6 +86,7 @@ def test_every_page_by_its_address(tab: Tab, box: Box, shape: str) -> None:
     assert {path: said for path, said in found.items() if said} == {}
 
 
+@pytest.mark.gate("one of the two stories of the browser in the gate")
 def test_signing_in_and_out(tab: Tab, box: Box) -> None:
     """A wrong key says what to do; a reload keeps who is signed in; no key stays in the browser."""
     with tab(key=None) as page:
@@ -156,6 +157,7 @@ def test_importing_goes_on_after_a_reload(tab: Tab, box: Box, tmp_path: Path) ->
     assert offsets.count(2 * PIECE_BYTES) == 2
 
 
+@pytest.mark.gate("one of the two stories of the browser in the gate")
 @pytest.mark.parametrize("shape", WIDTHS)
 def test_trying_it_with_a_picture(tab: Tab, box: Box, shape: str) -> None:
     """A file, then the camera; who answered, what it took, and the line for a terminal."""

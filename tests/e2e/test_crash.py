@@ -14,7 +14,7 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import ApplianceError
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [pytest.mark.nightly("a server killed while it imports"), pytest.mark.usefixtures("processes", "ports")]
 
 KILLS = 6
 

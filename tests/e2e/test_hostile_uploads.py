@@ -19,7 +19,7 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import ApplianceError
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [pytest.mark.nightly("hostile uploads to a server"), pytest.mark.usefixtures("processes", "ports")]
 
 GIB = 2**30
 

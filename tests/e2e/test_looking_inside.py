@@ -15,7 +15,11 @@ from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.nightly("a server of its own for what the commands show"),
+    pytest.mark.usefixtures("processes", "ports"),
+    pytest.mark.timeout(240),
+]
 INPUTS = '{"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 10, 10, 10]]}}'
 
 

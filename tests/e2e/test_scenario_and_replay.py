@@ -16,7 +16,10 @@ from appliance.wire.access import QuotaShape
 from appliance.wire.catalogue import ApplicationOrder
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [
+    pytest.mark.nightly("a server's decisions are simulated again"),
+    pytest.mark.usefixtures("processes", "ports"),
+]
 SETTINGS = {
     "APPLIANCE_MEMORY__LOADS_PARALLEL_MAX": "3",
     "APPLIANCE_MEMORY__WAIT_MS_MAX": "2500",

@@ -16,7 +16,7 @@ from tests.e2e.killed_asleep import killed
 from tests.e2e.sleeping_box import MEGABYTES, SleepingBox, sleeping_box, upload
 from tests.e2e.waiting import until
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [pytest.mark.nightly("a server whose memory is watched"), pytest.mark.usefixtures("processes", "ports")]
 
 NAMES = ("one", "two", "three")
 KILLS = 3

@@ -14,7 +14,11 @@ from appliance.demo.zoo import toys
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.nightly("a server with two kinds of processors"),
+    pytest.mark.usefixtures("processes", "ports"),
+    pytest.mark.timeout(400),
+]
 pytest.importorskip("openvino", reason="the extra openvino is not installed")
 BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
 IMAGE = np.random.default_rng(1).standard_normal((1, 3, 64, 64)).astype(np.float32)

@@ -1,9 +1,10 @@
 """Lanes: which tests run when.
 
 A test's lane follows from the fixtures that it asks for, directly or through others: `RESOURCES` gives each resource's
-lane, and a test runs in the latest of them. Two marks overrule that, and each says why: `nightly("…")` moves a test to
-the nightly lane, `gate("…")` takes a test of a nightly resource into the gate. A test of the fast lane that starts a
-process or opens a port fails, so no test is in it by mistake.
+lane, and a test runs in the latest of them. Two marks overrule that, and each says why: `nightly("…")` moves a test or
+a file to the nightly lane, `gate("…")` takes a test of a nightly file or resource into the gate.
+
+A test of the fast lane that starts a process or opens a port fails, so no test is in it by mistake.
 """
 
 import enum
@@ -46,10 +47,10 @@ _PORT_EVENTS = {"socket.bind", "socket.connect"}
 def lane_of(item: pytest.Item) -> Lane:
     """Return the lane of a collected test."""
     fixtures = getattr(item, "fixturenames", ())
-    if item.get_closest_marker("nightly"):
-        return Lane.NIGHTLY
     lane = max((RESOURCES[name] for name in fixtures if name in RESOURCES), default=Lane.FAST)
-    return min(lane, Lane.GATE) if item.get_closest_marker("gate") else lane
+    if item.get_closest_marker("gate"):
+        return min(lane, Lane.GATE)
+    return Lane.NIGHTLY if item.get_closest_marker("nightly") else lane
 
 
 def add_options(parser: pytest.Parser) -> None:

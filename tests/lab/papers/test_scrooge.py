@@ -199,6 +199,7 @@ def test_who_sends_nothing_costs_nothing() -> None:
     assert (found.frames, found.cost, found.loads) == (0, 0.0, 0)
 
 
+@pytest.mark.nightly("a paper's experiment in short")
 def test_short_runs_give_every_number_that_is_claimed() -> None:
     made = experiments.experiments(2.0, ["face"])
     results = [(job, made[job.experiment](job.repetition)) for job in jobs_of([*made], 1)]

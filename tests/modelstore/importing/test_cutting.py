@@ -32,6 +32,11 @@ from tests.modelstore.importing.test_importer import asked, done
 from tests.modelstore.networks import model, write
 from tests.runtime.processors.refusing_child import NPU
 
+pytestmark = [
+    pytest.mark.nightly("each cut measures parts in child processes for seconds"),
+    pytest.mark.usefixtures("processes"),
+]
+
 OTHER = ProcessorDescription("npu", "npu", 1, 1, "npu", "fake accelerator")
 
 
@@ -80,6 +85,7 @@ async def cut(box: Parts, within_s: float = 30) -> Model:
 OPTIONS = ImportOptions(part_ops_min=1)
 
 
+@pytest.mark.gate("one whole cut")
 def test_a_network_is_cut_for_a_kind_that_does_not_run_it_whole(tmp_path: Path) -> None:
     """Each part is a build of its own on each of its kinds, and is there after a restart without being made again."""
 
@@ -261,6 +267,7 @@ def test_parts_go_with_their_model(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.gate("quick")
 def test_arrays_of_a_child_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but arrays by name is read, and no more than is wanted."""
     arrays.save(tmp_path / "good.npz", {"x/1": np.arange(3), "y": np.float32(2) * np.ones((2, 2), np.float32)})

@@ -15,6 +15,11 @@ from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import Parts, parts
 from tests.modelstore.importing.test_importer import asked, done, net
 
+pytestmark = [
+    pytest.mark.nightly("each kind measures builds in child processes for seconds"),
+    pytest.mark.usefixtures("processes"),
+]
+
 OTHER = ProcessorDescription("openvino", "openvino", 2, 1, "host", "library 2")
 
 
@@ -29,6 +34,7 @@ async def measured(box: Parts) -> Model:
     return await box.store.models.get("default/net")
 
 
+@pytest.mark.gate("one import on two kinds")
 def test_they_are_measured_when_nothing_is_imported(tmp_path: Path) -> None:
     """Each content has a form of its own there, and each variant a profile; both are there after a restart."""
 
@@ -158,6 +164,7 @@ class Slow(FakeMeasure):
         return await super().profile(form, processor, cases, growth, reference)
 
 
+@pytest.mark.gate("what jobs and events say of it")
 def test_what_is_still_to_be_measured_is_told(tmp_path: Path) -> None:
     """Of every content: what waits, what is compiled and what is measured; then, by an event, what came of it."""
 
