@@ -7,7 +7,11 @@ import pytest
 
 from tests.attacks.killed_box import guarded_box, killed
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.nightly("a box killed again and again"),
+    pytest.mark.usefixtures("processes", "ports"),
+    pytest.mark.timeout(300),
+]
 
 
 def test_at_random_instants(tmp_path: Path) -> None:
