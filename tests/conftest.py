@@ -102,13 +102,13 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None, None, None]:
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     try:
         yield
     finally:
         _resources.check()
         _tasks.check()
-        _leaks.check()
+        _leaks.check(item)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

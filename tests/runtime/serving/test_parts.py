@@ -202,6 +202,7 @@ async def test_a_processor_lost_between_parts(tmp_path: Path, after: int) -> Non
 async def test_where_nothing_is_left_it_says_when_to_try_again(tmp_path: Path) -> None:
     _path, made = shuffled(tmp_path)
     box = two(made, runs_max=1)
+    box.processors["cpu"].close()
     box.processors = {"npu": box.processors["npu"]}
     await box.load()
     with pytest.raises(ProcessorLost) as refused:
