@@ -4,12 +4,13 @@ like a checkout.
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.harness.lacking import lacks_tools, skip_if
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -68,8 +69,7 @@ def story() -> list[tuple[str, list[str]]]:
 @pytest.mark.timeout(240)
 def test_the_commands_of_the_tour_work(tmp_path: Path) -> None:
     """A box, a tenant, a key, a model, and calls by command line, curl and tritonclient: as the README tells it."""
-    if shutil.which("curl") is None:
-        pytest.skip("the tour uses curl")
+    skip_if(lacks_tools({"curl": "curl"}))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("APPLIANCE_")}
     shell = subprocess.run(
         ["bash", "-c", scene(tmp_path, free_port())],

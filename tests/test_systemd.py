@@ -77,6 +77,7 @@ def test_the_watchdog_of_another_process_is_not_ours(manager: socket.socket) -> 
     assert "STOPPING" in told(manager)
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_box_tells_how_it_is(manager: socket.socket, tmp_path: Path) -> None:
     """That a new folder takes its time, that it answers, that it lives, and that it stops."""
     order = [sys.executable, "-m", "appliance", "serve", "--state", str(tmp_path / "state"), "--port", "0"]

@@ -22,7 +22,6 @@ from tests.api.stand import Stand, copied, job_end, running
 from tests.modelstore.networks import normalised, write
 
 pytestmark = pytest.mark.timeout(300)
-pytest.importorskip("openvino", reason="the extra openvino is not installed")
 SETTINGS: dict[str, Any] = {
     "processors": [{"kind": "cpu", "workers": 2}, {"kind": "openvino", "workers": 2}],
     "imports": {"part_ops_min": 1},

@@ -13,6 +13,7 @@ import pytest
 from appliance.confinement import landlock
 from appliance.confinement.available import available
 from appliance.runtime.processors.guard.folder import new_folder
+from tests.harness.lacking import lacks_root, skip_if
 
 PROBE = """
 import ctypes, json, os, resource, signal, socket, sys
@@ -89,8 +90,7 @@ os._exit(0)
 @pytest.mark.parametrize("user", ["own", "same"])
 def test_nothing_is_in_reach(tmp_path: Path, user: str) -> None:
     """As a user of its own where we are root, and as the same user as the service elsewhere."""
-    if user == "own" and os.geteuid() != 0:
-        pytest.skip("needs root")
+    skip_if(lacks_root("give a guard a user of its own") if user == "own" else None)
     secret = tmp_path / "admin.key"
     secret.write_text("secret")
     folder = new_folder(tmp_path / "scratch")

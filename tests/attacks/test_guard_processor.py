@@ -176,7 +176,7 @@ def assert_counted(count_bytes: int, pid: int) -> None:
     assert memory_of("Private_Dirty", pid) <= count_bytes <= memory_of("Rss", pid)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="guards of one's own user cannot be looked into")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into a guard")
 async def test_what_a_guard_takes_is_counted(processor: GuardedProcessor, tmp_path: Path) -> None:
     """Its builds and its base together are what the kernel says: what sessions share and tokenizers are in the base."""
     base_bytes: list[int] = []

@@ -87,11 +87,12 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The browser, with a camera that is made up, and a microphone that hears a tone every second. Its driver runs an
     event loop in this thread, which no test of another file may find.
     """
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: scripts/setup dev")
+    from playwright import sync_api
+
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip(f"no browser on this machine: none of {', '.join(BROWSERS)}")
-    with playwright.sync_playwright() as driver:
+    with sync_api.sync_playwright() as driver:
         arguments = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
         heard = tones(tmp_path_factory.mktemp("microphone") / "heard.wav", rate=48_000, seconds=4)
         arguments.append(f"--use-file-for-fake-audio-capture={heard}")

@@ -25,6 +25,7 @@ def test_limits_are_known_by_name() -> None:
     assert tuple(TABLES) == WITH_LIMITS
 
 
+@pytest.mark.usefixtures("processes")
 def test_parts_of_a_network(tmp_path: Path) -> None:
     """An accelerator for convolutions has most of a ShuffleNet, and not what moves channels about."""
     path = str(toys.shufflenet(tmp_path / "net.onnx"))
@@ -38,6 +39,7 @@ def test_parts_of_a_network(tmp_path: Path) -> None:
     assert len(onnx.load(path).graph.node) > 100
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_network_that_stays_whole_says_why(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["cut", write(relu((1, 3, 4, 4)), tmp_path, "net.onnx")])
     assert done.exit_code == 0

@@ -261,6 +261,7 @@ def test_another_program_answers() -> None:
         assert raised.value.status == 502
 
 
+@pytest.mark.usefixtures("ports")
 def test_nobody_answers(tmp_path: Path) -> None:
     """Readiness is False, a call is a transport error."""
     with Client("http://127.0.0.1:9") as box:
@@ -269,6 +270,7 @@ def test_nobody_answers(tmp_path: Path) -> None:
             box.system()
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_client_is_light() -> None:
     """Importing it brings no web framework, no database, no ONNX Runtime, no pictures."""
     import subprocess

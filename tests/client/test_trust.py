@@ -19,6 +19,8 @@ from appliance.client.device.session import Box
 from appliance.client.trust import UnknownBox, trusted
 from appliance.clock import SystemClock
 
+pytestmark = pytest.mark.usefixtures("ports")
+
 NOW = SystemClock().wall_now()
 NAMES = ["localhost", "127.0.0.1"]
 

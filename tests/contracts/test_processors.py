@@ -15,6 +15,7 @@ from appliance.domain.errors import LoadFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.padding import Fill
 from appliance.tasks.padding import Padded
+from tests.contracts.conftest import HOMES
 from tests.modelstore import networks
 
 
@@ -75,12 +76,11 @@ class PaddedElsewhere(Padded):
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("home", HOMES, indirect=True)  # fakes compute nothing
 async def test_inputs_are_padded_where_they_run(
-    processor: Any, home: str, tmp_path: Path, as_form: Callable[[Path], PreparedForm]
+    processor: Any, tmp_path: Path, as_form: Callable[[Path], PreparedForm]
 ) -> None:
     """One by itself, and several of different sizes in one run, of which each gets its own rows."""
-    if "fake" in home:
-        pytest.skip("what computes it is faked")
     handle = await processor.load(as_form(Path(networks.write(networks.relu(("n", "w")), tmp_path))))
     rows = [np.arange(3, dtype=np.float32)[None], np.full((2, 2), 7, np.float32), np.full((1, 4), 9, np.float32)]
     inputs = [PaddedElsewhere({"x": each}, {"x": (4, 4)}, Fill.EDGE) for each in rows]

@@ -23,6 +23,7 @@ from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from tests.fakes.forms import prepared_form
 from tests.fakes.mappings import resident_bytes
+from tests.harness.lacking import lacks_leases, lacks_page_cache, skip_if
 
 MEGABYTES = 12
 CLOCK = SystemClock()
@@ -140,8 +141,9 @@ async def test_deleted_while_asleep(processor: Any, form: PreparedForm) -> None:
 
 
 @pytest.mark.anyio
-async def test_file_that_is_not_in_the_page_cache(processor: Any, form: PreparedForm) -> None:
+async def test_file_that_is_not_in_the_page_cache(processor: Any, form: PreparedForm, tmp_path: Path) -> None:
     """Waking is expected to take longer then, reading ahead mends that, and the answer is the same."""
+    skip_if(lacks_page_cache(tmp_path))
     handle = await processor.load(form)
     expected = (await processor.run(handle, IMAGE, None))["probabilities"]
     for reads_ahead in (False, True):
@@ -149,8 +151,6 @@ async def test_file_that_is_not_in_the_page_cache(processor: Any, form: Prepared
         in_cache_ns = processor.wake_ns(handle)
         leave_cache(weights(form))
         from_disk_ns = processor.wake_ns(handle)
-        if from_disk_ns == in_cache_ns:
-            pytest.skip("this file system keeps its pages")
         assert from_disk_ns > in_cache_ns
         if reads_ahead:
             await processor.read_ahead(handle)
@@ -195,13 +195,13 @@ async def test_written_by_another_program(writer: str, tenant: str | None, form:
     """It waits until the build has been unloaded, whether that sleeps or is awake; until then answers are right, and no
     process ends. Nobody waits for a program that opens the file for reading.
     """
+    skip_if(lacks_leases(tmp_path))
     inner = PROCESSORS["cpu"](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
     processor = GuardedProcessor(inner, CLOCK, GuardOptions(scratch=tmp_path / "scratch"))
     unfit = asyncio.Queue[str]()
     processor.on_unfit = unfit.put_nowait
     awake, asleep = [await processor.load(replace(form, build_id=id, guarded_for=tenant)) for id in ("one", "two")]
-    if awake.lease is None:
-        pytest.skip("this file system has no leases")
+    assert awake.lease is not None
     expected = (await processor.run(awake, IMAGE, None))["probabilities"]
     await processor.sleep(asleep)
     size_bytes = len(weights(form).read_bytes())

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from appliance.discovery import announcement
 from appliance.discovery.announcement import Announcement
 from appliance.discovery.finding import FOUND_MAX
 from appliance.discovery.service import Service, reachable, read
+from tests.harness.lacking import lacks_namespaces, lacks_tools, skip_if
 
 GROWTH_MAX_KB = 40_000
 CLOCK = SystemClock()
@@ -49,6 +49,7 @@ def test_a_box_on_the_loopback_is_not_told_of() -> None:
     assert all(not address.startswith(("127.", "fe80")) for address in reachable("0.0.0.0"))
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
 async def test_addresses_that_cannot_be_read_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interfaces may go while they are listed."""
@@ -70,13 +71,10 @@ async def test_addresses_that_cannot_be_read_are_looked_at_again(monkeypatch: py
     await telling.end()
 
 
-def _missing() -> str | None:
-    if os.geteuid() != 0:
-        return "only root can make network namespaces"
-    if shutil.which("ip") is None:
-        return "there is no `ip` (Debian's package iproute2)"
-    made = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)
-    return None if made.returncode == 0 else "network namespaces are not permitted here"
+def _lacks_cables() -> str | None:
+    order = ["unshare", "--net", "ip", "link", "add", "one", "type", "veth", "peer", "name", "other"]
+    tried = subprocess.run(order, capture_output=True, text=True, check=False)
+    return None if tried.returncode == 0 else f"the kernel joins no networks (veth): {tried.stderr.strip()}"
 
 
 def ip(*words: str) -> None:
@@ -100,9 +98,8 @@ def networks_joined() -> Iterator[list[str]]:
 
 @pytest.fixture
 def networks() -> Iterator[list[str]]:
-    if (lacking := _missing()) is not None:
-        pytest.skip(lacking)
-    pytest.importorskip("zeroconf", reason="the extra `discovery` is not installed")
+    skip_if(lacks_namespaces("net"), lacks_tools({"ip": "iproute2"}))
+    skip_if(_lacks_cables())
     with networks_joined() as spaces:
         yield spaces
 
@@ -145,6 +142,7 @@ def resident_kb(pid: int) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
+@pytest.mark.usefixtures("processes")
 def test_two_boxes_of_one_name(networks: list[str]) -> None:
     """Both are found, each under its own address; a new address is told, and who stops is gone."""
     a, b = networks
@@ -169,6 +167,7 @@ def test_two_boxes_of_one_name(networks: list[str]) -> None:
             assert set(found(b)) == {"box-2"}
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_stranger_who_floods_the_network(networks: list[str]) -> None:
     """With what is malformed, and with boxes that there are not: who looks ends in time with a bounded list, the box
     goes on, holds no more memory than before, and is found when it is over.

@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.usefixtures("processes", "ports"),
     pytest.mark.timeout(400),
 ]
-pytest.importorskip("openvino", reason="the extra openvino is not installed")
 BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
 IMAGE = np.random.default_rng(1).standard_normal((1, 3, 64, 64)).astype(np.float32)
 ASKED = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
+from tests.harness.lacking import lacks_namespaces, skip_if
 
 ROOT = Path(__file__).parents[2]
 RECIPE = (ROOT / "systemd" / "Containerfile").read_text().replace("\\\n", " ")
@@ -58,9 +59,9 @@ def test_without_a_builder_it_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes", "ports")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a mount namespace")
 def test_a_box_with_a_read_only_root() -> None:
     """Without capabilities, as nobody, with nothing to write to but its state; its own health check asks it."""
+    skip_if(lacks_namespaces("mount"))
     state = Path(tempfile.mkdtemp())  # folders of pytest's own are for nobody but their owner
     os.chown(state, 65534, 65534)
     script = INSIDE.format(state=shlex.quote(str(state)), python=shlex.quote(sys.executable))

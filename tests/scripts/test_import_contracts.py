@@ -131,7 +131,7 @@ def report_by_contract(report: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def report(tmp_path_factory: pytest.TempPathFactory, processes: None) -> dict[str, str]:
     """The linter's report on a copy of the package with all faults planted."""
     copy = tmp_path_factory.mktemp("planted")
     shutil.copytree(ROOT / "appliance", copy / "appliance", ignore=shutil.ignore_patterns("__pycache__", "web_ui"))

@@ -5,7 +5,6 @@ python3 and curl, as mmdebstrap makes one. What is written on top is gone at the
 """
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
+from tests.harness.lacking import lacks_namespaces, lacks_root, lacks_tools
 
 CLOCK = SystemClock()
 ROOT = Path(os.environ.get("APPLIANCE_TEST_ROOT", "/"))
@@ -25,18 +25,14 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG"
 
 def missing() -> str | None:
     """Why no machine can be booted here; None: one can."""
-    if os.geteuid() != 0:
-        return "only root can boot a container"
     tools = {"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "pgrep": "procps"}
-    lacking = [name for name in tools if shutil.which(name) is None]
-    if lacking:
-        return f"there is no {lacking[0]} (Debian's package {tools[lacking[0]]})"
+    if reason := lacks_root("boot a container") or lacks_tools(tools):
+        return reason
     inside = ("usr/lib/systemd/systemd", "usr/bin/python3", "usr/bin/curl")
     absent = [path for path in inside if not (ROOT / path).exists()]
     if absent:
         return f"there is no {absent[0]} in {ROOT}"
-    made = subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False)
-    return None if made.returncode == 0 else "namespaces are not permitted here"
+    return lacks_namespaces("mount", "pid")
 
 
 class Machine:

@@ -1,15 +1,17 @@
 """The unit file, as systemd itself reads it; and what the scripts say to anybody."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.harness.lacking import lacks_tools
+
 ROOT = Path(__file__).parents[2]
 EXPOSURE_MAX = 2.0
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+LACKING = lacks_tools({"systemd-analyze": "systemd"})
+needs_systemd = pytest.mark.skipif(LACKING is not None, reason=LACKING or "")
 
 
 @needs_systemd

@@ -157,6 +157,7 @@ def shown(writer: asyncio.StreamWriter) -> x509.Certificate:
     return x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
 
 
+@pytest.mark.usefixtures("ports")
 @pytest.mark.anyio
 async def test_a_new_one_is_shown_to_who_connects_next(tmp_path: Path) -> None:
     """Under the authority that was trusted before; who is connected stays so."""

@@ -66,6 +66,7 @@ print(whole, status("VmHWM") - before, status("VmRSS") - before)
 """
 
 
+@pytest.mark.usefixtures("processes")
 def test_bodies_that_grow_beside_one_another_take_no_more_than_they_are() -> None:
     """186 MiB of twelve bodies are in memory once, and afterwards they are gone: copies and holes would be as much
     again.

@@ -17,6 +17,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from appliance.api.http.websocket import FRAMES_MAX, MESSAGE_S, SILENCE_S, WRITE_BYTES_MAX, Broken, WebSocket
 
+pytestmark = pytest.mark.usefixtures("ports")
+
 LIMIT = 1000
 WAIT_S = 10.0
 

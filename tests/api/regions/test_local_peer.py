@@ -13,6 +13,9 @@ import pytest
 from appliance.api.regions import local_peer
 from appliance.api.regions.local_peer import user_at
 from appliance.api.regions.socket_diag import tcp_socket
+from tests.harness.lacking import lacks_address, skip_if
+
+pytestmark = pytest.mark.usefixtures("ports", "processes")
 
 
 @pytest.fixture(autouse=True, params=["asked", "tables"])
@@ -30,12 +33,10 @@ OTHER = 64_900
 
 
 @contextmanager
-def listening(family: int, address: str) -> Iterator[socket.socket]:
+def listening(family: socket.AddressFamily, address: str) -> Iterator[socket.socket]:
+    skip_if(lacks_address(family, address))
     with closing(socket.socket(family)) as one:
-        try:
-            one.bind((address, 0))
-        except OSError:
-            pytest.skip("this machine has no such address")
+        one.bind((address, 0))
         one.listen()
         yield one
 
@@ -48,7 +49,7 @@ def test_unix() -> None:
 
 
 @pytest.mark.parametrize(("family", "address"), FAMILIES)
-def test_tcp(family: int, address: str) -> None:
+def test_tcp(family: socket.AddressFamily, address: str) -> None:
     """While the other end is open; a closed one counts as root's in the kernel's table, and as nobody's here."""
     with listening(family, address) as server:
         client = socket.create_connection(server.getsockname()[:2])
@@ -61,11 +62,9 @@ def test_tcp(family: int, address: str) -> None:
 
 def test_ipv4_by_a_socket_of_ipv6() -> None:
     """As some runtimes connect; the kernel has it in the other table."""
+    skip_if(lacks_address(socket.AF_INET6, "::ffff:127.0.0.1"))
     with listening(socket.AF_INET, "127.0.0.1") as server, closing(socket.socket(socket.AF_INET6)) as client:
-        try:
-            client.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
-        except OSError:
-            pytest.skip("this machine has no IPv6")
+        client.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
         accepted, _ = server.accept()
         with accepted:
             assert user_at(accepted) == os.geteuid()

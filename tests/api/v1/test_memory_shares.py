@@ -100,6 +100,7 @@ async def _set(stand: Stand, tenant: str, **quota: float) -> httpx.Response:
     return await stand.client().put(f"/v1/tenants/{tenant}", json={"quota": quota})
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("guaranteed", [True, False])
 async def test_what_is_guaranteed_stays(pressed: Stand, guaranteed: bool) -> None:
     """The calm tenant's network is the longest unused; it leaves for the busy one's, unless it is guaranteed: then

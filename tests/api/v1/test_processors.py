@@ -41,6 +41,7 @@ async def shown(stand: Stand, who: str = "admin") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
 async def test_unfit(tmp_path: Path) -> None:
     """Served by the first kind from the start on; why the other does not is an operator's to know."""
@@ -83,6 +84,7 @@ async def test_a_kind_without_guards_says_so(tmp_path: Path) -> None:
         await stand.close()
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
 @pytest.mark.skipif("XnnpackExecutionProvider" in onnxruntime.get_available_providers(), reason="XNNPACK is here")
 async def test_a_provider_that_the_runtime_has_not(tmp_path: Path) -> None:

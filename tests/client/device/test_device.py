@@ -309,6 +309,7 @@ def test_a_notice_of_another_variant(box: SessionBox) -> None:
         assert told.reason == reason
 
 
+@pytest.mark.usefixtures("ports")
 def test_tasks_without_boxes_are_held_with_their_age() -> None:
     """The answer as it came, and how old it is; where nothing changes, nothing is lost."""
     with session_box(lambda frame, body: {"labels": [{"label": "cat", "score": 0.8}]}) as box:
@@ -325,6 +326,7 @@ def test_tasks_without_boxes_are_held_with_their_age() -> None:
         assert box.orders[0]["promise"] == {"kind": "accuracy", "drop_max": 0.02, "reference": "fresh"}
 
 
+@pytest.mark.usefixtures("ports")
 def test_a_pipeline_in_the_place_of_an_application() -> None:
     """Asked for by its name; what its first stage has found in the picture is tracked, what it has found in a cutout is
     not, and the answer is the whole tree."""
@@ -351,6 +353,7 @@ def test_a_pipeline_in_the_place_of_an_application() -> None:
             Device(Box("http://127.0.0.1:1", "secret"), application, **asked)
 
 
+@pytest.mark.usefixtures("ports")
 def test_boxes_are_those_of_the_cameras_picture() -> None:
     """Of a camera of 640 × 480, though the box saw 320 × 240 and answered in that."""
 
@@ -414,6 +417,7 @@ def test_who_makes_jpegs_in_a_way_of_its_own_gets_whole_frames(box: SessionBox) 
     assert set(asked) == {((480, 640, 3), 320)}
 
 
+@pytest.mark.usefixtures("ports", "processes")
 def test_a_device_is_light() -> None:
     """One that is refused nothing has neither httpx nor the box's errors in memory, nor numpy's masked arrays."""
     still = {"objects": [{"label": "cat", "score": 0.9, "box": BOX}], "width": 640, "height": 480}

@@ -81,6 +81,7 @@ def holder(folder: Path) -> subprocess.Popen[str]:
     return child
 
 
+@pytest.mark.usefixtures("processes")
 def test_killed_process_leaves_no_lock_and_its_rest_is_swept(tmp_path: Path) -> None:
     """After kill -9 the next process gets the lock at once and sweeps the half work."""
     child = holder(tmp_path)
@@ -91,6 +92,7 @@ def test_killed_process_leaves_no_lock_and_its_rest_is_swept(tmp_path: Path) -> 
         assert not (tmp_path / "staging").exists()
 
 
+@pytest.mark.usefixtures("processes")
 def test_second_process_waits_and_says_so(tmp_path: Path) -> None:
     """Who comes second reports that it waits, and goes on when the first is done."""
     child = holder(tmp_path)

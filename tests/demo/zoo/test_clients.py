@@ -21,6 +21,9 @@ from appliance.demo.zoo import clients
 from appliance.demo.zoo.cache import Cache
 from appliance.demo.zoo.clients import Client, Downloader
 from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable
+from tests.harness.lacking import lacks_tools, skip_if
+
+pytestmark = pytest.mark.usefixtures("ports", "processes")
 
 CLOSED = "http://127.0.0.1:9/"
 
@@ -103,9 +106,9 @@ def test_registry_out_of_reach_is_asked_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_npm_registry_out_of_reach(tmp_path: Path) -> None:
     """npm's own words for a refused connection are understood."""
+    skip_if(lacks_tools({"npm": "npm"}))
     downloader = Downloader(Cache(tmp_path / "cache"), silent)
     with pytest.raises(RegistryUnreachable, match="npm could not download"):
         downloader.download(Client.NPM, "@some/carrier", "1.0.0", 1, empty(tmp_path / "in"))
@@ -164,9 +167,9 @@ def npm_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 
 
 @pytest.mark.usefixtures("npm_registry")
-@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_npm_brings_a_scoped_tarball(tmp_path: Path) -> None:
     """`npm pack` of a scoped package gives one tarball, and a version that is not there is `NotServed`."""
+    skip_if(lacks_tools({"npm": "npm"}))
     downloader = Downloader(Cache(tmp_path / "cache"), silent)
     path = downloader.download(Client.NPM, "@some/carrier", "1.0.0", 1000, empty(tmp_path / "in"))
     assert path.name == "some-carrier-1.0.0.tgz"

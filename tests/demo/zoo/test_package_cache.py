@@ -18,6 +18,7 @@ from appliance.demo.zoo.carriers import Carrier, Taken
 from appliance.demo.zoo.clients import Client
 from appliance.demo.zoo.errors import FileDiffers, RegistryUnreachable, ZooError
 from appliance.demo.zoo.package_cache import PackageCache, brought_by_hand
+from tests.harness.lacking import lacks_tools, skip_if
 
 CONTENT = b"weights" * 1000
 
@@ -133,10 +134,11 @@ def test_names_of_packages_by_hand(tmp_path: Path, client: Client, name: str, fi
     assert (brought_by_hand(carrier(client=client), tmp_path) is not None) == fits
 
 
-@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("content", [CONTENT, b"other" * 1400])
 def test_debian_package(tmp_path: Path, content: bytes) -> None:
     """A real .deb gives the listed file, whatever its version, and only with the right hash."""
+    skip_if(lacks_tools({"dpkg-deb": "dpkg"}))
     root = tmp_path / "root"
     (root / "tiny" / "data" / "sub").mkdir(parents=True)
     (root / "tiny" / "data" / "sub" / "model.bin").write_bytes(content)
@@ -169,6 +171,7 @@ while True:
 """
 
 
+@pytest.mark.usefixtures("processes")
 def test_kill_at_any_instant_leaves_nothing_half(tmp_path: Path) -> None:
     """A process that fetches and discards over and over is killed at ten instants; what it leaves is whole or
     absent.

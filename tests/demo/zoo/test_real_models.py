@@ -59,6 +59,7 @@ def test_light_zoos_answer_right(name: ZooName) -> None:
         check(model)
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.nightly("takes more than a minute")
 def test_demo_zoo_answers_right() -> None:
     """All models of the demo, on its photos, clips, speech and sentences."""

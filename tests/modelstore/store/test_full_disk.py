@@ -27,6 +27,7 @@ from appliance.modelstore.store.restoring import _stage
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
+from tests.harness.lacking import lacks_mounts, skip_if
 from tests.modelstore.boxes import MIB, stored_model, stream
 
 NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
@@ -37,11 +38,10 @@ DISK = 12
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 12 MiB; skips where mounting is not allowed."""
+    skip_if(lacks_mounts())
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", f"size={DISK}m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mounting, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small disk takes root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}m", "tmpfs", str(folder)], check=True)
     try:
         yield folder
     finally:
@@ -87,6 +87,7 @@ async def forever(store: Store) -> None:
         await store.tenants.create(Tenant(f"t{number}"))
 
 
+@pytest.mark.usefixtures("processes")
 def test_what_frees_space_works_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
     """Keys, uploads, applications, models and tenants go although no other write does, also when the log of the
     database is as short as it can be; afterwards the space is held again.
@@ -120,6 +121,7 @@ def test_what_frees_space_works_on_a_full_disk(disk: Path, tmp_path: Path) -> No
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_box_starts_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
     """After a power cut on a full disk the box opens, so that somebody can make room."""
 
@@ -134,6 +136,7 @@ def test_a_box_starts_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_restore_is_applied_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
     """After a kill, with changes that are in the log of the database only, in the room that is held for such."""
 
@@ -195,6 +198,7 @@ def test_a_database_that_is_none_is_told(tmp_path: Path, body: bytes) -> None:
             pass
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_folder_that_cannot_be_written_is_told(disk: Path) -> None:
     """A disk that the system has put read-only after an error."""
     with opened(disk / "state"):

@@ -143,6 +143,7 @@ def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
     assert database.read_bytes() == before
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_full_disk_makes_no_database(small_disk: Path) -> None:
     """A first start without room says so; with room the next one works."""
     (small_disk / "ballast").write_bytes(b"b" * (3 * 2**20 - 40_000))

@@ -251,6 +251,7 @@ def test_equal_content_survives_a_refused_variant(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_full_disk_refuses_and_recovers(small_disk: Path, tmp_path: Path) -> None:
     """A variant that does not fit is refused whole; what is there stays readable, and after a deletion there is room
     again.

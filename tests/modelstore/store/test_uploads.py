@@ -294,6 +294,7 @@ def test_uploads_whose_file_was_taken_are_forgotten(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_full_disk_stops_and_goes_on(small_disk: Path) -> None:
     """The piece fails with a clear error, the box goes on, and when there is room again the upload goes on at its
     offset.

@@ -15,6 +15,8 @@ from appliance.runtime.ports import NotComputed
 from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 from tests.benchmarks.pipeline_planning import demands
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 
 async def _in_thread(compute: Any) -> Any:
     return await asyncio.to_thread(compute)

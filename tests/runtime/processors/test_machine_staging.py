@@ -2,7 +2,6 @@
 its group of them, or its guards have given out.
 """
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,6 @@ INPUTS = {"image": np.ones((8, 3, 64, 64), np.float32)}
 @pytest.mark.parametrize("processors", [ALONE, BESIDE], ids=["alone", "beside"])
 async def test_what_the_first_processor_runs(tmp_path: Path, processors: list[ProcessorSettings]) -> None:
     """It begins when the run before it has ended, without having been asked for."""
-    if processors is BESIDE and find_spec("openvino") is None:
-        pytest.skip("openvino is not installed")
     machine = Machine(Settings(state_dir=tmp_path, processors=processors), SystemClock())
     path = toys.conv_net(tmp_path / "net.onnx", 5.0)
     loaded = await machine.processor.load(PreparedForm("net", str(path), path.stat().st_size, optimised=False))

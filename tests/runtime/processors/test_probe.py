@@ -19,6 +19,8 @@ from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.probe import NETWORK, ChildProbe, check
 from tests.contracts.conftest import KINDS
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 
 def asked(kind: str) -> ProcessorDescription:
     return ProcessorDescription(kind, kind, 2, 1, "host", f"{kind}-1")

@@ -15,7 +15,7 @@ from appliance.policies.adaptation.base import AdaptationInput, Client, Network
 from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, has_begun
 from appliance.runtime.sessions.planner_process import PlannerProcess
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 
 PROBLEM = AdaptationInput(
     networks=(Network("a", 50.0, 9000, {1: 10.0}), Network("b", 60.0, 20000, {1: 20.0})),

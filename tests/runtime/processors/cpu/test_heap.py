@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from appliance.runtime.processors.cpu.heap import Trimmer, free_bytes
+from tests.harness.lacking import lacks_glibc, skip_if
 
 LONG_S = 30.0
 PAGES_OF_A_ROUND = 24 * 256
@@ -81,8 +82,7 @@ def test_what_a_rush_leaves_is_trimmed_once() -> None:
 
 def test_free_bytes_are_those_of_the_heap() -> None:
     """What many small objects leave is free until it is trimmed."""
-    if not free_bytes():
-        pytest.skip("no heap of glibc")
+    skip_if(lacks_glibc())
     kept = [bytearray(2000) for _ in range(20_000)]
     before = free_bytes()
     del kept[::2]
@@ -98,7 +98,7 @@ def test_no_trim_after_the_end() -> None:
     assert not trims.comes(0.1)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's heap")
+@pytest.mark.usefixtures("processes")
 def test_what_a_run_frees_serves_the_next_without_page_faults() -> None:
     """24 MB in blocks of 1 MB: by itself the heap gives them back to the system every time."""
 
@@ -106,6 +106,6 @@ def test_what_a_run_frees_serves_the_next_without_page_faults() -> None:
         child = [sys.executable, "-m", "tests.runtime.processors.cpu.heap_child", *arguments]
         return int(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
 
-    if faults("plain") < PAGES_OF_A_ROUND:
-        pytest.skip("no heap of glibc")
+    skip_if(lacks_glibc())
+    assert faults("plain") >= PAGES_OF_A_ROUND
     assert faults() < PAGES_OF_A_ROUND // 10

@@ -15,6 +15,8 @@ from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests.contracts.conftest import KINDS
 from tests.runtime.processors.refusing_child import NPU
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 OTHERS = {"Det": ("cpu",), "Relu": ("cpu", "openvino"), "Nonsense": ()}
 """Operator → the kinds that take it."""
 

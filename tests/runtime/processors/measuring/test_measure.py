@@ -26,6 +26,8 @@ from appliance.runtime.processors.cpu.session import machine
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests.attacks import killers
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
 MEGABYTES = 8.0
 HANGING = "tests.runtime.processors.measuring.hanging_child"
@@ -108,7 +110,6 @@ async def test_prepared_form_is_made_and_measured(measure: ChildMeasure, net: Pa
 @pytest.mark.skipif("bf16" not in machine(), reason="this processor does not compute in bf16")
 async def test_a_form_in_fewer_bits_is_compared_with_the_first_kind(net: Path, tmp_path: Path) -> None:
     """By the child, which compiles it: near what the first kind computes, and not so near as in all bits."""
-    pytest.importorskip("openvino", reason="the extra openvino is not installed")
     there = ProcessorDescription("o", "openvino", 1, 1, "host", "f", reduced="bf16")
     for folder in ("scratch", "form"):
         (tmp_path / folder).mkdir()
@@ -136,7 +137,6 @@ async def test_file_that_is_no_model(measure: ChildMeasure, tmp_path: Path) -> N
 @pytest.mark.anyio
 async def test_what_a_kind_cannot_compile_is_told_with_the_kinds_own_words(net: Path, tmp_path: Path) -> None:
     """By the child; of several files, none of them keeps the others from their forms."""
-    pytest.importorskip("openvino", reason="the extra openvino is not installed")
     there = ProcessorDescription("o", "openvino", 1, 1, "host", "f")
     measure = ChildMeasure([CPU, there], ChildLimits(wall_s=60, nice=5), tmp_path)
     value = [onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy"]

@@ -82,6 +82,7 @@ def test_fewer_bits_only_where_the_form_says_so(net: Path, tmp_path: Path) -> No
     assert OpenVinoProcessor("o", 1, threads_per_run=1, loads_parallel_max=1).describe().reduced == "bf16"
 
 
+@pytest.mark.usefixtures("processes")
 def test_what_was_compiled_serves_in_a_guard(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that the processor has, which must be the same as where it was compiled; stopped like anywhere else, and
     given back, which the box is told by kind.
@@ -233,6 +234,7 @@ def test_a_stop_between_begin_and_start(tmp_path: Path) -> None:
         sessions.run(loaded, images, None, Late())
 
 
+@pytest.mark.usefixtures("processes")
 def test_first_runs_side_by_side(tmp_path: Path) -> None:
     """Of two threads that run first in their process, one is held up wherever OpenVINO's binding calls numpy: with its
     tables still to be filled, the other one would have waited for them with the interpreter's lock, for ever.
@@ -268,6 +270,7 @@ for one in threads: one.join()
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+@pytest.mark.usefixtures("processes")
 def test_unused_it_is_not_imported() -> None:
     """It takes 50 MB, which only a box that uses it pays; its telemetry is never there."""
     program = """
