@@ -6,7 +6,6 @@ import base64
 import hashlib
 import io
 import json
-import shutil
 import sys
 import tarfile
 import threading

@@ -1,7 +1,6 @@
 """What a stage's process may do, and how its end reaches the importer: real processes, real limits."""
 
 import asyncio
-import ctypes
 import json
 import os
 import signal
@@ -14,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from appliance.clock import SystemClock
+from appliance.confinement import landlock
 from appliance.domain.errors import ApplianceError, BadArchive, BadModel, NotConfined, StorageFull
 from appliance.modelstore.importing.child import ChildLimits, run_order, run_stage
 from appliance.modelstore.orders import InspectOrder, UnpackOrder, to_json
+from tests.harness.lacking import skip_if
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 LIMITS = ChildLimits(memory_bytes=2 << 30, cpu_s=20, wall_s=30.0, file_bytes=1 << 20, nice=3)
 
 
@@ -104,9 +105,8 @@ async def test_a_child_that_was_taken_over_is_confined(tmp_path: Path) -> None:
     """It reaches no files but its own, starts no program, connects nowhere, signals nobody: as far as the kernel
     supports it.
     """
-    version = ctypes.CDLL(None).syscall(444, None, 0, 1)
-    if version < 1:
-        pytest.skip("this kernel has no Landlock")
+    version = landlock.version()
+    skip_if(None if version else "the kernel has no Landlock")
     (tmp_path / "admin.key").write_text("secret")
     (tmp_path / "own").mkdir()
     await misbehave("break out", tmp_path / "own")

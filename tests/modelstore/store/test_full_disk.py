@@ -5,7 +5,6 @@ told in a sentence.
 import asyncio
 import contextlib
 import datetime
-import os
 import shutil
 import sqlite3
 import stat
