@@ -85,6 +85,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.usefixtures("processes", "ports")
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="numbers of x86-64")
 @pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
 @pytest.mark.parametrize("user", ["own", "same"])

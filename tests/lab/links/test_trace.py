@@ -107,7 +107,9 @@ def test_drawn_ones_have_the_statistics(like: str) -> None:
     assert drawn(like, 3) == drawn(like, 3) != drawn(like, 4)
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the measured traces are not there")
+@pytest.mark.skipif(
+    not SHARED.exists(), reason="the measured traces of Jellyfish are not beside the checkout: ../shared/data/jellyfish"
+)
 def test_the_measured_ones() -> None:
     for name, like in [("lte_upload_trace", "lte"), ("wifi_trace", "wifi"), ("synthetic_trace", None)]:
         with (SHARED / f"{name}.csv").open() as file:

@@ -15,7 +15,7 @@ from appliance.modelstore.stages.cut import _same
 from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import Runner
 from appliance.policies.dispatch.partition import Operator, units_of
-from tests.demo.zoo.test_real_models import zoo_of
+from tests.demo.zoo.fetched import model_of
 from tests.modelstore.networks import FLOAT, classifier, model, nested, write
 from tests.modelstore.stages.dissected import Feeds, chained, cut_by, dissected, types_in
 
@@ -90,10 +90,7 @@ def test_resnet_is_two_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["read-text", "find-text", "faces-tiny", "pitch", "digits"])
 def test_real_networks_are_cut_into_few_parts(name: str, tmp_path: Path) -> None:
     """Whole in parts, whatever their form: a recogniser of 1,000 operators, too."""
-    found_in = [one for zoo in ("ci", "small") for one in zoo_of(zoo).models if one.name == name]
-    if not found_in:
-        pytest.skip(f"there is no {name}")
-    path = normalised(found_in[0].model, tmp_path / "net")
+    path = normalised(model_of(name, "ci", "small").model, tmp_path / "net")
     values = onnx.load(path, load_external_data=False).graph.input
     sizes = {"read-text": (48, 320), "find-text": (320, 320)}.get(name, (64, 64))
     feeds: Feeds = {}
