@@ -11,12 +11,13 @@ import asyncio
 import hashlib
 import json
 import os
+import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from appliance.domain.catalogue import Model, Variant
 from appliance.domain.errors import LoadFailed
@@ -37,6 +38,7 @@ from appliance.modelstore.store.disk import (
     sync_folder,
 )
 
+P = ParamSpec("P")
 log = get_log("builds")
 MARK = "form.json"
 UNFINISHED = "tmp-"
@@ -102,6 +104,10 @@ class Builds:
         """Told of each content that has gone."""
         self._before: frozenset[str] = frozenset()
         """Contents that there were at the start."""
+        self._placing = threading.Lock()
+        """Held by a thread while it puts a form into its place or removes one that may be on its way there: several
+        imports may bring the same content at once.
+        """
 
     def start(self, models: Iterable[Model]) -> None:
         """Fill the table from the store's models and remove forms that are unfinished, stale or of nobody's. Blocks."""
@@ -140,16 +146,22 @@ class Builds:
                     self._has_changed.set()
 
     async def forget(self, contents: Collection[str]) -> None:
-        """Drop the builds of contents that have left the disk; fits `OnRemoved`."""
+        """Drop the builds of contents that have left the disk; fits `OnRemoved`.
+
+        The table and the places on disk are empty before anything else can happen: the next import of the same content
+        begins anew, while the files are still being removed.
+        """
         gone = [build for build in self._builds.values() if build.content_sha256 in contents]
+        folders = [*(self._home(build) for build in gone), *(self._parts_home(content) for content in contents)]
+        aside = [folder for home in folders if (folder := _set_aside(home)) is not None]
         for build in gone:
-            self._builds.pop(build.id, None)  # they may be forgotten twice at the same time
-            await asyncio.to_thread(remove, self._home(build))
+            del self._builds[build.id]
         self._before -= frozenset(contents)
         for content in contents:
             self._contents.pop(content, None)
             self.on_forgotten(content)
-            await asyncio.to_thread(remove, self._parts_home(content))
+        for folder in aside:
+            await asyncio.to_thread(remove, folder)
 
     async def open_build(self, build_id: str) -> PreparedForm:
         """The prepared form, or the plain file when none is valid for this machine.
@@ -163,8 +175,9 @@ class Builds:
             if await asyncio.to_thread(_is_whole, Path(build.form.path).parent):
                 return self._measured(build, build.form)
             log.warning("prepared form damaged", build_id=build_id)
-            self._builds[build_id] = build = replace(build, form=None, is_tried=False)
-            self._has_changed.set()
+            if self._builds.get(build_id) is build:  # else it was forgotten or made anew meanwhile
+                self._builds[build_id] = replace(build, form=None, is_tried=False)
+                self._has_changed.set()
         path = await self._plain_file(build)
         plain = PreparedForm(build_id, str(path), build.size_bytes, optimised=False, kind=build.processor.kind)
         return self._measured(build, plain)
@@ -241,7 +254,7 @@ class Builds:
         """
         for build in [one for one in self._builds.values() if one.content_sha256 == content_sha256]:
             if build.part is not None:
-                del self._builds[build.id]
+                self._builds.pop(build.id, None)  # it may be forgotten meanwhile
                 await asyncio.to_thread(remove, self._home(build))
         home = self._parts_home(content_sha256)
         await asyncio.to_thread(remove, home)
@@ -283,7 +296,7 @@ class Builds:
             for number, build in builds.items():
                 form = made[number]
                 if form is None:
-                    await self._settle(build.id, targets[number], None)
+                    await self._settle(build, targets[number], None)
                     plain = str(sources[number])
                     form = PreparedForm(build.id, plain, build.size_bytes, optimised=False, kind=processor.kind)
                 forms[number] = replace(form, build_id=build.id)
@@ -340,36 +353,53 @@ class Builds:
         if form is not None:
             return replace(form, build_id=build.id)
         log.warning("no prepared form", build_id=build.id, reason=reason)
-        await self._settle(build.id, target, None, reason)
+        await self._settle(build, target, None, reason)
         return plain
 
     async def keep(self, form: PreparedForm) -> None:
-        """The form has loaded and run: from here on it serves. Raises: StorageFull."""
-        if form.optimised and not self._builds[form.build_id].is_tried:
-            await self._settle(form.build_id, Path(form.path).parent, form)
+        """The form has loaded and run: from here on it serves, unless another import of the same content was first.
+
+        A build that was forgotten meanwhile is prepared anew when its content is back. Raises: StorageFull.
+        """
+        build = self._builds.get(form.build_id)
+        if build is not None and form.optimised and not build.is_tried:
+            await self._settle(build, Path(form.path).parent, form)
 
     async def reject(self, form: PreparedForm, reason: str) -> None:
         """The form does not load or run here, so the plain file serves. Raises: StorageFull."""
         log.warning("prepared form given up", build_id=form.build_id, reason=reason)
-        target = self._home(self._builds[form.build_id]).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
+        build = self._builds.get(form.build_id)
+        if build is None:
+            return
+        target = self._home(build).parent / f"{UNFINISHED}{uuid.uuid4().hex}"
         await asyncio.to_thread(target.mkdir, parents=True)
-        await self._settle(form.build_id, target, None, reason)
+        await self._settle(build, target, None, reason)
 
     async def discard(self, form: PreparedForm) -> None:
         """Remove what is left of a form that was neither kept nor there before."""
         folder = Path(form.path).parent
         if form.optimised and folder.name.startswith(UNFINISHED):
-            await asyncio.to_thread(remove, folder)
+            await self._alone(remove, folder)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _settle(self, build_id: str, folder: Path, form: PreparedForm | None, reason: str = "") -> None:
-        """What was found out about a build goes to the disk, then into the table. `reason`: why it has no form."""
+    async def _settle(self, build: Build, folder: Path, form: PreparedForm | None, reason: str = "") -> None:
+        """Write what was found out about a build to the disk, then to the table. `reason`: why it has no form."""
         try:
-            await asyncio.to_thread(_seal, folder, form, self._home(self._builds[build_id]), reason)
+            await self._alone(_seal, folder, form, self._home(build), reason)
         finally:
-            await asyncio.shield(asyncio.to_thread(remove, folder))
-        self._builds[build_id] = self._with_form(self._builds[build_id])
+            await asyncio.shield(self._alone(remove, folder))
+        if build.id in self._builds:
+            self._builds[build.id] = self._with_form(self._builds[build.id])
+
+    async def _alone(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run in a thread, with no other such work beside it; one that a cancelled caller left behind goes first."""
+
+        def locked() -> None:
+            with self._placing:
+                work(*args, **kwargs)
+
+        await asyncio.to_thread(locked)
 
     def _put_parts(self, variant: Variant) -> None:
         """Its parts as builds, where they are there and made for these processors."""
@@ -501,7 +531,11 @@ def fingerprint_folder(fingerprint: str) -> str:
 
 
 def _seal(target: Path, form: PreparedForm | None, home: Path, reason: str) -> None:
-    """Sync what was written, say in `form.json` what it is, and move it to its place. Raises: StorageFull."""
+    """Sync what was written, say in `form.json` what it is, and move it to its place; a form that is there already
+    stays, for it may be in use. Raises: StorageFull.
+    """
+    if form is not None and _is_whole(home):
+        return
     files = {file.name: file.stat().st_size for file in target.iterdir()}
     mark: dict[str, Any] = {"files": files, "path": None if form is None else os.path.relpath(form.path, target)}
     if form is None:
@@ -516,6 +550,16 @@ def _seal(target: Path, form: PreparedForm | None, home: Path, reason: str) -> N
         remove(home)
         os.rename(target, home)
         sync_folder(home.parent)
+
+
+def _set_aside(home: Path) -> Path | None:
+    """Give a folder that goes another name, so that its place is free at once; None: there is none."""
+    aside = home.parent / f"{UNFINISHED}{uuid.uuid4().hex}"
+    try:
+        os.rename(home, aside)
+    except OSError:  # also where it cannot be moved: the next start removes it
+        return None
+    return aside
 
 
 def _is_whole(home: Path) -> bool:

@@ -2,7 +2,10 @@
 
 import asyncio
 import mmap
+import os
 import shutil
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +149,104 @@ def test_a_damaged_form_falls_back_to_the_plain_file(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_form_that_two_imports_keep_at_once_is_put_into_its_place_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have tried a form of their own, and both are about to put it there: the first stays, for from then on it may
+    be in use, and serves both.
+    """
+    both_are_here = threading.Barrier(2)
+    placed: list[Path] = []
+
+    def rename(source: Path, target: Path) -> None:
+        with suppress(threading.BrokenBarrierError):  # where only one comes so far
+            both_are_here.wait(0.3)
+        placed.append(target)
+        os.replace(source, target)
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            forms = [await prepared(box, variant) for _ in range(2)]
+            monkeypatch.setattr(os, "rename", rename)
+            await asyncio.gather(*(box.builds.keep(form) for form in forms))
+            monkeypatch.undo()
+            kept = await box.builds.open_build(id_of(variant))
+            assert kept.optimised
+            assert body_of(kept) == b"weights"
+            assert placed == [Path(kept.path).parent]
+            assert box.builds.unmeasured() == []
+            assert not list((tmp_path / "prepared").glob("*/tmp-*"))
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_form_whose_content_was_deleted_while_it_was_tried_is_dropped(tmp_path: Path, is_kept: bool) -> None:
+    """An import that has no row yet does not fail where the last model with the same content goes; its own variant
+    brings the build back, to be prepared anew.
+    """
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            form = await prepared(box, variant)
+            await box.builds.forget([variant.content_sha256])
+            await (box.builds.keep(form) if is_kept else box.builds.reject(form, "exit status -11"))
+            await box.builds.discard(form)
+            box.builds.put(variant)
+            assert [build.id for build in box.builds.unmeasured()] == [id_of(variant)]
+            assert not list((tmp_path / "prepared").glob("*/*"))
+
+    asyncio.run(story())
+
+
+def test_content_that_comes_back_while_it_is_forgotten_is_prepared_anew(tmp_path: Path) -> None:
+    """On every kind: neither is its new build dropped with the old one, nor an old form taken that is being removed."""
+    gpu = replace(CPU, name="gpu", kind="gpu")
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False, others=[gpu]) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            path = box.store.blobs.path(variant.content_sha256)
+            for processor in (CPU, gpu):
+                form = await box.builds.prepare(box.measure, variant.content_sha256, path, processor)
+                await box.builds.keep(form)
+            assert box.builds.unmeasured() == []
+            forgetting = asyncio.create_task(box.builds.forget([variant.content_sha256]))
+            await box.clock.sleep_until_ns(0)  # it has begun
+            box.builds.put(variant)
+            assert [build.processor for build in box.builds.unmeasured()] == [CPU, gpu]
+            await forgetting
+            assert [build.processor for build in box.builds.unmeasured()] == [CPU, gpu]
+            for processor in (CPU, gpu):
+                assert not (await box.builds.open_build(build_id(variant.content_sha256, processor.kind))).optimised
+            assert not list((tmp_path / "prepared").glob("*/*"))
+
+    asyncio.run(story())
+
+
+def test_build_that_is_forgotten_while_it_is_opened_stays_forgotten(tmp_path: Path) -> None:
+    """Its damaged form is no reason to note it again."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            await box.builds.keep(await prepared(box, variant))
+            damage(await box.builds.open_build(id_of(variant)))
+            opening = asyncio.create_task(box.builds.open_build(id_of(variant)))
+            await box.clock.sleep_until_ns(0)  # it has begun
+            await box.builds.forget([variant.content_sha256])
+            assert not (await opening).optimised
+            assert box.builds.unmeasured() == []
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("is_made_anew", [True, False])
 def test_a_form_that_is_mapped_is_never_written_to(tmp_path: Path, is_made_anew: bool) -> None:
     """A mapping lives on while its form is made anew or deleted: it is another file from then on, or none."""
@@ -205,6 +306,7 @@ def test_rungs_that_share_a_content_count_with_the_largest(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_form_that_found_no_room_is_made_later(small_disk: Path, tmp_path: Path) -> None:
     """With the runtime itself: a full disk does not mean that there can be no form; nothing is left of the attempt."""
     net = toys.conv_net(tmp_path / "net.onnx", 1.2)
@@ -252,6 +354,7 @@ def test_a_form_that_is_not_trusted_is_made_anew(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_full_disk_leaves_no_half_form(small_disk: Path, tmp_path: Path) -> None:
     """A form that does not fit is gone without a trace, and the plain file serves."""
 
