@@ -107,12 +107,12 @@ class Blobs:
         final = self._final(sha256)
         if sha256 in self._verified and final.exists():
             return _first_file(final)
-        with self._lock:  # two loads of one content hash it once
+        with self._lock:  # two loads of one content hash it once, and put it away once
             problem = "" if sha256 in self._verified and final.exists() else self._problem(sha256, final)
-        if not problem:
-            self._verified.add(sha256)
-            return _first_file(final)
-        self.put_away(sha256)
+            if not problem:
+                self._verified.add(sha256)
+                return _first_file(final)
+            self.put_away(sha256)
         raise ContentDamaged(build_id=sha256, reason=problem)
 
     def files(self, sha256: str) -> tuple[Path, ...]:

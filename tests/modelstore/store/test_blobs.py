@@ -4,8 +4,10 @@ import hashlib
 import os
 import resource
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -100,6 +102,29 @@ def test_damage_is_found_on_first_reading(tmp_path: Path, files: tuple[str, ...]
         blobs.path(ref.sha256)
 
 
+def test_damage_that_two_loads_find_at_once_is_put_away_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are told that the content is damaged or missing, and the damaged file is kept for a person to look at."""
+    ref = blobs_in(tmp_path).put(written(tmp_path / "model.onnx", b"weights"))
+    place = tmp_path / "blobs" / ref.sha256[:2] / ref.sha256
+    place.write_bytes(b"weighty")
+    blobs, both_are_here = blobs_in(tmp_path), threading.Barrier(2)
+
+    def rename(source: Path, target: Path) -> None:
+        with suppress(threading.BrokenBarrierError):  # where only one comes so far
+            both_are_here.wait(0.3)
+        os.replace(source, target)
+
+    def opened(_number: int) -> type[Exception]:
+        with pytest.raises(Exception) as found:  # noqa: PT011 - its type is what is looked at
+            blobs.path(ref.sha256)
+        return found.type
+
+    monkeypatch.setattr(os, "rename", rename)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(opened, range(2))) == [ContentDamaged, ContentDamaged]
+    assert (tmp_path / "quarantine" / ref.sha256).read_bytes() == b"weighty"
+
+
 def test_a_look_costs_no_hash_unless_something_changed(tmp_path: Path) -> None:
     """At start size and time are compared; a change of either leads to hashing, which tells harmless from damaged."""
     blobs = blobs_in(tmp_path)
@@ -142,6 +167,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert blobs.put(source).size_bytes == 3 * MIB
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_full_disk_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
     """On a disk of 3 MiB a second content of 2 MiB is refused; the first stays readable."""
     blobs = blobs_in(small_disk)
@@ -152,6 +178,7 @@ def test_a_full_disk_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
     assert blobs.path(first.sha256).stat().st_size == 2 * MIB
 
 
+@pytest.mark.usefixtures("processes")
 def test_some_disk_is_left_for_the_database(small_disk: Path, tmp_path: Path) -> None:
     """Content that would take the last reserve is refused before a byte is written."""
     blobs = blobs_in(small_disk, reserve_bytes=2 * MIB)
@@ -160,6 +187,7 @@ def test_some_disk_is_left_for_the_database(small_disk: Path, tmp_path: Path) ->
     assert files_in(small_disk) == set()
 
 
+@pytest.mark.usefixtures("processes")
 def test_files_from_another_disk_are_copied_over(small_disk: Path, tmp_path: Path) -> None:
     """Taking a file over works across file systems too, and takes it away there."""
     source = written(small_disk / "in", b"far away")
