@@ -56,6 +56,8 @@ class LoadedBuild:
     """When that one ended."""
     is_urgent: bool = True
     """A request waits for the load under way."""
+    waiters: int = 0
+    """Requests that wait for it."""
     failures: int = 0
     """Loads, one after another, that came to nothing, room apart."""
     again_ns: int = 0

@@ -97,6 +97,12 @@ class Loads:
         self._turns.hurry(build)
         self._changes.announce()
 
+    def end_hurry(self, build: LoadedBuild) -> None:
+        """No request waits any more for a load that goes on for others: it has no more rights than before."""
+        if build.state is _S.LOADING:
+            build.is_urgent = False
+            self._changes.announce()
+
     def promise(self, replacement: Replacement) -> LoadedBuild:
         """Commit a replacement's bytes and start its load, which waits until they are free."""
         build = self._ledger.entry(replacement.build_id, replacement.resident_bytes, replacement.peak_bytes)
@@ -290,10 +296,12 @@ class Loads:
     async def _room_is_free(self, build: LoadedBuild, limit_ns: int | None) -> None:
         """Return when the bytes that were promised are really free; they count as used then.
 
-        Raises: OutOfMemory at the limit.
+        Raises: OutOfMemory at the limit, or where a smaller budget has made it too large.
         """
         try:
             while not self._ledger.is_free(build):
+                if (build.promised_bytes or 0) > self._ledger.budget_bytes:
+                    raise self._out_of_memory(build)
                 await self._change_before(limit_ns, build)
         finally:
             self._ledger.end_wait(build)
@@ -376,7 +384,7 @@ class Loads:
         """The arbiter is asked about every load but those for which there is room, of tenants without a ceiling.
         `beside_bytes`: of a process that begins with the load, which are free for nobody.
 
-        Where it finds none it is asked again, with what sleepers keep as free.
+        Where it finds none it is asked again, with what sleepers keep as free, unless they are to stay.
         """
         ledger = self._ledger
         free_bytes = ledger.free_bytes - beside_bytes
@@ -394,7 +402,7 @@ class Loads:
             ledger.asleep(),
         )
         plan = self._arbiter.plan(problem)
-        if not plan.sufficient and (sleepers := ledger.sleepers()):
+        if not plan.sufficient and not plan.spares_sleepers and (sleepers := ledger.sleepers()):
             plan = self._dismissing(problem, plan, self._unloads.in_order(sleepers))
         else:
             ledger.check(plan, problem)

@@ -105,11 +105,18 @@ class MemoryManager:
         return build
 
     async def pin(
-        self, build_id: str, resident_bytes: int, peak_bytes: int, deadline_ns: int | None, *, is_urgent: bool = True
+        self,
+        build_id: str,
+        resident_bytes: int,
+        peak_bytes: int,
+        deadline_ns: int | None,
+        *,
+        is_urgent: bool = True,
+        asks: bool = True,
     ) -> LoadedBuild:
         """Make a build resident (joining a load under way) and pin it; the caller must `unpin`.
 
-        Nobody waits for one that is not urgent.
+        No request waits for a load that is not urgent. `asks`: where too little is free, `on_short` is called first.
 
         Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
         """
@@ -131,13 +138,20 @@ class MemoryManager:
             loading = build.loading
             if loading is None:
                 build.is_urgent = is_urgent
-                self._ask_for(build.need_bytes)
+                if asks:
+                    self._ask_for(build.need_bytes)
                 loading = self._loads.start(build)
             elif is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
+                if build.promised_bytes is None:
+                    self._ask_for(build.need_bytes)
                 self._loads.hurry(build)
+            build.waiters += is_urgent
             try:
                 await self._changes.within(asyncio.shield(loading), deadline_ns, start_ns)
             finally:
+                build.waiters -= is_urgent
+                if is_urgent and not build.waiters and build.pins > 1:
+                    self._loads.end_hurry(build)
                 self.unpin(build)
 
     def _ask_for(self, need_bytes: int) -> None:

@@ -96,6 +96,8 @@ class RoomPlan:
     """Smaller builds that come for some of the victims; what they need is taken from what the victims free."""
     again_ns: int | None = None
     """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
+    spares_sleepers: bool = False
+    """Of an insufficient plan: builds that sleep stay, too, though there would be room without them."""
     dismissed: tuple[str, ...] = ()
     """Builds that sleep and go for good, for there was no room otherwise; memory names them, not the arbiter."""
 

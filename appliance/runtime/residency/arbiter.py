@@ -77,8 +77,15 @@ class EvictionArbiter:
         """It can be loaded again, or has been."""
         self._states.go_with(build_id)
 
-    def wish(self, group: VariantGroup, wishes: tuple[Wish, ...]) -> None:
-        """Replace what planners wish for a group."""
+    def wish(
+        self,
+        group: VariantGroup,
+        wishes: tuple[Wish, ...],
+        resident: Sequence[ResidentBuild],
+        asleep: Mapping[str, int] = _NOBODY,
+    ) -> None:
+        """Replace what planners wish for a group, of which memory holds some builds now."""
+        self._states.look(resident, asleep)
         self._states.wish(group, wishes)
 
     def own(self, group: VariantGroup, builds: Set[str]) -> Servable | None:
@@ -100,13 +107,22 @@ class EvictionArbiter:
         return self._shares.has_ceiling(build_id)
 
     def plan(self, problem: RoomProblem) -> RoomPlan:
+        is_coming = problem.build_id == self.beside.coming
+        if is_coming and not problem.is_urgent:
+            is_free = problem.need_bytes <= problem.free_bytes
+            return RoomPlan((), 0, is_free, "a neighbour takes what nobody else wants", spares_sleepers=True)
+        plan = self._room(problem)
+        if is_coming and plan.sufficient:  # a request has joined its load: it comes as what that asked for
+            self._states.adopt(problem.build_id)
+            self.end_coming()
+        return plan
+
+    def _room(self, problem: RoomProblem) -> RoomPlan:
+        """Answer for any build but a neighbour on its way."""
         group = self._groups.of_build(problem.build_id)
         option = None if group is None else group.option(problem.build_id)
         name = None if group is None else group.name
         self._states.look(problem.resident, problem.asleep)
-        if problem.build_id == self.beside.coming and not problem.is_urgent:
-            is_free = problem.need_bytes <= problem.free_bytes
-            return RoomPlan((), 0, is_free, "a neighbour takes what nobody else wants")
         strays = self._strays(problem)
         freed = sum(b.freed_bytes for b in strays)
         is_enough = freed + problem.free_bytes >= problem.need_bytes
@@ -279,7 +295,7 @@ class EvictionArbiter:
         self._states.come_beside(build_id, is_neighbour=is_neighbour)
 
     def end_coming(self) -> None:
-        """It is there, or it came to nothing."""
+        """It is there, it came to nothing, or others leave for it, for a request waits for it."""
         self.beside.coming = None
 
     def left(self, build_id: str) -> None:

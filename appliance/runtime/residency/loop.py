@@ -162,7 +162,8 @@ class ResidencyLoop:
         if group is None:
             return
         self._wishes.put(application_id, wishes, source)
-        self._arbiter.wish(group, self._wishes.of(lambda one: self._groups.of_application(one) is group))
+        wished = self._wishes.of(lambda one: self._groups.of_application(one) is group)
+        self._arbiter.wish(group, wished, self._memory.residents(), self._memory.asleep())
         self._version = -1
         self._wake.set()
 

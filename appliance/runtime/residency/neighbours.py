@@ -2,7 +2,8 @@
 for whoever needs it (Jellyfish §IV-D, §VI-G; JF-19).
 
 Planners wish (`beside.py`), `policies/residency/neighbours.py` says which comes next, memory loads it as anything that
-nobody waits for. A neighbour never takes the place of anything but neighbours.
+nobody waits for. A neighbour never takes the place of anything but neighbours that are farther off. Once a request has
+room made for one that is on its way, that is no neighbour any more.
 """
 
 import asyncio
@@ -115,7 +116,7 @@ class Neighbours:
         rest_ns = _PAUSE_NS
         try:
             build = await self._memory.pin(
-                servable.build_id, servable.resident_bytes, servable.peak_bytes, None, is_urgent=False
+                servable.build_id, servable.resident_bytes, servable.peak_bytes, None, is_urgent=False, asks=False
             )
             rest_ns = _REST * (build.wake_ns if build.is_woken else build.load_ns)
             if not build.is_woken:

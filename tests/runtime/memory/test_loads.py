@@ -10,7 +10,7 @@ import pytest
 
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, OutOfMemory
-from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
+from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
@@ -283,6 +283,53 @@ async def test_arbiter_that_refuses() -> None:
         await bench.use("b")
     assert bench.elapsed_ms(start_ns) == 0
     assert bench.resident() == ["a"]
+
+
+@story
+async def test_load_ahead_is_in_no_hurry_after_its_last_request_gave_up() -> None:
+    """As long as a request waits for it, it asks for room as that does; afterwards it is refused as before."""
+
+    class Notes(Boundless):
+        """Lets nobody leave, and notes who asks in a hurry."""
+
+        def __init__(self) -> None:
+            self.hurries: list[bool] = []
+
+        def plan(self, problem: RoomProblem) -> RoomPlan:
+            self.hurries.append(problem.is_urgent)
+            return RoomPlan((), 0, problem.need_bytes <= problem.free_bytes, "nobody leaves")
+
+    arbiter = Notes()
+    bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, arbiter=arbiter)
+    held = await bench.pin("a")
+    start_ns = bench.clock.now_ns()
+    ahead = asyncio.create_task(bench.memory.pin("b", 10, 10, None, is_urgent=False))
+    requests = [asyncio.create_task(bench.use("b", deadline_ms=deadline_ms)) for deadline_ms in (50, 80)]
+    for request in requests:
+        with pytest.raises(DeadlineExceeded):
+            await request
+    with pytest.raises(OutOfMemory):
+        await ahead
+    assert arbiter.hurries == [*(True for _ in arbiter.hurries[1:]), False]
+    assert bench.elapsed_ms(start_ns) == pytest.approx(80, abs=0.01)
+    assert (bench.memory.loads_skipped, bench.memory.load_failures) == (1, 0)
+    bench.memory.unpin(held)
+    bench.assert_quiet()
+
+
+@story
+async def test_replacement_that_a_smaller_budget_has_no_room_for_is_given_up() -> None:
+    """It waits for its victim to leave, without a limit; what was promised to it is free again for others."""
+    bench = MemoryBench({"a": Cost(10, unload_ms=50), "b": Cost(20)}, budget=20)
+    await bench.use("a")
+    assert bench.memory.replace(Replacement("a", "b", 20, 20))
+    await settle()
+    bench.memory.resize(15)
+    await bench.unloaded("a")
+    assert not bench.memory.is_busy
+    assert (bench.memory.loads_skipped, bench.memory.free_bytes) == (1, 15)
+    await bench.use("a")
+    bench.assert_quiet()
 
 
 @story

@@ -1,14 +1,21 @@
 """Variants next to those that sessions use: they come into memory that nobody wants, and leave for whoever does."""
 
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import Quota
-from appliance.domain.errors import ApplianceError
+from appliance.domain.errors import ApplianceError, DeadlineExceeded
 from appliance.lab.plan import plan_one
 from appliance.policies.residency.base import IN_USE, Wish
 from appliance.runtime.decisions.document import record_of
+from appliance.runtime.memory.build import LoadedBuild
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -184,6 +191,99 @@ async def test_one_that_finds_its_room_taken_has_nobody_leave() -> None:
     assert bench.core.arbiter.beside.neighbours == set()
 
 
+def comes(bench: EngineBench, name: str) -> None:
+    """This neighbour has begun to come: it is decided, and its load is about to ask for room."""
+    bench.core.residency._neighbours.fill()
+    assert bench.core.arbiter.beside.coming == bench.build(name)
+
+
+async def request_for(bench: EngineBench, name: str, within_ms: float = 500) -> LoadedBuild:
+    """As a request waits for a variant."""
+    cost, deadline_ns = SIZES[name], bench.clock.now_ns() + int(within_ms * NS_PER_MS)
+    return await bench.memory.pin(bench.build(name), cost.resident_bytes, cost.peak_bytes, deadline_ns)
+
+
+@story
+async def test_neighbour_that_finds_its_room_taken_leaves_sleepers_alone() -> None:
+    """What they keep is theirs: none goes for good to make room for it."""
+    bench = bench_of(60)
+    idle = bench.add({"v": Cost(20, asleep_bytes=6, wake_ms=1)}, name="idle")
+    await bench.availability.load(idle)
+    bench.memory.release(bench.build("v", "t/idle"))
+    await in_use(bench, "v13")
+    use(bench, "v13", near=("v12",))
+    comes(bench, "v12")
+    bench.memory.resize(30)
+    await bench.pause(1_000)
+    assert there(bench) == {"v13"}
+    assert bench.memory.is_asleep(bench.build("v", "t/idle"))
+    assert bench.memory.loads_skipped == 1
+
+
+@story
+async def test_neighbour_that_finds_its_room_taken_has_no_nearer_one_leave() -> None:
+    bench = bench_of(60)
+    await in_use(bench, "v13")
+    use(bench, "v13", near=("v12", "v11"))
+    comes(bench, "v12")
+    await bench.pause(1_000)
+    comes(bench, "v11")
+    bench.memory.resize(30)
+    await bench.pause(1_000)
+    assert there(bench) == {"v13", "v12"}
+    assert bench.memory.loads_skipped == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@story
+async def test_neighbour_that_takes_the_place_of_others_for_a_request_is_none_any_more(is_first: bool) -> None:
+    """Whether the request has come just before its load, or while it asks for room: it is there as what was asked for,
+    and leaves no sooner than that would.
+    """
+    bench = bench_of(60)
+    await in_use(bench, "v13")
+    use(bench, "v13", near=("v12",))
+    comes(bench, "v12")
+    bench.memory.resize(20)
+    build = await (request_for(bench, "v12") if is_first else asyncio.create_task(request_for(bench, "v12")))
+    bench.memory.unpin(build)
+    assert there(bench) == {"v12"}
+    beside = bench.core.arbiter.beside
+    assert (beside.coming, beside.neighbours) == (None, set())
+
+
+@story
+async def test_neighbour_whose_request_gave_up_takes_nobodys_place() -> None:
+    """While the request waits it may have others leave; afterwards it is a neighbour as before."""
+    bench = bench_of(60)
+    await in_use(bench, "v13")
+    runs = bench.memory.pin_resident(bench.build("v13"))
+    assert runs is not None
+    use(bench, "v13", near=("v12",))
+    comes(bench, "v12")
+    bench.memory.resize(20)
+    with pytest.raises(DeadlineExceeded):
+        await asyncio.create_task(request_for(bench, "v12", within_ms=100))
+    bench.memory.unpin(runs)
+    await bench.pause(1_000)
+    assert there(bench) == {"v13"}
+    assert (bench.memory.evictions, bench.memory.loads_skipped) == (0, 1)
+    assert bench.core.arbiter.beside.neighbours == set()
+
+
+@story
+async def test_build_that_has_left_before_a_wish_is_no_neighbour() -> None:
+    """The wish goes by what memory holds now, not by what it held at the last decision."""
+    bench = bench_of(60)
+    await in_use(bench, "v13")
+    await in_use(bench, "v12")
+    assert bench.core.arbiter.neighbours(bench.memory.residents()) == []
+    bench.memory.release(bench.build("v12"))
+    await bench.pause(1_000)
+    use(bench, "v13", near=("v12",))
+    assert bench.core.arbiter.beside.neighbours == set()
+
+
 @story
 async def test_what_is_used_does_not_leave_for_a_better_one_of_its_application() -> None:
     """A plan goes on with both, and there is room for one: whoever is there stays."""
@@ -285,22 +385,25 @@ async def test_a_tenant_with_a_ceiling_keeps_its_memory_to_itself() -> None:
         assert there(bench) == {"v13"}
 
 
+UNTIL_ONE_COMES = -1
+"""A pause that ends as a neighbour begins to come, before its load has asked for room."""
 steps = st.lists(
     st.tuples(
         st.sampled_from(["use", "use", "ask", "ask other", "frame", "resize", "end"]),
         st.integers(0, 5),
         st.integers(0, 5),
-        st.sampled_from([0, 5, 200, 2_000]),
+        st.sampled_from([0, 5, 200, 2_000, UNTIL_ONE_COMES]),
     ),
     max_size=20,
 )
 
 
 @settings(max_examples=60, deadline=None)
+@example([("use", 0, 0, 200), ("use", 0, 0, UNTIL_ONE_COMES), ("resize", 0, 0, 0), ("frame", 1, 0, 0)], False)
 @given(steps, st.booleans())
 def test_memory_holds_and_nobody_leaves_for_a_neighbour(drawn: list[tuple[str, int, int, int]], sleeps: bool) -> None:
     """Whatever is used, asked for and taken away: the budget holds at every instant (the bench watches the device), and
-    no build is told to leave for one that comes as a neighbour.
+    no build is told to leave for one that comes as a neighbour, nor for a request that waits no more.
     """
     names = list(SIZES)
 
@@ -309,19 +412,33 @@ def test_memory_holds_and_nobody_leaves_for_a_neighbour(drawn: list[tuple[str, i
         kept = 1 if sleeps else None
         bench.add({f"v{n}": Cost(n, n + 2, load_ms=30, wake_ms=1, asleep_bytes=kept) for n in (15, 14, 13, 12, 11, 10)})
         bench.add({"large": Cost(40, load_ms=50), "small": Cost(8, load_ms=20)}, name="other")
-        coming: list[str] = []
+        one_comes = asyncio.Event()
         come_beside = bench.core.arbiter.come_beside
-        memory = bench.memory
+        memory, used = bench.memory, bench.core.arbiter.beside
 
         def watched(build_id: str, *, is_neighbour: bool) -> None:
-            coming.append(build_id)
+            one_comes.set()
             come_beside(build_id, is_neighbour=is_neighbour)
 
         bench.core.arbiter.come_beside = watched  # type: ignore[method-assign]
+        asked: Counter[str] = Counter()
+        pin = memory.pin
+
+        async def pinned(build_id: str, *sizes: Any, is_urgent: bool = True, **more: Any) -> LoadedBuild:
+            asked[build_id] += is_urgent
+            try:
+                return await pin(build_id, *sizes, is_urgent=is_urgent, **more)
+            finally:
+                asked[build_id] -= is_urgent
+
+        memory.pin = pinned  # type: ignore[method-assign]
         evict = memory._unloads.evict
 
         def seen(build: object, newcomer: str) -> None:
-            assert newcomer != bench.core.arbiter.beside.coming, "it takes the place of another one"
+            assert newcomer != used.coming, "it takes the place of another one"
+            assert newcomer not in used.neighbours, "it counts as one that takes nobody's place"
+            coming = memory.build(newcomer)
+            assert coming is None or asked[newcomer] or not coming.is_urgent, "no request waits for it"
             evict(build, newcomer)  # type: ignore[arg-type]
 
         memory._unloads.evict = seen  # type: ignore[method-assign]
@@ -343,8 +460,13 @@ def test_memory_holds_and_nobody_leaves_for_a_neighbour(drawn: list[tuple[str, i
                         await bench.infer(application="t/other", within_ms=500)
                 except ApplianceError:
                     pass  # it found no room, or was late
-                await bench.pause(pause_ms)
-                used = bench.core.arbiter.beside
+                if pause_ms == UNTIL_ONE_COMES:
+                    one_comes.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(2):
+                            await one_comes.wait()
+                else:
+                    await bench.pause(pause_ms)
                 assert used.all_in_use().isdisjoint(used.neighbours)
             await bench.pause(40_000)
 
