@@ -11,6 +11,8 @@ import pytest
 from appliance.child import RESTS, Ended, Interrupted, Rests, run_child
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 PROGRAM = """
 import json, os, subprocess, sys
 order = json.load(sys.stdin)

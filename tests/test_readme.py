@@ -94,6 +94,7 @@ def test_the_commands_of_the_tour_work(tmp_path: Path) -> None:
     assert (tmp_path / "box.tar").stat().st_size > 10_000
 
 
+@pytest.mark.usefixtures("processes")
 def test_every_command_of_the_readme_is_known() -> None:
     """Each `scripts/appliance` command that the README shows exists and explains itself."""
     nouns = {command.split()[1] for command, _ in story() if command.startswith("scripts/appliance ")}

@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("processes")
+
 _START = """
 import asyncio, sys
 from pathlib import Path

@@ -20,8 +20,8 @@ from appliance.domain.request import DeferredState
 from appliance.domain.states import JobState
 from appliance.settings import Settings
 
-WAIT_S = 60.0
-ANSWER_S = 10.0
+WAIT_S = 120.0
+ANSWER_S = 120.0
 
 
 @dataclass(frozen=True)

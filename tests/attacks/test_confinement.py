@@ -15,6 +15,8 @@ from appliance.confinement.available import available
 from appliance.runtime.processors.guard.folder import new_folder
 from tests.harness.lacking import lacks_root, skip_if
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 PROBE = """
 import ctypes, json, os, resource, signal, socket, sys
 import encodings.ascii, encodings.latin_1

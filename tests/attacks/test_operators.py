@@ -7,6 +7,8 @@ import pytest
 
 from tests.attacks.operators import NETWORKS, Child, Network, attack, is_harmless, model_of, types_of, unlisted
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 
 @pytest.fixture
 def child() -> Iterator[Child]:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.benchmarks import _load, _subjects
 
+pytestmark = pytest.mark.usefixtures("ports", "processes")
+
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 REFUSAL = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 6\r\n\r\nheight"
 ASKED = [b"a", b"b", b"c"]

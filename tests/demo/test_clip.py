@@ -12,6 +12,8 @@ from appliance.demo import clip
 from appliance.demo.fleet import DeviceOrder
 from tests.fakes.session_box import session_box
 
+pytestmark = pytest.mark.usefixtures("ports")
+
 FOUND = {"objects": [{"box": [10.0, 10.0, 50.0, 60.0], "label": "walker", "score": 0.9}]}
 FACTS = {"accuracy": 0.9, "warm": True}
 

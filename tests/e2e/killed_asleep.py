@@ -47,7 +47,7 @@ def killed(box: SleepingBox, chance: Random) -> int:
     asking = threading.Thread(target=ask)
     asking.start()
     if chance.random() < _AWAKE:
-        woke.wait(60)
+        woke.wait(120)
     pause_s(chance.uniform(0, _LIFE_S))
     box.server.kill()
     asking.join()

@@ -14,8 +14,14 @@ from pathlib import Path
 from appliance.client import Client
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 
-START_S = 60
-STOP_S = 30
+START_S = 240
+STOP_S = 120
+PATIENT = {
+    "APPLIANCE_QUEUES__WAIT_MS_MAX": "120000",
+    "APPLIANCE_QUEUES__TIMEOUT_MS": "120000",
+    "APPLIANCE_MEMORY__WAIT_MS_MAX": "120000",
+}
+"""A box that is used to a quick machine refuses on a busy one what would wait for ten seconds."""
 
 
 @dataclass(slots=True)
@@ -84,7 +90,7 @@ def _start(state_dir: Path, environment: dict[str, str], port: int) -> tuple[sub
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**_clean(os.environ), "APPLIANCE_LOG__FORMAT": "json", **environment},
+            env={**_clean(os.environ), **PATIENT, "APPLIANCE_LOG__FORMAT": "json", **environment},
         )
     try:
         return process, _ready_url(process, state_dir)

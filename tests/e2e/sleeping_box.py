@@ -55,7 +55,7 @@ class SleepingBox:
     def client(self) -> httpx.Client:
         """Of the admin."""
         headers = {"Authorization": f"Bearer {self.server.admin_key}"}
-        return httpx.Client(base_url=self.server.url, headers=headers, timeout=60)
+        return httpx.Client(base_url=self.server.url, headers=headers, timeout=120)
 
     def builds(self, client: httpx.Client) -> dict[str, dict[str, Any]]:
         """All that there are, by the network."""
@@ -96,6 +96,6 @@ def upload(server: Server, path: Path, name: str) -> None:
 
 def _asked(server: Server, name: str) -> list[float]:
     headers = {"Authorization": f"Bearer {server.admin_key}"}
-    answer = httpx.post(f"{server.url}/v2/models/{name}/infer", json=_REQUEST, headers=headers, timeout=60)
+    answer = httpx.post(f"{server.url}/v2/models/{name}/infer", json=_REQUEST, headers=headers, timeout=120)
     found: list[float] = answer.raise_for_status().json()["outputs"][0]["data"]
     return found

@@ -22,7 +22,7 @@ def test_a_stop_finishes_them_and_a_start_knows_nothing(tmp_path: Path) -> None:
     """An answer is fetched over the box's own protocol; SIGTERM amid a large request ends the box cleanly, and after
     the next start both ids are unknown.
     """
-    with running_server(tmp_path / "state") as server:
+    with running_server(tmp_path / "state", APPLIANCE_HTTP__DRAIN_S="120") as server:
         with server.client() as box:
             job = box.upload_model(tiny_add(tmp_path / "add.onnx"), "add", "tensor", metadata={"precisions": []})
             assert list(box.follow_job(job.id))[-1].state is JobState.DONE

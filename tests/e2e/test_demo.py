@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
-from tests.e2e.server import PATIENT
 from tests.demo.zoo.fetched import LEFT_OUT
+from tests.e2e.server import PATIENT
 from tests.harness.lacking import skip_if
 
 pytestmark = pytest.mark.usefixtures("processes", "ports")

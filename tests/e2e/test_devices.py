@@ -10,27 +10,32 @@ import pytest
 
 from appliance.client.device import Accuracy, Box, Device, Latency, Promise, Shown
 from appliance.clock import pause_s
-from appliance.demo.zoo.toys import digits
+from appliance.demo.zoo.toys import conv_net, digits
 from appliance.domain.errors import PromiseNotPossible
 from appliance.domain.session import FrameEnd
-from tests.benchmarks._subjects import free_port
 from tests.e2e.conftest import Run
+from tests.e2e.relay import Relay
 from tests.e2e.server import Server, running_server
 
-pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(400)]
 FPS = 20.0
-PATIENCE = 1200
+SLOW_MB = 30.0
+PATIENCE = 2400
+"""Frames, or looks, that something may take to come."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With a model of digits; its port stays over restarts."""
+    """With a model of digits, and `slow`, whose runs take milliseconds on any machine."""
     folder = tmp_path_factory.mktemp("devices")
     made = digits(folder)
-    with running_server(folder / "state", free_port()) as running:
+    with running_server(folder / "state") as running:
         with running.client() as client:
             metadata = json.loads(made.metadata.read_text())
             job = client.upload_model(made.model, "digits", "image-classification", metadata=metadata)
+            assert [one.state for one in client.follow_job(job.id)][-1] == "done"
+            slow, metadata = conv_net(folder / "slow.onnx", SLOW_MB), {"precisions": []}
+            job = client.upload_model(slow, "slow", "image-classification", metadata=metadata)
             assert [one.state for one in client.follow_job(job.id)][-1] == "done"
         yield running
 
@@ -43,8 +48,15 @@ def picture(server: Server) -> np.ndarray:
     return cv2.resize(picture, (160, 120))
 
 
-def _device(server: Server, promise: Promise) -> Device:
-    return Device(Box(server.url, server.admin_key), "digits", fps=FPS, promise=promise)
+@pytest.fixture
+def relay(server: Server) -> Iterator[Relay]:
+    """An address of the box that stays over restarts."""
+    with Relay(lambda: int(server.url.rsplit(":", 1)[1])) as running:
+        yield running
+
+
+def _device(server: Server, promise: Promise, application: str = "digits", url: str = "") -> Device:
+    return Device(Box(url or server.url, server.admin_key), application, fps=FPS, promise=promise)
 
 
 def _until(device: Device, picture: np.ndarray, is_done: Callable[[Shown], bool]) -> Shown:
@@ -66,7 +78,7 @@ def test_a_device_streams(server: Server, picture: np.ndarray, promise: Promise)
         assert shown.answer["labels"]
         assert shown.age_ms is not None
         counts = device.counts
-        for _ in range(200):  # what is under way ends without another frame
+        for _ in range(PATIENCE):  # what is under way ends without another frame
             said = device.box_says()
             if said["answered"] == counts.ends[FrameEnd.ANSWERED] and not device.under_way:
                 break
@@ -80,14 +92,15 @@ def test_a_device_streams(server: Server, picture: np.ndarray, promise: Promise)
 
 def test_what_cannot_be_promised_is_said_at_once(server: Server) -> None:
     """With what is in the way."""
-    with pytest.raises(PromiseNotPossible) as refused, _device(server, Latency(slo_ms=1.0, rate_rps=FPS)):
+    promise = Latency(slo_ms=1.0, rate_rps=FPS)
+    with pytest.raises(PromiseNotPossible) as refused, _device(server, promise, "slow"):
         raise AssertionError("it was refused")
     assert refused.value.cause == "processor"
 
 
-def test_a_box_that_is_killed_is_found_again(server: Server, picture: np.ndarray) -> None:
+def test_a_box_that_is_killed_is_found_again(server: Server, relay: Relay, picture: np.ndarray) -> None:
     """The device goes on with its session as soon as the box is there."""
-    with _device(server, Latency(slo_ms=3000.0, rate_rps=10.0)) as device:
+    with _device(server, Latency(slo_ms=3000.0, rate_rps=10.0), url=relay.url) as device:
         _until(device, picture, lambda shown: shown.answer is not None)
         server.kill()
         for _ in range(10):

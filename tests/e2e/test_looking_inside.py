@@ -101,7 +101,7 @@ def test_memory_is_shown_and_watched(server: Server, asked: Path, appliance: Run
         assert watching.stdout is not None
         looks = [json.loads(watching.stdout.readline()) for _ in range(2)]
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(10) == 130
+        assert watching.wait(120) == 130
     assert [look["builds"][0]["variant"] for look in looks] == ["fp32", "fp32"]
 
 

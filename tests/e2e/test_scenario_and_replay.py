@@ -22,7 +22,8 @@ pytestmark = [
 ]
 SETTINGS = {
     "APPLIANCE_MEMORY__LOADS_PARALLEL_MAX": "3",
-    "APPLIANCE_MEMORY__WAIT_MS_MAX": "2500",
+    "APPLIANCE_MEMORY__BUDGET_BYTES": "200000000",
+    "APPLIANCE_MEMORY__WAIT_MS_MAX": "75000",
     "APPLIANCE_QUEUES__LEN_MAX": "99",
     "APPLIANCE_RESIDENCY__ALPHA": "0.75",
 }
@@ -68,14 +69,12 @@ def test_the_box_is_simulated_and_replayed_by_its_own_scenario(box: Server, tmp_
         ("second", "digits"),
     }
     settings = read.box.loads_parallel_max, read.box.wait_ms_max, read.box.queue_len_max, read.box.residency.alpha
-    assert settings == (3, 2500, 99, 0.75)
+    assert settings == (3, 75_000, 99, 0.75)
     assert (read.box.queue_total_max, read.box.residency.tick_ms) == (4096, 20)
     default, second = read.tenants
     assert (default.name, default.rate_rps, default.guarantee_mb, default.ceiling_mb) == ("default", None, 0, None)
     assert (second.name, second.rate_rps, second.guarantee_mb) == ("second", 500, 2)
-    assert second.ceiling_mb == pytest.approx(
-        (read.box.memory_mb or 0) / 2, rel=0.2
-    )  # the budget may have moved since the start
+    assert (read.box.memory_mb, second.ceiling_mb) == (200, 100)
     variants = [v for model in read.models for v in model.variants]
     assert all(v.size_mb > 0 and v.load_ms > 0 and v.latency_ms["cpu"]["1"] > 0 for v in variants)
 

@@ -508,7 +508,7 @@ def test_the_program_of_the_documentation(box: Box, tmp_path: Path) -> None:
     assert "HERE" in program
     command = [sys.executable, "-c", program.replace("HERE", box.server.url.removeprefix("http://"))]
     environment = {**os.environ, "APPLIANCE_KEY": box.keys["harbour"]}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert said.returncode == 0, said.stderr
     assert sum(float(number) for number in said.stdout.strip("[] \n").split()) == pytest.approx(1, abs=1e-4)
     with box.caller() as caller:

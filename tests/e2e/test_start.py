@@ -14,7 +14,7 @@ def test_a_damaged_database_is_one_sentence(tmp_path: Path, body: bytes) -> None
     """Not a traceback, and the file is left as it was, for whoever can save something of it."""
     (tmp_path / "appliance.db").write_bytes(body)
     command = [sys.executable, "-P", "-m", "appliance", "serve", "--state", str(tmp_path), "--port", "0"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 1
     said = [line for line in ended.stderr.splitlines() if "appliance restore" in line]
     assert len(said) == 1, ended.stderr

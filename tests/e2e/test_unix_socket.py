@@ -19,7 +19,8 @@ ASKED = {"inputs": [{"name": n, "shape": [1, 4], "datatype": "FP32", "data": [1,
 
 def local(path: Path, key: str | None = None) -> httpx.Client:
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    return httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://box", headers=headers)
+    transport = httpx.HTTPTransport(uds=str(path))
+    return httpx.Client(transport=transport, base_url="http://box", headers=headers, timeout=120)
 
 
 @pytest.mark.parametrize("mode", ["0600", "0660"])
@@ -52,7 +53,7 @@ def test_its_connections_count(tmp_path: Path) -> None:
         lines = []
         for _ in range(3):
             line = socket.socket(socket.AF_UNIX)
-            line.settimeout(20)
+            line.settimeout(120)
             line.connect(str(path))
             lines.append(line)
         assert lines[0].recv(1) == b""

@@ -1,8 +1,8 @@
 """Lanes: which tests run when.
 
 A test's lane follows from the fixtures that it asks for, directly or through others: `RESOURCES` gives each resource's
-lane, and a test runs in the latest of them. Two marks overrule that, and each says why: `nightly("…")` moves a test or
-a file to the nightly lane, `gate("…")` takes a test of a nightly file or resource into the gate.
+lane, and a test runs in the latest of them. Two marks overrule that, and each says why: `nightly("…")` and `gate("…")`
+put a test, or as `pytestmark` a file, into that lane. Of several the one closest to the test counts.
 
 A test of the fast lane that starts a process or opens a port fails, so no test is in it by mistake.
 """
@@ -46,11 +46,11 @@ _PORT_EVENTS = {"socket.bind", "socket.connect"}
 
 def lane_of(item: pytest.Item) -> Lane:
     """Return the lane of a collected test."""
+    for mark in item.iter_markers():  # the closest one first
+        if mark.name in ("gate", "nightly"):
+            return Lane[mark.name.upper()]
     fixtures = getattr(item, "fixturenames", ())
-    lane = max((RESOURCES[name] for name in fixtures if name in RESOURCES), default=Lane.FAST)
-    if item.get_closest_marker("gate"):
-        return min(lane, Lane.GATE)
-    return Lane.NIGHTLY if item.get_closest_marker("nightly") else lane
+    return max((RESOURCES[name] for name in fixtures if name in RESOURCES), default=Lane.FAST)
 
 
 def add_options(parser: pytest.Parser) -> None:

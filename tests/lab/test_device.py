@@ -13,6 +13,8 @@ from appliance.lab.device import Answer, Broken, Device, Leg, Trace, believed
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.dispatch.partition import Operator, Partition, partition
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 
 def chain(name: str, *steps: dict[str, float]) -> Partition:
     """A network of one operator a step: its run time by processor."""

@@ -12,6 +12,8 @@ from appliance.lab.simulation import simulate
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from tests.lab.scenarios import document
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 CPU, NPU = {"name": "cpu"}, {"name": "npu"}
 
 

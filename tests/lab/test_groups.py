@@ -10,6 +10,8 @@ from appliance.lab.scenario import parse_scenario, read_scenario
 from appliance.lab.simulation import Run, simulate
 from tests.lab.scenarios import document
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 BIG, LITTLE = {"name": "big", "kind": "cpu"}, {"name": "little", "kind": "cpu"}
 CPU, NPU = {"name": "cpu"}, {"name": "npu"}
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

@@ -16,6 +16,8 @@ from appliance.lab.simulation import simulate
 from appliance.policies.residency import EVICTION_POLICIES
 from tests.lab.scenarios import document, scenario
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 
 def _figures(read: Scenario) -> dict[str, Any]:
     return simulate(read).outcome.document()

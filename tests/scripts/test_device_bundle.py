@@ -60,6 +60,7 @@ def test_the_ranges_are_those_of_the_box() -> None:
     assert [one for one in wanted if one not in box["dependencies"]] == ["pydantic>=2.14,<3"]
 
 
+@pytest.mark.usefixtures("processes")
 def test_no_server_is_in_it(wheel: Path) -> None:
     """Only rooms that a device uses."""
     with zipfile.ZipFile(wheel) as archive:
@@ -68,6 +69,7 @@ def test_no_server_is_in_it(wheel: Path) -> None:
     assert {file[2] for file in files if file[1] == "policies"} == {"__init__.py", "sending"}
 
 
+@pytest.mark.usefixtures("ports", "processes")
 def test_the_camera_of_the_page_runs(wheel: Path, tmp_path: Path) -> None:
     """With the wheel alone, against a box; it tells what it sees, and ends with Ctrl-C."""
     script = tmp_path / "camera.py"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 ROOT = Path(__file__).parents[2]
 TOOLS = "bash cat cut dirname env find flock grep mktemp readlink rm sed sha256sum sort tail tr xargs".split()
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.harness.lacking import lacks_tools
 
+pytestmark = pytest.mark.usefixtures("processes")
+
 ROOT = Path(__file__).parents[2]
 EXPOSURE_MAX = 2.0
 LACKING = lacks_tools({"systemd-analyze": "systemd"})

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from appliance.tasks import large_json
 from appliance.tasks.large_json import BadJson, Numbers, listed, read_json, write_json
 
+pytestmark = pytest.mark.gate("takes seconds")
+
 
 def whole(value: Any) -> Any:
     """With every `Numbers` read."""

@@ -12,6 +12,8 @@ from appliance.wire.pipelines import PipelineStatusShape
 from appliance.wire.scenario_pipelines import Applications, items_asked, left_out, pipelines_of
 from tests.lab.scenarios import document
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 CAPTIONS = ("harbour", "captions")
 KNOWN = Applications({("default", "door"): "door", CAPTIONS: "harbour/captions"}, {CAPTIONS})
 IN_LAB = Applications({**KNOWN.names, CAPTIONS: "captions"}, {CAPTIONS})

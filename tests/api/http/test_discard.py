@@ -9,6 +9,8 @@ import pytest
 
 from appliance.api.http.discard import discard, tcp_file
 
+pytestmark = pytest.mark.usefixtures("ports")
+
 SENT = bytes(range(256)) * 800
 
 

@@ -121,6 +121,7 @@ async def test_what_is_guaranteed_stays(pressed: Stand, guaranteed: bool) -> Non
         assert "busy/one" not in await _in_memory(pressed)
 
 
+@pytest.mark.usefixtures("processes")
 async def test_at_its_ceiling_a_tenant_makes_room_by_itself(pressed: Stand) -> None:
     """There is room in the budget, but not below the ceiling: its own longest unused network leaves, nobody else's."""
     assert (await _ask(pressed, "busy", "one")).status_code == 200

@@ -23,6 +23,8 @@ from appliance.modelstore.orders import UnpackOrder
 from appliance.modelstore.stages.archive import unpack
 from appliance.tasks.defaults import parse_spec
 
+pytestmark = pytest.mark.gate("takes seconds")
+
 
 def silent(what: str, done: int, total: int | None) -> None:
     pass

@@ -11,6 +11,8 @@ import pytest
 
 from appliance.demo.zoo import toys
 
+pytestmark = pytest.mark.gate("takes seconds")
+
 
 def session(path: Path) -> ort.InferenceSession:
     return ort.InferenceSession(path, providers=["CPUExecutionProvider"])

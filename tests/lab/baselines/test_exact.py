@@ -12,6 +12,8 @@ from tests.checkers.adaptation import faults, optimum
 from tests.instances.adaptation import drawn, overloaded
 from tests.instances.adaptation.written import written
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("family", [drawn, overloaded])

@@ -15,7 +15,10 @@ from appliance.lab.links.link import LinkShape
 from appliance.lab.links.network import DeviceLink, Network, Place, unavailable
 from appliance.lab.links.trace import steady
 
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason=unavailable() or "")
+pytestmark = [
+    pytest.mark.usefixtures("ports", "processes"),
+    pytest.mark.skipif(unavailable() is not None, reason=unavailable() or ""),
+]
 
 PORT = 5000
 SIZE = 200_000

@@ -17,6 +17,8 @@ from appliance.lab.papers.scrooge.measured import (
     statements,
 )
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 MODELS = sorted({name for stages in NETWORKS.values() for name in stages.values()})
 SHARES = {1: 8, 2: 4, 3: 2, 4: 2}
 """How many equal shares of a GPU → the largest batch that was measured on one."""

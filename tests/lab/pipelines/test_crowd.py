@@ -9,6 +9,8 @@ import pytest
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 FIND = {"name": "find", "variants": [{"name": "one", "size_mb": 10, "accuracy": 80, "load_ms": 50, "resident": True}]}
 READ = {"name": "read", "variants": [{"name": "one", "size_mb": 10, "accuracy": 90, "load_ms": 50, "resident": True}]}
 STAGES = [{"application": "find"}, {"application": "read", "after": "find", "items": [3]}]

@@ -15,6 +15,8 @@ from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
 from tests.lab.pipelines.test_crowd import STAGES
 from tests.lab.pipelines.test_crowd import document as signs
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 FAST = {"uplink_mbps": 100, "downlink_mbps": 500, "rtt_ms": 10}
 CAMERA: dict[str, Any] = {"name": "camera", "pipeline": "signs", "rate_rps": 5, "network": FAST}
 

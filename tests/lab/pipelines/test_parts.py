@@ -10,6 +10,8 @@ from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import Run, simulate
 from tests.lab.pipelines.test_crowd import document
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 CPU, NPU = {"name": "cpu"}, {"name": "npu"}
 UNITS = {
     "ops": [

@@ -10,6 +10,8 @@ from appliance.lab.scenario import read_scenario
 from appliance.lab.simulation import simulate
 from tests.lab.sessions.devices import CAMERA, GLASSES, LADDER, scenario
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 
 def figures(**changes: Any) -> dict[str, Any]:
     document = simulate(scenario(**changes)).outcome.document()

@@ -461,6 +461,7 @@ def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_tenants_own_variant_stands_beside_the_made_ones(tmp_path: Path) -> None:
     """It is inspected, measured and judged against the original, serves by its name, and its name is taken."""
 
@@ -480,6 +481,7 @@ def test_a_tenants_own_variant_stands_beside_the_made_ones(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_an_own_variant_must_fit_the_model(tmp_path: Path) -> None:
     """Other inputs are refused with their names; the model and its variants stay as they were."""
 
@@ -496,6 +498,7 @@ def test_an_own_variant_must_fit_the_model(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
     """The measuring child dies of it: the plain file is profiled and serves instead."""
 
@@ -511,6 +514,7 @@ def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
     """The serving processor refuses the file in every form: the variants stay on record as failed, and so does the
     job.
@@ -529,6 +533,7 @@ def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> None:
     """After an update each build is prepared and profiled anew without anybody asking, and no job is made for it."""
 
@@ -550,6 +555,7 @@ def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_what_an_earlier_version_imported_is_reviewed_in_the_background(tmp_path: Path) -> None:
     """A profile without a word about hazards is made anew at the next start, without a new upload."""
 
@@ -575,6 +581,7 @@ def test_what_an_earlier_version_imported_is_reviewed_in_the_background(tmp_path
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("shape_max", "words"),
     [({"image": [1, 1]}, "has the shape"), ({"zebra": [1]}, "no input 'zebra'")],
@@ -594,6 +601,7 @@ def test_largest_shapes_that_do_not_fit_the_graph_are_refused(
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_full_disk_fails_the_job_and_nothing_else(small_disk: Path, tmp_path: Path) -> None:
     """The import needs more than there is: it says so, cleans up, and the box goes on taking a smaller one."""
 

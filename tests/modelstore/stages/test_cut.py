@@ -19,6 +19,8 @@ from tests.demo.zoo.fetched import model_of
 from tests.modelstore.networks import FLOAT, classifier, model, nested, write
 from tests.modelstore.stages.dissected import Feeds, chained, cut_by, dissected, types_in
 
+pytestmark = pytest.mark.gate("works on real networks and files")
+
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 """Networks of the onnx package; their weights are random."""
 DLA_LIKE = frozenset(

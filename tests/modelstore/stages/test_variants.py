@@ -15,6 +15,8 @@ from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.variants import make
 from tests.modelstore import lessons, networks
 
+pytestmark = pytest.mark.gate("works on real networks and files")
+
 PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(height=64, width=64, multiple=16))
 
 

@@ -27,6 +27,8 @@ from appliance.domain.errors import (
 from appliance.modelstore.store.uploads import Uploads
 from tests.modelstore.boxes import MIB, parts, stored_model, stream
 
+pytestmark = pytest.mark.gate("works on real networks and files")
+
 
 class Broken(Exception):
     """The connection went away."""

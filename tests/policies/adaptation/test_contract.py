@@ -10,6 +10,8 @@ from appliance.lab.baselines import ADAPTATION
 from appliance.lab.plan import plan_one
 from tests.checkers.adaptation import faults
 
+pytestmark = pytest.mark.gate("hundreds of problems are solved")
+
 UNALIGNED = ("half-budget", "three-quarters-budget", "one-picture")
 """Ablations: they plan with other pictures, or links, than there are."""
 KEEPING = [name for name in ADAPTATION if not name.startswith("open-") and name not in UNALIGNED]

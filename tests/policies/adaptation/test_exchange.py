@@ -10,6 +10,8 @@ from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, 
 from appliance.policies.adaptation.exchange import PairwiseExchange
 from tests.instances.adaptation import drawn, overloaded
 
+pytestmark = pytest.mark.gate("hundreds of problems are solved")
+
 
 def rank(plan: AdaptationPlan) -> tuple[int, float]:
     """Larger is better: fewer unmapped first, then the objective."""

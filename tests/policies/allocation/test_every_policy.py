@@ -14,6 +14,8 @@ from appliance.lab.plan import plan_one
 from tests.checkers.pipeline import broken
 from tests.instances import allocation as instances
 
+pytestmark = pytest.mark.gate("hundreds of problems are solved")
+
 SMALL: dict[str, Any] = {"instances": 1.5, "batches": (1, 4), "concurrencies": (1, 3)}
 shapes = st.sampled_from(["single", "chain2", "chain3", "fork", "join", "diamond", "zigzag"])
 seeds = st.integers(0, 10_000)

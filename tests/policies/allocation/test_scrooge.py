@@ -15,6 +15,8 @@ from appliance.policies.allocation.scrooge import Scrooge, capacities, without_c
 from tests.checkers.pipeline import broken
 from tests.instances import allocation as instances
 
+pytestmark = pytest.mark.gate("hundreds of problems are solved")
+
 BIG, SMALL = Profile("w", 16, 1, 100.0, 160.0), Profile("w", 1, 1, 12.0, 70.0)
 """160 a second in batches of 16 (W 200 ms), or 70 one by one (W 26.3 ms)."""
 

@@ -16,6 +16,8 @@ from tests.checkers.offload import check
 from tests.instances.offload.random_scenes import drawn
 from tests.instances.offload.stale_scenes import stale_scene
 
+pytestmark = pytest.mark.gate("hundreds of problems are solved")
+
 BASELINES = [name for name in OFFLOAD_POLICIES if name != "earliest-due"]
 
 

@@ -17,6 +17,8 @@ from tests.instances.offload.rolling import play
 from tests.instances.offload.scenes import waiting_scene
 from tests.instances.offload.variants import only, zoo_scene
 
+pytestmark = pytest.mark.gate("hundreds of problems are solved")
+
 QUICK = [name for name in OFFLOAD_POLICIES if "searched" not in name]
 """The searching baselines plan dozens of times; the policies under them are among these."""
 

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from appliance.domain.errors import ApplianceError, LoadFailed
 from tests.fakes.clock import at_ms, run_virtual
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
+
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
 BUDGET = 30
 BUILDS = "abcde"

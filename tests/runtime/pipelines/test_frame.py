@@ -23,6 +23,8 @@ from appliance.tasks.base import Media
 from tests.fakes.clock import settle, story
 from tests.fakes.stages import FakeStages, Path
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 KINDS = {
     "t/find": TaskKind.OBJECT_DETECTION,
     "t/what": TaskKind.IMAGE_CLASSIFICATION,

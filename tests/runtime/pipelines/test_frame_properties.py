@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,8 @@ from appliance.tasks.base import Media
 from tests.fakes.clock import run_virtual
 from tests.fakes.stages import FakeStages, Path
 from tests.runtime.pipelines.graphs import KINDS, LABELS, Expected, Thing, World, pipelines
+
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
 TIMES_MS = st.dictionaries(st.sampled_from([f"s{at}" for at in range(9)]), st.sampled_from([1.0, 3.0, 7.0]))
 Errors = Mapping[tuple[str, Path | str], NoAnswer]

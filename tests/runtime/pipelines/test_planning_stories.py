@@ -12,6 +12,8 @@ from appliance.domain.errors import PipelineNotPossible
 from tests.fakes.clock import run_virtual
 from tests.runtime.pipelines.bench import find_and_read, replayed, taken
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 
 async def _told(seed: int) -> list[tuple[str, Mapping[str, object]]]:
     """A minute with clients that come and go and frames that crowd; what was decided."""

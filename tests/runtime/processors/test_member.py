@@ -18,6 +18,8 @@ from appliance.runtime.processors.group import ProcessorGroup
 from appliance.runtime.processors.member import Limits, Member
 from tests.contracts.conftest import KINDS
 
+pytestmark = pytest.mark.gate("real runtimes compute")
+
 ONE, MANY = ({"gpu_0/data_0": np.zeros((count, 3, 224, 224), np.float32)} for count in (1, 128))
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from appliance.policies.dispatch import DISPATCH_POLICIES
 from tests.fakes.clock import at_ms, run_virtual
 from tests.fakes.engine import EngineBench, X, Y
 from tests.fakes.processor import Cost
+
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
 APPLICATIONS = ("a", "b", "c")
 POISON = 13.0

@@ -30,6 +30,8 @@ from tests.modelstore.networks import model, write
 from tests.modelstore.stages.dissected import cut_by, dissected, types_in
 from tests.runtime.processors.refusing import RefusingProcessor
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 REFUSED = frozenset({"Transpose", "Reshape", "Softmax"})
 """Of the accelerator: a ShuffleNet mixes its channels so, sixteen times."""
 INPUT = {"gpu_0/data_0": np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32)}

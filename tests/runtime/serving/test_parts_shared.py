@@ -26,6 +26,8 @@ from tests.runtime.serving.parts_bench import (
     ran,
 )
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 
 def sharing_bench(**facts: Any) -> EngineBench:
     """Four rows in one run take 1.4 times as long as one, of each part and of the whole."""

@@ -16,6 +16,8 @@ from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 LITTLE = (1, 3.0, 1 / 3)
 """A worker on a core that is a third as fast, as the machine says."""
 

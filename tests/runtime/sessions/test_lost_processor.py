@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from appliance.domain.session import AccuracyPromise, LatencyPromise, NoticeKind
 from appliance.domain.states import SessionState
 from tests.fakes.clock import story
@@ -10,6 +12,8 @@ from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.runtime.serving.test_lost_cluster import Machine
 from tests.runtime.sessions.fleet import Fleet, steady
+
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
 
 @asynccontextmanager

@@ -32,6 +32,8 @@ from tests.runtime.pipelines.whole import WholeBox
 from tests.runtime.sessions.fleet import Fleet, steady
 from tests.runtime.sessions.test_planning import promise_of
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 FIND = {"fine": Cost(run_ms=20), "coarse": Cost(run_ms=10)}
 READ = {"fine": Cost(run_ms=8), "coarse": Cost(run_ms=4)}
 FIND_TOGETHER = {"fine": Cost(run_ms=20, run_ms_by_batch={2: 21, 4: 22, 8: 24})}

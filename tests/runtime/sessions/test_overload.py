@@ -22,6 +22,8 @@ from tests.fakes.processor import Cost
 from tests.runtime.pipelines.whole import WholeBox
 from tests.runtime.sessions.fleet import Fleet, steady
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 FIND = {"fine": Cost(run_ms=20), "coarse": Cost(run_ms=10)}
 READ = {"fine": Cost(run_ms=8), "coarse": Cost(run_ms=4)}
 Ask = Callable[[], Coroutine[Any, Any, object]]

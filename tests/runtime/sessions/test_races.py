@@ -17,6 +17,8 @@ from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet, steady
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 ZOO = {640: Cost(run_ms=40), 320: Cost(run_ms=13)}
 
 

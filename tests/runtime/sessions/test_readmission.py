@@ -14,6 +14,8 @@ from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet, steady
 
+pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
+
 
 @pytest.mark.parametrize("promise", [LatencyPromise(100.0, 10.0), AccuracyPromise(0.04)], ids=["latency", "accuracy"])
 def test_a_link_that_was_too_slow_and_is_not_any_more(promise: Promise) -> None:

@@ -16,6 +16,8 @@ from appliance.lab.papers.band.runs import Video, play
 from appliance.lab.papers.band.stated import by_repetition, statements
 from appliance.lab.papers.band.systems import SYSTEMS, Setup, System, device
 
+pytestmark = pytest.mark.gate("whole simulations")
+
 HOMES = {"RetinaFace": CPUS, "ArcFace-MobileNet": (GPU,), "ArcFace-ResNet50": (DSP,), "FSRNet": (NPU,)}
 
 

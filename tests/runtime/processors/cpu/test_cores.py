@@ -114,6 +114,7 @@ def test_a_cluster_that_is_back_computes_on_its_cores(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 def test_so_are_guards(tmp_path: Path) -> None:
     core = max(os.sched_getaffinity(0))
     path = toys.tiny_add(tmp_path / "add.onnx")
@@ -130,6 +131,7 @@ def test_so_are_guards(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
 def test_guards_compute_for_all_groups(tmp_path: Path) -> None:
     """On the cores of all together; a run is counted for the group that it was handed to."""

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from appliance.runtime.processors.cpu.process_memory import own_bytes, own_of
 from tests.fakes.mappings import smaps_of
 
@@ -49,6 +51,7 @@ def _mapped_by_another(path: Path) -> Iterator[None]:
         other.stdin.close()
 
 
+@pytest.mark.usefixtures("processes")
 def test_own_files_count_in_full_whoever_else_maps_them(tmp_path: Path) -> None:
     path = _file(tmp_path / "form" / "model.bin")
     with _touched(path):

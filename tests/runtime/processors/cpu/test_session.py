@@ -26,6 +26,8 @@ from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor, Onnx
 from tests.fakes.forms import prepared_form
 from tests.harness.lacking import lacks_page_cache, skip_if
 
+pytestmark = pytest.mark.gate("real runtimes compute")
+
 MEGABYTES = 20.0
 PATIENCE_S = 120.0
 RANDOM = np.random.default_rng(1)

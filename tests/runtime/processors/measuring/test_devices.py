@@ -20,6 +20,8 @@ from appliance.runtime.processors.sessions import sessions_of
 from tests.contracts.conftest import FAKED
 from tests.fakes import devices
 
+pytestmark = pytest.mark.gate("real runtimes compute")
+
 PAUSE_S = 0.004
 
 

@@ -29,6 +29,8 @@ from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
 from appliance.runtime.processors.openvino.session import OpenVinoSessions, Stop
 from appliance.tasks.padding import Padded
 
+pytestmark = pytest.mark.gate("real runtimes compute")
+
 IMAGE = {"image": np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)}
 
 
