@@ -4,7 +4,6 @@ import asyncio
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -358,7 +357,6 @@ def quantised(folder: Path) -> Path:
     return Path(write(made, folder))
 
 
-@pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
 def test_openvino_runs_parts_of_what_it_does_not_run_whole(tmp_path: Path) -> None:
     """One operator that it does not know stays with the first kind; what it computes of the rest is the same."""
 

@@ -18,9 +18,6 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.padding import Fill
-
-pytest.importorskip("openvino", reason="the extra openvino is not installed")
-
 from appliance.runtime.processors.cpu.session import OnnxSessions, machine
 from appliance.runtime.processors.guard import dispatcher
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
