@@ -79,7 +79,12 @@ class LeakGuard:
             pytest.fail(f"left open by this test: {', '.join(sorted(left))}", pytrace=False)
 
     def _left(self) -> set[str]:
-        return self._open() - self._before - self._shared
+        opened = self._open()
+        left = opened - self._before - self._shared
+        ended = {_program(name) for name in self._shared - opened} - {""}
+        again = {name for name in left if _program(name) in ended}
+        self._shared |= again  # a shared server that a test has started again
+        return left - again
 
     def _open(self) -> set[str]:
         """Return the threads, child processes and sockets of this process, each as a text that no later one has."""
@@ -111,6 +116,11 @@ def _children() -> Iterator[str]:
                 continue
             if not any(name in command for name in PROCESSES_OF_THE_PROCESS):
                 yield f"process {child} {command.strip()[:120] or 'whose end was not waited for'}"
+
+
+def _program(name: str) -> str:
+    """Return the command of a process, without its number; empty for anything else."""
+    return name.split(" ", 2)[2] if name.startswith("process ") else ""
 
 
 def _sockets() -> Iterator[str]:
