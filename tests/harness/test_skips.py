@@ -1,0 +1,24 @@
+"""Skips that are allowed name tests that exist, why they may be skipped, and what a machine needs to run them."""
+
+import pytest
+
+from tests.harness.skips import FOLDER, AllowedSkip, rows
+
+
+@pytest.mark.parametrize("row", rows("skips_allowed.txt"), ids=lambda row: f"{row[0]} {row[1]}")
+def test_row_of_an_allowed_skip_is_whole(row: list[str]) -> None:
+    """Test, reason and need; the reason is long enough to mean one thing only."""
+    test, reason, need = row
+    path, _, name = test.partition("::")
+    file = FOLDER.parent / path
+    assert file.exists()
+    assert not name or f"def {name}(" in file.read_text()
+    assert need
+    assert len(reason) > 4
+
+
+def test_allowed_skip_covers_names_and_reasons_that_begin_so() -> None:
+    skip = AllowedSkip("tests/gpu/", "no NVIDIA GPU")
+    assert skip.covers("tests/gpu/test_hardware.py::test_kind[all]", "no NVIDIA GPU: there is no driver")
+    assert not skip.covers("tests/gpu/test_hardware.py::test_kind[all]", "something else")
+    assert not skip.covers("tests/api/test_pages.py::test_pages", "no NVIDIA GPU: there is no driver")
