@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 import pytest
 
@@ -29,16 +29,19 @@ class LeakGuard:
     def __init__(self) -> None:
         self._shared: set[str] = set()
         """What fixtures of wider scopes hold open, and what an earlier test was blamed for."""
+        self._shared_threads: WeakSet[threading.Thread] = WeakSet()
+        """The same of threads, with all threads that these have started."""
+        self._hosts: set[str] = set()
+        """Fixtures that started such threads: a box in this process."""
         self._before: set[str] = set()
-        self._starters: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
-        """Which thread has started a thread."""
         self._start = threading.Thread.start
 
     def install(self) -> None:
         """See every thread that is started from now on."""
 
         def start(thread: threading.Thread, *arguments: Any) -> None:
-            self._starters[thread] = _name(threading.current_thread())
+            if threading.current_thread() in self._shared_threads:
+                self._shared_threads.add(thread)
             self._start(thread, *arguments)
 
         threading.Thread.start = start  # type: ignore[method-assign, assignment]
@@ -53,8 +56,12 @@ class LeakGuard:
         if fixture.scope == "function":
             yield
             return
-        before = self._open()
+        before, threads = self._open(), set(threading.enumerate())
         yield
+        started = set(threading.enumerate()) - threads
+        if started:
+            self._shared_threads |= started
+            self._hosts.add(fixture.argname)
         self._shared |= self._open() - before
 
     def begin(self) -> None:
@@ -63,12 +70,15 @@ class LeakGuard:
 
     def check(self, item: pytest.Item) -> None:
         """Fail if something is open that was not before, and that no shared fixture holds."""
+        fixtures = set(getattr(item, "fixturenames", ()))
         left = self._left()
-        if left and "chromium" in getattr(item, "fixturenames", ()):
+        if left and "chromium" in fixtures:
             # The browser's driver has its event loop in this thread, with a pool that ends when the driver does.
             self._shared |= {name for name in left if name.startswith("thread asyncio_")}
-            left = self._left()
-        if not left:
+        if left and self._hosts & fixtures:
+            # The box may open a connection or start a child whenever it likes.
+            self._shared |= {name for name in left if not name.startswith("thread")}
+        if not self._left():
             return
         gc.collect()  # a socket that nothing refers to is told of by its own warning
         ends = time.monotonic() + PATIENCE_S  # noqa: TID251 - real threads and processes end in real time
@@ -92,15 +102,8 @@ class LeakGuard:
 
     def _threads(self) -> Iterator[str]:
         for thread in threading.enumerate():
-            name = _name(thread)
-            if self._starters.get(thread) in self._shared:
-                self._shared.add(name)
-            if thread.name not in THREADS_OF_THE_PROCESS:
-                yield name
-
-
-def _name(thread: threading.Thread) -> str:
-    return f"thread {thread.name} {thread.native_id}"
+            if thread.name not in THREADS_OF_THE_PROCESS and thread not in self._shared_threads:
+                yield f"thread {thread.name} {thread.native_id}"
 
 
 def _children() -> Iterator[str]:
