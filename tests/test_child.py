@@ -13,12 +13,13 @@ from appliance.clock import NS_PER_S, SystemClock, pause_s
 
 pytestmark = pytest.mark.usefixtures("processes")
 
+PATIENCE_S = 240.0
 PROGRAM = """
 import json, os, subprocess, sys
 order = json.load(sys.stdin)
 print(json.dumps({"got": order, "pid": os.getpid()}), flush=True)
 if sys.argv[1] == "hang":
-    grandchild = subprocess.Popen(["sleep", "60"])
+    grandchild = subprocess.Popen(["sleep", "600"])
     print(json.dumps({"grandchild": grandchild.pid}), flush=True)
     grandchild.wait()
 print("said aloud", file=sys.stderr)
@@ -35,7 +36,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def run(folder: Path, argument: str, wall_s: float = 60) -> tuple[list[dict[str, object]], int, str]:
+def run(folder: Path, argument: str, wall_s: float = PATIENCE_S) -> tuple[list[dict[str, object]], int, str]:
     (folder / "ordered.py").write_text(PROGRAM)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
     lines: list[dict[str, object]] = []
@@ -61,25 +62,30 @@ def test_lines_and_end(tmp_path: Path, status: int) -> None:
 
 
 def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
-    """A child that takes too long is killed, and its own child with it."""
+    """A child that takes too long is killed, and its own child with it. Its time is over when both are there."""
     pids: list[int] = []
+    rests = Rests()
     (tmp_path / "ordered.py").write_text(PROGRAM)
 
     def take(line: bytes) -> None:
         message = json.loads(line)
         pids.append(message.get("grandchild") or message["pid"])
+        if len(pids) == 2:
+            (child,) = rests._children
+            child.limit.reschedule(asyncio.get_running_loop().time())
 
     async def story() -> None:
+        RESTS.set(rests)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
         with pytest.raises(TimeoutError):
             await run_child(
-                "ordered", ["hang"], b"{}", wall_s=8, on_line=take, folder=tmp_path, environment=environment
+                "ordered", ["hang"], b"{}", wall_s=PATIENCE_S, on_line=take, folder=tmp_path, environment=environment
             )
 
     asyncio.run(story())
     assert len(pids) == 2
     for pid in pids:
-        for _ in range(100):  # a killed process is there until somebody has seen to it
+        for _ in range(2400):  # a killed process is there until somebody has seen to it
             if has_ended(pid):
                 break
             pause_s(0.05)
@@ -98,7 +104,7 @@ def _children() -> set[str]:
 
 
 async def _until_it_is(state: str, pid: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while (_state(pid) == "T") is not (state == "T"):
             await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
 
@@ -114,11 +120,13 @@ def test_children_rest(tmp_path: Path) -> None:
         async def begun(argument: str) -> Ended:
             RESTS.set(rests)
             take = lambda line: lines.append(json.loads(line))  # noqa: E731
-            return await run_child("ordered", [argument], b"{}", wall_s=60, on_line=take, environment=environment)
+            return await run_child(
+                "ordered", [argument], b"{}", wall_s=PATIENCE_S, on_line=take, environment=environment
+            )
 
         rests = Rests()
         hanging = asyncio.create_task(begun("hang"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while len(lines) < 2:
                 await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
         both = lines[0]["pid"], lines[1]["grandchild"]
@@ -160,7 +168,7 @@ def test_a_child_that_times_something_does_not_rest(tmp_path: Path) -> None:
                 "ordered",
                 ["hang"],
                 b"{}",
-                wall_s=60,
+                wall_s=PATIENCE_S,
                 on_line=lambda _: lines.set(),
                 environment=environment,
                 is_timed=True,

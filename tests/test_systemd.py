@@ -19,7 +19,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
     """Where systemd would wait."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(str(tmp_path / "notify"))
-        line.settimeout(60)
+        line.settimeout(240)
         yield line
 
 
@@ -49,7 +49,7 @@ def test_an_abstract_socket() -> None:
     name = f"appliance-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(f"\0{name}")
-        line.settimeout(60)
+        line.settimeout(240)
         Systemd.of({"NOTIFY_SOCKET": f"@{name}"}).ready("listens")
         assert told(line)["READY"] == "1"
 
@@ -96,8 +96,8 @@ def test_a_box_tells_how_it_is(manager: socket.socket, tmp_path: Path) -> None:
                 told(manager)
             pytest.fail("a box that stands still gives no sign of life")
         box.send_signal(signal.SIGCONT)
-        manager.settimeout(60)
+        manager.settimeout(240)
         box.send_signal(signal.SIGTERM)
         while "STOPPING" not in told(manager):
             pass
-        assert box.wait(timeout=60) == 0
+        assert box.wait(timeout=240) == 0
