@@ -347,7 +347,7 @@ def test_objects_are_their_users(caller: Caller) -> None:
         ),
     )
     url = caller.url.removeprefix("http://")
-    command = [sys.executable, "-c", order, url, path, str(words).replace("'", '"'), caller.key]
+    command = [os.path.realpath(sys.executable), "-c", order, url, path, str(words).replace("'", '"'), caller.key]
     nobody: dict[str, Any] = {"user": 64_900, "group": 64_900, "extra_groups": [], "cwd": "/"}
     said = subprocess.run(command, check=True, capture_output=True, text=True, **nobody)
     assert "belongs to another user" in said.stdout, said

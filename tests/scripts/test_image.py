@@ -22,10 +22,15 @@ set -e
 mount --make-rprivate /
 mount --bind {state} {state}
 mount -t tmpfs tmpfs /run
+mkdir /run/box /run/venv
+mount --bind -o ro {box} /run/box
+mount --bind -o ro {venv} /run/venv
 mount -o remount,bind,ro /
+export PYTHONPATH=/run/box
 exec setpriv --reuid=65534 --regid=65534 --clear-groups --bounding-set=-all --no-new-privs \\
-    {python} -P -m appliance serve --state {state} --port 0
+    /run/venv/bin/python -P -m appliance serve --state {state} --port 0
 """
+"""The box and its packages are where any user may read them, wherever the checkout lies."""
 
 
 def instructions(word: str) -> list[str]:
@@ -64,7 +69,8 @@ def test_a_box_with_a_read_only_root() -> None:
     skip_if(lacks_namespaces("mount"))
     state = Path(tempfile.mkdtemp())  # folders of pytest's own are for nobody but their owner
     os.chown(state, 65534, 65534)
-    script = INSIDE.format(state=shlex.quote(str(state)), python=shlex.quote(sys.executable))
+    paths = {"state": state, "box": ROOT, "venv": sys.prefix}
+    script = INSIDE.format(**{name: shlex.quote(str(path)) for name, path in paths.items()})
     order = ["unshare", "--mount", "bash", "-c", script]
     with subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/") as box:
         try:

@@ -76,7 +76,7 @@ def test_another_user(user: int, found: int | None) -> None:
     """Of whoever opened it, not of who listens; the number that stands for all unknown users is nobody's."""
     waiting = "import socket, sys; line = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); sys.stdin.read()"
     with listening(socket.AF_INET, "127.0.0.1") as server:
-        command = [sys.executable, "-c", waiting, str(server.getsockname()[1])]
+        command = [os.path.realpath(sys.executable), "-c", waiting, str(server.getsockname()[1])]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, user=user, group=user, extra_groups=[], cwd="/")
         accepted, _ = server.accept()
         with accepted:
