@@ -32,7 +32,7 @@ class LeakGuard:
         self._shared_threads: WeakSet[threading.Thread] = WeakSet()
         """The same of threads, with all threads that these have started."""
         self._hosts: set[str] = set()
-        """Fixtures that started such threads: a box in this process."""
+        """Fixtures that started threads or processes: a box in this process, or a server."""
         self._before: set[str] = set()
         self._start = threading.Thread.start
 
@@ -58,11 +58,11 @@ class LeakGuard:
             return
         before, threads = self._open(), set(threading.enumerate())
         yield
-        started = set(threading.enumerate()) - threads
-        if started:
-            self._shared_threads |= started
+        started, opened = set(threading.enumerate()) - threads, self._open() - before
+        self._shared_threads |= started
+        self._shared |= opened
+        if started or any(name.startswith("process") for name in opened):
             self._hosts.add(fixture.argname)
-        self._shared |= self._open() - before
 
     def begin(self) -> None:
         """Remember what is open before a test's set-up."""
@@ -76,7 +76,7 @@ class LeakGuard:
             # The browser's driver has its event loop in this thread, with a pool that ends when the driver does.
             self._shared |= {name for name in left if name.startswith("thread asyncio_")}
         if left and self._hosts & fixtures:
-            # The box may open a connection or start a child whenever it likes.
+            # The box may open a connection or start a child whenever it likes, and a test may start the server again.
             self._shared |= {name for name in left if not name.startswith("thread")}
         if not self._left():
             return
