@@ -64,7 +64,7 @@ async def until_in_parts(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def furnished(tmp_path_factory: pytest.TempPathFactory, source: bytes) -> Path:
+def furnished(tmp_path_factory: pytest.TempPathFactory, source: bytes, processes: None) -> Path:
     """A state folder with the network, cut."""
     state_dir = tmp_path_factory.mktemp("furnished") / "state"
 

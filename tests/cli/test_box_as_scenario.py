@@ -91,7 +91,7 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def box(state_dir: Path) -> Iterator[tuple[Catalogue, Connection]]:
+def box(state_dir: Path, ports: None) -> Iterator[tuple[Catalogue, Connection]]:
     """The catalogue of a running box, and a way to ask it over HTTP. It never loads by itself."""
     log.configure("error", "console")
     settings = Settings(state_dir=state_dir, memory={"budget_bytes": BUDGET}, policies={"eviction": "none"})

@@ -19,7 +19,7 @@ KEYS = (
 
 
 @pytest.fixture
-def box() -> Iterator[SessionBox]:
+def box(ports: None) -> Iterator[SessionBox]:
     def answer(frame: int, body: bytes) -> dict[str, Any]:
         box = [100.0, 100.0, 200.0, 180.0]
         return {"objects": [{"label": "cat", "score": 0.9, "box": box}], "accuracy": 0.5}

@@ -25,7 +25,7 @@ def _branch(factor: float) -> onnx.GraphProto:
 
 
 @pytest.fixture(params=["cpu", "cpu in a guard"])
-def home(request: pytest.FixtureRequest) -> str:
+def home(request: pytest.FixtureRequest, processes: None) -> str:
     """Of the kinds of processors, the one whose prepared forms have their weights beside the graph."""
     return str(request.param)
 

@@ -74,7 +74,7 @@ def _no_places() -> None:
 
 
 @pytest.fixture
-def box() -> Iterator[SessionBox]:
+def box(ports: None) -> Iterator[SessionBox]:
     with session_box(_objects) as box:
         yield box
 
