@@ -3,13 +3,19 @@
 Fakes live in `tests/fakes`, the rules in `tests/harness`; `tests/README.md` says how the tests are built.
 """
 
+import asyncio
 import ctypes
 import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.harness.lanes import add_options, register_examples
 from tests.harness.plugin import Harness
+
+if TYPE_CHECKING:
+    from appliance.demo.zoo import toys
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts something in the background has it ignore Ctrl-C, and so would every program of a test.
@@ -44,6 +50,27 @@ def package_index() -> None:
 @pytest.fixture(scope="session")
 def quiet_machine() -> None:
     """Stands for a machine that does nothing else: such tests run alone, after all others of the nightly lane."""
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> "toys.Digits":
+    """The model that is really trained."""
+    from appliance.demo.zoo import toys
+
+    return toys.digits(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(scope="session")
+def furnished(
+    tmp_path_factory: pytest.TempPathFactory, digits: "toys.Digits", processes: None
+) -> tuple[Path, dict[str, str]]:
+    """A state folder with tenants, keys and models, and the keys; to be copied, not to be used."""
+    from appliance import log
+    from tests.api.stand import furnish
+
+    log.configure("error", "console")
+    state_dir = tmp_path_factory.mktemp("furnished") / "state"
+    return state_dir, asyncio.run(furnish(state_dir, digits))
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from appliance.runtime.processors.member import Member
 from tests.api.stand import Stand, copied, job_end, running
 from tests.modelstore.networks import normalised, write
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.nightly("imports that cut networks for two kinds"), pytest.mark.timeout(300)]
 SETTINGS: dict[str, Any] = {
     "processors": [{"kind": "cpu", "workers": 2}, {"kind": "openvino", "workers": 2}],
     "imports": {"part_ops_min": 1},

@@ -7,7 +7,7 @@ import pytest
 from appliance.lab.scenario import Scenario, read_scenario
 from tests.benchmarks import streams
 
-pytestmark = pytest.mark.usefixtures("ports", "processes")
+pytestmark = [pytest.mark.nightly("a server and devices of a scenario"), pytest.mark.usefixtures("ports", "processes")]
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 

@@ -57,12 +57,6 @@ class Box:
         return min(self.digits.model.parent.rglob("*.png"))
 
 
-@pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> toys.Digits:
-    """The model that is really trained."""
-    return toys.digits(tmp_path_factory.mktemp("digits"))
-
-
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits, processes: None, ports: None) -> Iterator[Box]:
     """Two tenants; the first has a model, and somebody has asked it."""

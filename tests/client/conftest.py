@@ -1,6 +1,5 @@
 """A furnished box behind a real port, once for all tests of the client."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,12 +8,10 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from appliance import log
 from appliance.app import Appliance
 from appliance.client import Client
-from appliance.demo.zoo import toys
 from appliance.settings import Settings
-from tests.api.stand import furnish
+from tests.api.stand import copied
 
 
 @dataclass(frozen=True)
@@ -30,17 +27,11 @@ class Port:
 
 
 @pytest.fixture(scope="session")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> toys.Digits:
-    """The model that is really trained."""
-    return toys.digits(tmp_path_factory.mktemp("digits"))
-
-
-@pytest.fixture(scope="session")
-def port(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits, processes: None, ports: None) -> Iterator[Port]:
+def port(
+    tmp_path_factory: pytest.TempPathFactory, furnished: tuple[Path, dict[str, str]], ports: None
+) -> Iterator[Port]:
     """The box in a thread of its own, with the server that the program uses."""
-    log.configure("error", "console")
-    state_dir = tmp_path_factory.mktemp("served") / "state"
-    keys = asyncio.run(furnish(state_dir, digits))
+    state_dir = copied(furnished[0], tmp_path_factory.mktemp("served") / "state")
     appliance = Appliance(Settings(state_dir=state_dir))
     server = uvicorn.Server(uvicorn.Config(appliance.asgi, port=0, http="httptools", lifespan="on", log_config=None))
     thread = threading.Thread(target=server.run)
@@ -50,7 +41,7 @@ def port(tmp_path_factory: pytest.TempPathFactory, digits: toys.Digits, processe
         assert thread.is_alive(), "the server did not start"
         listening.wait(0.01)
     address, number = server.servers[0].sockets[0].getsockname()[:2]
-    yield Port(f"http://{address}:{number}", keys, state_dir)
+    yield Port(f"http://{address}:{number}", furnished[1], state_dir)
     appliance.begin_drain()
     server.should_exit = True
     thread.join(30)

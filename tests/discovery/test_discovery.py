@@ -142,6 +142,7 @@ def resident_kb(pid: int) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
+@pytest.mark.nightly("networks of several boxes")
 @pytest.mark.usefixtures("processes")
 def test_two_boxes_of_one_name(networks: list[str]) -> None:
     """Both are found, each under its own address; a new address is told, and who stops is gone."""
@@ -167,6 +168,7 @@ def test_two_boxes_of_one_name(networks: list[str]) -> None:
             assert set(found(b)) == {"box-2"}
 
 
+@pytest.mark.nightly("networks of several boxes")
 @pytest.mark.usefixtures("processes")
 def test_a_stranger_who_floods_the_network(networks: list[str]) -> None:
     """With what is malformed, and with boxes that there are not: who looks ends in time with a bounded list, the box

@@ -15,7 +15,7 @@ from tests.demo.zoo.fetched import LEFT_OUT
 from tests.e2e.server import PATIENT
 from tests.harness.lacking import skip_if
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [pytest.mark.nightly("whole demos"), pytest.mark.usefixtures("processes", "ports")]
 
 NOWHERE = "http://127.0.0.1:9"
 

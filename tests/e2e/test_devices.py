@@ -132,6 +132,7 @@ def test_what_cannot_be_promised_is_said_at_once(server: Server) -> None:
     assert refused.value.cause == "processor"
 
 
+@pytest.mark.nightly("a server that is killed")
 def test_a_box_that_is_killed_is_found_again(server: Server, relay: Relay, picture: np.ndarray) -> None:
     """The device goes on with its session as soon as the box is there."""
     with _device(server, Latency(slo_ms=3000.0, rate_rps=10.0), url=relay.url) as device:

@@ -442,6 +442,7 @@ def _client(box: Box) -> Any:
     return triton.InferenceServerClient(box.server.url.removeprefix("http://"))
 
 
+@pytest.mark.nightly("a server of its own")
 def test_off(tmp_path: Path) -> None:
     """Unless it is turned on, nobody registers anything, and a request that names a region is told why."""
     with running_server(tmp_path / "state") as server:
@@ -499,6 +500,7 @@ def test_over_the_unix_socket(tmp_path: Path) -> None:
             assert local.get("/v2/systemsharedmemory/status").json() == []
 
 
+@pytest.mark.nightly("a server of its own")
 def test_the_program_of_the_documentation(box: Box, tmp_path: Path) -> None:
     """As it stands in docs/api.md: the numbers are in the region."""
     with box.server.client(box.keys["harbour"]) as harbour:

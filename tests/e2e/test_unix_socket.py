@@ -13,7 +13,11 @@ from appliance.demo.zoo import toys
 from tests.e2e.server import running_server
 from tests.e2e.waiting import until
 
-pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.nightly("a server for each kind of socket"),
+    pytest.mark.usefixtures("processes", "ports"),
+    pytest.mark.timeout(240),
+]
 ASKED = {"inputs": [{"name": n, "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]} for n in ("A", "B")]}
 
 

@@ -18,7 +18,10 @@ from appliance.domain.states import JobState
 from appliance.modelstore.store.backup import back_up, restore
 from tests.modelstore.boxes import Parts, parts, stored_model
 
-pytestmark = pytest.mark.usefixtures("processes")
+pytestmark = [
+    pytest.mark.nightly("a store killed at any instant, again and again"),
+    pytest.mark.usefixtures("processes"),
+]
 
 KILLS = 10
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,10 @@ from tests.e2e.server import Server, running_server
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "answers.py"
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [
+    pytest.mark.nightly("a server before and after an upgrade"),
+    pytest.mark.usefixtures("processes", "ports"),
+]
 
 
 def asked(server: Server, *names: str, key_file: str = "admin.key") -> "subprocess.CompletedProcess[str]":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("processes")
+pytestmark = [pytest.mark.nightly("builds of the pages"), pytest.mark.usefixtures("processes")]
 
 ROOT = Path(__file__).parents[2]
 TOOLS = "bash cat cut dirname env find flock grep mktemp readlink rm sed sha256sum sort tail tr xargs".split()

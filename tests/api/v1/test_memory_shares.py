@@ -14,7 +14,7 @@ from appliance.demo.zoo import toys
 from appliance.domain.states import JobState
 from tests.api.stand import ANSWER_S, Stand, copied, job_end, running
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.nightly("imports of several tenants into little memory"), pytest.mark.anyio]
 BUSY = ("one", "two", "three")
 PICTURE = {"inputs": [{"name": "image", "shape": [1, 3, 32, 32], "datatype": "FP32", "data": [0.5] * (3 * 32 * 32)}]}
 IMAGE = {"inputs": {"image": [[[[0.5] * 32] * 32] * 3]}}

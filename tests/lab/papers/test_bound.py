@@ -16,7 +16,7 @@ from appliance.policies.residency import EVICTION_POLICIES
 from tests.lab.every_plan import S, best_by_cold
 from tests.lab.scenarios import document
 
-pytestmark = pytest.mark.gate("whole simulations")
+pytestmark = pytest.mark.nightly("experiments of the papers")
 
 SMALL, LARGE = Choice(100, 70.0, S), Choice(300, 90.0, 3 * S)
 

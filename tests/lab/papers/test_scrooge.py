@@ -19,7 +19,7 @@ from appliance.lab.papers.scrooge.service import Service
 from appliance.lab.papers.scrooge.stated import _delays, statements
 from appliance.lab.papers.scrooge.workload import Sent, Workload, draw
 
-pytestmark = pytest.mark.gate("whole simulations")
+pytestmark = pytest.mark.nightly("experiments of the papers")
 
 TEN = Network(alone=0.0, alone_item=10.0, beside=0.0, beside_item=0.0, quicker=1.0)
 """A batch of b takes 10·b ms, alone or not."""

@@ -17,7 +17,7 @@ from appliance.lab.papers.scrooge.measured import (
     statements,
 )
 
-pytestmark = pytest.mark.gate("whole simulations")
+pytestmark = pytest.mark.nightly("experiments of the papers")
 
 MODELS = sorted({name for stages in NETWORKS.values() for name in stages.values()})
 SHARES = {1: 8, 2: 4, 3: 2, 4: 2}

@@ -134,6 +134,7 @@ def test_nothing_is_imported_on_an_emulated_processor(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_nothing_is_measured_again_unconfined_where_that_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -288,6 +289,7 @@ def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> None:
     """Stopped in its second precision: original and first precision are neither made nor measured again."""
@@ -461,6 +463,7 @@ def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_a_tenants_own_variant_stands_beside_the_made_ones(tmp_path: Path) -> None:
     """It is inspected, measured and judged against the original, serves by its name, and its name is taken."""
@@ -481,6 +484,7 @@ def test_a_tenants_own_variant_stands_beside_the_made_ones(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_an_own_variant_must_fit_the_model(tmp_path: Path) -> None:
     """Other inputs are refused with their names; the model and its variants stay as they were."""
@@ -533,6 +537,7 @@ def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> None:
     """After an update each build is prepared and profiled anew without anybody asking, and no job is made for it."""
@@ -555,6 +560,7 @@ def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_what_an_earlier_version_imported_is_reviewed_in_the_background(tmp_path: Path) -> None:
     """A profile without a word about hazards is made anew at the next start, without a new upload."""

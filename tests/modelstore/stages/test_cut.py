@@ -73,6 +73,7 @@ def check(path: Path, folder: Path, feeds: Feeds) -> tuple[int, float]:
     return len(made.units), sum(unit.flops for unit in made.units if "npu" in unit.kinds) / work
 
 
+@pytest.mark.nightly("a large network")
 def test_resnet_is_two_parts(tmp_path: Path) -> None:
     """As it stands it would be 35, for its sums are `Sum`, and quantized far more."""
     path = normalised(LIGHT / "light_resnet50.onnx", tmp_path / "net")

@@ -175,11 +175,12 @@ def test_deletion_waits_for_running_requests(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            store, running = box.store, asyncio.Event()
+            store, retiring, running = box.store, asyncio.Event(), asyncio.Event()
             told: list[tuple[str, list[tuple[str, object]]]] = []
 
             async def retire(id: str) -> None:
                 told.append((id, [(one.kind, one.value) for one in box.changes]))
+                retiring.set()
                 await running.wait()
 
             deleting = ModelDeletion(store.models, [retire])
@@ -187,7 +188,7 @@ def test_deletion_waits_for_running_requests(tmp_path: Path) -> None:
             box.changes.clear()
             deletion = asyncio.create_task(deleting.delete("default/m"))
             again = asyncio.create_task(deleting.delete("default/m"))
-            await asyncio.wait([deletion], timeout=0.2)
+            await retiring.wait()
             assert told == [("default/m", [("application", None), ("model", None)])]
             assert blob_files(box) == {variant.content_sha256}
             with pytest.raises(UnknownModel):
@@ -195,6 +196,7 @@ def test_deletion_waits_for_running_requests(tmp_path: Path) -> None:
             assert (await store.snapshot()).models == []
             running.set()
             await asyncio.gather(deletion, again)
+            assert len(told) == 1
             assert blob_files(box) == set()
             await stored_model(store, tmp_path, name="m2")  # and the store goes on
 
@@ -206,14 +208,15 @@ def test_a_deletion_goes_on_without_its_caller(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            running = asyncio.Event()
+            retiring, running = asyncio.Event(), asyncio.Event()
 
             async def retire(id: str) -> None:
+                retiring.set()
                 await running.wait()
 
             await stored_model(box.store, tmp_path)
             caller = asyncio.create_task(ModelDeletion(box.store.models, [retire]).delete("default/m"))
-            await asyncio.wait([caller], timeout=0.1)
+            await retiring.wait()
             caller.cancel()
             await asyncio.wait([caller])
             running.set()

@@ -91,17 +91,19 @@ def test_a_restart_goes_on_at_the_offset(tmp_path: Path) -> None:
 
 def test_a_cancelled_request_keeps_what_arrived(tmp_path: Path) -> None:
     """The server drops the handler of a vanished client; its blocks are on the disk."""
+    all_are_taken = asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:
         yield b"x" * (2 * MIB)
         yield b"y" * 10
+        all_are_taken.set()
         await asyncio.Event().wait()
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             record = await box.uploads.create("default")
             task = asyncio.create_task(box.uploads.append(record.id, 0, endless()))
-            await asyncio.wait([task], timeout=0.5)
+            await all_are_taken.wait()
             task.cancel()
             await asyncio.wait([task])
             assert task.cancelled()
@@ -163,16 +165,17 @@ def test_two_pieces_at_once_are_told_apart(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
-            gate = asyncio.Event()
+            is_taken, gate = asyncio.Event(), asyncio.Event()
 
             async def slow() -> AsyncIterator[bytes]:
                 yield b"01"
+                is_taken.set()
                 await gate.wait()
                 yield b"23"
 
             record = await box.uploads.create("default", 4)
             first = asyncio.create_task(box.uploads.append(record.id, 0, slow()))
-            await asyncio.wait([first], timeout=0.1)
+            await is_taken.wait()
             for attempt in (
                 box.uploads.append(record.id, 0, stream(b"ab")),
                 box.uploads.finish(record.id),

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.lab.baselines import ADAPTATION
 from appliance.lab.plan import plan_one
 from tests.checkers.adaptation import faults
+from tests.harness.lanes import examples
 
 pytestmark = pytest.mark.gate("hundreds of problems are solved")
 
@@ -60,7 +61,7 @@ def decided(problem: dict[str, Any], policy: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("policy", KEEPING)
-@settings(max_examples=40)
+@examples(gate=10)
 @given(problem=problems(), data=st.data())
 def test_every_plan_holds(policy: str, problem: dict[str, Any], data: st.DataObject) -> None:
     """Every constraint holds by the independent checker; equal input gives equal output; permuted input gives the

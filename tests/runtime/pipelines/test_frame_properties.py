@@ -23,6 +23,7 @@ from appliance.runtime.pipelines.live import LivePipeline
 from appliance.tasks.base import Media
 from tests.fakes.clock import run_virtual
 from tests.fakes.stages import FakeStages, Path
+from tests.harness.lanes import examples
 from tests.runtime.pipelines.graphs import KINDS, LABELS, Expected, Thing, World, pipelines
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
@@ -42,7 +43,7 @@ KEPT_BY_ONE_OF_SEVEN = Pipeline(
     ),
 )
 """Only the last stage keeps the order of frames."""
-_SLOW = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=25, deadline=None)
+_SLOW = settings(examples(gate=10), suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

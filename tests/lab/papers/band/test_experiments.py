@@ -16,7 +16,7 @@ from appliance.lab.papers.band.runs import Video, play
 from appliance.lab.papers.band.stated import by_repetition, statements
 from appliance.lab.papers.band.systems import SYSTEMS, Setup, System, device
 
-pytestmark = pytest.mark.gate("whole simulations")
+pytestmark = pytest.mark.nightly("experiments of the papers")
 
 HOMES = {"RetinaFace": CPUS, "ArcFace-MobileNet": (GPU,), "ArcFace-ResNet50": (DSP,), "FSRNet": (NPU,)}
 

@@ -15,7 +15,7 @@ from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring import growing
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 
-pytestmark = pytest.mark.usefixtures("processes")
+pytestmark = [pytest.mark.nightly("children that grow until they are ended"), pytest.mark.usefixtures("processes")]
 
 CPU = ProcessorDescription("cpu", "cpu", 1, 1, "host", "f")
 
