@@ -22,8 +22,10 @@ from appliance.modelstore import arrays
 from appliance.modelstore.importing.cutting import Cutting
 from appliance.modelstore.importing.importer import ImportOptions
 from appliance.modelstore.importing.prepared import PARTS, part_file
+from appliance.modelstore.importing.profiling import DIFFERENCE_MAX_OTHERS
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring.measure import ChildMeasure
+from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.sessions import sessions_of
 from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import CPU, Parts, parts
@@ -36,6 +38,7 @@ pytestmark = [
     pytest.mark.usefixtures("processes"),
 ]
 
+PATIENCE_S = 240.0
 OTHER = ProcessorDescription("npu", "npu", 1, 1, "npu", "fake accelerator")
 
 
@@ -70,13 +73,13 @@ def refusing(*, op_type: str = "Softmax") -> FakeMeasure:
     return measure
 
 
-async def cut(box: Parts, within_s: float = 30) -> Model:
+async def cut(box: Parts) -> Model:
     """The model once it is known how it is cut."""
 
     async def is_so() -> bool:
         return all(one.cut for one in (await box.store.models.get("default/net")).variants)
 
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(PATIENCE_S):
         await box.settled(is_so)
     return await box.store.models.get("default/net")
 
@@ -175,7 +178,7 @@ def test_where_every_kind_runs_the_whole_nothing_is_cut(tmp_path: Path) -> None:
             async def is_measured() -> bool:
                 return all(one.other_profiles for one in (await box.store.models.get("default/net")).variants)
 
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(PATIENCE_S):
                 await box.settled(is_measured)
             assert box.builds.uncut() == []
             (variant,) = (await box.store.models.get("default/net")).variants
@@ -237,7 +240,7 @@ def test_it_is_cut_anew_where_things_have_changed(tmp_path: Path, what: str) -> 
                 (one,) = (await box.store.models.get("default/net")).variants
                 return one.cut is not None and one.cut.asked == box.builds.asked and not box.builds.uncut()
 
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(PATIENCE_S):
                 await box.settled(is_so)
             (again,) = (await box.store.models.get("default/net")).variants
             assert again.cut is not None
@@ -307,7 +310,7 @@ def test_a_real_network_in_parts_computes_what_it_does_whole(tmp_path: Path) -> 
         async with parts(state, others=[NPU], measure=cast(FakeMeasure, measure)) as box:
             source = toys.shufflenet(tmp_path / "shufflenet.onnx")
             await done(box, await box.importer.submit(asked(source)))
-            (variant,) = (await cut(box, within_s=200)).variants
+            (variant,) = (await cut(box)).variants
             assert variant.cut is not None
             assert variant.cut.reason == ""
             assert 2 <= len(variant.cut.parts) <= 16
@@ -324,7 +327,7 @@ def test_a_real_network_in_parts_computes_what_it_does_whole(tmp_path: Path) -> 
             kinds = {number: part.kinds[-1] for number, part in enumerate(variant.cut.parts)}
             found = await asyncio.to_thread(run_parts, box, variant, feeds, kinds)
             for output, array in wanted.items():
-                np.testing.assert_allclose(found[output], array, rtol=1e-4, atol=1e-6)
+                assert difference(array, found[output]) < DIFFERENCE_MAX_OTHERS
             home = state / "prepared" / PARTS / variant.content_sha256[:24]
             assert {file.name for file in home.iterdir()} == {
                 "model.bin",
@@ -335,18 +338,25 @@ def test_a_real_network_in_parts_computes_what_it_does_whole(tmp_path: Path) -> 
     asyncio.run(story())
 
 
+STEP = 0.05
+"""Of the bytes in `quantised`."""
+LAST = np.random.default_rng(3).standard_normal((16, 4)).astype(np.float32)
+"""Its last weights, in full precision."""
+
+
 def quantised(folder: Path) -> Path:
     """A convolution net of integers; OpenVINO does not know its pooling."""
     rng = np.random.default_rng(0)
     weights: dict[str, np.ndarray] = {
-        "s": np.array(0.05, np.float32),
+        "s": np.array(STEP, np.float32),
+        "t": np.array(0.0371, np.float32),  # no sum lies in the middle between two steps
         "z": np.array(128, np.uint8),
         "w": rng.integers(100, 156, (16, 3, 3, 3)).astype(np.uint8),
-        "v": rng.standard_normal((16, 4)).astype(np.float32),
+        "v": LAST,
     }
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-        helper.make_node("QLinearConv", ["q", "s", "z", "w", "s", "z", "s", "z"], ["a"]),
+        helper.make_node("QLinearConv", ["q", "s", "z", "w", "t", "z", "s", "z"], ["a"]),
         helper.make_node("QLinearGlobalAveragePool", ["a", "s", "z", "s", "z"], ["b"], domain="com.microsoft"),
         helper.make_node("DequantizeLinear", ["b", "s", "z"], ["c"]),
         helper.make_node("Flatten", ["c"], ["d"]),
@@ -358,7 +368,9 @@ def quantised(folder: Path) -> Path:
 
 
 def test_openvino_runs_parts_of_what_it_does_not_run_whole(tmp_path: Path) -> None:
-    """One operator that it does not know stays with the first kind; what it computes of the rest is the same."""
+    """One operator that it does not know stays with the first kind; what it computes of the rest is the same within a
+    step of the bytes, which each kind of processor rounds in its own way.
+    """
 
     async def story() -> None:
         other = ProcessorDescription("openvino", "openvino", 1, 1, "host", "a library")
@@ -367,7 +379,7 @@ def test_openvino_runs_parts_of_what_it_does_not_run_whole(tmp_path: Path) -> No
         made = parts(tmp_path / "state", others=[other], measure=cast(FakeMeasure, measure), options=OPTIONS)
         async with made as box:
             await done(box, await box.importer.submit(asked_for(quantised(tmp_path))))
-            (variant,) = (await cut(box, within_s=200)).variants
+            (variant,) = (await cut(box)).variants
             assert variant.cut is not None
             assert variant.cut.reason == ""
             assert [part.kinds for part in variant.cut.parts] == [("cpu", "openvino"), ("cpu",), ("cpu", "openvino")]
@@ -379,7 +391,8 @@ def test_openvino_runs_parts_of_what_it_does_not_run_whole(tmp_path: Path) -> No
                 one = openvino if form.kind == "openvino" else cpu
                 there |= one.run(one.load(form), {name: there[name] for name in part.inputs}, None)
             whole = cpu.load(await box.builds.open_build(build_id(variant.content_sha256, "cpu")))
-            np.testing.assert_allclose(there["y"], cpu.run(whole, feeds, None)["y"], rtol=1e-3, atol=1e-5)
+            apart = np.abs(there["y"] - cpu.run(whole, feeds, None)["y"])
+            assert (apart <= 1.01 * STEP * np.abs(LAST).sum(axis=0)).all()
 
     asyncio.run(story())
 
@@ -397,7 +410,7 @@ def test_a_model_that_is_deleted_while_it_is_cut_leaves_nothing(tmp_path: Path) 
             async def is_under_way() -> bool:
                 return len(measure.tried_forms) > asked_before
 
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(PATIENCE_S):
                 await box.settled(is_under_way)
             await box.deletion.delete("default/net")
             measure.gate.set()
@@ -405,7 +418,7 @@ def test_a_model_that_is_deleted_while_it_is_cut_leaves_nothing(tmp_path: Path) 
             async def is_over() -> bool:
                 return not [path for path in (tmp_path / "state/prepared").rglob("*") if path.is_file()]
 
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(PATIENCE_S):
                 await box.settled(is_over)
             assert box.builds.uncut() == []
 
@@ -428,18 +441,18 @@ def test_a_cut_tells_its_steps_and_ends_with_its_model(tmp_path: Path) -> None:
                     measure.gate.clear()
                 return any("timing" in str(one["step"]) for one in box.events.of("variant being cut"))
 
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await box.settled(is_cutting)
             steps = [one["step"] for one in box.events.of("variant being cut")]
             assert steps[:3] == ["taking it apart", "asking npu for 3 sorts of operators", "cutting it"]
             assert steps[-1] == "timing the largest part on cpu"
             assert [(one.kind, one.state) for one in box.importer.awaited(content)] == [("npu", "measuring")]
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await box.deletion.delete("default/net")
             measure.gate.set()
             assert box.importer.awaited(content) == []
             await done(box, await box.importer.submit(asked_for(net(tmp_path))))
-            (variant,) = (await cut(box, within_s=90)).variants
+            (variant,) = (await cut(box)).variants
             assert variant.cut is not None
             assert variant.cut.parts
             assert not list((tmp_path / "state/prepared").glob("*/tmp-*"))

@@ -20,6 +20,7 @@ from appliance.domain.names import build_id
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 from tests.modelstore.boxes import CPU, Parts, parts, stored_model
 
+PATIENCE_S = 240.0
 PROFILE = Profile("cpu", 1000, 2000, 1.0, 2.0, (Latency(1, 1.0, 2.0),))
 
 
@@ -143,7 +144,7 @@ def test_a_damaged_form_falls_back_to_the_plain_file(tmp_path: Path) -> None:
             assert box.builds.unmeasured() == []
             damage(form)
             assert not (await box.builds.open_build(id_of(variant))).optimised
-            await asyncio.wait_for(box.builds.wait_unmeasured(), 1)
+            await asyncio.wait_for(box.builds.wait_unmeasured(), PATIENCE_S)
             assert [build.id for build in box.builds.unmeasured()] == [id_of(variant)]
 
     asyncio.run(story())
@@ -343,7 +344,7 @@ def test_a_form_that_is_not_trusted_is_made_anew(tmp_path: Path) -> None:
             box.builds.unmeasured()
             box.builds.distrust("unknown@cpu")
             box.builds.distrust(id_of(variant))
-            await asyncio.wait_for(box.builds.wait_unmeasured(), 1)
+            await asyncio.wait_for(box.builds.wait_unmeasured(), PATIENCE_S)
             assert not (await box.builds.open_build(id_of(variant))).optimised
         async with parts(tmp_path, runs=False) as box:
             assert not (await box.builds.open_build(id_of(variant))).optimised
