@@ -22,7 +22,7 @@ from appliance.runtime.sessions.batches import Batches, PlannedBatch
 from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
-from tests.api.stand import ANSWER_S, Stand, running
+from tests.api.stand import Stand, running
 from tests.api.v1.test_predict import samples
 from tests.fakes.waiting import PATIENCE_S, until
 
