@@ -20,7 +20,7 @@ from appliance.modelstore.orders import InspectOrder, UnpackOrder, to_json
 from tests.harness.lacking import skip_if
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
-LIMITS = ChildLimits(memory_bytes=2 << 30, cpu_s=20, wall_s=30.0, file_bytes=1 << 20, nice=3)
+LIMITS = ChildLimits(memory_bytes=2 << 30, cpu_s=20, wall_s=240.0, file_bytes=1 << 20, nice=3)
 
 
 async def misbehave(how: str, target: Path, limits: ChildLimits = LIMITS) -> dict[str, object]:
