@@ -22,6 +22,10 @@ async def _in_thread(compute: Any) -> Any:
     return await asyncio.to_thread(compute)
 
 
+async def _for_ever(compute: Any) -> Any:
+    await asyncio.Event().wait()
+
+
 def test_plans_are_the_same_there() -> None:
     """Before the process is there a thread plans, then the process does, and after its end a thread again: always the
     same plans.
@@ -97,10 +101,10 @@ def test_a_process_that_ends_every_time() -> None:
 
     async def story() -> None:
         process = PlannerProcess()
-        background = ProcessBackground(process, PlannerEnded, _in_thread)
+        background = ProcessBackground(process, PlannerEnded, _for_ever)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await background(partial(pause_s, 0.5))
+                await background(partial(pause_s, 600))
         for _ in range(2):
             with pytest.raises(NotComputed):
                 await background(partial(os._exit, 1))
@@ -115,11 +119,7 @@ def test_what_never_ends_begins_no_process() -> None:
 
     async def story() -> None:
         process = PlannerProcess()
-
-        async def otherwise(compute: Any) -> Any:
-            await asyncio.Event().wait()
-
-        background = ProcessBackground(process, PlannerEnded, otherwise)
+        background = ProcessBackground(process, PlannerEnded, _for_ever)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await background(partial(pause_s, 600))

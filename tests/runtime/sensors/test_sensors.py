@@ -13,7 +13,7 @@ from appliance.runtime.sensors.sysfs import SysfsSensors
 from tests.fakes.hand_clock import HandClock
 from tests.runtime.sensors.trees import JETSON, LAPTOP, tree
 
-WAIT_S = 20
+WAIT_S = 120
 
 
 class Hanging:

@@ -80,12 +80,13 @@ async def test_the_line_is_bounded(pool: MediaPool) -> None:
 async def test_a_deadline_ends_the_wait_and_spares_the_work(pool: MediaPool) -> None:
     """What waits beyond its deadline is answered in time and never run; what runs is left to end unheard."""
     go, ran = threading.Event(), list[str]()
-    deadline_ns = SystemClock().now_ns() + 30 * NS_PER_MS
+    start_ns = SystemClock().now_ns()
+    deadline_ns = start_ns + 30 * NS_PER_MS
     running = asyncio.create_task(pool.run("t/a", "t", deadline_ns, go.wait))
     await asyncio.sleep(0)  # noqa: TID251 - lets the task begin
     with pytest.raises(DeadlineExceeded) as raised:
         await pool.run("t/a", "t", deadline_ns, lambda: ran.append("late"))
-    assert 0 < raised.value.waited_ms < 5000
+    assert 0 < raised.value.waited_ms <= (SystemClock().now_ns() - start_ns) / NS_PER_MS
     with pytest.raises(DeadlineExceeded):
         await running
     assert pool.waiting == 1  # the one in the thread still takes its place

@@ -32,6 +32,10 @@ from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
 from tests.runtime.serving.test_queue import SERVABLE, job
 
+PATIENCE_S = 240.0
+LOOKS = 48_000
+"""Of 5 ms."""
+
 
 class GatedProcessor:
     """Runs end one by one, when they are let."""
@@ -43,7 +47,7 @@ class GatedProcessor:
 
     def _compute(self, number: int) -> dict[str, Any]:
         self.begun.append(number)
-        assert self.gates[number].wait(20)
+        assert self.gates[number].wait(PATIENCE_S)
         return {"y": np.array([number])}
 
     def run(
@@ -99,7 +103,7 @@ class Bench:
     async def end(self, number: int) -> None:
         """Let a run end, which has begun or soon does."""
         self.processor.gates[number].set()
-        await asyncio.wait_for(asyncio.wait([self.jobs[number].answer]), 20)
+        await asyncio.wait_for(asyncio.wait([self.jobs[number].answer]), PATIENCE_S)
 
     async def begins(self, number: int) -> None:
         """Wait until a thread is at it."""
@@ -107,7 +111,7 @@ class Bench:
 
     def begins_unheard(self, number: int) -> None:
         """Wait until a thread is at it, while the event loop has no turn."""
-        for _ in range(2000):
+        for _ in range(LOOKS):
             if number in self.processor.begun:
                 return
             threading.Event().wait(0.005)
@@ -115,7 +119,7 @@ class Bench:
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Let the loop turn until something is so."""
-        for _ in range(2000):
+        for _ in range(LOOKS):
             if is_so():
                 return
             await self.pause(5)
@@ -208,7 +212,7 @@ async def test_is_not_begun_too_late() -> None:
     await bench.pause(100)
     await bench.end(0)
     with pytest.raises(DeadlineExceeded):
-        await asyncio.wait_for(late.answer, 20)
+        await asyncio.wait_for(late.answer, PATIENCE_S)
     assert bench.processor.begun == [0]
     assert late.state is RequestState.EXPIRED
     bench.close()
@@ -259,7 +263,7 @@ async def test_never_more_runs_than_workers_and_each_answered_once() -> None:
             bench.queue.leave(each)
         await bench.pause(0)
     stay = [each for number, each in bench.jobs.items() if number not in gone]
-    await asyncio.wait_for(asyncio.gather(*(each.answer for each in stay)), 60)
+    await asyncio.wait_for(asyncio.gather(*(each.answer for each in stay)), PATIENCE_S)
     await bench.until(lambda: not list(bench.queue.under_way))
     assert len(bench.queue) == 0
     assert len(bench.processor.begun) == len(set(bench.processor.begun))

@@ -32,7 +32,8 @@ from appliance.tasks.padding import Padded
 
 _WATCH_EVERY_S = 0.2
 _LOAD_S_MAX = 120.0
-_READY_S_MAX = 10.0
+_READY_S_MAX = 60.0
+"""Many times what it takes to begin: a machine that has too much to do is no reason to refuse a load."""
 _TOLERATED_BYTES = 64 << 20
 """Above what was granted: shared memory, and what the interpreter takes in time."""
 _REPORT_BYTES_MAX = 4096

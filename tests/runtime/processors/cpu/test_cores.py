@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -123,10 +124,10 @@ def test_so_are_guards(tmp_path: Path) -> None:
     async def story() -> None:
         inner = PROCESSORS["cpu"](name="p", workers=1, threads_per_run=1, loads_parallel_max=1, cores=(core,))
         guarded = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
-        build = await guarded.load(form)
-        assert isinstance(build, GuardedBuild)
-        assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset({core})}
-        guarded.close()
+        with closing(guarded):
+            build = await guarded.load(form)
+            assert isinstance(build, GuardedBuild)
+            assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset({core})}
 
     asyncio.run(story())
 
@@ -148,15 +149,15 @@ def test_guards_compute_for_all_groups(tmp_path: Path) -> None:
         group = ProcessorGroup(first, twins=[OwnCores(Cluster(second, SystemClock()))], clock=SystemClock())
         options = GuardOptions(scratch=tmp_path / "scratch", workers=2, cores=tuple(cores))
         guarded = GuardedProcessor(group, SystemClock(), options)
-        build = await guarded.load(form)
-        assert isinstance(build, GuardedBuild)
-        assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset(cores)}
-        for at, one in enumerate(group.groups()):
-            runs = guarded.runs_of(at, one.runs)
-            assert (await runs.run(build, {"A": row, "B": row}, None))["SUM"].tolist() == [[2.0] * 4]
-            rows = await runs.run_rows(build, [{"A": row, "B": row}] * 2, [1, 1], None)
-            assert [each["SUM"].tolist() for each in rows] == [[[2.0] * 4]] * 2
-        assert [one.runs for one in group.statuses(4, 0.0)] == [2, 2]
-        guarded.close()
+        with closing(guarded):
+            build = await guarded.load(form)
+            assert isinstance(build, GuardedBuild)
+            assert {frozenset(os.sched_getaffinity(task)) for task in computing(build.guard.pid)} == {frozenset(cores)}
+            for at, one in enumerate(group.groups()):
+                runs = guarded.runs_of(at, one.runs)
+                assert (await runs.run(build, {"A": row, "B": row}, None))["SUM"].tolist() == [[2.0] * 4]
+                rows = await runs.run_rows(build, [{"A": row, "B": row}] * 2, [1, 1], None)
+                assert [each["SUM"].tolist() for each in rows] == [[[2.0] * 4]] * 2
+            assert [one.runs for one in group.statuses(4, 0.0)] == [2, 2]
 
     asyncio.run(story())

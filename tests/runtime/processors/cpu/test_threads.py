@@ -43,14 +43,14 @@ async def test_cancelled_call_still_runs() -> None:
     go, done = threading.Event(), threading.Event()
 
     def slow() -> str:
-        go.wait(10)
+        go.wait(120)
         done.set()
         return "late"
 
     future = threads.submit(slow)
     future.cancel()
     go.set()
-    assert await threads.submit(done.wait, 10)
+    assert await threads.submit(done.wait, 120)
     assert future.cancelled()
     threads.close()
 
@@ -64,7 +64,7 @@ async def test_nothing_is_held() -> None:
     result = await threads.submit(lambda thing: Thing(), argument)
     made = weakref.ref(result)
     del argument, result
-    for _ in range(100):
+    for _ in range(12_000):
         if seen() is None and made() is None:
             break
         await asyncio.sleep(0.01)  # noqa: TID251 - a real thread needs real time
@@ -79,7 +79,7 @@ def test_loop_that_closed_meanwhile() -> None:
     go = threading.Event()
 
     async def leave() -> None:
-        threads.submit(go.wait, 10)
+        threads.submit(go.wait, 120)
 
     async def come() -> int:
         return int(await threads.submit(len, "abc"))
@@ -96,7 +96,7 @@ def test_close_ends_the_threads() -> None:
     threads.close()
     for thread in threading.enumerate():
         if thread.name.startswith("closing-"):
-            thread.join(10)
+            thread.join(120)
             assert not thread.is_alive()
 
 
