@@ -69,9 +69,11 @@ def leave_cache(path: Path) -> None:
 
 
 def mapped_bytes(handle: Any, form: PreparedForm) -> int:
-    """Those of the build's weights that are in the memory of the process in which it lives."""
+    """Those of the build's weights that are in the memory of the process in which it lives. By inode: other builds have
+    weights of the same name, and a guard another path to these.
+    """
     process = handle.guard.pid if hasattr(handle, "guard") else os.getpid()
-    return resident_bytes(Path(weights(form).name), process)
+    return resident_bytes(weights(form).stat().st_ino, process)
 
 
 @pytest.mark.anyio
