@@ -12,7 +12,9 @@ from websockets.exceptions import ConnectionClosed
 
 from appliance.wire.stream import BoxMessage, read_box_message
 
-WAIT_S = 20.0
+PATIENCE_S = 120.0
+PATIENT: dict[str, Any] = {"open_timeout": PATIENCE_S, "ping_interval": None}
+"""How a connection is opened that a busy box may leave alone for long."""
 AHEAD_MS = 5_000_000.0
 """Its clock is not the box's."""
 
@@ -42,7 +44,7 @@ class Device:
     async def next(self) -> BoxMessage:
         """The next message; those of a newer box are no messages."""
         while True:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 text = await self.socket.recv(decode=False)
             message = read_box_message(text)
             if message is not None:
@@ -83,5 +85,6 @@ async def opened(url: str, key: str, session: str, query: str = "", **headers: s
     """A stream of a session."""
     address = f"{url.replace('http', 'ws', 1)}/v1/sessions/{session}/stream{query}"
     sent = {"Authorization": f"Bearer {key}"} | headers
-    async with connect(address, additional_headers=sent, compression=None, max_size=None, proxy=None) as socket:
+    plain: dict[str, Any] = {"compression": None, "max_size": None, "proxy": None}
+    async with connect(address, additional_headers=sent, **plain, **PATIENT) as socket:
         yield Device(socket, session)

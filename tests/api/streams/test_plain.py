@@ -20,6 +20,7 @@ from appliance.domain.errors import FrameDropped
 from appliance.domain.session import DropCause, FrameEnd
 from appliance.runtime.sessions.frame import FrameResult
 from tests.api.streams.conftest import LATENCY, Box
+from tests.api.streams.device import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 PLAN = re.compile(
@@ -161,7 +162,7 @@ async def test_more_posts_than_the_credit(box: Box) -> None:
         return reader, writer
 
     opened = [await begin(number) for number in range(2)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (await box.shown(session))["sent"] < 2:
             pass
     reader, third = await begin(2)
@@ -203,7 +204,8 @@ async def test_tensors_are_frames_too(box: Box) -> None:
 
 def test_a_client_of_others(box: Box) -> None:
     """`tritonclient`, with binary tensors, small ones and such as come in several pieces."""
-    with httpx.Client(base_url=box.server.url, headers={"Authorization": f"Bearer {box.keys['harbour']}"}) as http:
+    key = {"Authorization": f"Bearer {box.keys['harbour']}"}
+    with httpx.Client(base_url=box.server.url, headers=key, timeout=PATIENCE_S) as http:
         order = {"application": "digits", "fps": 30, "promise": LATENCY}
         session = http.post("/v1/sessions", json=order).json()["id"]
         shape = http.get("/v2/models/digits").json()["inputs"][0]
@@ -211,8 +213,8 @@ def test_a_client_of_others(box: Box) -> None:
         tensor = np.zeros([1, *shape["shape"][1:]], np.float32)
         given = triton.InferInput(shape["name"], list(tensor.shape), "FP32")
         given.set_data_from_numpy(tensor)
-        headers = {"Authorization": f"Bearer {box.keys['harbour']}", "X-Session": session}
-        wanted = client.infer("digits", [given], headers={"Authorization": headers["Authorization"]})
+        headers = key | {"X-Session": session}
+        wanted = client.infer("digits", [given], headers=dict(key))
         for number in (0, 3):
             result = client.infer("digits", [given], headers=headers | frame(number))
             name = result.get_response()["outputs"][0]["name"]
