@@ -20,8 +20,8 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         near = socket.create_connection(server.getsockname())
         far, _ = server.accept()
         with near, far:
-            near.settimeout(20)
-            far.settimeout(20)
+            near.settimeout(120)
+            far.settimeout(120)
             yield near, far
 
 

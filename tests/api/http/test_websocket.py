@@ -20,7 +20,7 @@ from appliance.api.http.websocket import FRAMES_MAX, MESSAGE_S, SILENCE_S, WRITE
 pytestmark = pytest.mark.usefixtures("ports")
 
 LIMIT = 1000
-WAIT_S = 10.0
+WAIT_S = 120.0
 
 
 class Echo:

@@ -221,7 +221,7 @@ async def test_a_restore_begins_only_once_the_last_one_is_withdrawn(
     discard = pending_restore.discard
 
     def slow(state_dir: Path) -> None:
-        assert is_begun.wait(30)
+        assert is_begun.wait(120)
         discard(state_dir)
 
     async def failing() -> None:
@@ -250,7 +250,7 @@ async def test_a_stop_saves_before_it_waits_for_a_backup(
     """A slow disk may take longer than the service manager does; what the next start needs is saved by then."""
     is_saved = threading.Event()
     found: list[bool] = []
-    monkeypatch.setattr(backups, "back_up", lambda *_, **__: found.append(is_saved.wait(10)))
+    monkeypatch.setattr(backups, "back_up", lambda *_, **__: found.append(is_saved.wait(120)))
     monkeypatch.setattr(management_module, "_REMEMBER_EVERY_S", 10_000)
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder) as appliance:
