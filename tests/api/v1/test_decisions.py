@@ -1,6 +1,5 @@
 """Stored decisions over HTTP: who sees what, page by page, and that they can be decided again."""
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +15,8 @@ from appliance.policies.dispatch.base import DispatchInput, Job, Processor
 from appliance.policies.dispatch.partition import uncut
 from appliance.policies.residency.base import Change, ResidencyPlan, ResidencyProblem, TenantShare
 from appliance.policies.residency.lru import LeastRecentlyUsed
-from appliance.runtime.decisions.log import GATHER_S
 from tests.api.stand import Stand
+from tests.fakes.waiting import until
 from tests.runtime.residency.residency_problems import problem
 
 pytestmark = pytest.mark.anyio
@@ -44,9 +43,7 @@ async def decide(
     facts = {"problem": asked, "plan": plan or LeastRecentlyUsed().plan(asked), "policy": "lru", "sharing": sharing}
     for _ in range(times):
         log.record("residency", facts)
-    async with asyncio.timeout(10 * GATHER_S):
-        while log.written < before + times:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.05)  # noqa: TID251 - the writer gathers in real time
+    await until(lambda: log.written >= before + times)  # the writer gathers in real time
 
 
 async def listed(client: httpx.AsyncClient, **query: str | int) -> list[dict[str, object]]:
@@ -225,9 +222,7 @@ async def stored(stand: Stand, kind: str, facts: dict[str, Any]) -> None:
     log = stand.appliance.running().decisions
     before = log.written
     log.record(kind, facts)
-    async with asyncio.timeout(10 * GATHER_S):
-        while log.written <= before:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.05)  # noqa: TID251 - the writer gathers in real time
+    await until(lambda: log.written > before)  # the writer gathers in real time
 
 
 async def test_what_no_policy_decided_is_masked_too(stand: Stand) -> None:

@@ -36,7 +36,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def until(stand: Stand, state: str) -> dict[str, Any]:
     """The first processor, once it is in a state."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             found: dict[str, Any] = (await stand.client().get("/v1/processors")).json()[0]
             if found["state"] == state:
@@ -83,7 +83,7 @@ async def test_shown(root: Path, tmp_path: Path) -> None:
         tree(root, {COOLING: "0"})
         await until(stand, "serving")
         # What the box does is told a moment after it is done.
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while (events := [one.event for one in appliance.running().telemetry.recent()])[-1] != "processor serving":
                 await asyncio.to_thread(pause_s, 0.02)
         assert events[-2:] == ["processor throttled", "processor serving"]
@@ -108,14 +108,14 @@ async def test_some_cores(root: Path, tmp_path: Path) -> None:
             return [one["state"] for one in (await stand.client().get("/v1/processors")).json()]
 
         assert await states() == ["serving", "serving"]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             for count in itertools.count(2):
                 tree(root, {sorted(counts)[1]: str(count)})
-                if await states() == ["serving", "throttled"]:
-                    break
+                is_shown = await states() == ["serving", "throttled"]
+                if is_shown and [groups[name].is_throttled() for name in "ab"] == [False, True]:
+                    break  # it is over a moment after the count stands still
                 await asyncio.to_thread(pause_s, 0.02)
-        assert [groups[name].is_throttled() for name in "ab"] == [False, True]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while await states() != ["serving", "serving"]:
                 await asyncio.to_thread(pause_s, 0.02)
         told = [one.facts["processor"] for one in appliance.running().telemetry.recent() if "throttled" in one.event]
