@@ -58,8 +58,10 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def checkout(folder: Path) -> Path:
-    """A bundle that a test may spoil."""
-    return unpacked_bundle(folder)
+    """A bundle that a test may spoil, where a path has a space."""
+    place = folder / "a place"
+    place.mkdir()
+    return unpacked_bundle(place)
 
 
 def unpacked_bundle(folder: Path) -> Path:
@@ -91,7 +93,7 @@ def machine(folder: Path, checkout: Path) -> Iterator[Machine]:
     model = toys.tiny_add(folder / "add.onnx")
     assert model.exists()
     with booted(folder) as machine:
-        said = machine.run(f"umask 077; {checkout}/scripts/install", timeout_s=1200)
+        said = machine.run(f"umask 077; '{checkout}'/scripts/install", timeout_s=1200)
         assert "the box answers at https://" in said
         assert re.search(r"certificate, SHA-256: ([0-9A-F]{2}:){31}[0-9A-F]{2}$", said, re.MULTILINE)
         yield machine
@@ -108,7 +110,7 @@ def running(machine: Machine) -> str:
 
 def test_a_model_is_imported_under_the_unit(machine: Machine, folder: Path, checkout: Path) -> None:
     """Confined: what the unit forbids would have turned that off without a word."""
-    again = machine.run(f"{checkout}/scripts/install")
+    again = machine.run(f"'{checkout}'/scripts/install")
     assert "the box answers at https://" in again
     assert '"files":true' in call(machine, "/v1/system").replace(" ", "")
     call(machine, "/v1/models", f"-F name=add -F task=tensor -F file=@{folder}/add.onnx")
@@ -151,7 +153,7 @@ def release_with(checkout: Path, text: str, file: str = "appliance/server.py") -
 
 def installed(machine: Machine, checkout: Path) -> str:
     """What the installer says, which may fail."""
-    return machine.run(f"{checkout}/scripts/install", timeout_s=1200, check=False)
+    return machine.run(f"'{checkout}'/scripts/install", timeout_s=1200, check=False)
 
 
 def test_an_upgrade_keeps_state_and_settings(machine: Machine, checkout: Path) -> None:
@@ -224,15 +226,15 @@ def test_an_upgrade_that_is_cut_short_leaves_a_box_that_runs(machine: Machine, c
     with release_with(checkout, f"{BAD_AT_START}# another one\n"):
         keeper = "grep -la 'before[.]db[.]new' /proc/[0-9]*/cmdline | cut -d/ -f3"
         begun = f"while test ! -e {PREFIX}/unproved; do :; done"
-        order = f"({begun}; kill -KILL $({keeper})) & {checkout}/scripts/install"
+        order = f"({begun}; kill -KILL $({keeper})) & '{checkout}'/scripts/install"
         assert f"starting {first} again" in machine.run(order, timeout_s=1200, check=False)
         machine.until(is_over, 120)
         assert running(machine) == first
 
-        machine.run(f"{checkout}/scripts/install & while {is_first}; do :; done; kill -KILL $!", timeout_s=1200)
+        machine.run(f"'{checkout}'/scripts/install & while {is_first}; do :; done; kill -KILL $!", timeout_s=1200)
         machine.until(f"{is_first} && {is_over}", 180)
     # By a good release: what runs then was running before.
-    machine.run(f"{checkout}/scripts/install & {stopped}; kill -KILL $!", timeout_s=1200)
+    machine.run(f"'{checkout}'/scripts/install & {stopped}; kill -KILL $!", timeout_s=1200)
     machine.until(is_over, 180)
 
 
@@ -254,7 +256,7 @@ def test_a_release_that_gives_up_soon_is_left(machine: Machine, checkout: Path) 
     """
     first = running(machine)
     with release_with(checkout, ENDS_AFTER_ITS_START):
-        machine.run(f"{checkout}/scripts/install", timeout_s=1200)
+        machine.run(f"'{checkout}'/scripts/install", timeout_s=1200)
     assert running(machine) != first
     machine.until(f"test $(basename $(readlink {PREFIX}/current)) = {first} && {READY}", 300)
     assert "add" in call(machine, "/v1/models")
@@ -263,11 +265,11 @@ def test_a_release_that_gives_up_soon_is_left(machine: Machine, checkout: Path) 
 def test_it_goes_without_a_trace_but_the_state(machine: Machine, checkout: Path) -> None:
     """And what an operator has set for the unit."""
     machine.run(f"printf '[Service]\\nNice=1\\n' > /etc/systemd/system/{UNIT}.service.d/override.conf")
-    machine.run(f"{checkout}/scripts/uninstall")
+    machine.run(f"'{checkout}'/scripts/uninstall")
     assert machine.run(f"systemctl is-active {UNIT} || true") == "inactive"
     assert machine.run("ls /opt /etc/systemd/system | grep edge-appliance || true") == f"{UNIT}.service.d"
     assert machine.run(f"ls /etc/systemd/system/{UNIT}.service.d") == "override.conf"
     assert "admin.key" in machine.run("ls /var/lib/edge-appliance")
-    machine.run(f"{checkout}/scripts/uninstall --purge")
+    machine.run(f"'{checkout}'/scripts/uninstall --purge")
     assert machine.run("ls /etc/systemd/system | grep edge-appliance || true") == ""
     assert machine.run("ls -d /etc/edge-appliance /var/lib/edge-appliance 2>/dev/null || true") == ""

@@ -84,8 +84,8 @@ class Place:
         return self.run("bash", "-c", command).stdout.strip()
 
     def checkout(self, form: int, fault: str = "", mark: str = "") -> Path:
-        """A release whose database has this form."""
-        path = self.folder / f"checkout-{form}{fault}{mark}"
+        """A release whose database has this form, where a path has a space."""
+        path = self.folder / f"checkout {form}{fault}{mark}"
         if path.exists():
             return path
         migrations = path / "appliance/modelstore/store/migrations"
