@@ -108,7 +108,7 @@ def box(state_dir: Path, ports: None) -> Iterator[tuple[Catalogue, Connection]]:
     yield appliance.running().catalogue, Connection(f"http://{address}:{number}", key, None, None, state_dir)
     appliance.begin_drain()
     server.should_exit = True
-    thread.join(30)
+    thread.join(240)
     assert not thread.is_alive()
 
 

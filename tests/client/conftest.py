@@ -44,5 +44,5 @@ def port(
     yield Port(f"http://{address}:{number}", furnished[1], state_dir)
     appliance.begin_drain()
     server.should_exit = True
-    thread.join(30)
+    thread.join(240)
     assert not thread.is_alive()

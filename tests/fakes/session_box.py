@@ -200,5 +200,5 @@ def session_box(answer: Answer, **facts: Any) -> Iterator[SessionBox]:
         yield box
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(120)
         listener.close()
