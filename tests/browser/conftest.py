@@ -116,7 +116,7 @@ def tab(chromium: Any, box: Box) -> Tab:
             device_scale_factor=2 if shape == "phone" else 1,
         )
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         seen = Seen()
         page.on("pageerror", lambda error: seen.errors.append(str(error)))
         page.on("console", lambda said: _note(seen, said.type, said.text))

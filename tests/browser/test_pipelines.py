@@ -145,7 +145,7 @@ def test_a_session_on_one_is_shown(tab: Tab, box: Box, numbers: str) -> None:
     headers = {"Authorization": f"Bearer {box.server.admin_key}"}
     with tab("/sessions") as page, box.server.client() as admin:
         page.get_by_role("heading", name="Sessions", level=1).wait_for()
-        answer = httpx.post(f"{box.server.url}/v1/sessions", json=order, headers=headers, timeout=60)
+        answer = httpx.post(f"{box.server.url}/v1/sessions", json=order, headers=headers, timeout=120)
         assert answer.status_code == 201, answer.text
         session = answer.json()
         card = page.get_by_label("plate camera", exact=True)

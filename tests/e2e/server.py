@@ -4,6 +4,7 @@ server`.
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,15 @@ class Server:
         """SIGKILL: what a power cut does to a process."""
         self.process.kill()
         self.process.wait()
+
+    @contextmanager
+    def kept_port(self) -> Iterator[None]:
+        """Keep other programs from the port that the box had, until it listens there again; it is not running now."""
+        self.port = int(self.url.rsplit(":", 1)[1])
+        with socket.socket() as keeper:
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the box's own: only one may listen
+            keeper.bind(("127.0.0.1", self.port))
+            yield
 
     def start_again(self) -> None:
         """The same state folder, a new process, another port unless it was named."""
