@@ -8,13 +8,16 @@ import onnx
 import pytest
 from onnx import ModelProto, helper
 
+from appliance.domain.catalogue import Precision
 from appliance.domain.errors import BadModel
+from appliance.modelstore.importing.profiling import DIFFERENCE_MAX, DIFFERENCE_MAX_OTHERS
 from appliance.modelstore.orders import InspectOrder
 from appliance.modelstore.stages import quantise
 from appliance.modelstore.stages.cut import _same
 from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import Runner
 from appliance.policies.dispatch.partition import Operator, units_of
+from appliance.runtime.processors.measuring.same import difference
 from tests.demo.zoo.fetched import model_of
 from tests.modelstore.networks import FLOAT, classifier, model, nested, write
 from tests.modelstore.stages.dissected import Feeds, chained, cut_by, dissected, types_in
@@ -60,7 +63,7 @@ def naive_units(path: Path) -> int:
     )
 
 
-def check(path: Path, folder: Path, feeds: Feeds) -> tuple[int, float]:
+def check(path: Path, folder: Path, feeds: Feeds, difference_max: float = DIFFERENCE_MAX_OTHERS) -> tuple[int, float]:
     """Cut by the vendor's table; returns the units, and the share of the work that the accelerator can have."""
     found = dissected(path, folder, feeds, "dla")
     made = cut_by(found, [feeds], lambda one: bool(one.tables))
@@ -68,7 +71,7 @@ def check(path: Path, folder: Path, feeds: Feeds) -> tuple[int, float]:
     wanted = Runner(path).run(feeds)
     there = chained(made, feeds)
     for name, array in wanted.items():
-        np.testing.assert_allclose(there[name], array, rtol=0, atol=1e-5)
+        assert difference(array, there[name]) < difference_max
     work = sum(unit.flops for unit in made.units)
     return len(made.units), sum(unit.flops for unit in made.units if "npu" in unit.kinds) / work
 
@@ -84,7 +87,7 @@ def test_resnet_is_two_parts(tmp_path: Path) -> None:
     assert share > 0.99
     int8 = quantised(path, feeds)
     assert naive_units(int8) > 100
-    units, share = check(int8, tmp_path / "int8", feeds)
+    units, share = check(int8, tmp_path / "int8", feeds, DIFFERENCE_MAX[Precision.INT8])
     assert units == 2
     assert share > 0.99
 
@@ -108,7 +111,7 @@ def test_real_networks_are_cut_into_few_parts(name: str, tmp_path: Path) -> None
     if made.units:
         wanted, there = Runner(path).run(feeds), chained(made, feeds)
         for output, array in wanted.items():
-            np.testing.assert_allclose(there[output], array, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(there[output], array, rtol=1e-3, atol=1e-4)  # of noise all is next to nothing
 
 
 def split_at(made: ModelProto, folder: Path, feeds: Feeds, on_cpu: frozenset[str], ops_min: int = 1) -> list[list[str]]:
@@ -118,7 +121,7 @@ def split_at(made: ModelProto, folder: Path, feeds: Feeds, on_cpu: frozenset[str
     types = types_in(found)
     parts = cut_by(found, [feeds], lambda one: not on_cpu & {types[name] for name in one.nodes}, ops_min)
     for name, array in Runner(path).run(feeds).items():
-        np.testing.assert_array_equal(chained(parts, feeds)[name], array)
+        assert difference(array, chained(parts, feeds)[name]) < DIFFERENCE_MAX_OTHERS
     return [sorted(unit.op_types) for unit in parts.units]
 
 

@@ -2,7 +2,9 @@
 its group of them, or its guards have given out.
 """
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.machine import Machine
+from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.settings import ProcessorSettings, Settings
 
+PATIENCE_S = 240.0
 ALONE = [ProcessorSettings(workers=1)]
 BESIDE = [*ALONE, ProcessorSettings(kind="openvino")]
 INPUTS = {"image": np.ones((8, 3, 64, 64), np.float32)}
@@ -20,8 +24,17 @@ INPUTS = {"image": np.ones((8, 3, 64, 64), np.float32)}
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("processors", [ALONE, BESIDE], ids=["alone", "beside"])
-async def test_what_the_first_processor_runs(tmp_path: Path, processors: list[ProcessorSettings]) -> None:
+async def test_what_the_first_processor_runs(
+    tmp_path: Path, processors: list[ProcessorSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It begins when the run before it has ended, without having been asked for."""
+    is_staged, run = threading.Event(), OnnxSessions.run
+
+    def run_later(*arguments: Any) -> dict[str, Any]:
+        assert is_staged.wait(PATIENCE_S)
+        return run(*arguments)
+
+    monkeypatch.setattr(OnnxSessions, "run", run_later)
     machine = Machine(Settings(state_dir=tmp_path, processors=processors), SystemClock())
     path = toys.conv_net(tmp_path / "net.onnx", 5.0)
     loaded = await machine.processor.load(PreparedForm("net", str(path), path.stat().st_size, optimised=False))
@@ -30,6 +43,7 @@ async def test_what_the_first_processor_runs(tmp_path: Path, processors: list[Pr
     first = group.runs.run(loaded, INPUTS, None)
     staged = group.stage(loaded, INPUTS, None, deadline_ns=None, begin_by_ns=None)
     assert staged is not None
+    is_staged.set()
     before, after = await first, await staged.run
     assert staged.after is first
     assert not staged.revoke()

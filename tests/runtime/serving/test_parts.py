@@ -18,11 +18,13 @@ from appliance.domain.errors import DeadlineExceeded, LoadFailed, ProcessorLost,
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.domain.request import Request, Tensors
+from appliance.modelstore.importing.profiling import DIFFERENCE_MAX_OTHERS
 from appliance.modelstore.orders import CutMade
 from appliance.modelstore.stages.running import Runner
 from appliance.policies.dispatch.base import DispatchInput, Job, Processor
 from appliance.policies.dispatch.least_slack import LeastSlack
 from appliance.runtime.processors.cpu.session import OnnxProcessor
+from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.served_parts import partition_of
 from appliance.runtime.serving.parts import Commitment, LoadedPart, PartsRun, Progress
 from tests.fakes.hand_clock import HandClock
@@ -160,7 +162,7 @@ async def test_parts_answer_what_the_whole_does(tmp_path: Path) -> None:
         wanted = whole.run(one)
         assert answer.keys() == wanted.keys()
         for name, array in wanted.items():
-            np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-7)
+            assert difference(array, answer[name]) < DIFFERENCE_MAX_OTHERS
     assert {name for name, _parts in box.trace} == {"cpu", "npu"}
     assert box.most_at_once == 1
     assert not any(box.busy.values())
@@ -193,7 +195,7 @@ async def test_a_processor_lost_between_parts(tmp_path: Path, after: int) -> Non
     answer = await run.run(box)
     wanted = Runner(path).run(INPUT)
     for name, array in wanted.items():
-        np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-7)
+        assert difference(array, answer[name]) < DIFFERENCE_MAX_OTHERS
     assert run.progress.lost == {("npu", "npu")}
     assert run.progress.at == "cpu"
     assert sorted(number for one in box.ended_ns for number in one) == list(range(len(made.units)))

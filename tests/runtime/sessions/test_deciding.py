@@ -26,7 +26,7 @@ PROBLEM = AdaptationInput(
 
 async def test_long_decisions_go_to_a_process_of_their_own() -> None:
     """The first one shows how long they take; the answer is the same."""
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0, begin_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=240.0, begin_s=240.0)
     try:
         here = await deciding.adapt(PROBLEM)
         assert deciding.elsewhere == 0
@@ -42,7 +42,9 @@ async def test_of_more_than_a_few_sessions_nothing_is_decided_here() -> None:
     """Not even the first time: one of many that leaves somebody out may take half a second. The process begins before
     it is needed.
     """
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_clients_max=2, limit_s=60.0, begin_s=60.0)
+    deciding = Decisions(
+        SystemClock(), "exchange", "earliest-due", in_place_clients_max=2, limit_s=240.0, begin_s=240.0
+    )
     try:
         await deciding.adapt(PROBLEM)
         assert deciding.elsewhere == 0
@@ -57,7 +59,7 @@ async def test_of_more_than_a_few_sessions_nothing_is_decided_here() -> None:
 async def test_one_long_decision_of_many_is_remembered() -> None:
     """Most of a size go on with the plan before, which takes nothing: the median says nothing of the others."""
     spent_ns = iter(ms * 1_000_000 for ms in (0, 1, 0, 90, 0, 1)).__next__
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=60.0, begin_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=240.0, begin_s=240.0)
     try:
         for _ in range(2):
             await deciding.adapt(PROBLEM)
@@ -105,7 +107,7 @@ async def test_memory_is_told_of_planners() -> None:
 
 async def test_a_planner_that_dies_is_begun_anew() -> None:
     """Its process is killed: the decision is made all the same."""
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0, begin_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=240.0, begin_s=240.0)
     try:
         here = await deciding.adapt(PROBLEM)
         await deciding.adapt(PROBLEM)
@@ -123,7 +125,7 @@ async def test_a_planner_that_stands_is_begun_anew() -> None:
     very long; else there is none.
     """
     spent_ns = itertools.count(0, 10_000_000).__next__
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=60.0, begin_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=240.0, begin_s=240.0)
     try:
         here = await deciding.adapt(PROBLEM)
         assert await deciding.adapt(PROBLEM) == here
@@ -132,7 +134,7 @@ async def test_a_planner_that_stands_is_begun_anew() -> None:
         deciding._limit_s = 0.2
         assert await deciding.adapt(PROBLEM) == here
         assert not process.is_ready
-        deciding._limit_s = 60.0
+        deciding._limit_s = 240.0
         assert await deciding.adapt(PROBLEM) == here
         assert process.is_ready
         deciding._in_place_ms_max = 1e-6  # all decisions take very long by that
@@ -140,7 +142,7 @@ async def test_a_planner_that_stands_is_begun_anew() -> None:
         deciding._limit_s = 0.2
         with pytest.raises(DecisionSlow):
             await deciding.adapt(PROBLEM)
-        deciding._limit_s = 60.0
+        deciding._limit_s = 240.0
         assert await deciding.adapt(PROBLEM) == here
     finally:
         await deciding.close()
@@ -157,7 +159,7 @@ async def test_no_process_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse() -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=60.0, begin_s=60.0)
+    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=240.0, begin_s=240.0)
     here = await deciding.adapt(PROBLEM)
     monkeypatch.setattr("appliance.runtime.sessions.planner_process.PlannerProcess._started", staticmethod(refuse))
     assert await deciding.adapt(PROBLEM) == here

@@ -95,7 +95,7 @@ def test_it_computes_the_same_from_its_form(runtime: FakeOnnxRuntime, net: Path,
     found = sessions.run(sessions.load(form), IMAGE, None)
     expected = own.run(own.load(PreparedForm("net", str(net), 1, False)), IMAGE, None)
     for key, array in expected.items():
-        np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found[key], array, atol=1e-4)
 
 
 def test_a_run_is_stopped(runtime: FakeOnnxRuntime, net: Path) -> None:
@@ -145,7 +145,7 @@ def test_its_port(runtime: FakeOnnxRuntime, net: Path) -> None:
         one, *others = await asyncio.gather(*runs)
         assert all(np.array_equal(each["probabilities"], one["probabilities"]) for each in others)
         first, second = await processor.run_rows(loaded, [IMAGE, IMAGE], [1, 1], None)
-        np.testing.assert_allclose(first["probabilities"], second["probabilities"], rtol=1e-6)
+        np.testing.assert_allclose(first["probabilities"], second["probabilities"], atol=1e-4)
         await processor.unload(loaded)
         assert processor.device_memory.held_bytes == 0
         processor.close()
