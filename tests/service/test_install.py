@@ -264,6 +264,7 @@ def test_a_release_that_gives_up_soon_is_left(machine: Machine, checkout: Path) 
 
 def test_it_goes_without_a_trace_but_the_state(machine: Machine, checkout: Path) -> None:
     """And what an operator has set for the unit."""
+    machine.until(f"flock --nonblock {PREFIX}/.lock true", 60)  # a run that goes back has ended
     machine.run(f"printf '[Service]\\nNice=1\\n' > /etc/systemd/system/{UNIT}.service.d/override.conf")
     machine.run(f"'{checkout}'/scripts/uninstall")
     assert machine.run(f"systemctl is-active {UNIT} || true") == "inactive"
