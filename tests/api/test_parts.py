@@ -177,7 +177,7 @@ async def test_a_kind_lost_in_the_middle(furnished: Path, tmp_path: Path, whole:
         assert not in_parts(answer)
         assert member.state is ProcessorState.LOST
         member.serve()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             while not in_parts(answer):
                 answer = await infer(admin, 42)
                 check(whole, 42, answer)
@@ -208,7 +208,7 @@ async def test_deleted_and_imported_again_while_it_runs(
         await until_in_parts(admin)
         for seed, one in enumerate(asked):
             check(whole, seed, await one)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             while not in_parts(answer := await infer(admin, 1)):
                 check(whole, 1, answer)
                 await admin.post("/v2/repository/models/net/load", json={})
