@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.harness.skips import rows
 
-ROOM_FOR_CHANCE = 1.0
+ROOM_FOR_CHANCE = 3.0
 """Percentage points that a room may be above its floor before the report proposes a higher one."""
 
 

@@ -10,6 +10,7 @@ A test of the fast lane that starts a process or opens a port fails, so no test 
 import enum
 import sys
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,17 @@ _PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"
 _PORT_EVENTS = {"socket.bind", "socket.connect"}
 
 
+def fixtures_of(item: pytest.Item) -> Collection[str]:
+    """Return the names of the fixtures that a test asks for, directly or through others."""
+    return getattr(item, "fixturenames", ())
+
+
 def lane_of(item: pytest.Item) -> Lane:
     """Return the lane of a collected test."""
     for mark in item.iter_markers():  # the closest one first
         if mark.name in ("gate", "nightly"):
             return Lane[mark.name.upper()]
-    fixtures = getattr(item, "fixturenames", ())
-    return max((RESOURCES[name] for name in fixtures if name in RESOURCES), default=Lane.FAST)
+    return max((RESOURCES[name] for name in fixtures_of(item) if name in RESOURCES), default=Lane.FAST)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -100,7 +105,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        needs_quiet = "quiet_machine" in getattr(item, "fixturenames", ())
+        needs_quiet = "quiet_machine" in fixtures_of(item)
         is_chosen = _runs_in(item, wanted) and quiet in ("yes", "only" if needs_quiet else "no")
         (chosen if is_chosen else left).append(item)
     if left:
@@ -112,9 +117,8 @@ def order(items: list[pytest.Item]) -> None:
     """Put files with servers first and fast ones last, so that no processor waits for a long file at the end."""
     slowness: dict[Path, int] = defaultdict(int)
     for item in items:
-        slowness[item.path] = max(
-            slowness[item.path], *(_WAITS.get(name, 0) for name in getattr(item, "fixturenames", [""]))
-        )
+        waits = [_WAITS.get(name, 0) for name in fixtures_of(item)]
+        slowness[item.path] = max(slowness[item.path], *waits, 0)
     items.sort(key=lambda item: -slowness[item.path])
 
 

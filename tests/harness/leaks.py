@@ -16,6 +16,8 @@ from weakref import WeakSet
 
 import pytest
 
+from tests.harness.lanes import fixtures_of
+
 THREADS_OF_THE_PROCESS = ("MainThread", "log")
 PROCESSES_OF_THE_PROCESS = ("multiprocessing.resource_tracker",)
 """Threads and processes that are there once, from when they are first needed until the process ends."""
@@ -32,7 +34,7 @@ class LeakGuard:
         self._shared_threads: WeakSet[threading.Thread] = WeakSet()
         """The same of threads, with all threads that these have started."""
         self._hosts: set[str] = set()
-        """Fixtures that started threads or processes: a box in this process, or a server."""
+        """Fixtures that started threads: a box in this process."""
         self._before: set[str] = set()
         self._start = threading.Thread.start
 
@@ -61,7 +63,7 @@ class LeakGuard:
         started, opened = set(threading.enumerate()) - threads, self._open() - before
         self._shared_threads |= started
         self._shared |= opened
-        if started or any(name.startswith("process") for name in opened):
+        if started:
             self._hosts.add(fixture.argname)
 
     def begin(self) -> None:
@@ -70,13 +72,13 @@ class LeakGuard:
 
     def check(self, item: pytest.Item) -> None:
         """Fail if something is open that was not before, and that no shared fixture holds."""
-        fixtures = set(getattr(item, "fixturenames", ()))
+        fixtures = set(fixtures_of(item))
         left = self._left()
         if left and "chromium" in fixtures:
             # The browser's driver has its event loop in this thread, with a pool that ends when the driver does.
             self._shared |= {name for name in left if name.startswith("thread asyncio_")}
         if left and self._hosts & fixtures:
-            # The box may open a connection or start a child whenever it likes, and a test may start the server again.
+            # The box may open a connection or start a child whenever it likes.
             self._shared |= {name for name in left if not name.startswith("thread")}
         if not self._left():
             return

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.skips import FOLDER, AllowedSkip, rows
+from tests.harness.skips import FOLDER, QUARANTINE_MAX, AllowedSkip, quarantined, rows
 
 
 @pytest.mark.parametrize("row", rows("skips_allowed.txt"), ids=lambda row: f"{row[0]} {row[1]}")
@@ -22,3 +22,11 @@ def test_allowed_skip_covers_names_and_reasons_that_begin_so() -> None:
     assert skip.covers("tests/gpu/test_hardware.py::test_kind[all]", "no NVIDIA GPU: there is no driver")
     assert not skip.covers("tests/gpu/test_hardware.py::test_kind[all]", "something else")
     assert not skip.covers("tests/api/test_pages.py::test_pages", "no NVIDIA GPU: there is no driver")
+
+
+def test_quarantine_is_small_and_names_tests_with_reasons() -> None:
+    assert len(quarantined()) <= QUARANTINE_MAX
+    for test, reason in quarantined().items():
+        path, _, name = test.partition("::")
+        assert f"def {name.partition('[')[0]}(" in (FOLDER.parent / path).read_text()
+        assert reason
