@@ -4,12 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.lab.plan import plan_one, plan_text
 from appliance.lab.problems.base import Malformed
 from tests.checkers import dispatch as checker
+from tests.harness.lanes import examples
 from tests.instances import dispatch as instances
 
 PROBLEM: dict[str, Any] = {
@@ -59,7 +60,7 @@ def test_example_of_the_format() -> None:
     assert answer["elapsed_ms"] > 0
 
 
-@settings(max_examples=200, deadline=None)
+@examples(gate=200)
 @given(seed=st.integers(0, 2**32))
 def test_the_best_of_everything_tried(seed: int) -> None:
     """Units, subgraphs, expected latency, slack and the first run, on graphs that are no chain."""
@@ -68,7 +69,7 @@ def test_the_best_of_everything_tried(seed: int) -> None:
     assert checker.faults(problem, plan_one(problem)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@examples(gate=60)
 @given(seed=st.integers(0, 2**32))
 def test_the_best_rest(seed: int) -> None:
     """A job goes on from its first run, on the processor that holds its results."""

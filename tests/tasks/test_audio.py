@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.catalogue import StateSpec, TaskKind, TaskSpec, TensorSpec
@@ -19,6 +19,7 @@ from appliance.tasks.audio import speech_segments
 from appliance.tasks.base import Media, Target, run_steps
 from appliance.tasks.resampling import resample
 from appliance.tasks.wav import read_wav
+from tests.harness.lanes import examples
 
 TASK = TASKS[TaskKind.VOICE_ACTIVITY]
 SPEC = TaskSpec(
@@ -159,7 +160,7 @@ def test_what_is_too_high_does_not_fold_back() -> None:
 
 
 @given(st.integers(4000, 192_000), st.integers(0, 3000))
-@settings(max_examples=40)
+@examples(gate=40)
 def test_lengths_follow_the_rates(rate: int, count: int) -> None:
     """Any rate and length: the duration stays, a constant stays itself."""
     found = resample(np.full(count, 0.25, np.float32), rate, 16_000)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
@@ -11,6 +11,7 @@ from appliance.api.http.known_head import KNOWN_BYTES_MAX, KnownHead, head_of
 from tests.api.http.test_exchange import connect, head
 from tests.api.http.test_receiving import CUTS, Application, received, sent
 from tests.fakes.clock import run_virtual, settle, story
+from tests.harness.lanes import examples
 
 RUNS = st.lists(
     st.tuples(
@@ -24,7 +25,7 @@ RUNS = st.lists(
 """Size of the body, what becomes of it, and how often it comes."""
 
 
-@settings(deadline=None, max_examples=60)
+@examples(gate=60)
 @given(RUNS, CUTS, st.booleans())
 def test_each_has_its_own_body_and_answer(
     runs: list[tuple[int, str, int]], cuts: tuple[int, list[int]], is_together: bool

@@ -4,7 +4,7 @@ dropped.
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.api.auth.callers import CONNECTION
@@ -13,6 +13,7 @@ from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.protocol import BoxProtocol
 from tests.api.http.test_exchange import _Transport, connect, head
 from tests.fakes.clock import run_virtual, settle
+from tests.harness.lanes import examples
 
 SIZES = st.sampled_from([0, 3, 16_000, 16_384, 17_000, 100_000, 300_000, BODY_WATER_BYTES, BODY_WATER_BYTES + 1])
 REQUESTS = st.lists(
@@ -67,7 +68,7 @@ async def received(transport: _Transport, protocol: BoxProtocol, data: bytes, cu
     assert protocol._received_bytes - before == len(data)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(gate=50)
 @given(REQUESTS, CUTS)
 def test_any_cuts(requests: list[tuple[int, str, bool]], cuts: tuple[int, list[int]]) -> None:
     """Also many requests in one piece, and one in many; also of clients that ask with each for another protocol."""

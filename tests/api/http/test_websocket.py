@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import uvloop
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from appliance.api.http.websocket import FRAMES_MAX, MESSAGE_S, SILENCE_S, WRITE_BYTES_MAX, Broken, WebSocket
+from tests.harness.lanes import examples
 
 pytestmark = pytest.mark.usefixtures("ports")
 
@@ -407,7 +408,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@examples(gate=30)
 @given(MESSAGES, st.lists(st.integers(1, 400), min_size=1, max_size=8))
 def test_any_cuts(messages: list[tuple[bool, bytes, list[int]]], cuts: list[int]) -> None:
     """However messages are cut into pieces, and what is sent into reads, each is heard whole and in order."""
@@ -437,7 +438,7 @@ def test_any_cuts(messages: list[tuple[bool, bytes, list[int]]], cuts: list[int]
     run(story)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(gate=60)
 @given(st.binary(min_size=1, max_size=400))
 def test_any_bytes(noise: bytes) -> None:
     """Whatever comes, the connection is told of it, closed, or waits for more; nothing is raised."""

@@ -25,6 +25,7 @@ from tests.api.streams.conftest import LATENCY, Box
 from tests.api.streams.device import PATIENCE_S, PATIENT, Device, opened
 from tests.attacks.wire import Wire, head
 from tests.e2e.server import running_server
+from tests.harness.lanes import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -425,7 +426,7 @@ _MESSAGE = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(gate=25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=st.lists(_MESSAGE, max_size=12))
 def test_any_messages(box: Box, messages: list[Any]) -> None:
     """Whatever a device sends, its frames end exactly once, and the box goes on; some of it closes the line."""

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.lab.papers.bound import bound, bounds
@@ -13,6 +13,7 @@ from appliance.lab.papers.chains import Ask, Choice, Schedule
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.policies.residency import EVICTION_POLICIES
+from tests.harness.lanes import examples
 from tests.lab.every_plan import S, best_by_cold
 from tests.lab.scenarios import document
 
@@ -152,7 +153,7 @@ def small_scenarios(draw: st.DrawFn) -> dict[str, Any]:
     return document(duration_s=None, arrivals=arrivals, box=box, applications=applications)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(gate=40)
 @given(small_scenarios(), st.sampled_from(sorted(EVICTION_POLICIES)))
 def test_no_policy_is_better_than_the_bound(shape: dict[str, Any], policy: str) -> None:
     scenario = parse_scenario({**shape, "policies": {"eviction": policy}})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from appliance.domain.catalogue import Quota, Tenant
 from appliance.domain.errors import (
@@ -25,6 +25,7 @@ from appliance.domain.errors import (
     UnknownUpload,
 )
 from appliance.modelstore.store.uploads import Uploads
+from tests.harness.lanes import examples
 from tests.modelstore.boxes import MIB, parts, stored_model, stream
 
 pytestmark = pytest.mark.gate("works on real networks and files")
@@ -45,7 +46,7 @@ async def breaking(*blocks: bytes) -> AsyncIterator[bytes]:
     cuts=st.lists(st.integers(0, 5000), max_size=5),
     breaks=st.lists(st.booleans(), max_size=6),
 )
-@settings(max_examples=20)
+@examples(gate=20)
 def test_any_way_of_cutting_arrives_whole(body: bytes, cuts: list[int], breaks: list[bool]) -> None:
     """However a file is cut into pieces and blocks, and wherever the connection breaks, going on at the offset gives
     the same bytes.

@@ -6,12 +6,13 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.lab.baselines import ALLOCATION
 from appliance.lab.plan import plan_one
 from tests.checkers.pipeline import broken
+from tests.harness.lanes import examples
 from tests.instances import allocation as instances
 
 pytestmark = pytest.mark.gate("hundreds of problems are solved")
@@ -27,7 +28,7 @@ def _plain(answer: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("policy", sorted(set(ALLOCATION) - {"brute-force"}))
-@settings(max_examples=25, deadline=None)
+@examples(gate=25)
 @given(
     draw=draws,
     seed=seeds,
@@ -47,7 +48,7 @@ def test_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by
 
 
 @pytest.mark.parametrize("policy", sorted(set(ALLOCATION) - {"brute-force"}))
-@settings(max_examples=10, deadline=None)
+@examples(gate=10)
 @given(draw=draws, seed=seeds, shape=shapes)
 def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) -> None:
     """Shuffled workers, modules, profiles, edges and existing workers give the very same answer; so does the same
@@ -67,7 +68,7 @@ def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) ->
     assert _plain(plan_one(problem)) == answer
 
 
-@settings(max_examples=40, deadline=None)
+@examples(gate=40)
 @given(
     draw=draws,
     seed=seeds,
@@ -90,7 +91,7 @@ def test_default_is_optimal(draw: Any, seed: int, shape: str, batch_wait: str) -
 
 
 @pytest.mark.parametrize("policy", sorted(ALLOCATION))
-@settings(max_examples=10, deadline=None)
+@examples(gate=10)
 @given(seed=seeds, shape=st.sampled_from(["single", "chain2"]))
 def test_a_group_of_one_is_no_group(policy: str, seed: int, shape: str) -> None:
     """A type that is the only one of its group is planned as if it had none."""
@@ -99,7 +100,7 @@ def test_a_group_of_one_is_no_group(policy: str, seed: int, shape: str) -> None:
     assert _plain(plan_one(alone)) == _plain(plan_one(problem))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(gate=30)
 @given(seed=seeds, shape=shapes)
 def test_more_is_never_dearer(seed: int, shape: str) -> None:
     """One more worker of a type, or a longer SLO, never costs more nor turns an answer into a refusal."""

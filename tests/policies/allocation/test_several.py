@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.pipeline import CostBy
@@ -25,6 +25,7 @@ from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import Demand, Several, existing_of, plan_several
 from appliance.runtime.decisions.pipelines import pipeline_answer_json, pipeline_problem_json
 from tests.checkers.pipeline import broken
+from tests.harness.lanes import examples
 
 CORES = (
     WorkerType("cpu", 1.0, 2, "cores"),
@@ -145,7 +146,7 @@ def test_what_cannot_be_in_time_takes_nothing() -> None:
     assert (found.served["b"].level, found.served["b"].fps) == (0, 10)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(gate=25)
 @given(
     st.lists(st.tuples(st.just(0.0) | st.floats(0.05, 60), st.sampled_from([0.5, 1.0, 2.0])), min_size=1, max_size=5)
 )

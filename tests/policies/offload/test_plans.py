@@ -6,12 +6,13 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.offload.base import Client, OffloadInput
 from tests.checkers.offload import check
+from tests.harness.lanes import examples
 from tests.instances.offload.random_scenes import drawn
 from tests.instances.offload.rolling import play
 from tests.instances.offload.scenes import waiting_scene
@@ -25,7 +26,7 @@ QUICK = [name for name in OFFLOAD_POLICIES if "searched" not in name]
 
 @pytest.mark.parametrize("name", OFFLOAD_POLICIES)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@examples(gate=15)
 def test_every_plan_keeps_every_constraint(name: str, seed: int) -> None:
     """Starts, arrivals, orders in time, sizes, SLAs, told drops: re-checked in exact arithmetic by code of its own."""
     problem = drawn(seed, clients_max=10)
@@ -34,7 +35,7 @@ def test_every_plan_keeps_every_constraint(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10, deadline=None)
+@examples(gate=10)
 def test_the_order_of_the_clients_does_not_matter(name: str, seed: int) -> None:
     """Shuffled input, the same plan."""
     problem = drawn(seed, clients_max=10)

@@ -1,12 +1,13 @@
 """What a device sends, on links that are known: in time, counted once, and never stuck."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.session import DropCause, FrameEnd
 from appliance.policies.sending.schedule import Orders
 from appliance.policies.sending.sender import CREDIT, TRY_MS, Send, Sender, Skip
+from tests.harness.lanes import examples
 from tests.instances.sending.links import Link, lte_like
 from tests.instances.sending.play import Fixed, play, sender
 
@@ -37,7 +38,7 @@ def test_a_halved_link_with_an_outage() -> None:
         assert own.reconnects == 1
 
 
-@settings(max_examples=25, deadline=None)
+@examples(gate=25)
 @given(
     seed=st.integers(0, 1000),
     scale=st.floats(0.02, 2.0),

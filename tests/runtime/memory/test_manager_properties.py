@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import ApplianceError, LoadFailed
 from tests.fakes.clock import at_ms, run_virtual
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
+from tests.harness.lanes import examples
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -105,7 +106,7 @@ def assert_answered(answers: list[Any], steps: list[Step]) -> None:
             assert isinstance(answer, ApplianceError), repr(answer)
 
 
-@settings(max_examples=MAX_EXAMPLES)
+@examples(gate=MAX_EXAMPLES)
 @given(costs=costs(), steps=st.lists(uses | unloads, max_size=25))
 def test_any_schedule_keeps_the_budget(costs: dict[str, Cost], steps: list[Step]) -> None:
     """Ledger and device are within the budget at every change (the bench watches); all settles; nothing is lost."""
@@ -122,7 +123,7 @@ def test_any_schedule_keeps_the_budget(costs: dict[str, Cost], steps: list[Step]
     run_virtual(story)
 
 
-@settings(max_examples=MAX_EXAMPLES)
+@examples(gate=MAX_EXAMPLES)
 @given(costs=costs(), steps=st.lists(uses | unloads | figures, max_size=25))
 def test_sizes_measured_at_any_time(costs: dict[str, Cost], steps: list[Step]) -> None:
     """New figures at any moment, even wrong ones: all settles, the books balance, and memory gets below the budget
@@ -138,7 +139,7 @@ def test_sizes_measured_at_any_time(costs: dict[str, Cost], steps: list[Step]) -
     run_virtual(story)
 
 
-@settings(max_examples=MAX_EXAMPLES // 2)
+@examples(gate=MAX_EXAMPLES // 2)
 @given(costs=costs(), steps=st.lists(uses | unloads, max_size=20), close_ms=st.integers(0, 200))
 def test_close_at_any_time(costs: dict[str, Cost], steps: list[Step], close_ms: int) -> None:
     """Closing in the middle: everybody has an answer and the device is empty for good."""
@@ -163,7 +164,7 @@ def test_close_at_any_time(costs: dict[str, Cost], steps: list[Step], close_ms: 
     run_virtual(story)
 
 
-@settings(max_examples=MAX_EXAMPLES // 4)
+@examples(gate=MAX_EXAMPLES // 4)
 @given(order=st.lists(st.sampled_from(BUILDS), min_size=1, max_size=30), hold_ms=st.sampled_from([0, 1, 20]))
 def test_patient_requests_all_succeed(order: list[str], hold_ms: int) -> None:
     """Without failures, deadlines and hurry, every request is served however small the memory: waiting always ends

@@ -23,6 +23,7 @@ from appliance.lab.loop import VirtualLoop
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
+from tests.harness.lanes import examples
 
 BUDGET = 100
 SLEEPER = Cost(40, 45, load_ms=100, unload_ms=5, asleep_bytes=4, sleep_ms=2, wake_ms=3)
@@ -508,5 +509,5 @@ def test_sleeping_in_any_order() -> None:
     """See `MemoryMachine`."""
     run_state_machine_as_test(
         MemoryMachine,
-        settings=settings(max_examples=60, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]),
+        settings=settings(examples(gate=60), stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]),
     )

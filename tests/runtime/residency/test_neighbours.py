@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.clock import NS_PER_MS
@@ -19,6 +19,7 @@ from appliance.runtime.memory.build import LoadedBuild
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.harness.lanes import examples
 
 NEVER_NS = 10**15
 SIZES = {f"v{size}": Cost(size, load_ms=10) for size in (15, 14, 13, 12, 11, 10)}
@@ -398,7 +399,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(gate=60)
 @example([("use", 0, 0, 200), ("use", 0, 0, UNTIL_ONE_COMES), ("resize", 0, 0, 0), ("frame", 1, 0, 0)], False)
 @given(steps, st.booleans())
 def test_memory_holds_and_nobody_leaves_for_a_neighbour(drawn: list[tuple[str, int, int, int]], sleeps: bool) -> None:

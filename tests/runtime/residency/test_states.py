@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.catalogue import Quota
@@ -15,6 +15,7 @@ from tests.fakes.clock import run_virtual
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.fakes.sinks import Decisions
+from tests.harness.lanes import examples
 
 NAMES = "abcd"
 
@@ -132,7 +133,7 @@ class Story:
         assert residency._groups.slowest_floor_ns() == max(floors, default=0)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(gate=60)
 @given(steps, st.booleans())
 def test_what_is_kept_is_what_would_be_found(drawn: list[Step], has_quotas: bool) -> None:
     """Requests, unloads, another budget, wishes, new models, measurements, in any order."""

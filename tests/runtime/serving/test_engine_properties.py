@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.catalogue import Application, Quota, StateSpec, TaskSpec, TensorSpec
@@ -18,6 +18,7 @@ from appliance.policies.dispatch import DISPATCH_POLICIES
 from tests.fakes.clock import at_ms, run_virtual
 from tests.fakes.engine import EngineBench, X, Y
 from tests.fakes.processor import Cost
+from tests.harness.lanes import examples
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -82,7 +83,7 @@ async def command(bench: EngineBench, application: Application, what: str) -> No
         await bench.availability.retire_model(application.model_id)
 
 
-@settings(max_examples=250)
+@examples(gate=250)
 @given(
     group=groups,
     workers=st.integers(1, 3),
@@ -139,7 +140,7 @@ def test_any_traffic(group: dict[str, dict[str, Cost]], workers: int, queue_len:
     run_virtual(play)
 
 
-@settings(max_examples=150)
+@examples(gate=150)
 @given(
     group=groups,
     twins=st.lists(
@@ -266,7 +267,7 @@ talks = st.lists(
 )
 
 
-@settings(max_examples=150)
+@examples(gate=150)
 @given(talks=talks, workers=st.integers(1, 3))
 def test_sequences_add_up(talks: list[Talk], workers: int) -> None:
     """Sequences at once, with cancelled steps among them: each answer is the sum of exactly the steps of its own
