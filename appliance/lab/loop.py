@@ -61,7 +61,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.generators = weakref.WeakSet[AsyncGeneratorType[Any, Any]]()
         """Asynchronous generators that have begun on this loop."""
         self.thrown_away: list[str] = []
-        """Those of them that the garbage collector found before their end."""
+        """Asynchronous generators that the garbage collector found before their end."""
         self._soon: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.Handle]] = []
         self._sequence = 0
@@ -177,7 +177,9 @@ class VirtualClock:
 
 
 def run_virtual(story: Callable[[], Coroutine[Any, Any, T]], *, is_strict: bool = False) -> T:
-    """Run `story()` to its end in virtual time. What it leaves open is cancelled; `is_strict` makes that an error.
+    """Run `story()` to its end in virtual time.
+
+    Tasks that the story leaves open are cancelled; with `is_strict` such tasks, and open generators, are an error.
 
     Raises: Deadlock when it hangs, Livelock, Refused, whatever the story raises, the first error that nobody handled,
     and, if `is_strict`, LeftOpen.

@@ -393,7 +393,7 @@ class Builds:
             self._builds[build.id] = self._with_form(self._builds[build.id])
 
     async def _alone(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Run in a thread, with no other such work beside it; one that a cancelled caller left behind goes first."""
+        """Run work on the places of forms in a thread, one at a time; work of a cancelled caller ends first."""
 
         def locked() -> None:
             with self._placing:
@@ -531,8 +531,9 @@ def fingerprint_folder(fingerprint: str) -> str:
 
 
 def _seal(target: Path, form: PreparedForm | None, home: Path, reason: str) -> None:
-    """Sync what was written, say in `form.json` what it is, and move it to its place; a form that is there already
-    stays, for it may be in use. Raises: StorageFull.
+    """Sync the files of a form, describe the form in `form.json`, and move the folder to its place.
+
+    A whole form in that place stays, for it may be in use. Raises: StorageFull.
     """
     if form is not None and _is_whole(home):
         return

@@ -97,7 +97,7 @@ class RoomPlan:
     again_ns: int | None = None
     """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
     spares_sleepers: bool = False
-    """Of an insufficient plan: builds that sleep stay, too, though there would be room without them."""
+    """An insufficient plan keeps sleeping builds too, though their bytes would make room."""
     dismissed: tuple[str, ...] = ()
     """Builds that sleep and go for good, for there was no room otherwise; memory names them, not the arbiter."""
 

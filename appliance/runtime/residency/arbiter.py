@@ -295,7 +295,7 @@ class EvictionArbiter:
         self._states.come_beside(build_id, is_neighbour=is_neighbour)
 
     def end_coming(self) -> None:
-        """It is there, it came to nothing, or others leave for it, for a request waits for it."""
+        """Forget the neighbour on its way: its load has ended, or a request has joined the load."""
         self.beside.coming = None
 
     def left(self, build_id: str) -> None:

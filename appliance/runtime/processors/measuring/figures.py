@@ -36,7 +36,7 @@ class Runs(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the kernel says about this process; something else in tests."""
+    """Memory figures of this process in bytes, as the kernel gives them; tests give their own."""
 
     own_bytes: Callable[..., int] = own_bytes
     rss_bytes: Callable[[], int] = partial(memory_of, "Rss")
