@@ -78,7 +78,7 @@ class LazyManagement:
         self._is_begun = True
         module = await asyncio.to_thread(import_management)
         management = make(module)
-        service = await asyncio.to_thread(module.make_service, management.box)
+        service = await asyncio.to_thread(management.service)
         management.start()
         self.on_made()
         return management, service

@@ -10,13 +10,11 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import fields
 
-from fastapi import FastAPI
-
 from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
 from appliance.api.auth.sign_in_links import SignInLinks
 from appliance.api.box import RunningBox, ServingBox
-from appliance.api.service import create_service, prepare
+from appliance.api.service import Service
 from appliance.api.simulations import Simulations
 from appliance.api.v1.health import certificate
 from appliance.clock import Clock
@@ -53,14 +51,6 @@ async def mended(folder: StateFolder, clock: Clock) -> Beginning:
     await ensure_admin_key(folder.path, store.keys, clock)
     residents, seen = await store.residents.load(), await store.seen.load()
     return Beginning(await store.snapshot(), residents, seen, await store.sessions.load())
-
-
-def make_service(box: RunningBox) -> FastAPI:
-    """The framework's application over a box; any thread may make it."""
-    service = create_service()
-    service.state.box = box
-    prepare(service)
-    return service
 
 
 class Management:
@@ -131,6 +121,10 @@ class Management:
         for check in await asyncio.to_thread(lambda: list(certificate(self.box))):
             if check.status != "good":
                 self.box.telemetry.emit("certificate ends soon", detail=check.detail)
+
+    def service(self) -> Service:
+        """Make what answers the requests that manage this box. Any thread."""
+        return Service(self.box)
 
     def start(self) -> None:
         """Begin with imports, chores, and writing down what was decided and what is in memory."""

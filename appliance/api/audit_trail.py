@@ -53,7 +53,7 @@ def note_actor(scope: MutableMapping[str, Any], principal: Principal) -> None:
 
 
 class AuditTrail:
-    """Wraps the framework's application, whose state has the box."""
+    """Wraps the framework's application; the state of each request has the box."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -88,7 +88,7 @@ class AuditTrail:
 
 
 async def _keep(scope: Scope, note: _Note, entry: AuditEntry) -> None:
-    box: RunningBox = scope["app"].state.box
+    box: RunningBox = scope["state"]["box"]
     if scope["path"] == SIGN_IN and scope["method"] == "POST" and note.status in (401, 403, 429):
         box.refused_sign_ins.add(_address(scope))
     record = _record(scope, note) if 200 <= note.status < 300 else None
@@ -108,7 +108,7 @@ def _record(scope: Scope, note: _Note) -> AuditRecord | None:
     """As far as it is known: before the answer it lacks what was made. None: of a device, which changes nothing but its
     own session, and of nobody.
     """
-    who, box = note.actor, scope["app"].state.box
+    who, box = note.actor, scope["state"]["box"]
     if who is None or who.role is Role.DEVICE:
         return None
     named: Mapping[str, Any] = scope.get("path_params", {})

@@ -77,7 +77,7 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
         return found
 
     async def authority(request: Request) -> Response:
-        path = request.app.state.box.authority_file
+        path = request.state.box.authority_file
         try:
             content = None if path is None else ssl.PEM_cert_to_DER_cert(path.read_text())
         except (OSError, ValueError):

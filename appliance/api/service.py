@@ -1,18 +1,19 @@
 """The part of the service that runs in the framework: `/v1`, `/metrics`, the documents and the error pages.
 
-`create_service` joins what the modules of `routes` offer; the composition root wraps it with the bounds and the bare
-`/v2`.
+`Service` serves one box with what the modules of `v1` offer; the composition root wraps it with the bounds and the
+bare `/v2`.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from starlette.types import Receive, Scope, Send
 
 from appliance import __version__
 from appliance.api import documents, pages
 from appliance.api.audit_trail import AuditTrail
+from appliance.api.box import RunningBox
 from appliance.api.http import faults
 from appliance.api.v1 import (
     applications,
@@ -100,8 +101,28 @@ TAGS = [
 ]
 
 
-def create_service(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None) -> FastAPI:
-    """The framework's application; `app.state.box` is set by the lifespan."""
+class Service:
+    """The framework's application over one box, which each request carries in its state."""
+
+    def __init__(self, box: RunningBox) -> None:
+        """Any thread; the first service of a process takes 0.3 s."""
+        self._app, self._box = _prepared(), box
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})["box"] = self._box
+        await self._app(scope, receive, send)
+
+
+@cache
+def _prepared() -> FastAPI:
+    """Return the application of this process: it knows no box, so a process makes it once."""
+    app = create_service()
+    prepare(app)
+    return app
+
+
+def create_service() -> FastAPI:
+    """Make the framework's application; `state.box` of each request must be the box."""
     app = FastAPI(
         title="Edge appliance",
         summary="Neural networks of many tenants, served at the edge",
@@ -111,7 +132,6 @@ def create_service(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Non
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=lifespan,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )

@@ -3,6 +3,7 @@
 A plugin and not hooks of the `conftest.py`: those are not called for fixtures of a whole session.
 """
 
+import gc
 from collections.abc import Generator
 
 import pytest
@@ -23,6 +24,11 @@ class Harness:
         self._tasks = TaskGuard()
         self._leaks.install()
         self._tasks.install()
+
+    def pytest_collection_finish(self) -> None:
+        """Leave what was collected out of every collection of garbage to come: it stays to the end."""
+        gc.collect()
+        gc.freeze()
 
     def pytest_unconfigure(self) -> None:
         self._tasks.uninstall()

@@ -28,7 +28,7 @@ _documented = HTTPBearer(
 
 async def the_box(request: Request) -> RunningBox:
     """The running box."""
-    box: RunningBox = request.app.state.box
+    box: RunningBox = request.state.box
     return box
 
 
