@@ -44,6 +44,7 @@ def test_a_box_serves_before_it_is_managed(tmp_path: Path) -> None:
     assert _imported(tmp_path) == []
 
 
+@pytest.mark.nightly("starts five boxes")
 def test_what_ends_at_once_is_remembered(tmp_path: Path) -> None:
     """A stop before the second half of the start does without it, and leaves a folder that starts quickly again."""
     for _ in range(3):

@@ -137,6 +137,7 @@ async def test_no_list_and_no_document_names_another_tenant(stand: Stand, digits
     assert not re.search(r"harbour|\bdigits\b", index.text)
 
 
+@pytest.mark.nightly("another whole import")
 async def test_equal_content_of_two_tenants_stays_two_models(stand: Stand, digits: toys.Digits) -> None:
     """The build is held once; deleting one tenant's model leaves the other's serving."""
     museum, harbour = stand.client("museum"), stand.client("harbour")

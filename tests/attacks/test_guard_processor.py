@@ -112,7 +112,13 @@ async def test_subnormal_numbers_are_zero(processor: GuardedProcessor, tmp_path:
     await processor.unload(build)
 
 
-@pytest.mark.parametrize(("name", "run_s_max"), [(name, 5.0 if name == "loop" else 60.0) for name in KILLS])
+@pytest.mark.parametrize(
+    ("name", "run_s_max"),
+    [
+        *((name, 60.0) for name in KILLS if name != "loop"),
+        pytest.param("loop", 5.0, marks=pytest.mark.nightly("waits until time is over")),
+    ],
+)
 async def test_killers_hurt_their_own_guard_only(processor: GuardedProcessor, tmp_path: Path, name: str) -> None:
     """A typed error for the killer; another tenant's runs in between are answered; the killer's own come back."""
     make, inputs, expected = KILLS[name]
@@ -149,7 +155,9 @@ async def test_what_cannot_be_sent_holds_nobody_up(processor: GuardedProcessor, 
     assert sum(isinstance(end, dict) for end in ends) == 14
 
 
-@pytest.mark.parametrize("kind", ["grows", "no tokenizer"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("grows", marks=pytest.mark.nightly("waits until memory is full")), "no tokenizer"]
+)
 async def test_a_tokenizer_hurts_its_own_guard_only(processor: GuardedProcessor, tmp_path: Path, kind: str) -> None:
     """Two letters that become gigabytes, or a file that is none: a typed error, and others are read on meanwhile."""
     hostile = killers.tokenizer(tmp_path / "hostile.json") if kind == "grows" else tmp_path / "hostile.json"
@@ -229,6 +237,7 @@ async def test_what_the_fork_server_takes_is_counted_when_guards_end(
     assert told[-1] == 0
 
 
+@pytest.mark.nightly("waits until time is over")
 async def test_time_that_a_tokenizer_took_is_told(processor: GuardedProcessor, tmp_path: Path) -> None:
     """Also of one that was broken off."""
     took_ns: list[int] = []
@@ -279,6 +288,7 @@ async def test_who_took_too_long_is_to_blame(processor: GuardedProcessor, tmp_pa
     assert crashed == ["long"]
 
 
+@pytest.mark.nightly("kills at random")
 async def test_guards_killed_at_random(processor: GuardedProcessor, tmp_path: Path) -> None:
     """Amid loads, runs and texts of theirs: every request gets an answer, right or typed; the honest tenant's are all
     right; nothing of the dead stays behind.

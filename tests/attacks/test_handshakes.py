@@ -39,6 +39,7 @@ def silent(box: Server) -> socket.socket:
     return socket.create_connection((host, int(port)), ANSWER_S)
 
 
+@pytest.mark.nightly("waits until a silent caller is closed")
 def test_many_silent_ones_give_way(box: Server) -> None:
     """They count from their beginning: the oldest is closed for one too many, and others are served."""
     made = [silent(box) for _ in range(CONNECTIONS + 1)]

@@ -23,6 +23,7 @@ def test_every_reviewed_operator_is_tried() -> None:
     assert [network.name for network in NETWORKS if not types_of(network)] == []
 
 
+@pytest.mark.nightly("every operator with odd values")
 def test_values_and_shapes_end_nobody(child: Child) -> None:
     """The process of the kernels answers each: with a result, or with a refusal."""
     answers: dict[str, set[str]] = {}

@@ -33,6 +33,7 @@ def fp32_only(digits: toys.Digits) -> dict[str, object]:
     return metadata
 
 
+@pytest.mark.nightly("another whole import")
 def test_a_models_whole_life(port: Port, digits: toys.Digits) -> None:
     """Upload, follow, look, call, delete: with progress, typed shapes and the task's own fields."""
     sent: list[tuple[int, int]] = []
@@ -121,6 +122,7 @@ def test_a_broken_line_is_taken_up(port: Port, tmp_path: Path) -> None:
         box.delete_upload(done.id)
 
 
+@pytest.mark.nightly("waits for a line that stays broken")
 def test_a_line_that_stays_broken_is_told(port: Port, tmp_path: Path) -> None:
     """After some tries without a byte gained the error comes up."""
 

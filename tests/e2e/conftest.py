@@ -1,10 +1,12 @@
-"""A box that the tests of one module share."""
+"""Boxes that the tests of one module share."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from appliance.cli.main import main
+from tests.api.stand import copied
 from tests.e2e.server import Server, running_server
 
 Run = Callable[..., str]
@@ -14,6 +16,15 @@ Run = Callable[..., str]
 def server(tmp_path_factory: pytest.TempPathFactory, processes: None, ports: None) -> Iterator[Server]:
     """Started with the first test of the module, stopped with its last."""
     with running_server(tmp_path_factory.mktemp("box") / "state") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def furnished_server(
+    furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory, ports: None
+) -> Iterator[Server]:
+    """The same with the tenants and models of a stand: `digits` of harbour, and `adding`, which all may call."""
+    with running_server(copied(furnished[0], tmp_path_factory.mktemp("box") / "state")) as running:
         yield running
 
 

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout
 ROWS = 200_000
 
 
+@pytest.mark.nightly("a server of its own, started twice")
 def test_a_stop_finishes_them_and_a_start_knows_nothing(tmp_path: Path) -> None:
     """An answer is fetched over the box's own protocol; SIGTERM amid a large request ends the box cleanly, and after
     the next start both ids are unknown.

@@ -78,6 +78,7 @@ def test_a_model_from_import_to_delete(appliance: Run, tmp_path: Path) -> None:
     assert "there is no model 'digits'" in appliance("models", "show", "digits", status=1)
 
 
+@pytest.mark.nightly("another whole import, and waits")
 def test_jobs_tell_of_imports_that_worked_and_that_did_not(appliance: Run, tmp_path: Path) -> None:
     """A file that is no model fails with a reason and status 1; both kinds stand in the list."""
     (tmp_path / "broken.onnx").write_bytes(b"no graph at all")
@@ -166,6 +167,7 @@ class _Counted(httpx.SyncByteStream):
             yield block
 
 
+@pytest.mark.nightly("another whole import, and waits")
 def test_a_large_upload_goes_on_after_a_broken_line(server: Server, tmp_path: Path) -> None:
     """The second try, by another process, sends only what the box does not have; the import then works."""
     model = conv_net(tmp_path / "large.onnx", 6)
@@ -235,6 +237,7 @@ def test_a_state_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.nightly("a server of its own")
 def test_a_self_signed_box_is_trusted_on_its_own_machine_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

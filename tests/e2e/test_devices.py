@@ -13,14 +13,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 from appliance.client.device import Accuracy, Box, Device, Latency, Promise, Shown, session
 from appliance.clock import pause_s
-from appliance.demo.zoo.toys import digits
+from appliance.demo.zoo import toys
 from appliance.domain.errors import PromiseNotPossible
 from appliance.domain.session import FrameEnd
 from tests.e2e.conftest import Run
 from tests.e2e.relay import Relay
-from tests.e2e.server import Server, running_server
+from tests.e2e.server import Server
 
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(400)]
+TENANT = "harbour"
 FPS = 20.0
 PATIENCE = 2400
 """Frames, or looks, that something may take to come."""
@@ -53,19 +54,9 @@ def products(path: Path, count: int = 40, side: int = 1024) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With a model of digits, and `slow`, whose runs take milliseconds on any machine."""
-    folder = tmp_path_factory.mktemp("devices")
-    made = digits(folder)
-    with running_server(folder / "state") as running:
-        with running.client() as client:
-            metadata = json.loads(made.metadata.read_text()) | {"precisions": []}
-            job = client.upload_model(made.model, "digits", "image-classification", metadata=metadata)
-            assert [one.state for one in client.follow_job(job.id)][-1] == "done"
-            slow = products(folder / "slow.onnx")
-            job = client.upload_model(slow, "slow", "image-classification", metadata={"precisions": []})
-            assert [one.state for one in client.follow_job(job.id)][-1] == "done"
-        yield running
+def server(furnished_server: Server) -> Server:
+    """With a model of digits."""
+    return furnished_server
 
 
 @pytest.fixture(autouse=True)
@@ -75,8 +66,8 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def picture(server: Server) -> np.ndarray:
-    path = next(iter(sorted((server.state_dir.parent / "evaluation").glob("*.png"))))
+def picture(digits: toys.Digits) -> np.ndarray:
+    path = min(digits.evaluation.glob("*.png"))
     picture = cv2.imread(str(path))
     assert picture is not None
     return cv2.resize(picture, (160, 120))
@@ -90,7 +81,7 @@ def relay(server: Server) -> Iterator[Relay]:
 
 
 def _device(server: Server, promise: Promise, application: str = "digits", url: str = "") -> Device:
-    return Device(Box(url or server.url, server.admin_key), application, fps=FPS, promise=promise)
+    return Device(Box(url or server.url, server.admin_key, TENANT), application, fps=FPS, promise=promise)
 
 
 def _until(device: Device, picture: np.ndarray, is_done: Callable[[Shown], bool]) -> Shown:
@@ -124,8 +115,14 @@ def test_a_device_streams(server: Server, picture: np.ndarray, promise: Promise)
     assert counts.sent == counts.ends.total()
 
 
-def test_what_cannot_be_promised_is_said_at_once(server: Server) -> None:
-    """With what is in the way."""
+@pytest.mark.nightly("the box tells the same over HTTP: tests/api/v1/test_sessions.py")
+def test_what_cannot_be_promised_is_said_at_once(server: Server, tmp_path: Path) -> None:
+    """With what is in the way: runs of this model take milliseconds on any machine."""
+    with server.client(tenant=TENANT) as client:
+        job = client.upload_model(
+            products(tmp_path / "slow.onnx"), "slow", "image-classification", metadata={"precisions": []}
+        )
+        assert [one.state for one in client.follow_job(job.id)][-1] == "done"
     promise = Latency(slo_ms=1.0, rate_rps=FPS)
     with pytest.raises(PromiseNotPossible) as refused, _device(server, promise, "slow"):
         raise AssertionError("it was refused")
@@ -152,7 +149,21 @@ def test_the_command(appliance: Run, server: Server, picture: np.ndarray, tmp_pa
     """Two devices for three seconds, in numbers."""
     photo = tmp_path / "photo.png"
     cv2.imwrite(str(photo), picture)
-    options = ["-a", "digits", "--slo-ms", "3000", "--rate", "5", "--devices", "2", "--duration-s", "3", "--json"]
+    options = [
+        "--tenant",
+        TENANT,
+        "-a",
+        "digits",
+        "--slo-ms",
+        "3000",
+        "--rate",
+        "5",
+        "--devices",
+        "2",
+        "--duration-s",
+        "3",
+        "--json",
+    ]
     document = json.loads(appliance("stream", f"pan:{photo}", *options))
     assert all(session["answered"] > 0 and session["state"] == "served" for session in document["sessions"])
     assert document["plans"]["count"] >= 2

@@ -16,8 +16,6 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES, STRANGER_WATER_BYTES
-from appliance.client import Client
-from appliance.demo.zoo import toys
 from tests.e2e.server import Server
 
 pytestmark = pytest.mark.usefixtures("processes", "ports")
@@ -25,30 +23,18 @@ SEND_WINDOW_AT = 228
 """Of `tcpi_snd_wnd` in Linux' `struct tcp_info`."""
 
 
-@pytest.fixture(scope="module")
-def uploaded(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """A box with an adder of tenant `default` and a digits net of tenant `second`."""
-    folder = tmp_path_factory.mktemp("models")
-    with server.client() as client:
-        _import(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor")
-        client.create_tenant("second")
-    with server.client(tenant="second") as client:
-        _import(client, toys.digits(folder / "digits").model, "digits", "image-classification")
-    return server
-
-
 @pytest.fixture
-def client(uploaded: Server) -> Iterator[triton.InferenceServerClient]:
+def client(furnished_server: Server) -> Iterator[triton.InferenceServerClient]:
     """The official client; its per-call headers carry the key."""
-    client = triton.InferenceServerClient(uploaded.url.removeprefix("http://"))
+    client = triton.InferenceServerClient(furnished_server.url.removeprefix("http://"))
     yield client
     client.close()
 
 
 @pytest.fixture
-def headers(uploaded: Server) -> dict[str, str]:
+def headers(furnished_server: Server) -> dict[str, str]:
     """Fresh for every test: the client writes into the mapping it is given."""
-    return {"Authorization": f"Bearer {uploaded.admin_key}"}
+    return {"Authorization": f"Bearer {furnished_server.admin_key}"}
 
 
 def test_health_and_metadata(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
@@ -56,15 +42,15 @@ def test_health_and_metadata(client: triton.InferenceServerClient, headers: dict
     assert client.is_server_live()
     assert client.is_server_ready()
     assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
-    metadata = client.get_model_metadata("add", headers=headers)
+    metadata = client.get_model_metadata("adding", headers=headers)
     assert metadata["inputs"] == [
         {"name": "A", "datatype": "FP32", "shape": [-1, 4]},
         {"name": "B", "datatype": "FP32", "shape": [-1, 4]},
     ]
     assert metadata["variants"][metadata["versions"][0]] == "fp32"
-    assert client.is_model_ready("add", "fp32", headers=headers)
-    assert client.is_model_ready("add", metadata["versions"][0], headers=headers)
-    assert not client.is_model_ready("add", "fp64", headers=headers)
+    assert client.is_model_ready("adding", "fp32", headers=headers)
+    assert client.is_model_ready("adding", metadata["versions"][0], headers=headers)
+    assert not client.is_model_ready("adding", "fp64", headers=headers)
 
 
 @pytest.mark.parametrize("is_binary", [True, False])
@@ -72,7 +58,7 @@ def test_infer(client: triton.InferenceServerClient, headers: dict[str, str], is
     """Binary and JSON tensors give the same sum, with a request id, a timeout and a priority."""
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
     answer = client.infer(
-        "add",
+        "adding",
         _inputs({"A": values, "B": 2 * values}, is_binary),
         outputs=[triton.InferRequestedOutput("SUM", binary_data=is_binary)],
         headers=headers,
@@ -88,7 +74,7 @@ def test_infer_by_version(client: triton.InferenceServerClient, headers: dict[st
     """The version pins the variant, by number or by name; the answer says which one ran."""
     zeros = np.zeros((1, 4), np.float32)
     for version in ("fp32", "1"):
-        answer = client.infer("add", _inputs({"A": zeros, "B": zeros}), model_version=version, headers=headers)
+        answer = client.infer("adding", _inputs({"A": zeros, "B": zeros}), model_version=version, headers=headers)
         assert answer.get_response()["model_version"] == "1"
         assert answer.get_response()["parameters"] == {"variant": "fp32"}
 
@@ -97,36 +83,36 @@ def test_errors_are_the_protocols(client: triton.InferenceServerClient, headers:
     """A wrong shape, a wrong type, an unknown model and a missing key are errors that the client can read."""
     wrong_shape = _inputs({"A": np.zeros((1, 5), np.float32), "B": np.zeros((1, 4), np.float32)})
     with pytest.raises(InferenceServerException, match=r"input 'A' has shape \[1, 5\]"):
-        client.infer("add", wrong_shape, headers=dict(headers))
+        client.infer("adding", wrong_shape, headers=dict(headers))
     wrong_type = _inputs({"A": np.zeros((1, 4), np.int64), "B": np.zeros((1, 4), np.float32)})
     with pytest.raises(InferenceServerException, match="FP32"):
-        client.infer("add", wrong_type, headers=dict(headers))
+        client.infer("adding", wrong_type, headers=dict(headers))
     right = _inputs({"A": np.zeros((1, 4), np.float32), "B": np.zeros((1, 4), np.float32)})
     with pytest.raises(InferenceServerException, match="no application 'nothing'"):
         client.infer("nothing", right, headers=dict(headers))
     with pytest.raises(InferenceServerException, match="Authorization"):
-        client.infer("add", right)
+        client.infer("adding", right)
 
 
 def test_unload_and_load(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
     """An explicit unload makes the model unavailable until it is loaded; its statistics survive."""
     zeros = np.zeros((1, 4), np.float32)
-    client.infer("add", _inputs({"A": zeros, "B": zeros}), headers=dict(headers))
-    before = client.get_inference_statistics("add", headers=headers)["model_stats"][0]["inference_count"]
-    client.unload_model("add", headers=headers)
-    assert not client.is_model_ready("add", headers=headers)
+    client.infer("adding", _inputs({"A": zeros, "B": zeros}), headers=dict(headers))
+    before = client.get_inference_statistics("adding", headers=headers)["model_stats"][0]["inference_count"]
+    client.unload_model("adding", headers=headers)
+    assert not client.is_model_ready("adding", headers=headers)
     with pytest.raises(InferenceServerException, match="not available"):
-        client.infer("add", _inputs({"A": zeros, "B": zeros}), headers=dict(headers))
+        client.infer("adding", _inputs({"A": zeros, "B": zeros}), headers=dict(headers))
     states = {row["name"]: row["state"] for row in client.get_model_repository_index(headers=headers)}
-    assert states["add"] == "UNAVAILABLE"
-    client.load_model("add", headers=headers)
-    client.infer("add", _inputs({"A": zeros, "B": zeros}), headers=dict(headers))
-    after = client.get_inference_statistics("add", headers=headers)["model_stats"][0]["inference_count"]
+    assert states["adding"] == "UNAVAILABLE"
+    client.load_model("adding", headers=headers)
+    client.infer("adding", _inputs({"A": zeros, "B": zeros}), headers=dict(headers))
+    after = client.get_inference_statistics("adding", headers=headers)["model_stats"][0]["inference_count"]
     assert after == before + 1
 
 
 def test_tenants_do_not_see_each_other(
-    uploaded: Server, client: triton.InferenceServerClient, headers: dict[str, str]
+    furnished_server: Server, client: triton.InferenceServerClient, headers: dict[str, str]
 ) -> None:
     """Another tenant's model is exactly as unknown as one that does not exist, and stands in no index."""
     assert [row["name"] for row in client.get_model_repository_index(headers=headers)].count("digits") == 0
@@ -135,13 +121,8 @@ def test_tenants_do_not_see_each_other(
     with pytest.raises(InferenceServerException) as unknown:
         client.get_model_metadata("digitz", headers=headers)
     assert str(foreign.value).replace("digits", "digitz") == str(unknown.value)
-    acting = {**headers, "X-Tenant": "second"}
+    acting = {**headers, "X-Tenant": "harbour"}
     assert client.get_model_metadata("digits", headers=acting)["name"] == "digits"
-
-
-def _import(client: Client, path: Path, name: str, task: str) -> None:
-    job = client.upload_model(path, name, task)
-    assert [one.state for one in client.follow_job(job.id)][-1] == "done"
 
 
 def _inputs(arrays: dict[str, np.ndarray], is_binary: bool = True) -> list[triton.InferInput]:
@@ -155,10 +136,10 @@ def _inputs(arrays: dict[str, np.ndarray], is_binary: bool = True) -> list[trito
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the kernel tells nothing of its connections")
-def test_a_known_caller_may_send_a_whole_picture_at_once(uploaded: Server) -> None:
+def test_a_known_caller_may_send_a_whole_picture_at_once(furnished_server: Server) -> None:
     """What may be on its way bounds what a link carries: with 128 KiB, 50 Mbit/s where an answer takes 20 ms."""
-    asked = _add(uploaded, 1, rows=20_000)  # more than the model takes, which is found out when all is read
-    host, port = uploaded.url.removeprefix("http://").split(":")
+    asked = _add(furnished_server, 1, rows=20_000)  # more than the model takes, which is found out when all is read
+    host, port = furnished_server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
         for _ in range(5):
             connection.sendall(asked)
@@ -169,15 +150,15 @@ def test_a_known_caller_may_send_a_whole_picture_at_once(uploaded: Server) -> No
     assert window > (500_000 if is_allowed else 2 * STRANGER_WATER_BYTES), "the system lets nobody have more"
 
 
-def test_pipelined_requests_are_answered_in_order(uploaded: Server) -> None:
+def test_pipelined_requests_are_answered_in_order(furnished_server: Server) -> None:
     """Quick ones, slow ones, refused ones and ones in pieces on one connection: each gets its own answer, in the
     order they were sent.
     """
-    asked = [_add(uploaded, value) for value in range(40)]
-    asked[7] = asked[7].replace(b"/add/", b"/nobody/")
+    asked = [_add(furnished_server, value) for value in range(40)]
+    asked[7] = asked[7].replace(b"/adding/", b"/nobody/")
     asked[11] = asked[11].replace(b"Bearer ", b"Bearer x")
     asked[20] = asked[20].replace(b"POST", b"GET ").replace(b"/infer", b"      ", 1)
-    host, port = uploaded.url.removeprefix("http://").split(":")
+    host, port = furnished_server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
         whole = b"".join(asked)
         for start in range(0, len(whole), 1000):
@@ -186,29 +167,29 @@ def test_pipelined_requests_are_answered_in_order(uploaded: Server) -> None:
             status, body = _answer(answers)
             assert status == {7: 404, 11: 401}.get(index, 200), (index, body)
             if index == 20:
-                assert json.loads(body)["name"] == "add"
+                assert json.loads(body)["name"] == "adding"
             elif status == 200:
                 assert np.frombuffer(body[-16:], np.float32).tolist() == [index + 1.0] * 4
 
 
-def test_a_wrong_key_counts_once(uploaded: Server) -> None:
+def test_a_wrong_key_counts_once(furnished_server: Server) -> None:
     """Twenty of the thirty a minute that are answered 401: a request that is answered with others asks the key ring
     once, as any other does.
     """
-    host, port = uploaded.url.removeprefix("http://").split(":")
+    host, port = furnished_server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
         for value in range(20):
-            connection.sendall(_add(uploaded, value).replace(b"Bearer ", b"Bearer x"))
+            connection.sendall(_add(furnished_server, value).replace(b"Bearer ", b"Bearer x"))
             assert _answer(answers)[0] == 401
 
 
-def test_requests_of_many_connections_at_once(uploaded: Server) -> None:
+def test_requests_of_many_connections_at_once(furnished_server: Server) -> None:
     """What is answered together is not mixed up; a caller that has gone takes nobody along."""
-    host, port = uploaded.url.removeprefix("http://").split(":")
+    host, port = furnished_server.url.removeprefix("http://").split(":")
     with ExitStack() as stack:
         connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=120)) for _ in range(24)]
         for value, connection in enumerate(connections):
-            connection.sendall(_add(uploaded, value))
+            connection.sendall(_add(furnished_server, value))
         for connection in connections[::5]:
             connection.close()
         for value, connection in enumerate(connections):
@@ -228,7 +209,7 @@ def _add(server: Server, value: int, rows: int = 1) -> bytes:
     text = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
     body = text + b"".join(a.tobytes() for a in arrays.values())
     head = (
-        f"POST /v2/models/add/infer HTTP/1.1\r\nHost: box\r\nAuthorization: Bearer {server.admin_key}\r\n"
+        f"POST /v2/models/adding/infer HTTP/1.1\r\nHost: box\r\nAuthorization: Bearer {server.admin_key}\r\n"
         f"Inference-Header-Content-Length: {len(text)}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

@@ -21,10 +21,9 @@ from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException, deserialize_bytes_tensor, serialize_byte_tensor
 
 from appliance.api.regions.region import FOLDER
-from appliance.client import Client
 from appliance.demo.zoo import toys
-from appliance.domain.access import Role
 from appliance.wire.access import KeyOrder
+from tests.api.stand import copied
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
 
@@ -37,7 +36,6 @@ SETTINGS = {
 }
 MANY = 100_000
 """Rows of 16 bytes: more than is copied on the event loop."""
-TENANTS = ("harbour", "museum")
 A, B = np.arange(8, dtype=np.float32).reshape(2, 4), np.full((2, 4), 10, np.float32)
 
 
@@ -94,20 +92,10 @@ class Box:
 
 
 @pytest.fixture(scope="module")
-def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
-    """With an adder that all may call, and a network of halves and texts."""
-    folder = tmp_path_factory.mktemp("shared")
-    with running_server(folder / "state", **SETTINGS) as server, server.client() as admin:
-        keys = {}
-        for tenant in TENANTS:
-            admin.create_tenant(tenant)
-            keys[tenant] = admin.create_key(tenant, KeyOrder()).key
-        with server.client(keys["harbour"]) as harbour:
-            keys["device"] = harbour.create_key("harbour", KeyOrder(role=Role.DEVICE)).key
-        _upload(admin, toys.tiny_add(folder / "add.onnx"), "add")
-        _upload(admin, toys.tiny_add(folder / "add.onnx"), "many", shape_max={"A": [MANY, 4], "B": [MANY, 4]})
-        _upload(admin, halves_and_texts(folder / "mixed.onnx"), "mixed")
-        yield Box(server, keys)
+def box(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """With an adder that all may call."""
+    with running_server(copied(furnished[0], tmp_path_factory.mktemp("shared") / "state"), **SETTINGS) as server:
+        yield Box(server, furnished[1])
 
 
 @pytest.fixture
@@ -130,9 +118,10 @@ def halves_and_texts(path: Path) -> Path:
     return path
 
 
-def _upload(client: Client, path: Path, name: str, **metadata: Any) -> None:
-    job = client.upload_model(path, name, "tensor", shared=True, metadata={"precisions": [], **metadata})
-    assert [one.state for one in client.follow_job(job.id)][-1] == "done"
+def _upload(box: Box, path: Path, name: str, **metadata: Any) -> None:
+    with box.server.client() as admin:
+        job = admin.upload_model(path, name, "tensor", shared=True, metadata={"precisions": [], **metadata})
+        assert [one.state for one in admin.follow_job(job.id)][-1] == "done"
 
 
 def shared(name: str, shape: list[int], word: str, region: str, size: int, offset: int = 0) -> triton.InferInput:
@@ -175,7 +164,7 @@ def test_in_and_out(box: Box, caller: Caller) -> None:
         {"name": "in", "key": "ea_in", "offset": 0, "byte_size": 64},
         {"name": "out", "key": "/ea_out", "offset": 40, "byte_size": 60},
     ]
-    answer = caller.infer("add", both("in"), [into("SUM", "out", 50, 8)])
+    answer = caller.infer("adding", both("in"), [into("SUM", "out", 50, 8)])
     assert answer.get_output("SUM") == {
         "name": "SUM",
         "datatype": "FP32",
@@ -183,8 +172,8 @@ def test_in_and_out(box: Box, caller: Caller) -> None:
         "parameters": {"shared_memory_region": "out", "shared_memory_offset": 8, "shared_memory_byte_size": 32},
     }
     np.testing.assert_array_equal(shm.get_contents_as_numpy(target, np.float32, [2, 4], offset=48), A + B)
-    with box.caller("device") as device:  # of the same tenant
-        np.testing.assert_array_equal(device.infer("add", both("in")).as_numpy("SUM"), A + B)
+    with box.caller("probe") as device:  # of the same tenant
+        np.testing.assert_array_equal(device.infer("adding", both("in")).as_numpy("SUM"), A + B)
         assert len(device.status()) == 2
 
 
@@ -194,12 +183,14 @@ def test_beside_tensors_in_the_body(caller: Caller) -> None:
     caller.register("in", "ea_in", 32)
     inputs = [shared("A", [2, 4], "FP32", "in", 32), plain("B", B)]
     for is_binary in (True, False):
-        answer = caller.infer("add", inputs, [triton.InferRequestedOutput("SUM", binary_data=is_binary)])
+        answer = caller.infer("adding", inputs, [triton.InferRequestedOutput("SUM", binary_data=is_binary)])
         np.testing.assert_array_equal(answer.as_numpy("SUM"), A + B)
 
 
-def test_large_ones(caller: Caller) -> None:
+@pytest.mark.nightly("a model of its own")
+def test_large_ones(box: Box, caller: Caller, tmp_path: Path) -> None:
     """Copied aside of the event loop, some beside a large body."""
+    _upload(box, toys.tiny_add(tmp_path / "add.onnx"), "many", shape_max={"A": [MANY, 4], "B": [MANY, 4]})
     many = np.arange(MANY * 4, dtype=np.float32).reshape(-1, 4)
     source, target = caller.make("ea_in", many.nbytes), caller.make("ea_out", many.nbytes)
     shm.set_shared_memory_region(source, [many])
@@ -210,8 +201,10 @@ def test_large_ones(caller: Caller) -> None:
     np.testing.assert_array_equal(shm.get_contents_as_numpy(target, np.float32, many.shape), 2 * many)
 
 
-def test_halves_and_texts(caller: Caller) -> None:
+@pytest.mark.nightly("a model of its own")
+def test_halves_and_texts(box: Box, caller: Caller, tmp_path: Path) -> None:
     """FP16 and BYTES, in both directions; texts take the bytes that they take."""
+    _upload(box, halves_and_texts(tmp_path / "mixed.onnx"), "mixed")
     halves = np.array([[1.5, -2], [0, 3]], np.float16)
     texts = np.array([["one", "zwölf"], ["", "three"]], np.object_)
     packed = serialize_byte_tensor(texts)
@@ -236,7 +229,7 @@ def test_requests_that_do_not_fit(caller: Caller) -> None:
     caller.register("in", "ea_in", 64)
 
     def with_a(size: int, offset: int = 0, region: str = "in", word: str = "FP32") -> Callable[[], Any]:
-        return lambda: caller.infer("add", [shared("A", [2, 4], word, region, size, offset), plain("B", B)])
+        return lambda: caller.infer("adding", [shared("A", [2, 4], word, region, size, offset), plain("B", B)])
 
     refused(with_a(32, 33), "32 bytes from offset 33 do not fit into the 64")
     refused(with_a(32, 1 << 40), "do not fit into the 64")
@@ -246,16 +239,16 @@ def test_requests_that_do_not_fit(caller: Caller) -> None:
     refused(with_a(64, word="FP64"), "FP32")
     refused(with_a(32, region="nothing"), "no shared memory region 'nothing'", "404")
     with_both = both("in")
-    refused(lambda: caller.infer("add", with_both, [into("SUM", "in", 16)]), "'SUM' takes 32 bytes")
-    refused(lambda: caller.infer("add", with_both, [into("SUM", "in", 32, 40)]), "output 'SUM'.*do not fit")
+    refused(lambda: caller.infer("adding", with_both, [into("SUM", "in", 16)]), "'SUM' takes 32 bytes")
+    refused(lambda: caller.infer("adding", with_both, [into("SUM", "in", 32, 40)]), "output 'SUM'.*do not fit")
     overlapping = [into("SUM", "in", 32), into("OTHER", "in", 32, 31)]
-    refused(lambda: caller.infer("add", with_both, overlapping), "outputs overlap")
-    refused(lambda: caller.infer("add", with_both, [into("OTHER", "in", 32)]), "OTHER")
+    refused(lambda: caller.infer("adding", with_both, overlapping), "outputs overlap")
+    refused(lambda: caller.infer("adding", with_both, [into("OTHER", "in", 32)]), "OTHER")
     for count, words in ((1000, "no input 'X0'"), (1030, "at most 1024 tensors")):
         many = [shared(f"X{number}", [1], "FP32", "in", 4) for number in range(count)]
-        refused(lambda many=many: caller.infer("add", many), words)  # type: ignore[misc]
+        refused(lambda many=many: caller.infer("adding", many), words)  # type: ignore[misc]
     outputs = [into("SUM", "in", 32, 16)]  # over the inputs: they were copied before
-    caller.infer("add", with_both, outputs)
+    caller.infer("adding", with_both, outputs)
     held = shm.get_contents_as_numpy(caller.objects["ea_in"], np.float32, [2, 4], offset=16)
     np.testing.assert_array_equal(held, A + B)
 
@@ -314,7 +307,7 @@ def test_tenants_are_apart(box: Box, caller: Caller) -> None:
     with box.caller("museum") as other:
         assert other.status() == []
         refused(lambda: other.status("in"), "no shared memory region 'in'", "404")
-        refused(lambda: other.infer("add", both("in")), "no shared memory region 'in'", "404")
+        refused(lambda: other.infer("adding", both("in")), "no shared memory region 'in'", "404")
         refused(lambda: other.register("mine", "ea_in", 64), "registered by another tenant")
         refused(lambda: other.register("mine", "/ea_in", 64), "registered by another tenant")
         os.link(FOLDER / "ea_in", FOLDER / "ea_alias")
@@ -326,8 +319,8 @@ def test_tenants_are_apart(box: Box, caller: Caller) -> None:
         other.unregister()
         shm.set_shared_memory_region(other.make("ea_other", 64), [B, B])
         other.register("in", "ea_other", 64)
-        np.testing.assert_array_equal(other.infer("add", both("in")).as_numpy("SUM"), B + B)
-        np.testing.assert_array_equal(caller.infer("add", both("in")).as_numpy("SUM"), A + B)
+        np.testing.assert_array_equal(other.infer("adding", both("in")).as_numpy("SUM"), B + B)
+        np.testing.assert_array_equal(caller.infer("adding", both("in")).as_numpy("SUM"), A + B)
     assert [one["name"] for one in caller.status()] == ["in"]
 
 
@@ -360,12 +353,12 @@ def test_an_object_cut_short(box: Box, caller: Caller) -> None:
     caller.make("ea_out", 64)
     caller.register("in", "ea_in", 64)
     caller.register("out", "ea_out", 64)
-    caller.infer("add", both("in"), [into("SUM", "out", 64)])
+    caller.infer("adding", both("in"), [into("SUM", "out", 64)])
     os.truncate(FOLDER / "ea_in", 40)
-    refused(lambda: caller.infer("add", both("in")), "shorter than when it was registered")
+    refused(lambda: caller.infer("adding", both("in")), "shorter than when it was registered")
     os.truncate(FOLDER / "ea_in", 64)
     os.truncate(FOLDER / "ea_out", 0)
-    refused(lambda: caller.infer("add", both("in"), [into("SUM", "out", 64)]), "shorter than when it was registered")
+    refused(lambda: caller.infer("adding", both("in"), [into("SUM", "out", 64)]), "shorter than when it was registered")
     assert (FOLDER / "ea_out").stat().st_size == 0
     assert box.server.process.poll() is None
 
@@ -384,7 +377,7 @@ def test_cut_short_all_the_time(box: Box, caller: Caller) -> None:
     thread = threading.Thread(target=shake)
     thread.start()
     try:
-        found = {_outcome(lambda: caller.infer("add", both("in"), [into("SUM", "in", 64)])) for _ in range(300)}
+        found = {_outcome(lambda: caller.infer("adding", both("in"), [into("SUM", "in", 64)])) for _ in range(300)}
     finally:
         stop.set()
         thread.join()
@@ -443,23 +436,20 @@ def _client(box: Box) -> Any:
 
 
 @pytest.mark.nightly("a server of its own")
-def test_off(tmp_path: Path) -> None:
+def test_off(furnished_server: Server) -> None:
     """Unless it is turned on, nobody registers anything, and a request that names a region is told why."""
-    with running_server(tmp_path / "state") as server:
-        with server.client() as admin:
-            _upload(admin, toys.tiny_add(tmp_path / "add.onnx"), "add")
-        off = Box(server, {"admin": server.admin_key})
-        with triton.InferenceServerClient(server.url.removeprefix("http://")) as client:
-            caller = Caller(client, off.keys["admin"], server.url)
-            assert "system_shared_memory" not in client.get_server_metadata()["extensions"]
-            refused(caller.status, "http.shared_memory", "404")
-            refused(caller.unregister, "http.shared_memory", "404")
-            refused(lambda: caller.register("in", "ea_in", 64), "http.shared_memory", "404")
-            refused(lambda: caller.infer("add", both("in")), "http.shared_memory", "404")
-            plain_ones = [plain("A", A), plain("B", B)]
-            refused(lambda: caller.infer("add", plain_ones, [into("SUM", "in", 64)]), "http.shared_memory", "404")
+    with triton.InferenceServerClient(furnished_server.url.removeprefix("http://")) as client:
+        caller = Caller(client, furnished_server.admin_key, furnished_server.url)
+        assert "system_shared_memory" not in client.get_server_metadata()["extensions"]
+        refused(caller.status, "http.shared_memory", "404")
+        refused(caller.unregister, "http.shared_memory", "404")
+        refused(lambda: caller.register("in", "ea_in", 64), "http.shared_memory", "404")
+        refused(lambda: caller.infer("adding", both("in")), "http.shared_memory", "404")
+        plain_ones = [plain("A", A), plain("B", B)]
+        refused(lambda: caller.infer("adding", plain_ones, [into("SUM", "in", 64)]), "http.shared_memory", "404")
 
 
+@pytest.mark.nightly("a server of its own")
 def test_over_tls(tmp_path: Path) -> None:
     """Who is at the other end is the same question."""
     with (
@@ -500,11 +490,8 @@ def test_over_the_unix_socket(tmp_path: Path) -> None:
             assert local.get("/v2/systemsharedmemory/status").json() == []
 
 
-@pytest.mark.nightly("a server of its own")
-def test_the_program_of_the_documentation(box: Box, tmp_path: Path) -> None:
+def test_the_program_of_the_documentation(box: Box) -> None:
     """As it stands in docs/api.md: the numbers are in the region."""
-    with box.server.client(box.keys["harbour"]) as harbour:
-        _upload(harbour, toys.digits(tmp_path / "digits").model, "digits")
     text = (Path(__file__).parents[2] / "docs" / "api.md").read_text().partition("## Tensors in shared memory")[2]
     program = text.partition("```python\n")[2].partition("```")[0].replace("127.0.0.1:8080", "HERE")
     assert "HERE" in program

@@ -68,7 +68,7 @@ def test_dev_serves_a_request_for_cpu(checkout: Path) -> None:
     assert "ready: .venv (dev)" in run(checkout / "scripts/setup", "cpu").stderr
 
 
-@pytest.mark.parametrize("change", ["lock", "extra", "moved"])
+@pytest.mark.parametrize("change", ["lock", "extra", pytest.param("moved", marks=pytest.mark.nightly("installs anew"))])
 def test_stale_environment_is_noticed(checkout: Path, change: str) -> None:
     """A changed lock, another extra and a moved checkout each lead to a new attempt (which fails here: no index)."""
     pretend_environment(checkout, "cpu")
@@ -83,6 +83,7 @@ def test_stale_environment_is_noticed(checkout: Path, change: str) -> None:
     assert not (checkout / ".venv/setup-stamp").exists()
 
 
+@pytest.mark.nightly("waits for a network that is not there")
 def test_no_network_is_explained(checkout: Path) -> None:
     """Without an index the last lines say so and what to do, and the log is kept."""
     done = run(checkout / "scripts/setup", "cpu", env=NO_INDEX)

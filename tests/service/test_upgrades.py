@@ -207,6 +207,7 @@ def test_releases_follow_one_another_and_a_bad_one_is_taken_back(place: Place) -
     assert place.shell(f"ls -d {STATE} /etc/edge-appliance 2>/dev/null") == ""
 
 
+@pytest.mark.nightly("another upgrade")
 def test_root_follows_no_link_of_the_service(place: Place) -> None:
     """Whoever has taken over the box gets nothing of root's by an upgrade: no file, no secret, no write."""
     place.install(place.checkout(1))
@@ -226,6 +227,7 @@ def test_root_follows_no_link_of_the_service(place: Place) -> None:
     assert (place.current(), place.shell("ls /etc/of-root.db*")) == (first, "/etc/of-root.db")
 
 
+@pytest.mark.nightly("waits for a release that crashes")
 def test_a_release_that_crashes_twice_soon_is_left(place: Place) -> None:
     """It answers at first."""
     place.install(place.checkout(1))

@@ -399,6 +399,7 @@ async def test_nothing_comes_before_the_handshake_is_answered(box: Box, early: i
         assert (await device.answered(0, box.pictures[0])).outcome is FrameEnd.ANSWERED
 
 
+@pytest.mark.nightly("ten seconds pass")
 async def test_half_a_frame_is_not_waited_for(box: Box) -> None:
     """Ten seconds after its head, whatever part of the body has come; it counts as lost."""
     async with box.device() as device:
@@ -426,6 +427,7 @@ _MESSAGE = st.one_of(
 )
 
 
+@pytest.mark.nightly("any messages, drawn at random")
 @settings(examples(gate=25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=st.lists(_MESSAGE, max_size=12))
 def test_any_messages(box: Box, messages: list[Any]) -> None:
@@ -539,6 +541,7 @@ async def _begun(device: Device, count: int) -> Callable[[], Awaitable[None]]:
     return finish
 
 
+@pytest.mark.nightly("a server of its own")
 async def test_over_tls(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
     """The same behind a certificate."""
     state_dir = copied(furnished[0], tmp_path / "state")

@@ -38,12 +38,13 @@ async def decide(
     sharing: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
     """The box decides the mixed problem, and its writer stores that."""
+    await listed(stand.client())  # the writer begins when the box is first managed
     log = stand.appliance.running().decisions
     before = log.written
     facts = {"problem": asked, "plan": plan or LeastRecentlyUsed().plan(asked), "policy": "lru", "sharing": sharing}
     for _ in range(times):
         log.record("residency", facts)
-    await until(lambda: log.written >= before + times)  # the writer gathers in real time
+    await until(lambda: log.written >= before + times)  # a thread writes
 
 
 async def listed(client: httpx.AsyncClient, **query: str | int) -> list[dict[str, object]]:
@@ -219,10 +220,11 @@ PLAIN: dict[str, Any] = {
 
 async def stored(stand: Stand, kind: str, facts: dict[str, Any]) -> None:
     """Such a decision, written."""
+    await listed(stand.client())  # the writer begins when the box is first managed
     log = stand.appliance.running().decisions
     before = log.written
     log.record(kind, facts)
-    await until(lambda: log.written > before)  # the writer gathers in real time
+    await until(lambda: log.written > before)  # a thread writes
 
 
 async def test_what_no_policy_decided_is_masked_too(stand: Stand) -> None:

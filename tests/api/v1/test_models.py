@@ -256,6 +256,7 @@ async def test_a_form_above_the_limit_names_the_other_way(stand: Stand) -> None:
     assert (answer.status_code, answer.json()["type"]) == (413, "/problems/too-large")
 
 
+@pytest.mark.nightly("another whole import")
 async def test_a_variant_of_ones_own(stand: Stand, digits: toys.Digits) -> None:
     """Beside the made ones: measured, callable by name, deletable; the model goes on."""
     harbour = stand.client("harbour")

@@ -84,6 +84,7 @@ def labels(frame: dict[str, Any]) -> str:
     return "".join(cut["items"][0]["answer"]["labels"][0]["label"] for cut in cuts)
 
 
+@pytest.mark.nightly("a reader of text, imported anew")
 async def test_pages_are_read(stand: Stand, pages: page.Pages) -> None:
     """Nearly every numeral, where it stands; each answer says who gave it, where the time went and what it cost."""
     harbour = stand.client("harbour")

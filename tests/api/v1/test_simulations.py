@@ -27,6 +27,7 @@ async def ended(client: httpx.AsyncClient, id: str) -> dict[str, Any]:
             await asyncio.sleep(0.05)  # noqa: TID251 - a child process works, in real time
 
 
+@pytest.mark.nightly("another child")
 async def test_more_of_an_application_with_less_memory(stand: Stand) -> None:
     """Both runs have the box's own applications; only what was edited differs."""
     admin = stand.client()

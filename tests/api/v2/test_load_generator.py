@@ -254,6 +254,7 @@ async def fixed(furnished: tuple[Path, dict[str, str]], with_fixed: Path, tmp_pa
         await made.close()
 
 
+@pytest.mark.nightly("the program of another maker, once more")
 async def test_a_fixed_first_axis_is_no_batch(fixed: Stand) -> None:
     """Shapes are whole and sent as they are; four rows of one table are one inference, not four."""
     client = fixed.client("harbour")

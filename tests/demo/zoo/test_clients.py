@@ -104,6 +104,7 @@ def test_registry_out_of_reach_is_asked_once(tmp_path: Path) -> None:
     assert not list(second.iterdir()), "no client was started"
 
 
+@pytest.mark.nightly("waits for a registry that is not there")
 @pytest.mark.usefixtures("nowhere")
 def test_npm_registry_out_of_reach(tmp_path: Path) -> None:
     """npm's own words for a refused connection are understood."""

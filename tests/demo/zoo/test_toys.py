@@ -64,6 +64,7 @@ def test_expanded_nets_answer_any_batch(tmp_path: Path, make: object) -> None:
     assert not np.allclose(answer[0], answer[1], atol=1e-6)
 
 
+@pytest.mark.nightly("makes a network of 100 MB")
 def test_resnet50_is_as_large_as_the_real_one(tmp_path: Path) -> None:
     """The benchmark's ResNet-50 has the parameters of the real one: 25.6 million, 98 MiB."""
     assert toys.resnet50(tmp_path / "net.onnx").stat().st_size == pytest.approx(102.5e6, rel=0.01)

@@ -73,6 +73,7 @@ def test_it_costs_what_each_kind_costs() -> None:
     assert found["pipelines"]["signs"]["cost"] == pytest.approx(0.011 * 2 + (0.004 + 0.030) * 10, rel=0.01)
 
 
+@pytest.mark.nightly("minutes of an overloaded box")
 def test_who_is_too_much_is_refused_by_what_is_missing() -> None:
     """The NPU takes 89 such networks a second at most, while the CPU does its parts of others. Where the CPU has 30 ms
     to do beside each, it is that which there is not enough of: 29 a second.

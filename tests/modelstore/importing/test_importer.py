@@ -180,7 +180,9 @@ def test_a_model_serves_before_it_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-@pytest.mark.parametrize("body", [b"", b"no model at all" * 100])
+@pytest.mark.parametrize(
+    "body", [pytest.param(b"", marks=pytest.mark.nightly("another whole import")), b"no model at all" * 100]
+)
 def test_a_bad_file_fails_with_its_reason_and_frees_the_name(tmp_path: Path, body: bytes) -> None:
     """Neither model nor application nor file is left; the job keeps the reason; the same name can be uploaded again."""
 
@@ -225,6 +227,7 @@ def test_what_is_refused_leaves_the_file_where_it_is(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_an_upload_counts_once(tmp_path: Path) -> None:
     """A tenant whose quota just holds the uploaded file may import it."""
@@ -243,6 +246,7 @@ def test_an_upload_counts_once(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_a_variant_beyond_the_quota_fails_alone(tmp_path: Path) -> None:
     """The original fits, the int8 variant beside it does not: it is on record with the reason, and the model serves."""
@@ -314,6 +318,7 @@ def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
     """A graph without weights has no int8 form: the variant is failed with the reason, and the model serves."""
@@ -330,6 +335,7 @@ def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_our_own_mistake_ends_the_job_and_not_the_box(tmp_path: Path) -> None:
     """An error that nobody foresaw fails the job with a hint, and the next job runs."""
@@ -438,6 +444,7 @@ def test_tenants_take_turns(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
     """What lies beside the graph in the archive is part of the model: labels in its task, the tokenizer among its

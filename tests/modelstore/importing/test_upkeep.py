@@ -140,6 +140,7 @@ async def test_what_fails_or_is_called_off() -> None:
     assert ended.is_set()
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_imports_are_finished_and_what_was_known_waits(tmp_path: Path) -> None:
     """On a box that always has a request under way: what is imported is measured on every kind (BA-19); what was

@@ -93,7 +93,16 @@ def test_resnet_is_two_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("package_index")
-@pytest.mark.parametrize("name", ["read-text", "find-text", "faces-tiny", "pitch", "digits"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("read-text", marks=pytest.mark.nightly("a large network")),
+        "find-text",
+        "faces-tiny",
+        "pitch",
+        "digits",
+    ],
+)
 def test_real_networks_are_cut_into_few_parts(name: str, tmp_path: Path) -> None:
     """Whole in parts, whatever their form: a recogniser of 1,000 operators, too."""
     path = normalised(model_of(name, "ci", "small").model, tmp_path / "net")

@@ -317,6 +317,7 @@ def test_an_endless_run_is_broken_off(tmp_path: Path) -> None:
         runner.run({"x": np.ones((1, 4), np.float32)}, cpu_seconds_max=1.0)
 
 
+@pytest.mark.nightly("waits for a limit")
 @pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
 async def test_an_endless_loop_ends_with_its_child(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) ->
     assert _plain(plan_one(problem)) == answer
 
 
-@examples(gate=40)
+@examples(gate=20)
 @given(
     draw=draws,
     seed=seeds,

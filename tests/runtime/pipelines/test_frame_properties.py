@@ -43,7 +43,7 @@ KEPT_BY_ONE_OF_SEVEN = Pipeline(
     ),
 )
 """Only the last stage keeps the order of frames."""
-_SLOW = settings(examples(gate=10), suppress_health_check=[HealthCheck.too_slow])
+_SLOW = settings(examples(gate=5), suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

@@ -32,6 +32,7 @@ async def test_items_that_come_at_once() -> None:
     assert {row.stage for row in live.plan.stages} == {"find", "crop", "read"}
 
 
+@pytest.mark.nightly("minutes of many cameras")
 @story
 async def test_more_than_fits() -> None:
     """Half as many frames again as the box can do with its best variants: cheaper ones serve, and hardly any is late;
@@ -84,6 +85,7 @@ async def test_those_that_were_let_in_are_in_time() -> None:
     assert spent_ns / 1e6 == pytest.approx(whole.box.engine.run_totals()[1], rel=0.01)
 
 
+@pytest.mark.nightly("minutes of many cameras")
 @story
 async def test_two_pipelines_by_weight() -> None:
     """Far too much of both, with one variant each: as many frames are in time as the box can do, and each pipeline has

@@ -83,7 +83,7 @@ async def command(bench: EngineBench, application: Application, what: str) -> No
         await bench.availability.retire_model(application.model_id)
 
 
-@examples(gate=250)
+@examples(gate=120)
 @given(
     group=groups,
     workers=st.integers(1, 3),
@@ -140,7 +140,7 @@ def test_any_traffic(group: dict[str, dict[str, Cost]], workers: int, queue_len:
     run_virtual(play)
 
 
-@examples(gate=150)
+@examples(gate=80)
 @given(
     group=groups,
     twins=st.lists(
@@ -267,7 +267,7 @@ talks = st.lists(
 )
 
 
-@examples(gate=150)
+@examples(gate=80)
 @given(talks=talks, workers=st.integers(1, 3))
 def test_sequences_add_up(talks: list[Talk], workers: int) -> None:
     """Sequences at once, with cancelled steps among them: each answer is the sum of exactly the steps of its own

@@ -600,6 +600,7 @@ async def test_a_link_that_breaks_and_comes_back() -> None:
         assert list(fleet.sessions.list("t")) == []
 
 
+@pytest.mark.nightly("minutes of many devices")
 @story
 async def test_joins_and_leaves_for_minutes() -> None:
     """Devices of both kinds and two tenants come, pause, lose their links and go, at random: every frame is counted

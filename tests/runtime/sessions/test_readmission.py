@@ -47,6 +47,7 @@ def test_a_link_that_was_too_slow_and_is_not_any_more(promise: Promise) -> None:
     run_virtual(told)
 
 
+@pytest.mark.nightly("minutes of an overloaded box")
 @story
 async def test_a_box_that_is_slow_while_it_is_full() -> None:
     """Eight cameras of which seven make runs 1.6 times slower, so that six stay: the last two are not removed and let

@@ -56,7 +56,10 @@ def prepared(kind: str, plain: Path, folder: Path) -> PreparedForm:
     return PreparedForm(f"add@{kind}", str(folder / "form" / name), 1, optimised=True, kind=kind)
 
 
-@pytest.mark.parametrize("kind", FAKED)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if kind == "cuda" else pytest.mark.nightly("another kind")) for kind in FAKED],
+)
 def test_each_kind(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It computes what the CPU computes, and its rows may share runs as far as was shown."""
     devices.install(monkeypatch)

@@ -66,6 +66,7 @@ def identity(path: Path, name: str, kind: int) -> Path:
     return path
 
 
+@pytest.mark.nightly("real runs are timed")
 @pytest.mark.anyio
 async def test_figures_of_a_real_network(measure: ChildMeasure, net: Path) -> None:
     """It holds its weights in memory, whatever the kernels of this processor make of them, and nothing in it took
@@ -274,6 +275,7 @@ async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
     assert children() == []
 
 
+@pytest.mark.nightly("real runs are timed")
 @pytest.mark.anyio
 async def test_cancelled_measurement_ends_its_child(measure: ChildMeasure, net: Path) -> None:
     """Whoever stops the import stops the child; the next measurement is not blocked."""
@@ -287,6 +289,7 @@ async def test_cancelled_measurement_ends_its_child(measure: ChildMeasure, net: 
     await measure.profile(form_of(net), "cpu", [images(1)])
 
 
+@pytest.mark.nightly("real runs are timed")
 @pytest.mark.anyio
 async def test_one_child_at_a_time(measure: ChildMeasure, net: Path) -> None:
     """Two measurements side by side would disturb each other: the second waits."""
@@ -336,6 +339,7 @@ async def test_short_runs_are_measured_one_at_a_time(tmp_path: Path) -> None:
     assert [row.concurrency for row in profile.latencies] == [1]
 
 
+@pytest.mark.nightly("real runs are timed")
 @pytest.mark.anyio
 async def test_what_rests_for_others_is_timed_anew(tmp_path: Path, net: Path) -> None:
     """The child that timed runs has ended, and another one begins when the rest is over; no processor is kept from

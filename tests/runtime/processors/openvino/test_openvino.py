@@ -173,7 +173,7 @@ def _of_one_shape(folder: Path, batch: int) -> Path:
     return folder / "fixed.onnx"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.nightly("the same on two workers"))])
 def test_a_run_ends_at_its_deadline(tmp_path: Path, workers: int) -> None:
     """Between two of its nodes; the next runs are not disturbed."""
 
