@@ -73,6 +73,7 @@ serve(Settings(state_dir=Path(sys.argv[1]), http={"port": 0}, log={"level": "err
 """
 
 
+@pytest.mark.nightly("starts three boxes")
 def test_what_a_start_makes_is_never_collected(tmp_path: Path) -> None:
     """Neither what serves nor what manages: a full collection would stop the box for as long as looking at it takes."""
     _imported(tmp_path)

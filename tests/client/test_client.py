@@ -62,6 +62,7 @@ def test_a_models_whole_life(port: Port, digits: toys.Digits) -> None:
             box.model("mine")
 
 
+@pytest.mark.nightly("another whole import")
 def test_large_files_go_in_pieces(port: Port, digits: toys.Digits, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the form's limit the client uploads by itself, and tells how far it is."""
     monkeypatch.setattr(client_module, "FORM_BYTES_MAX", 1000)

@@ -248,6 +248,7 @@ async def test_kernel_without_the_calls(prepared: Path) -> None:
     processor.close()
 
 
+@pytest.mark.nightly("a process that is killed")
 @pytest.mark.anyio
 async def test_a_guard_is_killed_at_any_moment(form: PreparedForm, tmp_path: Path) -> None:
     """While its build goes to sleep, wakes or does neither: whoever asked gets an answer or an error of ours, the build

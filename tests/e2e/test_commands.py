@@ -16,6 +16,7 @@ from appliance.cli.main import main
 from appliance.cli.pending import PendingUploads
 from appliance.client import Client
 from appliance.demo.zoo.toys import conv_net, digits, tiny_add
+from tests.api.stand import copied
 from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 
@@ -189,9 +190,11 @@ def test_a_large_upload_goes_on_after_a_broken_line(server: Server, tmp_path: Pa
     assert json.loads(memory.read_text()) == {}
 
 
-def test_a_box_that_is_stopped_drains_and_takes_its_address_away(tmp_path: Path) -> None:
+def test_a_box_that_is_stopped_drains_and_takes_its_address_away(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
     """SIGTERM ends it with status 0; the next start is on the same data."""
-    with running_server(tmp_path / "state") as box:
+    with running_server(copied(furnished[0], tmp_path / "state")) as box:
         with box.client() as client:
             client.create_tenant("stays")
         assert box.stop() == 0

@@ -10,6 +10,7 @@ from appliance.lab.problems.base import Malformed
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.policies.dispatch import DISPATCH_POLICIES
+from tests.harness.lanes import seeds
 from tests.lab.scenarios import document
 
 pytestmark = pytest.mark.gate("whole simulations")
@@ -237,7 +238,7 @@ def test_run_times_that_a_box_has_seen() -> None:
     assert found["latency_ms"] == {"p50": 9, "p99": 12}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(gate=4, nightly=12))
 def test_random_boxes_answer_each_request_once(seed: int) -> None:
     """Processors in groups, with workers, that are lost and slowed down; graphs; tenants; queues that are full."""
     random = Random(seed)

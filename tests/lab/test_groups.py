@@ -53,6 +53,7 @@ def used(found: dict[str, Any]) -> dict[str, int]:
     return {name: one["batches"] for name, one in found["processors"].items()}
 
 
+@pytest.mark.nightly("minutes of many requests")
 def test_cores_of_two_sorts_serve_one_queue() -> None:
     """More than the big ones could do alone; the little ones have a third as much, and nothing is loaded twice."""
     found = figures(_written(BIG, LITTLE, rps=120))
@@ -136,6 +137,7 @@ def _in_parts(**changes: Any) -> dict[str, Any]:
     return _written(CPU, NPU, **{"models": [_model("faces", units=units)], **changes})
 
 
+@pytest.mark.nightly("minutes of many requests")
 def test_a_network_in_parts_uses_both_kinds() -> None:
     """5 ms on the NPU, 4 on the CPU, 6 on the NPU; meanwhile others have the NPU."""
     one = figures(_in_parts(arrivals=[{"application": "door", "times_s": [1.0]}]))

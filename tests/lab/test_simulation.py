@@ -218,6 +218,7 @@ def test_a_forced_forecaster_is_the_only_one(name: str) -> None:
     assert all(isinstance(errors := facts["error_ms"], dict) and list(errors) == [name] for facts in chosen)
 
 
+@pytest.mark.nightly("a process for each seed")
 @pytest.mark.usefixtures("processes")
 def test_the_same_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"

@@ -64,6 +64,7 @@ def test_without_a_builder_it_says_so(tmp_path: Path) -> None:
     assert "podman, buildah or docker" in done.stderr
 
 
+@pytest.mark.nightly("a box with a file system of its own")
 @pytest.mark.usefixtures("processes", "ports")
 def test_a_box_with_a_read_only_root() -> None:
     """Without capabilities, as nobody, with nothing to write to but its state; its own health check asks it."""

@@ -463,6 +463,7 @@ async def _say_all(device: Device, messages: list[Any]) -> None:
             await device.socket.send(json.dumps(message) if isinstance(message, dict) else message)
 
 
+@pytest.mark.nightly("a server that is killed")
 async def test_a_killed_box_takes_its_sessions_back(
     furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path
 ) -> None:
@@ -486,6 +487,7 @@ async def test_a_killed_box_takes_its_sessions_back(
             assert await stopping == 0
 
 
+@pytest.mark.nightly("a server of its own")
 async def test_frames_that_find_no_room(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
     """Bodies share a budget of what has come of them, whether somebody waits for it or not: a frame that does not fit
     is dropped with its head, and counted, a smaller one is taken; two that fit each by itself end one of the

@@ -170,6 +170,7 @@ async def test_labels_come_as_a_file(stand: Stand, digits: toys.Digits) -> None:
     assert (await museum.get("/v1/models/named")).json()["task"]["labels"] == names
 
 
+@pytest.mark.nightly("another whole import")
 async def test_a_finished_upload_takes_the_place_of_the_file(stand: Stand, digits: toys.Digits) -> None:
     """The upload is consumed by the import; an archive inside works as well."""
     museum = stand.client("museum")

@@ -264,6 +264,7 @@ async def test_a_fixed_first_axis_is_no_batch(fixed: Stand) -> None:
     assert grown["inference_count"] == grown["execution_count"] == REQUESTS
 
 
+@pytest.mark.nightly("the program of another maker, once more")
 async def test_a_model_with_state_is_asked_in_sequences(fixed: Stand) -> None:
     """The config says so, and that the box supplies the state itself."""
     client = fixed.client("harbour")

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
+from tests.harness.lanes import seeds
 
 pytestmark = pytest.mark.gate("whole simulations")
 
@@ -146,7 +147,7 @@ def test_frames_and_single_calls_take_what_the_processor_was_busy_for() -> None:
     assert found["pipelines"]["signs"]["cost"] + 18 * 0.010 == pytest.approx(busy_s, rel=0.01)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(gate=2, nightly=4))
 def test_a_seed_has_one_outcome_and_every_frame_one_end(seed: int) -> None:
     """Clients, single calls, a processor that is lost and one that is slow."""
     written = document(

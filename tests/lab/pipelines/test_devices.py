@@ -12,6 +12,7 @@ from appliance.lab.sessions.devices import _camera_before
 from appliance.lab.simulation import simulate
 from appliance.runtime.sessions.pipeline_service import CUT_SIDE
 from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
+from tests.harness.lanes import seeds
 from tests.lab.pipelines.test_crowd import STAGES
 from tests.lab.pipelines.test_crowd import document as signs
 
@@ -107,7 +108,7 @@ def test_clients_and_devices_of_both_kinds_share_a_box() -> None:
     assert figures(CAMERA, reader, **more) == found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(gate=2, nightly=4))
 def test_every_frame_has_one_end_whatever_happens(seed: int) -> None:
     """Links that fail, a processor that is lost and one that is slow; a simulation raises where a frame has none."""
     cameras = {**CAMERA, "count": 4, "arrival_rps": 0.5, "network": {"like": "lte", "rtt_ms": 40}}

@@ -67,6 +67,7 @@ def test_the_same_seed_gives_the_same_output_and_another_one_another() -> None:
     assert json.dumps(figures(**both, seed=4)) != first
 
 
+@pytest.mark.nightly("minutes of many devices")
 def test_more_glasses_than_a_box_can_serve_wait() -> None:
     crowd = {**GLASSES, "count": 30, "accuracy_slo": 0.02, "arrival_rps": 30}
     sessions = figures(sessions=[crowd], duration_s=4)["sessions"]

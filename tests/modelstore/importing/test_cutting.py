@@ -87,6 +87,7 @@ async def cut(box: Parts) -> Model:
 OPTIONS = ImportOptions(part_ops_min=1)
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.gate("one whole cut")
 def test_a_network_is_cut_for_a_kind_that_does_not_run_it_whole(tmp_path: Path) -> None:
     """Each part is a build of its own on each of its kinds, and is there after a restart without being made again."""

@@ -422,6 +422,7 @@ def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_tenants_take_turns(tmp_path: Path) -> None:
     """A tenant that brought three models does not keep another's only one waiting behind all of them."""

@@ -165,7 +165,6 @@ class Slow(FakeMeasure):
 
 
 @pytest.mark.nightly("another whole import")
-@pytest.mark.gate("what jobs and events say of it")
 def test_what_is_still_to_be_measured_is_told(tmp_path: Path) -> None:
     """Of every content: what waits, what is compiled and what is measured; then, by an event, what came of it."""
 

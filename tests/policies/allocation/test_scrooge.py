@@ -142,6 +142,7 @@ def test_greedy_refinement_keeps_to_the_room() -> None:
     assert cheapest(pipeline, options, lambda plans: False, exact_max=0) is None
 
 
+@pytest.mark.nightly("many pipelines are planned")
 def test_scarce_pipelines_are_served_where_others_refuse() -> None:
     """Forty drawn pipelines with few workers: Scrooge never costs less than the optimum, and refuses at most one
     that has one.

@@ -10,6 +10,7 @@ import pytest
 from appliance.domain.catalogue import Quota, Tenant
 from appliance.domain.errors import PipelineNotPossible
 from tests.fakes.clock import run_virtual
+from tests.harness.lanes import seeds
 from tests.runtime.pipelines.bench import find_and_read, replayed, taken
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
@@ -45,7 +46,7 @@ async def _told(seed: int) -> list[tuple[str, Mapping[str, object]]]:
         return [(kind, facts) for kind, facts in bench.box.decisions.told if kind == "pipeline"]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(gate=3, nightly=8))
 def test_stories_replay(seed: int) -> None:
     """Whatever comes, plans keep SLO and capacity, alone and together; equal seeds make equal decisions."""
 

@@ -33,6 +33,7 @@ def _states(fleet: Fleet) -> dict[SessionState, int]:
     return {state: states.count(state) for state in states}
 
 
+@pytest.mark.nightly("minutes of many devices")
 @story
 async def test_promises_of_latency_are_planned_on_what_is_left() -> None:
     """Eight cameras of 15 frames a second at 13 ms a run: 1.56 of a worker, which two have and one has not. Who finds

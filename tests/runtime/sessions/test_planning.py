@@ -143,6 +143,7 @@ async def test_who_does_not_fit_is_refused_and_breaks_nobody() -> None:
         assert kept_share(fleet) >= 0.99
 
 
+@pytest.mark.nightly("minutes of many devices")
 @pytest.mark.parametrize("boxes", [2, pytest.param(12, marks=pytest.mark.nightly("the same with more boxes"))])
 @story
 async def test_offers_taken_at_once_are_let_in(boxes: int) -> None:
@@ -270,6 +271,7 @@ async def test_who_asks_for_its_share_gets_it_and_nobody_within_theirs_goes() ->
         assert not {id(device.live) for device in gone}.intersection(map(id, first[: len(first) // 2]))
 
 
+@pytest.mark.nightly("minutes of many devices")
 @story
 async def test_a_worker_that_serves_nobody_keeps_its_network() -> None:
     """Three workers with 480, 320 and 160 (promises that allow no more); the session on 480 leaves, and then one comes

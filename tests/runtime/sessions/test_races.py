@@ -15,6 +15,7 @@ from appliance.runtime.sessions.curves import RATE_PRIOR
 from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
+from tests.harness.lanes import seeds
 from tests.runtime.sessions.fleet import Fleet, steady
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
@@ -52,7 +53,7 @@ def _promise(rng: random.Random) -> Promise:
     return LatencyPromise(rng.choice([20.0, 120.0, 400.0]), rng.choice([2.0, 10.0, 30.0]))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(gate=2, nightly=4))
 def test_anything_at_once(seed: int) -> None:
     """Joining, another promise, a pause, a stream that begins or breaks, leaving: many of them under way at a time, of
     the same sessions. Nothing fails but in its own words, every frame is counted once, and nothing is left behind."""
