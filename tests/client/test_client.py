@@ -33,7 +33,6 @@ def fp32_only(digits: toys.Digits) -> dict[str, object]:
     return metadata
 
 
-@pytest.mark.nightly("another whole import")
 def test_a_models_whole_life(port: Port, digits: toys.Digits) -> None:
     """Upload, follow, look, call, delete: with progress, typed shapes and the task's own fields."""
     sent: list[tuple[int, int]] = []
