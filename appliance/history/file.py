@@ -262,7 +262,7 @@ class HistoryFile:
             raise Damaged("its check fails")
 
     def _reader(self) -> sqlite3.Connection:
-        return sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, isolation_level=None, timeout=5)
+        return sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5)
 
     def _minute(
         self, start: int, slots: Mapping[int, Mapping[str, float]], series: dict[str, int]

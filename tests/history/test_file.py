@@ -17,7 +17,10 @@ from tests.history.samples import START, fill, sampled
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "history.db"
+    """In a folder whose name means something else in an address."""
+    folder = tmp_path / "half %20 of?a#folder"
+    folder.mkdir()
+    return folder / "history.db"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 from sqlmodel import Session
@@ -38,7 +38,7 @@ def database_errors_are_typed() -> Iterator[None]:
 
 def make_engine(path: Path, *, begin: str, query_only: bool = False, pooled: bool = True) -> Engine:
     """An engine whose connections carry our pragmas and whose transactions start with the statement `begin`."""
-    engine = create_engine(f"sqlite:///{path}", poolclass=QueuePool if pooled else NullPool)
+    engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=QueuePool if pooled else NullPool)
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: sqlite3.Connection, _record: Any) -> None:

@@ -50,6 +50,21 @@ def test_every_connection_has_the_pragmas(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_folder_whose_name_means_something_in_an_address_keeps_what_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "half %20 of?mode=memory#folder"
+    folder.mkdir()
+
+    async def story() -> None:
+        with database(folder) as db:
+            await db.write(lambda session: put("kept", session))
+        again = Database(folder / "test.db")
+        assert await again.read(values) == ["kept"]
+        again.close()
+
+    asyncio.run(story())
+    assert {path.name for path in tmp_path.iterdir()} == {folder.name}
+
+
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     """What a function wrote before it raised is rolled back."""
 
