@@ -5,6 +5,9 @@ Fakes live in `tests/fakes`, the rules in `tests/harness`; `tests/README.md` say
 
 import asyncio
 import ctypes
+import fcntl
+import json
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,13 +67,22 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> "toys.Digits":
 def furnished(
     tmp_path_factory: pytest.TempPathFactory, digits: "toys.Digits", processes: None
 ) -> tuple[Path, dict[str, str]]:
-    """A state folder with tenants, keys and models, and the keys; to be copied, not to be used."""
+    """A state folder with tenants, keys and models, and the keys; to be copied, not to be used. The first worker that
+    needs it makes it for all.
+    """
     from appliance import log
     from tests.api.stand import furnish
 
     log.configure("error", "console")
-    state_dir = tmp_path_factory.mktemp("furnished") / "state"
-    return state_dir, asyncio.run(furnish(state_dir, digits))
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    state_dir, keys = folder / "furnished", folder / "furnished-keys.json"
+    with (folder / "furnished.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not keys.exists():
+            keys.write_text(json.dumps(asyncio.run(furnish(state_dir, digits))))
+    return state_dir, json.loads(keys.read_text())
 
 
 @pytest.fixture(autouse=True)
