@@ -142,8 +142,6 @@ class Graph:
 
     def critical_path(self, takes_ms: Mapping[str, float]) -> tuple[str, ...]:
         """The stages of the path that takes longest, in their order; of several the one that was given first."""
-        if not self.order:
-            return ()
         longest = self.longest_behind(takes_ms)
         ahead: tuple[str, ...] = tuple(one for one in self.order if all(after != one for _, after in self.edges))
         path: list[str] = []

@@ -70,6 +70,16 @@ def test_one_sample_says_nothing() -> None:
     assert found.low <= 0 <= found.high
 
 
+def test_paired_samples_with_nothing_to_find_score_one() -> None:
+    """Who says nothing of two empty pictures is right, all of 1 with no error; who sees two things in one of them has
+    0 of 2.
+    """
+    silent = scores((0, 0), (0, 0))
+    same, apart = paired(silent, silent), paired(silent, scores((0, 2), (0, 0)))
+    assert (same.value, same.low, same.high, same.samples) == (0.0, 0.0, 0.0, 2)
+    assert (apart.value, apart.low, apart.high, apart.samples) == (1.0, 1.0, 1.0, 2)
+
+
 def test_pairs_only_of_the_same_samples() -> None:
     """Another set, or one that nobody wrote down: as if independent.
 

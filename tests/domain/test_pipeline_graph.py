@@ -164,6 +164,49 @@ def test_refusals(stages: Sequence[Stage], kind: type[BadPipeline] | None, key: 
     assert str(refused).startswith(key)
 
 
+PERSONS = (ask("people", "objects"), Crop(name="persons", after=("people",), of="objects"))
+BADGES = (
+    *PERSONS,
+    ask("badges", "find-text", "persons"),
+    Crop(name="badge", after=("badges",), of="regions"),
+    ask("read", "read-text", "badge"),
+)
+"""Crops in crops: a level of persons, and one of the badges of each."""
+
+
+@pytest.mark.parametrize(
+    ("stages", "key", "reason"),
+    [
+        ((*SIGNS[:2], Crop(name="parts", after=("lines",), of="regions")), "stages[2].after",
+         "there is no list 'regions': 'lines' finds no regions"),
+        ((*BADGES, Crop(name="again", after=("people",), of="objects", when=When("read"))), "stages[5].after",
+         "the regions of 'people' are cut where it looks, not on 'badge'"),
+        ((*BADGES, Pick(name="best", best=1, after=("persons",), when=When("read"))), "stages[5].when",
+         "'badge' has items of its own below those of 'persons'"),
+        ((*BADGES, ask("who", "who", "persons"), Join(name="all", after=("who", "read"))), "stages[6].after",
+         "the items of 'who' and 'read' have no parent in common: join them one by one"),
+        ((*BADGES, Join(name="names", after=("read",), when=When("read"))), "stages[5].when",
+         "'read' has several items for each that is joined to"),
+        ((*SIGNS, Join(name="text", after=("read",)), ask("mean", "meaning", "text", when=When("text"))),
+         "stages[5].when", "'text' puts answers together and has no label of its own"),
+    ],
+)  # fmt: skip
+def test_graph_of_stages_on_wrong_levels_is_refused_with_the_reason(
+    stages: Sequence[Stage], key: str, reason: str
+) -> None:
+    """What has no regions, no single item for each of another level, no common parent, or no label."""
+    refused = refusal(*stages)
+    assert isinstance(refused, StageMismatch)
+    assert (refused.key, refused.reason) == (key, reason)
+
+
+def test_join_about_a_stage_above_it_is_taken() -> None:
+    """The names on a person's badges are put together where the person was recognised: one item for each of both."""
+    names = Join(name="names", after=("read",), when=When("look"))
+    graph = graph_of(*BADGES, ask("look", "page-side", "persons"), names)
+    assert (graph.level_of("names"), graph.parent_of("names")) == ("persons", "badges")
+
+
 def test_a_circle_is_told_as_it_goes() -> None:
     """The stages of it only, each waited for by the next."""
     circle = refusal(FIND, replace(LINES, after=("find", "read")), SIDE, READ)

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from appliance.domain.catalogue import Latency, Precision, Profile, Variant
+from appliance.domain.catalogue import Latency, Precision, Profile, TensorSpec, Variant
 from appliance.domain.states import VariantState
 from appliance.domain.uploads import UploadRecord
 
@@ -31,6 +31,25 @@ def test_servable_states(state: VariantState, servable: bool) -> None:
     """A excluded variant still answers who names it; one in the making or failed does not."""
     variant = Variant("t/m:v", "t/m", "v", Precision.FP32, "00", 1, (), (), state)
     assert variant.servable is servable
+
+
+@pytest.mark.parametrize(
+    ("shapes", "input_px"),
+    [
+        ([(-1, 3, 224, 320)], 320),
+        ([(-1, 224, 160, 3)], 224),
+        ([(-1, 3, -1, -1), (-1, 3, 96, 64)], 96),
+        ([(-1, 3, -1, -1)], None),
+        ([(-1, 3, 640, -1)], None),
+        ([(-1, 16)], None),
+    ],
+)
+def test_input_px_of_tensors_is_the_longer_side_of_the_first_fixed_picture(
+    shapes: list[tuple[int, ...]], input_px: int | None
+) -> None:
+    """Channels first or last; a picture with a free side, or a tensor that is none, says nothing."""
+    inputs = tuple(TensorSpec(f"x{at}", "FP32", shape) for at, shape in enumerate(shapes))
+    assert Variant("t/m:v", "t/m", "v", Precision.FP32, "00", 1, inputs, ()).input_px == input_px
 
 
 @pytest.mark.parametrize(("offset", "length", "complete"), [(5, None, True), (5, 5, True), (4, 5, False)])

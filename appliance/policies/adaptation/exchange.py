@@ -241,10 +241,9 @@ class _Search:
         settled: set[object] = set()
         tried: set[object] = set()
         climbs = self._problem.workers <= CLIMB_AGAIN_MAX
-        for turn in itertools.count():
-            if self._pairs.work >= self._work_max:
-                break
-            if climbs and turn % 2 == 0:
+        climbs_now = itertools.cycle((climbs, False))
+        while self._pairs.work < self._work_max:
+            if next(climbs_now):
                 board = self._noisy(bool(best.left))
             else:
                 board = best.copy()

@@ -119,8 +119,6 @@ class _Scarcity:
         Keeps what is better, and the better bound.
         """
         found = split(self._at(prices))
-        if found.plans is None:
-            return None
         bound = found.bound - sum(price * self._limit(pool) for pool, price in prices.items())
         if bound > self._bound:
             self._bound, self._bound_prices = bound, dict(prices)

@@ -145,9 +145,7 @@ def _greedy(pipeline: Pipeline, fronts: Sequence[Sequence[StagePlan]], room: Roo
         best: tuple[float, Plans] | None = None
         for stage, front in enumerate(fronts):
             now = plans[stage]
-            for plan in front:
-                if plan.cost >= now.cost:
-                    break
+            for plan in (one for one in front if one.cost < now.cost):
                 changed = (*plans[:stage], plan, *plans[stage + 1 :])
                 worth = (now.cost - plan.cost) / max(plan.latency_ms - now.latency_ms, TOLERANCE)
                 is_better = best is None or worth > best[0]

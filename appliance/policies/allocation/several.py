@@ -159,9 +159,8 @@ def existing_of(
         parts.setdefault((one.worker, one.index), []).extend(one.parts)
     for name, placed in placements.items():
         for place in placed:
-            if place.parts:
-                own = parts.setdefault((place.worker, place.index), [])
-                own.append(Part(name, sum(part.share for part in place.parts)))
+            own = parts.setdefault((place.worker, place.index), [])
+            own.append(Part(name, sum(part.share for part in place.parts)))
     known = {worker.name: available_of(worker.pool, workers) for worker in workers}
     return tuple(
         Existing(worker, index, tuple(own), tuple(loaded))

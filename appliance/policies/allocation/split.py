@@ -38,10 +38,6 @@ class Splitting:
     rows: int
     bound: float
 
-    @property
-    def cost(self) -> float:
-        return np.inf if self.plans is None else total_cost(self.plans)
-
 
 def split(pipeline: Pipeline) -> Splitting:
     """The cheapest plans, exact unless a stage has more promising ways than the search keeps."""

@@ -82,7 +82,7 @@ def choices(problem: OffloadInput, common: Common | None = None) -> list[Promise
     then by name.
     Every variant alone is among them, so that a joint choice is no loss.
 
-    `common`: of the problem, where it is known. O(sets · variants · clients)."""
+    `problem`: one that has variants. `common`: of it, where that is known. O(sets · variants · clients)."""
     table = _table(problem, common or common_of(problem))
     alone = _rows(table, [(k,) for k in range(len(table.names))], 1.0)
     alone.sort(key=lambda p: (-p.clients, p.chosen))
@@ -146,8 +146,6 @@ def _rows(table: _Table, sets: Sequence[tuple[int, ...]], reluctance: float) -> 
     """What sets of variants promise if each client takes the cheapest of the set, those with a larger gap counted
     `reluctance` times; of equals the one of the smaller gap, then by name. Who has none of a set takes any of its own.
     """
-    if not sets:
-        return []
     has = np.isfinite(table.gap)
     usable = np.zeros((len(sets), len(table.names), 1), bool)
     for k, chosen in enumerate(sets):

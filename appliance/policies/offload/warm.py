@@ -30,8 +30,8 @@ def resumed(fleet: Fleet, state: Opening, members: Sequence[int]) -> tuple[list[
     earliest, last, free_ms = state.earliest[:], state.last[:], state.free_ms
     slots: list[Slot] = []
     for start, variant, requests in state.rest:
-        k = networks.get(variant, -1)
-        latency = fleet.networks[k].latency_ms.get(len(requests)) if k >= 0 else None
+        k = networks[variant]
+        latency = fleet.networks[k].latency_ms.get(len(requests))
         if latency is None:
             return None
         start = max(start, free_ms)

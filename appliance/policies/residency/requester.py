@@ -162,6 +162,4 @@ def _megabytes(count: int) -> str:
 def _words(change: Change) -> str:
     if change.after is None:
         return f"{change.application} leaves"
-    if change.before is None:
-        return f"{change.application} gets {change.after}"
     return f"{change.application} goes from {change.before} to {change.after}"

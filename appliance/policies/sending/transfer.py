@@ -146,10 +146,8 @@ class TransferEstimate:
             latency = median(self._pairs)
         elif self._round_trips:
             latency = median(self._round_trips)
-        elif self._samples:
-            latency = min(sample.took_ms for sample in self._samples) / 2.0
         else:
-            return
+            latency = min(sample.took_ms for sample in self._samples) / 2.0
         if self._samples:
             latency = min(latency, *(sample.took_ms - sample.size_bytes * MS_A_BYTE_MIN for sample in self._samples))
         self.latency_ms = max(0.0, latency)

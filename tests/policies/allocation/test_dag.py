@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.policies.allocation.base import AllocationInput, Module, Profile, WorkerType
+from appliance.policies.allocation.configurations import pipeline_of
 from appliance.policies.allocation.dag import (
     CyclicError,
     Edge,
@@ -49,6 +51,17 @@ def test_nesting() -> None:
     assert decompose(2, [(0, 1)]) == Series((0, 1))
     assert decompose(4, [(0, 1), (0, 2), (1, 3), (2, 3)]) == Series((0, Parallel((1, 2)), 3))
     assert decompose(4, [(0, 2), (0, 3), (1, 3)]) is None
+
+
+def test_edges_through_modules_without_rate_join_their_neighbours_once() -> None:
+    """Three modules that need no instance lead from a to b, and each to one of its own."""
+    between = {"off0": "c0", "off1": "c1", "off2": "c2"}
+    edges = [edge for off, own in between.items() for edge in (("a", off), (off, "b"), (off, own))]
+    rates = {"a": 1.0, "b": 1.0, **dict.fromkeys(between.values(), 1.0), **dict.fromkeys(between, 0.0)}
+    modules = tuple(Module(name, rate, (Profile("w", 1, 1, 10.0),)) for name, rate in rates.items())
+    pipeline = pipeline_of(AllocationInput(100.0, (WorkerType("w", 1.0),), modules, tuple(edges)))
+    assert [stage.name for stage in pipeline.stages] == ["a", "b", "c0", "c1", "c2"]
+    assert pipeline.edges == ((0, 1), (0, 2), (0, 3), (0, 4))
 
 
 def test_cycle_is_refused() -> None:

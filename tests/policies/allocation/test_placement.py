@@ -81,6 +81,18 @@ def test_says_what_is_missing() -> None:
     assert _placed({"a": 0.6, "b": 0.6, "c": 0.6}, available=2) == Missing("w")
 
 
+def test_packing_of_shares_that_leave_one_over_ends_though_there_are_too_many_ways() -> None:
+    """21 shares above a third: two go on a worker, so one has no place on ten, though they add up to 7.6 workers. It
+    would take years to see that of every way.
+    """
+    shares = {name: 0.35 + 0.001 * at for at, name in enumerate("abcdefghijklmnopqrstu")}
+    assert _placed(shares, available=10) == Missing("w")
+    del shares["u"]
+    placed = _placed(shares, available=10)
+    assert not isinstance(placed, Missing)
+    assert [len(worker.parts) for worker in placed] == [2] * 10
+
+
 def test_available_counts_those_that_run() -> None:
     """With two workers in all and one of them running, one can be new."""
     workers = [WorkerType("w", 1.0, 2)]

@@ -131,6 +131,46 @@ def test_who_asks_for_little_has_it_whatever_the_others_ask() -> None:
             assert 0.0 < found.served[much].fps <= fps
 
 
+def _one_network(*workers: WorkerType) -> AllocationInput:
+    """10 ms of the first type for each frame, and 1 ms of each other one."""
+    modules = tuple(
+        Module(f"on-{worker.name}", 1.0, (Profile(worker.name, 1, 1, 1.0 if at else 10.0),))
+        for at, worker in enumerate(workers)
+    )
+    return AllocationInput(400.0, workers, modules, cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
+
+
+def test_pipelines_on_different_workers_are_not_too_many_together() -> None:
+    """Each asks for 0.9 of the one worker that it knows, which is none of the other's."""
+    demands = [
+        Demand(name, 90.0, (_one_network(WorkerType(worker, 1.0, 1)),))
+        for name, worker in (("a", "cpu"), ("b", "cuda"))
+    ]
+    found = plan_several(demands, Frontier())
+    assert (found.is_anew, found.solved) == (False, 2)
+    assert {name: one.plan.placement[0].worker for name, one in found.served.items()} == {"a": "cpu", "b": "cuda"}
+    assert [one.fps for one in found.served.values()] == [90.0, 90.0]
+
+
+def test_pipelines_on_workers_without_limit_are_never_too_many() -> None:
+    """3.5 workers of a type of which there are as many as wanted."""
+    found = plan_several([Demand("a", 350.0, (_one_network(WorkerType("cloud", 1.0)),))], Frontier())
+    assert (found.is_anew, found.solved, found.served["a"].fps) == (False, 1, 350.0)
+    assert len(found.served["a"].plan.placement) == 4
+
+
+def test_shares_of_workers_with_a_limit_are_divided_beside_those_without() -> None:
+    """Two that ask for twice the one worker: 0.95 of it is divided between them, 47.5 frames each, whatever they and
+    others take of a type that never runs out.
+    """
+    problem = _one_network(WorkerType("cpu", 1.0, 1), WorkerType("cloud", 1.0))
+    busy = (Existing("cloud", 0, (Part("requests", 0.5),)),)
+    found = plan_several([Demand(name, 100.0, (problem,)) for name in "ab"], Frontier(), busy=busy)
+    assert [one.fps for one in found.served.values()] == pytest.approx([47.5, 47.5])
+    assert all(one.plan.feasible for one in found.served.values())
+    assert {placed.worker for one in found.served.values() for placed in one.plan.placement} == {"cpu", "cloud"}
+
+
 def test_nobody_is_degraded_for_who_asks() -> None:
     """Where nobody may be degraded, who does not fit gets no plan, and says so."""
     found = plan_several([_demand("a", 40), _demand("b", 40)], Frontier(), may_degrade=False)

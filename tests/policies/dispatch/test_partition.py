@@ -7,6 +7,7 @@ from appliance.policies.dispatch.partition import CHOICES_MAX, SUBGRAPHS_MAX, Op
 ALL = frozenset({"CPU", "GPU", "NPU"})
 SOME = frozenset({"CPU", "NPU"})
 CPU = frozenset({"CPU"})
+NPU = frozenset({"NPU"})
 
 
 def cut(*operators: Operator) -> Partition:
@@ -74,6 +75,19 @@ def test_wide_graphs_have_bounds(branches: int) -> None:
     assert len(net.subgraphs) <= SUBGRAPHS_MAX + 2 * branches
     assert sum(len(choices) for choices in net.next.values()) <= CHOICES_MAX
     assert net.whole in {after for choices in net.next.values() for after, _one in choices}
+
+
+def test_partition_with_too_many_orders_runs_its_units_in_one() -> None:
+    """Fifteen operators that do not need one another can be done in any order, which are 2 ** 15 states of 15 choices:
+    too many. In one order, neighbours of the first eight are 8 · 9 / 2 subgraphs, and of the other seven, which run
+    elsewhere, 7 · 8 / 2."""
+    net = cut(*(Operator(f"{i:02}", CPU if i < 8 else NPU) for i in range(15)))
+
+    assert CHOICES_MAX < 2**15 * 15
+    assert set(net.next) == {2**count - 1 for count in range(15)}
+    assert len(net.subgraphs) == 36 + 28
+    assert {one.ops for one in net.subgraphs if "07" in one.ops and "08" in one.ops} == set()
+    assert [one.ops for _after, one in net.next[2**13 - 1]] == [("13", "14"), ("13",)]
 
 
 def test_a_cycle_cannot_be_cut() -> None:

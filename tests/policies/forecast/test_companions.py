@@ -90,3 +90,16 @@ def test_forgotten_applications_leave_no_trace(seen: list[tuple[str, set[str]]])
             other.observe(active, came - {"d"})
     one.forget("d")
     assert all(one.beside(i)[j] == other.beside(i)[j] for j in "abcd" for i in "abcd")
+
+
+def test_companions_beside_one_that_is_active_lists_all_that_were_seen() -> None:
+    """Whoever had a window or came in one, the active one among them; others are as likely as the prior says."""
+    companions = Companions()
+    assert list(companions.beside("a")) == []
+    companions.observe("a", {"b"})
+    companions.observe("c", ())
+    beside = companions.beside("a")
+    assert (len(beside), set(beside)) == (3, {"a", "b", "c"})
+    companions.forget("c")
+    assert set(companions.beside("a")) == {"a", "b"}
+    assert set(beside) == {"a", "b", "c"}, "what was known then"

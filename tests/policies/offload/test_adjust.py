@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.policies.offload.adjust import adjust, simulate
+from appliance.policies.offload.adjust import adjust, coordinate, simulate
 from appliance.policies.offload.base import Client, OffloadInput
 from appliance.policies.offload.fleet import fleet_of
 from appliance.policies.offload.ledger import opening
@@ -53,3 +53,22 @@ def test_arrivals_follow_from_the_last_one_and_the_interval() -> None:
     fleet = fleet_of(OffloadInput(1000.0, 6.0, 100.0, FRAMES, clients=clients))
     order = simulate(fleet, opening(fleet), [0, 1], [3, 4])
     assert [next(order) for _ in range(6)] == [0, 1, 0, 1, 0, 1]
+
+
+def test_adjust_with_too_few_for_the_smallest_batch_ends_the_plan() -> None:
+    """The network runs two at once and no fewer: after two of three clients the third finds nobody."""
+    clients = tuple(Client(f"c{k}", 0.01, 1.0, 0.0, 0.0) for k in range(3))
+    fleet = fleet_of(OffloadInput(1000.0, 0.0, 100.0, {2: 4.0}, waiting=clients, grace=0.0))
+    assert adjust(fleet, opening(fleet), [0, 1, 2], [2, 2, 2]) == [(0.0, 0, [(0, 0), (1, 0)])]
+
+
+def test_coordinate_after_ten_days_orders_no_frame_too_early() -> None:
+    """Frame 51 840 001 is captured ten days after the first one. Floats of that size end a hair below it, and the one
+    before it may not be ordered any more."""
+    client = Client("a", 0.01, 1.0, 3.3, 0.0)
+    fleet = fleet_of(OffloadInput(60.0, 864e6, 1000.0, FRAMES, waiting=(client,)))
+    earliest = [51_840_001]
+    start, placed = coordinate(fleet, earliest, [0], 864e6, 0.0)
+    assert placed == [(0, 51_840_001)]
+    assert earliest == [51_840_002]
+    assert start == pytest.approx(51_840_001 / 0.06 + 3.3)

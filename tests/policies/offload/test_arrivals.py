@@ -44,3 +44,10 @@ def test_two_outliers_in_ten_change_nothing() -> None:
     arrivals[3] = (arrivals[3][0], arrivals[3][1] + 500.0)
     arrivals[7] = (arrivals[7][0], arrivals[7][1] + 300.0)
     assert predicted_uplink_ms(arrivals, 5.0, 60.0, 90.0) == pytest.approx(15.0, abs=0.01)
+
+
+def test_uplink_of_one_frame_seen_again_and_again_has_no_trend() -> None:
+    """Five arrivals of frame 6, captured at 100 ms: three of four came no later than 18 ms after it, however far
+    ahead one looks."""
+    arrivals = [(6, 100.0 + delay) for delay in (20.0, 12.0, 16.0, 18.0, 14.0)]
+    assert predicted_uplink_ms(arrivals, 5.0, 60.0, 600.0) == pytest.approx(18.0)

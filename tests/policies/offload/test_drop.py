@@ -1,47 +1,53 @@
 """The drop estimate against worked examples: strides and drop rate of the paper, step 1 and the reference by hand."""
 
+import math
+
 import pytest
 
 from appliance.policies.offload.base import Client, OffloadInput
-from appliance.policies.offload.drop import (
-    best_setting,
-    drop_rate,
-    first_frame_at,
-    longest_interval,
-    reference_stride,
-    stride_range,
-)
-from appliance.policies.offload.fleet import fleet_of, step1
+from appliance.policies.offload.drop import first_frame_at, reference_stride
+from appliance.policies.offload.fleet import Settings, fleet_of, step1
 
-STEP1 = {1: (0.025, 3, 20, 13.33), 2: (1 / 30, 4, 18, 18.0), 4: (0.05, 5, 16, 21.33), 8: (0.1, 8, 10, 13.33)}
-"""Size → latency s, latency in frames, longest interval, clients; drop rate 0.005, SLA 0.04, reference drop 0.0225,
-60 fps.
+STEP1 = {1: (25.0, 20, 13.33), 2: (100.0 / 3, 18, 18.0), 4: (50.0, 16, 21.33), 8: (100.0, 10, 13.33)}
+"""Size → latency ms (3, 4, 5 and 8 frames with 20 ms of network at 60 fps), longest interval, clients; drop rate 0.005,
+SLA 0.04, reference drop 0.0225.
 """
 
 
-def test_strides_run_from_the_latency_for_one_interval() -> None:
-    """Interval 8 and latency 3 track over 3 to 10 frames (§2.2)."""
-    assert stride_range(8, 3) == (3, 10)
-
-
-def test_drop_rate_is_drop_per_frame_of_the_interval() -> None:
-    """0.04 over 8 frames is 0.005 a frame (§4.3)."""
-    assert drop_rate(0.04, 8) == pytest.approx(0.005)
+def _settings(sizes: list[int]) -> Settings:
+    """Step 1 of a single client, on a network with these sizes."""
+    client = Client("a", 0.005, 0.04, 10.0, 10.0, reference_stride=4.5)
+    return step1(fleet_of(OffloadInput(60.0, 0.0, 2000.0, {n: STEP1[n][0] for n in sizes}, waiting=(client,))))
 
 
 @pytest.mark.parametrize("size", STEP1)
-def test_longest_interval_of_each_batch_size(size: int) -> None:
-    """The table of step 1, interval by interval."""
-    _, latency, interval, _ = STEP1[size]
-    assert longest_interval(0.005, 0.04, 0.0225, latency) == interval
+def test_step_1_on_one_batch_size_takes_the_longest_interval(size: int) -> None:
+    """The table of step 1, interval by interval: (0.04 + 0.0225) / 0.005 = 12.5 strides on the mean, of which an
+    interval L takes latency + (L - 1) / 2."""
+    _, interval, capacity = STEP1[size]
+    settings = _settings([size])
+    assert (settings.batch, settings.interval) == ([size], [interval])
+    assert 1.0 / settings.load[0] == pytest.approx(capacity, abs=0.01)
 
 
 def test_step_1_takes_the_size_that_serves_the_most() -> None:
     """Batches of 4 at interval 16 serve 21.33 clients, more than any other size."""
-    batches = {size: (seconds, latency) for size, (seconds, latency, _, _) in STEP1.items()}
-    size, interval, capacity = best_setting(0.005, 0.04, 0.0225, batches, 60.0)
-    assert (size, interval) == (4, 16)
-    assert capacity == pytest.approx(21.33, abs=0.01)
+    settings = _settings(list(STEP1))
+    assert (settings.batch, settings.interval) == ([4], [16])
+    assert 1.0 / settings.load[0] == pytest.approx(21.33, abs=0.01)
+
+
+def _closed_form(client: Client, table: dict[int, float], fps: float) -> tuple[int, int]:
+    """Step 1 (§4.4.1) of one client alone: the batch and interval that would serve the most clients like this one."""
+    travel_ms = client.uplink_ms + client.downlink_ms
+    reference = client.drop_rate * reference_stride(travel_ms, table[1], fps)
+    best, most = (1, 0), 0.0
+    for size, ms in sorted(table.items()):
+        latency = math.ceil((travel_ms + ms) * fps / 1000.0)
+        interval = int(2.0 * ((client.accuracy_slo + reference) / client.drop_rate - latency) + 1.0)
+        if interval >= 1 and interval * size / ms > most:
+            best, most = (size, interval), interval * size / ms
+    return best
 
 
 def test_columns_agree_with_the_closed_form_of_one_client() -> None:
@@ -51,11 +57,7 @@ def test_columns_agree_with_the_closed_form_of_one_client() -> None:
     fleet = fleet_of(OffloadInput(60.0, 0.0, 2000.0, table, waiting=clients))
     columns = step1(fleet)
     for i, client in enumerate(fleet.clients):
-        travel = client.uplink_ms + client.downlink_ms
-        batches = {n: (ms / 1000.0, -int(-(travel + ms) * 0.06 // 1)) for n, ms in table.items()}
-        reference = client.drop_rate * reference_stride(travel, 25.0, 60.0)
-        size, interval, _ = best_setting(client.drop_rate, 0.04, reference, batches, 60.0)
-        assert (columns.batch[i], columns.interval[i]) == (size, interval)
+        assert (columns.batch[i], columns.interval[i]) == _closed_form(client, table, 60.0)
 
 
 def test_reference_is_the_mean_stride_of_a_dedicated_box() -> None:

@@ -1,8 +1,11 @@
 """The warm start: the previous plan goes on where nothing changed, and is packed anew where something did."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from appliance.policies.offload.base import Batch, OffloadInput
+import pytest
+
+from appliance.policies.offload.base import Batch, Client, OffloadInput
 from appliance.policies.offload.earliest_due import EarliestDue
 from appliance.policies.offload.fleet import fleet_of
 from appliance.policies.offload.ledger import opening
@@ -104,3 +107,17 @@ def test_a_client_that_the_previous_plan_leaves_out_ends_it() -> None:
     (own,) = (one for one in plan.clients if one.name == "new")
     assert own.frames[0] - now_frame < 0.5 * problem.fps
     assert check(changed, plan).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("horizon_ms", "inference_ms", "goes_on"),
+    [(31.0, {1: 5.0}, True), (30.0, {1: 5.0}, False), (31.0, {2: 5.0}, False)],
+)
+def test_the_previous_plan_goes_on_as_far_as_its_batches_can_be_run(
+    horizon_ms: float, inference_ms: Mapping[int, float], goes_on: bool
+) -> None:
+    """At 100 ms a batch of one is planned for 130 ms: none of a plan that ends then, nor where one alone cannot run."""
+    batch = Batch(130.0, None, (("a", 120),))
+    client = Client("a", 0.01, 0.1, 0.0, 10.0)
+    problem = OffloadInput(1000.0, 100.0, horizon_ms, inference_ms, (client,), previous=(batch,))
+    assert _rest(problem) == ([batch] if goes_on else None)

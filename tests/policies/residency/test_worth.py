@@ -160,6 +160,19 @@ def test_those_of_few_are_as_in_columns() -> None:
     assert few.losses_of_leaving() == many.losses_of_leaving()
     for short in (1, 150, 250, 1000):
         assert _facts(few.cheapest_alone(short)) == _facts(many.cheapest_alone(short))
+    out = [[_facts(one) for one in found.where(lambda one: one.after is None)] for found in (few, many)]
+    assert out[0] == out[1]
+    assert len(out[0]) == len(able)
+
+
+def test_who_has_no_bytes_in_memory_has_none_to_give() -> None:
+    """A variant that takes nothing, beside one of 100 bytes that can leave: one by one and in columns."""
+    nothing = Option("nothing", 0, 0, 60.0, 10)
+    states = (ApplicationState("a", (nothing,), "nothing"), ApplicationState("b", (SMALL,), "small"))
+    problem = ResidencyProblem(0, 500, 0, 0, states, None, "rebalance")
+    outlook = Outlook(problem)
+    for found in (listed(problem, outlook, states), in_columns(problem, outlook.weigh(states))):
+        assert [(one.prospect.application.name, one.after, one.freed_bytes) for one in found] == [("b", None, 100)]
 
 
 def _facts(one: Demotion | None) -> object:

@@ -216,3 +216,13 @@ def test_a_smaller_camera_sends_what_it_has() -> None:
     send = _offered(made, 0, 0.0)
     assert send is not None
     assert send.size_px <= 320
+
+
+def test_sender_closed_with_a_frame_in_hand_counts_it_as_skipped() -> None:
+    """It was to be encoded, and never was sent."""
+    made = Sender(fps=15.0, deadline_ms=None)
+    made.orders = Orders(size_px=160)
+    made.captured(0, 0.0)
+    assert made.next(0.0) is not None
+    made.closed()
+    assert (made.counts.captured, made.counts.sent, made.counts.skipped) == (1, 0, 1)

@@ -48,3 +48,14 @@ def test_one_stall_is_an_accident_and_two_are_the_link() -> None:
     for _ in range(SAMPLES_MAX):
         margin.observe(10.0, 10.0)
     assert margin.factor == MARGIN_MIN
+
+
+def test_margin_of_a_transfer_of_which_nothing_was_expected_is_not_learnt() -> None:
+    """One frame short of what it takes to leave the prior, a frame without bytes is no further one."""
+    margin = TransferMargin()
+    for _ in range(SAMPLES_MIN - 1):
+        margin.observe(10.0, 10.0)
+    margin.observe(10.0, 0.0)
+    assert margin.factor == MARGIN_PRIOR
+    margin.observe(10.0, 10.0)
+    assert margin.factor == MARGIN_MIN
