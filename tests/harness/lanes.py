@@ -8,9 +8,12 @@ A test of the fast lane that starts a process or opens a port fails, so no test 
 """
 
 import enum
-import sys
+import functools
+import os
+import socket
+import subprocess
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +44,12 @@ RESOURCES = {
 _WAITS = {"processes": 1, "ports": 2, "chromium": 3, "package_index": 3}
 """How long tests that use a resource take, from the shortest to the longest."""
 
-_PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system"}
-_PORT_EVENTS = {"socket.bind", "socket.connect"}
+_USES: tuple[tuple[str, Any, str], ...] = (
+    ("processes", subprocess.Popen, "__init__"),
+    *(("processes", os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system")),
+    *(("ports", socket.socket, name) for name in ("bind", "connect", "connect_ex")),
+)
+"""Functions that use a resource: its name, the module or class, the function."""
 
 
 def fixtures_of(item: pytest.Item) -> Collection[str]:
@@ -136,11 +143,30 @@ def _names_tests(config: pytest.Config) -> bool:
 
 
 class ResourceGuard:
-    """Notices processes and ports that a test of the fast lane uses."""
+    """Notices processes and ports that a test of the fast lane uses.
+
+    It wraps the functions that use them. An audit hook of the interpreter is shorter, but Python 3.11 lets another
+    thread run while it audits `sys.settrace`, and that thread dies when it wants to be traced as well: under coverage a
+    box then waits for ever for a thread of its pool.
+    """
 
     def __init__(self) -> None:
         self._used: list[str] | None = None
-        sys.addaudithook(self._notice)
+        self._originals: list[tuple[Any, str, Any]] = []
+
+    def install(self) -> None:
+        """Watch from now on."""
+        for resource, owner, name in _USES:
+            self._originals.append((owner, name, vars(owner).get(name)))
+            setattr(owner, name, self._watched(resource, name, getattr(owner, name)))
+
+    def uninstall(self) -> None:
+        """Leave everything as it was."""
+        for owner, name, original in self._originals:
+            if original is None:
+                delattr(owner, name)  # it is inherited
+            else:
+                setattr(owner, name, original)
 
     def begin(self, item: pytest.Item) -> None:
         """Watch a test from its set-up on, if it is one of the fast lane."""
@@ -152,10 +178,11 @@ class ResourceGuard:
         if used:
             pytest.fail(f"a test of the fast lane must ask for the fixture `{used[0]}`: {used[1]}", pytrace=False)
 
-    def _notice(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self._used is None:
-            return
-        if event in _PROCESS_EVENTS:
-            self._used += ["processes", f"{event} {arguments[0] if arguments else ''}"]
-        elif event in _PORT_EVENTS and isinstance(arguments[1], tuple):
-            self._used += ["ports", f"{event} {arguments[1]}"]
+    def _watched(self, resource: str, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def watched(*arguments: Any, **options: Any) -> Any:
+            if self._used is not None and (resource != "ports" or isinstance(arguments[-1], tuple)):
+                self._used += [resource, f"{name} {arguments[-1] if arguments else options}"]
+            return original(*arguments, **options)
+
+        return watched

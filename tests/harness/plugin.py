@@ -23,6 +23,7 @@ class Harness:
         self._skips = SkipWatch()
         self._tasks = TaskGuard()
         self._leaks.install()
+        self._resources.install()
         self._tasks.install()
 
     def pytest_collection_finish(self) -> None:
@@ -32,6 +33,7 @@ class Harness:
 
     def pytest_unconfigure(self) -> None:
         self._tasks.uninstall()
+        self._resources.uninstall()
         self._leaks.uninstall()
 
     @pytest.hookimpl(trylast=True)
