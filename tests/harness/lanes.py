@@ -46,7 +46,7 @@ _WAITS = {"processes": 1, "ports": 2, "chromium": 3, "package_index": 3}
 
 _USES: tuple[tuple[str, Any, str], ...] = (
     ("processes", subprocess.Popen, "__init__"),
-    *(("processes", os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system")),
+    *(("processes", os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp")),
     *(("ports", socket.socket, name) for name in ("bind", "connect", "connect_ex")),
 )
 """Functions that use a resource: its name, the module or class, the function."""
