@@ -25,7 +25,6 @@ def test_limits_are_known_by_name() -> None:
     assert tuple(TABLES) == WITH_LIMITS
 
 
-@pytest.mark.nightly("a real network is cut")
 @pytest.mark.usefixtures("processes")
 def test_parts_of_a_network(tmp_path: Path) -> None:
     """An accelerator for convolutions has most of a ShuffleNet, and not what moves channels about."""

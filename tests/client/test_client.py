@@ -61,7 +61,6 @@ def test_a_models_whole_life(port: Port, digits: toys.Digits) -> None:
             box.model("mine")
 
 
-@pytest.mark.nightly("another whole import")
 def test_large_files_go_in_pieces(port: Port, digits: toys.Digits, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the form's limit the client uploads by itself, and tells how far it is."""
     monkeypatch.setattr(client_module, "FORM_BYTES_MAX", 1000)
@@ -122,7 +121,6 @@ def test_a_broken_line_is_taken_up(port: Port, tmp_path: Path) -> None:
         box.delete_upload(done.id)
 
 
-@pytest.mark.nightly("waits for a line that stays broken")
 def test_a_line_that_stays_broken_is_told(port: Port, tmp_path: Path) -> None:
     """After some tries without a byte gained the error comes up."""
 

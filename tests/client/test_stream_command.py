@@ -87,7 +87,6 @@ def test_what_cannot_be(box: SessionBox, photo: str, capsys: pytest.CaptureFixtu
     assert "no box answers" in capsys.readouterr().err
 
 
-@pytest.mark.nightly("streams for seconds")
 def test_a_file_begins_again(box: SessionBox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second of video streams for as long as is wanted."""
     path = tmp_path / "clip.avi"

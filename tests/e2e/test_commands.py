@@ -79,7 +79,6 @@ def test_a_model_from_import_to_delete(appliance: Run, tmp_path: Path) -> None:
     assert "there is no model 'digits'" in appliance("models", "show", "digits", status=1)
 
 
-@pytest.mark.nightly("another whole import, and waits")
 def test_jobs_tell_of_imports_that_worked_and_that_did_not(appliance: Run, tmp_path: Path) -> None:
     """A file that is no model fails with a reason and status 1; both kinds stand in the list."""
     (tmp_path / "broken.onnx").write_bytes(b"no graph at all")
@@ -168,7 +167,6 @@ class _Counted(httpx.SyncByteStream):
             yield block
 
 
-@pytest.mark.nightly("another whole import, and waits")
 def test_a_large_upload_goes_on_after_a_broken_line(server: Server, tmp_path: Path) -> None:
     """The second try, by another process, sends only what the box does not have; the import then works."""
     model = conv_net(tmp_path / "large.onnx", 6)
