@@ -123,7 +123,7 @@ class Management:
                 self.box.telemetry.emit("certificate ends soon", detail=check.detail)
 
     def service(self) -> Service:
-        """Make what answers the requests that manage this box. Any thread."""
+        """Return the application that answers `/v1`, `/metrics` and the documents of this box. Any thread."""
         return Service(self.box)
 
     def start(self) -> None:

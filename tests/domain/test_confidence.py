@@ -71,9 +71,7 @@ def test_one_sample_says_nothing() -> None:
 
 
 def test_paired_samples_with_nothing_to_find_score_one() -> None:
-    """Who says nothing of two empty pictures is right, all of 1 with no error; who sees two things in one of them has
-    0 of 2.
-    """
+    """Two empty pictures: an answer without objects has no error and scores 1, two invented objects score 0."""
     silent = scores((0, 0), (0, 0))
     same, apart = paired(silent, silent), paired(silent, scores((0, 2), (0, 0)))
     assert (same.value, same.low, same.high, same.samples) == (0.0, 0.0, 0.0, 2)

@@ -1,4 +1,4 @@
-"""What the drop estimate counts in (ARISE §2.2, §4.3): displayed frames, latencies in them, the reference setup."""
+"""The drop estimate in frames (ARISE §2.2, §4.3): the first frame at a time, latencies, the reference stride."""
 
 import math
 

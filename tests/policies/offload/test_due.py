@@ -6,7 +6,7 @@ from appliance.policies.offload.fleet import fleet_of
 from appliance.policies.offload.ledger import Slot, opening
 
 PUNCTUAL = Patience(join=1.0, lead=1.0)
-"""Nobody runs before the end of its period."""
+"""No request runs before the end of its period."""
 
 
 def _packed(problem: OffloadInput, batch: int, period_ms: float) -> list[Slot]:
@@ -23,7 +23,7 @@ def test_pack_due_with_a_smallest_batch_of_two_waits_for_the_second() -> None:
 
 
 def test_pack_due_with_a_smallest_batch_of_two_never_runs_one_alone() -> None:
-    """Nobody ever joins."""
+    """No second request ever joins."""
     problem = OffloadInput(1000.0, 0.0, 100.0, {2: 10.0}, waiting=(Client("a", 0.01, 1.0, 0.0, 0.0),), grace=0.0)
     assert _packed(problem, 2, 50.0) == []
 

@@ -28,7 +28,7 @@ def test_requests_on_two_variants_that_come_together_run_after_one_another() -> 
 
 
 def test_baseline_without_a_tuning_cannot_plan() -> None:
-    """Not even for nobody."""
+    """Not even without clients."""
     nothing = Reactive("nothing", lambda problem: ())
     with pytest.raises(ValueError, match="nothing has no tuning"):
         nothing.plan(OffloadInput(60.0, 0.0, 1000.0, {1: 20.0}))

@@ -1,4 +1,4 @@
-"""Who gives way for a requester where the cheapest way is barred, or dearer than one alone."""
+"""Applications that leave for a requester where the cheapest choice is barred, or dearer than one application alone."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def test_victim_whose_replacement_needs_more_to_load_than_there_is_leaves(
 
 
 def test_request_answered_in_steps_has_one_plan_and_no_pause() -> None:
-    """Whoever asks waits: nothing else is done before somebody gives way."""
+    """A request waits for the plan, so the policy makes no pause before another application leaves."""
     problem = _asked(10, _one("asker", 10, there=False), _one("a", 10))
     policy = ExpectedUtility()
     assert list(in_steps(policy, problem)) == []
