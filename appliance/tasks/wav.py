@@ -15,7 +15,8 @@ _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _CHUNKS_MAX = 4096
 """Before the sound; usual are two or three."""
 _OPEN_ENDED = 0x7FFF0000
-"""Writers into a pipe leave lengths from here on in the header: the data goes to the end."""
+"""Writers into a pipe leave lengths from here on in the header: the data goes to the end. So it does where a recorder
+was stopped before it wrote the lengths: that of the data is 0, and that of the file ends no later."""
 
 
 def read_wav(body: bytes, seconds_max: float = 3600.0) -> tuple[np.ndarray, int]:
@@ -37,7 +38,8 @@ def read_wav(body: bytes, seconds_max: float = 3600.0) -> tuple[np.ndarray, int]
         if kind == b"data":
             if layout is None:
                 raise BadMedia(reason="the WAV has data before its format")
-            data = _data(body, at + 8, length)
+            is_unwritten = length == 0 and struct.unpack_from("<I", body, 4)[0] <= at
+            data = body[at + 8 :] if is_unwritten else _data(body, at + 8, length)
             _check_length(len(data), layout, seconds_max)
             return _samples(data, layout), layout[2]
         at += 8 + length + (length & 1)
@@ -80,7 +82,8 @@ def _samples(data: bytes, layout: tuple[int, int, int, int]) -> np.ndarray:
     data = data[: len(data) // (channels * bits // 8) * (channels * bits // 8)]
     if coding == _FLOAT:
         values = np.frombuffer(data, f"<f{bits // 8}").astype(np.float32)
-        values = np.nan_to_num(values, nan=0.0, posinf=1.0, neginf=-1.0)
+        if not np.isfinite(values).all():
+            raise BadMedia(reason="the WAV has samples that are no numbers (NaN or infinite)")
     elif bits == 8:
         values = np.frombuffer(data, np.uint8).astype(np.float32) / 128 - 1
     elif bits == 24:

@@ -96,8 +96,24 @@ def test_what_the_standard_library_does_not_read() -> None:
     piped = bytearray(wav(wanted))
     piped[4:8] = piped[40:44] = b"\xff\xff\xff\xff"
     assert len(read_wav(bytes(piped))[0]) == len(wanted)
-    broken = np.array([np.nan, np.inf, -np.inf], "<f4").tobytes()
-    assert read_wav(riff((b"fmt ", format_chunk(3, 32)), (b"data", broken)))[0].tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize("file_length", [0, 36], ids=["none", "of the header"])
+def test_lengths_that_a_recorder_never_wrote(file_length: int) -> None:
+    """The data goes to the end; an empty chunk that others follow stays empty."""
+    wanted = tone(300)
+    stopped = bytearray(wav(wanted))
+    stopped[4:8], stopped[40:44] = struct.pack("<I", file_length), bytes(4)
+    np.testing.assert_array_equal(read_wav(bytes(stopped))[0], read_wav(wav(wanted))[0])
+    empty = riff((b"fmt ", format_chunk(1, 16)), (b"data", b""), (b"LIST", b"tail"))
+    assert read_wav(empty)[0].size == 0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_samples_that_are_no_numbers_are_refused(value: float) -> None:
+    samples = np.array([0.0, value], "<f4").tobytes()
+    with pytest.raises(BadMedia, match="no numbers"):
+        read_wav(riff((b"fmt ", format_chunk(3, 32)), (b"data", samples)))
 
 
 @pytest.mark.parametrize("percent", range(0, 100, 10))
