@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.connection import Connection, connected
-from appliance.domain.catalogue import Late, Prefer
+from appliance.domain.catalogue import Late, Prefer, Unverified
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def show_application(box: Connection, name: str) -> None:
     if application.late is Late.RUN:
         print("  late          answered whenever it is done")
     print(f"  prefers       {application.prefer.value}")
+    if application.unverified is Unverified.ALLOW:
+        print("  unverified    allowed: variants that only noise was tried on may answer")
     print(f"  variants      {', '.join(application.variants) or 'none yet'}")
     if application.choice:
         print(f"                {application.choice}")
@@ -99,6 +101,9 @@ def create_application(
     shared: Annotated[bool, typer.Option("--shared", help="Callable by every tenant.")] = False,
     late: Annotated[Late, typer.Option(help="What becomes of a request at its deadline.")] = Late.DROP,
     prefer: Annotated[Prefer, typer.Option(help="Which variant answers a request that names none.")] = Prefer.BALANCED,
+    unverified: Annotated[
+        Unverified, typer.Option(help="Whether the box may choose a variant that only noise was tried on.")
+    ] = Unverified.NEVER,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse an SLO that no variant keeps.")] = False,
 ) -> None:
     """Register another use of a model, with promises of its own.
@@ -116,6 +121,7 @@ def create_application(
         shared=shared,
         late=late,
         prefer=prefer,
+        unverified=unverified,
     )
     with box.client() as client:
         application = client.create_application(order, strict=strict)
@@ -143,6 +149,9 @@ def change_application(
     shared: Annotated[bool | None, typer.Option("--shared/--not-shared", help="Callable by every tenant.")] = None,
     late: Annotated[Late | None, typer.Option(help="What becomes of a request at its deadline.")] = None,
     prefer: Annotated[Prefer | None, typer.Option(help="Which variant answers a request that names none.")] = None,
+    unverified: Annotated[
+        Unverified | None, typer.Option(help="Whether the box may choose a variant that only noise was tried on.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Change nothing where the box would warn.")] = False,
 ) -> None:
     """Change an application of a running box; what is not named stays. It holds from the next request on.
@@ -164,6 +173,7 @@ def change_application(
         "shared": shared,
         "late": late,
         "prefer": prefer,
+        "unverified": unverified,
     }
     fields: dict[str, object] = {field: value for field, value in wanted.items() if value is not None}
     if no_slo:

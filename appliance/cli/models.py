@@ -6,6 +6,7 @@ import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.domain.accuracy import SAMPLES_MIN
+from appliance.domain.catalogue import Evidence
 from appliance.domain.states import VariantState
 from appliance.terminal import screen
 
@@ -96,13 +97,17 @@ def _row(variant: "VariantShape") -> tuple[object, ...]:
         variant.state,
         screen.size(variant.size_bytes),
         screen.share(accuracy.value if accuracy else None),
-        f"{accuracy.metric} against {accuracy.against}" if accuracy else "",
+        f"{accuracy.metric} against {accuracy.against}{_on_noise(variant)}" if accuracy else "",
         screen.milliseconds(single.p50_ms if single else None),
         screen.milliseconds(single.p99_ms if single else None),
         screen.milliseconds(profile.load_ms if profile else None),
         screen.size(profile.resident_bytes if profile else None),
         variant.residency,
     )
+
+
+def _on_noise(variant: "VariantShape") -> str:
+    return " (unverified)" if variant.evidence is Evidence.NOISE else ""
 
 
 def _parts(cut: "CutShape") -> str:

@@ -49,6 +49,30 @@ class Prefer(StrEnum):
     """The fastest of those that reach the application's least accuracy."""
 
 
+class Unverified(StrEnum):
+    """Whether the box may choose a variant that only noise was tried on (`Variant.is_verified`)."""
+
+    NEVER = "never"
+    """It answers requests that name it, and no others."""
+    ALLOW = "allow"
+    """It is chosen as any other variant."""
+
+
+class Evidence(StrEnum):
+    """Inputs on which a variant's accuracy was measured."""
+
+    ORIGINAL = "original"
+    """None are needed: the variant is the network that the tenant uploaded."""
+    SAMPLES = "samples"
+    """Labelled samples, or calibration samples of the tenant."""
+    TRAFFIC = "traffic"
+    """Requests."""
+    STATED = "stated"
+    """A scenario states the figure."""
+    NOISE = "noise"
+    """Synthetic inputs, which prove nothing of real ones."""
+
+
 class Precision(StrEnum):
     """Number format of a variant's weights."""
 
@@ -157,6 +181,7 @@ class Accuracy:
     measured."""
     sample_set: str = ""
     """Variants with the same one were measured on the same samples; empty: nobody knows."""
+    evidence: Evidence = Evidence.SAMPLES
     loss_points: float | None = None
     """How many points it may be behind its model's most accurate variant, where that is stated (a scenario has no
     samples); None: the scores show it (`domain.confidence`)."""
@@ -283,6 +308,28 @@ class Variant:
         return None
 
     @property
+    def is_original(self) -> bool:
+        """Whether it computes what the tenant uploaded, in the same number format and at full size."""
+        return self.name == Precision.FP32.value
+
+    @property
+    def evidence(self) -> Evidence:
+        """Inputs that show what its answers are worth."""
+        if self.is_original:
+            return Evidence.ORIGINAL
+        return Evidence.NOISE if self.accuracy is None else self.accuracy.evidence
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether its losses were measured on more than noise, or it has none."""
+        return self.evidence is not Evidence.NOISE
+
+    @property
+    def doubt(self) -> str:
+        """Return why its answers may be wrong, for a person; empty where it is verified."""
+        return "" if self.is_verified else f"{self.name} is unverified: its answers were compared on noise only"
+
+    @property
     def servable(self) -> bool:
         """Whether requests may run on it."""
         return self.state in (VariantState.READY, VariantState.EXCLUDED)
@@ -329,6 +376,11 @@ class Application:
     shared: bool = False
     late: Late = Late.DROP
     prefer: Prefer = Prefer.BALANCED
+    unverified: Unverified = Unverified.NEVER
+
+    def may_choose(self, variant: Variant) -> bool:
+        """Whether the variant may answer a request that does not name it."""
+        return variant.is_verified or self.unverified is Unverified.ALLOW
 
 
 @dataclass(frozen=True, slots=True)

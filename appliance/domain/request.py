@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from appliance.domain.catalogue import Evidence
+
 Tensors = Mapping[str, Any]
 """name → numpy.ndarray."""
 
@@ -121,6 +123,10 @@ class Result:
     """What ran where, of a network that ran in parts, in their order; empty: it ran whole."""
     build_id: str = ""
     """What answered."""
+    evidence: Evidence = Evidence.ORIGINAL
+    """Inputs that show what the variant's answers are worth."""
+    doubt: str = ""
+    """Why the answer may be wrong; empty where the variant is verified."""
 
 
 class DeferredState(StrEnum):

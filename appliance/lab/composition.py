@@ -13,6 +13,7 @@ from appliance.clock import NS_PER_MS
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
+    Evidence,
     Late,
     Latency,
     Model,
@@ -23,6 +24,7 @@ from appliance.domain.catalogue import (
     TaskSpec,
     Tenant,
     TensorSpec,
+    Unverified,
     Variant,
 )
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
@@ -291,6 +293,7 @@ def _fill(catalogue: Catalogue, scenario: Scenario) -> None:
                 weight=shape.weight,
                 late=Late(shape.late),
                 prefer=Prefer(shape.prefer),
+                unverified=Unverified(shape.unverified),
             )
         )
 
@@ -339,7 +342,14 @@ def _variant(model: str, of: ModelShape, shape: VariantShape, processors: Sequen
         _OUTPUTS,
         height=input_px(shape),
         width=input_px(shape),
-        accuracy=Accuracy(shape.accuracy, "as given", "as given", 1, loss_points=shape.loss),
+        accuracy=Accuracy(
+            shape.accuracy,
+            "as given",
+            "as given",
+            1,
+            evidence=Evidence.STATED if shape.verified else Evidence.NOISE,
+            loss_points=shape.loss,
+        ),
         profile=profile,
         other_profiles=tuple(profiles[1:]),
         cut=cut_of(shape, processors),

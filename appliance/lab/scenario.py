@@ -112,6 +112,8 @@ class VariantShape(Shape):
     accuracy: Annotated[float, Field(ge=0, le=1e6)]
     loss: Annotated[float, Field(ge=0, le=1e6)] | None = None
     """How far it may be behind the most accurate one at 95 %, in the unit of `accuracy`; None: nobody knows."""
+    verified: bool = True
+    """Whether its accuracy was measured on more than noise; else it serves applications that allow that."""
     load_ms: NotNegative
     unload_ms: NotNegative | None = None
     asleep_mb: Positive | None = None
@@ -167,6 +169,7 @@ class ApplicationShape(Shape):
     weight: Positive = 1
     late: Literal["drop", "run"] = "drop"
     prefer: Literal["balanced", "accuracy", "speed"] = "balanced"
+    unverified: Literal["never", "allow"] = "never"
 
 
 class TenantShape(Shape):

@@ -377,7 +377,11 @@ class Catalogue:
     def _entry(self, application: Application, model: Model, before: Entry | None = None) -> Entry:
         servables = self.servables.servables_of(model)
         problem = SelectionInput(
-            [s for s in servables.values() if s.variant.state is VariantState.READY],
+            [
+                s
+                for s in servables.values()
+                if s.variant.state is VariantState.READY and application.may_choose(s.variant)
+            ],
             application.latency_slo_ms,
             application.accuracy_min,
             application.prefer,

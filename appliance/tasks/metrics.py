@@ -129,6 +129,27 @@ def cosines(ones: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) 
     return Score(total, float(max(len(ones), len(others))), "cosine")
 
 
+def nearness(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> Score:
+    """Nearness of the expected output that was met worst: 1 - |found - expected| / |expected|, at least 0, of the whole
+    tensors, so that direction and scale both count; of integers and text, the share of equal entries.
+
+    An output that is missing, or of another shape, counts as 0; an entry that is not finite, as 0 in either tensor.
+    """
+    worst = min((_nearness(found.get(name), one) for name, one in expected.items()), default=1.0)
+    return Score(worst, 1.0, "1-error")
+
+
+def _nearness(found: np.ndarray | None, expected: np.ndarray) -> float:
+    if found is None or found.shape != expected.shape:
+        return 0.0
+    kinds = {found.dtype.kind, expected.dtype.kind}
+    if "f" not in kinds or not kinds <= set("biuf"):
+        return float(np.mean(found == expected)) if expected.size else 1.0
+    got, wanted = (np.nan_to_num(one.astype(np.float64), posinf=0.0, neginf=0.0) for one in (found, expected))
+    error, length = float(np.linalg.norm(got - wanted)), float(np.linalg.norm(wanted))
+    return max(0.0, 1.0 - error / length) if length else float(error == 0)
+
+
 def retrieval(vectors: Sequence[Sequence[float]], groups: Sequence[object]) -> Score:
     """Share of vectors whose nearest other one, by cosine, is of the same group; a group of one asks nothing."""
     if len(vectors) != len(groups):

@@ -13,7 +13,7 @@ from appliance.domain.errors import BadMedia, BadMetadata, BadTensor
 from appliance.tasks.base import Answer, Arrays, Decoded, Media, Score, Target, fed_inputs, with_constants
 from appliance.tasks.datatypes import cast, dtype_of, word_of
 from appliance.tasks.large_json import LARGE_BYTES, Numbers, listed, read_json
-from appliance.tasks.metrics import cosine
+from appliance.tasks.metrics import nearness
 
 NPZ_BYTES_MAX = 256 * 2**20
 """Of all arrays once unpacked."""
@@ -42,7 +42,7 @@ class Tensors:
         return compare(answer["outputs"], reference["outputs"])
 
     def accuracy(self, answer: Mapping[str, Any], truth: Mapping[str, Any]) -> Score:
-        """Against `outputs` by cosine, or a `label` (index) by the largest number of the first output."""
+        """Against `outputs` by nearness, or a `label` (index) by the largest number of the first output."""
         if isinstance(truth.get("outputs"), Mapping):
             return compare(answer["outputs"], truth["outputs"])
         if isinstance(truth.get("label"), int):
@@ -141,18 +141,8 @@ def to_json(array: np.ndarray) -> dict[str, Any]:
 
 
 def compare(ones: Mapping[str, Any], others: Mapping[str, Any]) -> Score:
-    """Mean over the reference's outputs of the cosine; for text, of the share of equal entries."""
-    total = sum(_alike(ones.get(name), other) for name, other in others.items())
-    return Score(total, float(len(others)), "cosine")
-
-
-def _alike(one: Any, other: Any) -> float:
-    if one is None:
-        return 0.0
-    left, right = _values(one), _values(other)
-    if left.dtype.kind in "OSU" or right.dtype.kind in "OSU":
-        return float(np.mean(left == right)) if left.shape == right.shape else 0.0
-    return max(0.0, cosine(np.nan_to_num(left).tolist(), np.nan_to_num(right).tolist()))
+    """Nearness of an answer's outputs to those of a reference."""
+    return nearness({name: _values(one) for name, one in ones.items()}, {n: _values(one) for n, one in others.items()})
 
 
 def _values(entry: Any) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from appliance.domain.catalogue import SLO_MS_MAX, Late, Precision, Prefer, TaskKind
+from appliance.domain.catalogue import SLO_MS_MAX, Evidence, Late, Precision, Prefer, TaskKind, Unverified
 from appliance.domain.states import VariantState
 from appliance.wire.fields import Flag, Real, Text
 from appliance.wire.shape import WEIGHT_MAX, Order, Shape
@@ -223,6 +223,10 @@ class VariantShape(Shape):
     inputs: list[TensorShape]
     outputs: list[TensorShape]
     accuracy: AccuracyShape | None
+    evidence: Evidence = Field(Evidence.NOISE, examples=["samples"])
+    """Inputs that show what its answers are worth: `original`, none are needed; `samples`, labelled or calibration
+    samples; `traffic`, requests; `noise`, synthetic inputs, which prove nothing. With `noise` the variant is
+    unverified: it answers when it is named, and by choice of the box only where the application allows it."""
     profile: ProfileShape | None
     """On the box's first kind of processor; latencies of one run at a time."""
     profiles: list[ProfileShape] = Field([])
@@ -330,6 +334,9 @@ class ApplicationOrder(Order):
     """Which variant answers a request that names none: `accuracy`, the most accurate; `balanced`, the fastest of those
     that lose next to nothing to it (`selection.loss_max`); `speed`, the fastest that reaches `accuracy_min`. Before all
     of these go variants that keep the SLO."""
+    unverified: Unverified = Unverified.NEVER
+    """Whether the box may choose a variant that only noise was tried on: `never`, such a variant answers requests that
+    name it; `allow`, it is chosen as any other."""
 
 
 class ApplicationChange(Order):
@@ -345,6 +352,7 @@ class ApplicationChange(Order):
     shared: Flag | None = None
     late: Late | None = None
     prefer: Prefer | None = None
+    unverified: Unverified | None = None
 
 
 class RunsShape(Shape):
@@ -371,6 +379,20 @@ class SloWarning(Shape):
     """For a person."""
 
 
+class UnverifiedWarning(Shape):
+    """Variants that the box does not choose, because only noise was tried on them."""
+
+    type: Literal["unverified-variants"] = "unverified-variants"
+    variants: list[str] = Field(examples=[["int8", "fp16"]])
+    detail: str = Field(
+        examples=[
+            "unverified, because compared with the original on noise only: int8, fp16; requests get such a variant "
+            "only by its name; upload the model with calibration or evaluation samples, or set unverified to allow"
+        ]
+    )
+    """For a person."""
+
+
 class ApplicationShape(Shape):
     """A registered use of a model."""
 
@@ -384,13 +406,14 @@ class ApplicationShape(Shape):
     shared: bool
     late: Late = Late.DROP
     prefer: Prefer = Prefer.BALANCED
+    unverified: Unverified = Unverified.NEVER
     available: bool
     """Whether a request would be served now; a cold load counts as yes."""
     variants: list[str]
     """Names of the servable variants, the one the box would choose first; that one alone with `summary=true`."""
     choice: str = Field("", examples=["2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58"])
     """Why they are in that order; accuracies in it are points of per cent. Empty with `summary=true`."""
-    warnings: list[SloWarning] = Field([])
+    warnings: list[SloWarning | UnverifiedWarning] = Field([])
     """What the tenant should know of its promises; empty where there is nothing, and with `summary=true`."""
     slo_requests: int = 0
     """Requests since the SLO was set or the box started; not those that the caller got wrong or had no quota for."""

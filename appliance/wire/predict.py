@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
+from appliance.domain.catalogue import Evidence
 from appliance.wire.shape import Shape
 
 
@@ -49,6 +50,10 @@ class PredictShape(Shape):
     accuracy: float | None = Field(examples=[0.961])
     """Measured quality of the variant that answered, 0..1."""
     accuracy_metric: str | None = Field(examples=["f1@0.5 against fp32"])
+    evidence: Evidence | None = Field(None, examples=["samples"])
+    """Inputs that show what the variant's answers are worth, as in the model's list of variants."""
+    warnings: list[str] = Field([])
+    """Why the answer may be wrong."""
     warm: bool
     """Whether a variant was in memory when the request came."""
     timings_ms: TimingsShape

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, points
+from appliance.domain.catalogue import Evidence
 from appliance.wire.access import TenantShape
 from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
 from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, SeenShape, VariantShape
@@ -197,6 +198,7 @@ def _variant(variant: VariantShape, runs: list[float], processors: Sequence[Proc
         "peak_mb": max(profile.peak_bytes, profile.resident_bytes, 1) / 1e6,
         "accuracy": points(variant.accuracy.value) if variant.accuracy else UNMEASURED_POINTS,
         **({} if variant.loss is None else {"loss": points(variant.loss)}),
+        **({"verified": False} if variant.evidence is Evidence.NOISE else {}),
         "load_ms": profile.load_ms,
         **asleep,
         "together_max": profile.shared_rows_max,
@@ -266,4 +268,5 @@ def _application(shape: ApplicationShape, name: str, model: str) -> dict[str, An
         "weight": shape.weight,
         "late": shape.late.value,
         "prefer": shape.prefer.value,
+        "unverified": shape.unverified.value,
     }

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 
 def table_sums(path: Path) -> Path:
@@ -22,6 +23,26 @@ def running_sum(path: Path) -> Path:
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("Y", "SN")]
     nodes = [helper.make_node("Add", ["X", "S"], ["Y"], "add"), helper.make_node("Identity", ["Y"], ["SN"], "keep")]
     return _saved(helper.make_graph(nodes, "running_sum", inputs, outputs), path)
+
+
+def sensor_level(path: Path) -> Path:
+    """`Y` = a weighted mean of the counts `X` of a converter, which lie around 2,048: three convolutions and a mean."""
+    generator = np.random.default_rng(7)
+    weights = [
+        numpy_helper.from_array((generator.uniform(0, 1, shape) / np.prod(shape[1:])).astype(np.float32), name)
+        for name, shape in (("W1", (64, 1, 5)), ("W2", (64, 64, 5)), ("W3", (1, 64, 5)))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["X", "W1"], ["A"], "first"),
+        helper.make_node("Relu", ["A"], ["B"], "relu"),
+        helper.make_node("Conv", ["B", "W2"], ["C"], "second"),
+        helper.make_node("Relu", ["C"], ["D"], "again"),
+        helper.make_node("Conv", ["D", "W3"], ["E"], "third"),
+        helper.make_node("GlobalAveragePool", ["E"], ["Y"], "mean"),
+    ]
+    counts = helper.make_tensor_value_info("X", TensorProto.FLOAT, [1, 1, 64])
+    level = helper.make_tensor_value_info("Y", TensorProto.FLOAT, [1, 1, 1])
+    return _saved(helper.make_graph(nodes, "sensor_level", [counts], [level], weights), path)
 
 
 def _saved(graph: onnx.GraphProto, path: Path) -> Path:

@@ -190,7 +190,7 @@ async def test_a_tenant_has_a_thousand_and_others_have_theirs() -> None:
 async def test_results_have_a_bound_in_bytes_and_none_is_dropped() -> None:
     """Who finds no room is told so in its place; the results of all others stay, and another tenant finds room."""
     bench = EngineBench()
-    desk = _Desk(bench, bytes_max=2000)
+    desk = _Desk(bench, bytes_max=3000)
     mine, others = (bench.add({"v": Cost(load_ms=0, run_ms=1)}, name="a", tenant=tenant) for tenant in ("t", "u"))
     async with bench.working():
         asked = [await desk.begin(mine, [1]) for _ in range(8)]
@@ -200,8 +200,8 @@ async def test_results_have_a_bound_in_bytes_and_none_is_dropped() -> None:
         assert 2 <= fit < 8
         assert [each["state"] for each in told] == ["done"] * fit + ["failed"] * (8 - fit)
         problem = told[-1]["problem"]
-        assert (problem["type"], problem["status"], problem["limit_bytes"]) == ("/problems/result-not-kept", 503, 2000)
-        assert desk.deferred.results_bytes == sum(len(one.document()) for one in asked[:fit]) <= 2000
+        assert (problem["type"], problem["status"], problem["limit_bytes"]) == ("/problems/result-not-kept", 503, 3000)
+        assert desk.deferred.results_bytes == sum(len(one.document()) for one in asked[:fit]) <= 3000
         their = await desk.begin(others, [1])
         await bench.pause(100)
         assert desk.told(their)["state"] == "done"

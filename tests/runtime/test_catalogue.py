@@ -10,6 +10,7 @@ import pytest
 from appliance.domain.catalogue import (
     Accuracy,
     Application,
+    Evidence,
     Latency,
     Model,
     Prefer,
@@ -19,6 +20,7 @@ from appliance.domain.catalogue import (
     TaskSpec,
     Tenant,
     TensorSpec,
+    Unverified,
     Variant,
 )
 from appliance.domain.errors import (
@@ -150,7 +152,7 @@ def test_entry_follows_its_model(catalogue: Catalogue) -> None:
 def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
     """A excluded one serves when it is named, one in the making or failed not at all."""
     states = {"r": VariantState.READY, "s": VariantState.EXCLUDED, "m": VariantState.MAKING, "f": VariantState.FAILED}
-    fill(catalogue, "t", "m", [make_variant("t/m", name, state=state) for name, state in states.items()])
+    fill(catalogue, "t", "m", [make_variant("t/m", name, state=state, accuracy=90.0) for name, state in states.items()])
     entry = catalogue.entry("t/m")
     assert [s.variant.name for s in entry.order] == ["r"]
     assert catalogue.servable(entry, "s").variant.name == "s"
@@ -161,12 +163,27 @@ def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
         catalogue.servable(entry, "x")
 
 
+def test_unverified_variants_are_chosen_where_the_application_allows_it(catalogue: Catalogue) -> None:
+    """The original, samples, traffic and scenarios verify a variant; noise does not, nor does no accuracy at all."""
+    accuracies = {each: Accuracy(90.0, "top-1", "fp32", 9, evidence=each) for each in Evidence}
+    variants = [replace(make_variant("t/m", each.value), accuracy=one) for each, one in accuracies.items()]
+    unmeasured, original = make_variant("t/m", "unmeasured"), make_variant("t/m", "fp32")
+    application = fill(catalogue, "t", "m", [*variants, unmeasured, original])
+    entry = catalogue.entry("t/m")
+    verified = {"original", "samples", "traffic", "stated", "fp32"}
+    assert {s.name for s in entry.order} == verified
+    assert catalogue.servable(entry, "noise").variant.doubt.startswith("noise is unverified")
+    assert original.evidence is Evidence.ORIGINAL
+    catalogue.put_application(replace(application, unverified=Unverified.ALLOW))
+    assert {s.name for s in catalogue.entry("t/m").order} == verified | {"noise", "unmeasured"}
+
+
 def test_who_asks_for_any_learns_that_all_are_quarantined(catalogue: Catalogue) -> None:
     """With the reason; not while another variant serves, and not where there never was one."""
     away = dataclasses.replace(make_variant("a/m", "int8", state=VariantState.QUARANTINED), reason="crashed thrice")
     alone, beside = (
         fill(catalogue, "a", "alone", [away]),
-        fill(catalogue, "a", "beside", [away, make_variant("a/m", "v")]),
+        fill(catalogue, "a", "beside", [away, make_variant("a/m", "v", accuracy=90.0)]),
     )
     with pytest.raises(VariantQuarantined, match="crashed thrice; release it"):
         catalogue.most_wanted(catalogue.entry(alone.id))

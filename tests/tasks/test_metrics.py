@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import BadMetadata
-from appliance.tasks.metrics import agreement, characters, cosine, cosines, edit_distance, f1, quad_iou, retrieval
+from appliance.tasks.metrics import (
+    agreement,
+    characters,
+    cosine,
+    cosines,
+    edit_distance,
+    f1,
+    nearness,
+    quad_iou,
+    retrieval,
+)
 
 words = st.text("abcd", max_size=9)
 
@@ -70,6 +80,31 @@ def test_cosines() -> None:
     assert cosine([1, 0], [1, 0, 0]) == 0.0
     assert cosines([[1, 0], [1, 0]], [[1, 0], [-1, 0]]).value == 0.5
     assert cosines([[1, 0]], [[1, 0], [1, 0]]).value == 0.5
+
+
+def near(found: object, expected: object) -> float:
+    """The nearness of one output."""
+    return nearness({"y": np.asarray(found)}, {"y": np.asarray(expected)}).value
+
+
+def test_nearness_counts_scale_as_well_as_direction() -> None:
+    """One number that is far off has a cosine of 1; of several outputs the worst counts."""
+    assert near([0.1249], [245.9]) == pytest.approx(0.1249 / 245.9)
+    assert near([3.0, 4.0], [3.0, 4.0]) == 1.0
+    assert near([3.0, 4.5], [3.0, 4.0]) == pytest.approx(0.9)
+    assert near([-3.0], [3.0]) == 0.0
+    assert near([0.0], [0.0]) == 1.0
+    assert near([0.1], [0.0]) == 0.0
+    assert near([np.nan, 2.0], [np.nan, 2.0]) == 1.0
+    assert near([np.inf, 2.0], [2.0, 2.0]) == pytest.approx(1 - 0.5**0.5)
+    assert near([1.0, 2.0], [1.0]) == 0.0
+    assert near([1, 2, 3, 4], [1, 2, 3, 5]) == 0.75
+    assert near(["a", "b"], ["a", "c"]) == 0.5
+    assert near(np.empty(0, np.int64), np.empty(0, np.int64)) == 1.0
+    two = {"y": np.ones(2), "z": np.ones(2)}
+    assert nearness({"y": np.ones(2), "z": np.array([1.0, 0.0])}, two).value == pytest.approx(1 - 0.5**0.5)
+    assert nearness({"y": np.ones(2)}, two).value == 0.0
+    assert nearness({}, {}).value == 1.0
 
 
 def test_retrieval_asks_only_where_there_is_a_partner() -> None:

@@ -148,16 +148,19 @@ def test_an_answer_can_be_sent_back(array: np.ndarray) -> None:
 
 
 def test_scores_of_tensors() -> None:
-    """Cosine of numbers, equality of text, top-1 of an index."""
+    """Nearness of the worst output: by direction and scale for numbers, by equality for text; top-1 of an index."""
     answer = {"outputs": {"y": tensor.to_json(np.array([[1.0, 3.0]])), "z": tensor.to_json(np.array(["a", "b"]))}}
     assert TASK.similarity(answer, answer).value == pytest.approx(1.0)
     other: dict[str, Any] = {
         "outputs": {"y": tensor.to_json(np.array([[3.0, -1.0]])), "z": tensor.to_json(np.array(["a", "c"]))}
     }
-    assert TASK.similarity(answer, other).value == 0.25
+    assert TASK.similarity(answer, other).value == 0.0
+    other["outputs"]["y"] = tensor.to_json(np.array([[1.0, 3.0]]))
+    assert TASK.similarity(answer, other).value == 0.5
     assert TASK.similarity({"outputs": {}}, answer).value == 0.0
     assert TASK.accuracy(answer, {"label": 1}).value == 1.0
     assert TASK.accuracy(answer, {"label": 0}).value == 0.0
-    assert TASK.accuracy(answer, {"outputs": {"y": [[2.0, 6.0]]}}).value == pytest.approx(1.0)
+    assert TASK.accuracy(answer, {"outputs": {"y": [[1, 3]]}}).value == 1.0
+    assert TASK.accuracy(answer, {"outputs": {"y": [[2.0, 6.0]]}}).value == pytest.approx(0.5)
     with pytest.raises(BadMetadata, match="label"):
         TASK.accuracy(answer, {})

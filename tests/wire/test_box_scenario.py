@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from appliance.domain.catalogue import Precision, TaskKind
+from appliance.domain.catalogue import Evidence, Precision, TaskKind
 from appliance.domain.states import VariantState
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
@@ -47,6 +47,7 @@ def box(**changes: Any) -> Snapshot:
         precision=Precision.FP32,
         state=VariantState.READY,
         accuracy=None,
+        evidence=Evidence.ORIGINAL,
         profile=profile,
         serves_on="cpu",
     )

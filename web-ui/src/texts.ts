@@ -351,6 +351,8 @@ export const t = {
     residency: 'Now',
     why: 'Why',
     serves: 'Serves on',
+    unverified: 'unverified',
+    unverifiedWhy: 'Compared with the original on noise only: it answers when it is named.',
     against: (metric: string, against: string) => `${metric} against ${against}`,
     usedBy: 'Used by',
     nobody: 'no application',
@@ -389,9 +391,12 @@ export const t = {
     weightField: 'Weight',
     preferField: 'Prefer',
     lateField: 'Late requests',
+    unverifiedField: 'Unverified variants',
+    unverifiedHint: 'Variants that were compared with the original on noise only.',
     sharedField: 'Callable by every tenant',
     prefer: { balanced: 'balanced', accuracy: 'the most accurate', speed: 'the fastest' } as Record<string, string>,
     late: { drop: 'are answered 504', run: 'are answered anyway' } as Record<string, string>,
+    unverified: { never: 'answer when named', allow: 'may be chosen' } as Record<string, string>,
   },
 
   application: {

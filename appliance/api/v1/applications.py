@@ -73,6 +73,7 @@ async def create_application(
         order.shared,
         order.late,
         order.prefer,
+        order.unverified,
     )
     if strict:
         refuse_broken(box.catalogue.draft(application))
@@ -212,6 +213,7 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         shared=application.shared,
         late=application.late,
         prefer=application.prefer,
+        unverified=application.unverified,
         available=box.availability.is_open(application),
         variants=variants,
         choice=choice,

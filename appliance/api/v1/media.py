@@ -36,6 +36,8 @@ ANSWER = {
     "variant": "int8",
     "accuracy": 0.961,
     "accuracy_metric": "f1@0.5 against fp32",
+    "evidence": "samples",
+    "warnings": [],
     "warm": True,
     "timings_ms": {"decode": 3.1, "queue": 0.1, "load": 0, "wake": 0, "compute": 9.7, "encode": 0.6, "total": 13.9},
     "request_id": "b2f1c0de-17",

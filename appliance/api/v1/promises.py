@@ -1,14 +1,35 @@
-"""What a tenant is told of an application's promises: whether any variant keeps its SLO."""
+"""Warnings about an application: no variant keeps its SLO; variants are left out because they are unverified."""
 
 from appliance.domain.errors import SloNotKept
 from appliance.domain.slo import fits_alone, keeps_slo
+from appliance.domain.states import VariantState
 from appliance.runtime.catalogue import Entry
-from appliance.wire.catalogue import SloWarning
+from appliance.wire.catalogue import SloWarning, UnverifiedWarning
 
 
-def warnings_of(entry: Entry) -> list[SloWarning]:
-    """One, of the fastest variant, where no variant that the box would choose keeps the SLO; none while one is not
-    measured.
+def warnings_of(entry: Entry) -> list[SloWarning | UnverifiedWarning]:
+    """Return what the tenant should know of the application's promises and choices."""
+    return [*_slo_warnings(entry), *_unverified_warnings(entry)]
+
+
+def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
+    names = [
+        one.name
+        for one in entry.model.variants
+        if one.state is VariantState.READY and not entry.application.may_choose(one)
+    ]
+    if not names:
+        return []
+    detail = (
+        f"unverified, because compared with the original on noise only: {', '.join(names)}; requests get such a "
+        "variant only by its name; upload the model with calibration or evaluation samples, or set unverified to allow"
+    )
+    return [UnverifiedWarning(variants=names, detail=detail)]
+
+
+def _slo_warnings(entry: Entry) -> list[SloWarning]:
+    """Return one, of the fastest variant, where no variant that the box would choose keeps the SLO; none while one is
+    not measured.
     """
     slo_ms = entry.application.latency_slo_ms
     if slo_ms is None or not entry.order or any(keeps_slo(s.p99_ms, slo_ms) for s in entry.order):
@@ -18,8 +39,8 @@ def warnings_of(entry: Entry) -> list[SloWarning]:
 
 
 def refuse_broken(entry: Entry) -> None:
-    """Raises: SloNotKept where there is a warning."""
-    for warning in warnings_of(entry):
+    """Raises: SloNotKept where no variant keeps the SLO."""
+    for warning in _slo_warnings(entry):
         slo_ms = entry.application.latency_slo_ms or 0.0
         raise SloNotKept(reason=warning.detail, variant=warning.variant, p99_ms=warning.p99_ms, latency_slo_ms=slo_ms)
 

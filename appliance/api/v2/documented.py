@@ -39,7 +39,7 @@ _INFER = {
 _INFERRED = {
     "model_name": "door",
     "model_version": "2",
-    "parameters": {"variant": "int8"},
+    "parameters": {"variant": "int8", "evidence": "samples"},
     "id": "42",
     "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [0.1, 0.9]}],
 }
@@ -127,7 +127,8 @@ _INFER_OPERATION = _operation(
     "input or output it is in shared memory.",
     _json(
         _INFERRED,
-        "The outputs; `model_version` and `parameters.variant` are number and name of the variant that answered.",
+        "The outputs; `model_version` and `parameters.variant` are number and name of the variant that answered, "
+        "`parameters.evidence` says on which inputs it was measured, and `parameters.warnings` why it may be wrong.",
     ),
     (413, 500, 503, 504, 507),
 ) | {

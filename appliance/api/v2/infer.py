@@ -107,7 +107,10 @@ def made_of(
 async def encoded(
     box: ServingBox, application: Application, tenant: str, call: InferCall, name: str, result: Result
 ) -> Answer:
-    parts = (call, result.outputs, name, str(result.variant_number), result.variant)
+    answered = {"variant": result.variant, "evidence": result.evidence.value}
+    if result.doubt:
+        answered["warnings"] = result.doubt
+    parts = (call, result.outputs, name, str(result.variant_number), answered)
     if is_slow_to_write(call, result.outputs):
         await in_task()
         text, json_bytes = await box.media.run(application.id, tenant, None, lambda: encode_infer(*parts))

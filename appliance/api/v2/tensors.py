@@ -122,11 +122,11 @@ def is_slow_to_write(call: InferCall, outputs: Mapping[str, np.ndarray]) -> bool
 
 
 def encode_infer(
-    call: InferCall, outputs: Mapping[str, np.ndarray], model: str, version: str, variant: str
+    call: InferCall, outputs: Mapping[str, np.ndarray], model: str, version: str, parameters: Mapping[str, str]
 ) -> tuple[bytes, int | None]:
     """The response body, and the length of its JSON part when binary tensors follow it.
 
-    `version` is the number of the variant in text, as in metadata and statistics; its name stands in the parameters.
+    `version` is the number of the variant in text, as in metadata and statistics; `parameters` say which one it is.
     """
     described: list[_DescribedOutput] = []
     chunks: list[Any] = []
@@ -144,7 +144,9 @@ def encode_infer(
             is_binary = False
             described.append((name, array.dtype, array.shape, None, _json_data(array)))
     is_repeated = is_binary and call.id is None
-    text = (_remembered_answer if is_repeated else _answer)(model, version, variant, call.id, tuple(described))
+    text = (_remembered_answer if is_repeated else _answer)(
+        model, version, tuple(parameters.items()), call.id, tuple(described)
+    )
     if not chunks:
         return text, None
     return b"".join([text, *chunks]), len(text)
@@ -157,7 +159,11 @@ values for JSON.
 
 
 def _answer(
-    model: str, version: str, variant: str, call_id: str | None, outputs: tuple[_DescribedOutput, ...]
+    model: str,
+    version: str,
+    parameters: tuple[tuple[str, str], ...],
+    call_id: str | None,
+    outputs: tuple[_DescribedOutput, ...],
 ) -> bytes:
     """The JSON part of an answer."""
     described: list[dict[str, Any]] = []
@@ -173,7 +179,7 @@ def _answer(
     header: dict[str, Any] = {
         "model_name": model,
         "model_version": version,
-        "parameters": {"variant": variant},
+        "parameters": dict(parameters),
         "outputs": described,
     }
     if call_id is not None:
@@ -409,7 +415,7 @@ def _unpack_bytes(data: memoryview, shape: list[int], count: int, where: str) ->
         offset += 4
         if offset + length > len(data):
             raise BadTensor(reason=f"{where}: the BYTES data ends inside an element")
-        values.append(_text_or_bytes(bytes(data[offset : offset + length])))
+        values.append(_text(data[offset : offset + length], where))
         offset += length
     if len(values) != count:
         raise BadTensor(reason=f"{where}: {len(values)} BYTES elements for shape {shape}, which takes {count}")
@@ -418,12 +424,12 @@ def _unpack_bytes(data: memoryview, shape: list[int], count: int, where: str) ->
     return array.reshape(shape)
 
 
-def _text_or_bytes(value: bytes) -> str | bytes:
-    """ONNX strings are UTF-8; what is not stays bytes."""
+def _text(value: memoryview, where: str) -> str:
+    """Decode an element: ONNX strings are UTF-8, and ONNX Runtime neither takes nor returns others."""
     try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
+        return str(value, "utf-8")
+    except UnicodeDecodeError as error:
+        raise BadTensor(reason=f"{where}: a BYTES element is no UTF-8: {error.reason}") from None
 
 
 def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool], dict[str, Place]]:

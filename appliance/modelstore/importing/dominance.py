@@ -35,7 +35,7 @@ def dominance(variants: Sequence[Variant], floor: float) -> dict[str, Judgement]
     `floor` is a share of the original's accuracy in 0..1. Of equally good variants the smaller stays, then the first by
     name. O(n²) for n variants of one model.
     """
-    original = next((variant for variant in variants if _is_original(variant)), None)
+    original = next((variant for variant in variants if variant.is_original), None)
     judged = [variant for variant in variants if variant.servable and variant.accuracy is not None]
     found: dict[str, Judgement] = {}
     kept: list[Variant] = []
@@ -61,12 +61,8 @@ def _judgement(variant: Variant, original: Variant | None, kept: Sequence[Varian
     return Judgement(VariantState.READY, doubt)
 
 
-def _is_original(variant: Variant) -> bool:
-    return variant.name == Precision.FP32.value
-
-
 def _is_exempt(variant: Variant) -> bool:
-    return _is_original(variant) or variant.precision is Precision.OWN
+    return variant.is_original or variant.precision is Precision.OWN
 
 
 def _preference(variant: Variant) -> tuple[bool, float, float, float, str]:
@@ -102,7 +98,7 @@ def _doubt(variant: Variant, other: Variant) -> str:
     """Why it cannot be said that `other` is the more accurate one; empty when it can."""
     mine, its = variant.accuracy, other.accuracy
     assert mine is not None and its is not None
-    if _is_original(other) and its.against == "fp32":
+    if other.is_original and its.against == "fp32":
         return ""  # nothing is more like the original than itself
     found = difference(its, mine)
     if found.samples >= SAMPLES_MIN and found.low > 0:

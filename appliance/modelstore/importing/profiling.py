@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from appliance.domain.catalogue import Precision, Profile, RunBound, Shapes, TaskSpec, Variant
+from appliance.domain.catalogue import Evidence, Precision, Profile, RunBound, Shapes, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadMetadata, LoadFailed, RunFailed
 from appliance.domain.hardware import Growth, PreparedForm, ProcessorDescription, Reference
 from appliance.domain.names import build_id
@@ -106,7 +106,9 @@ async def profiled_elsewhere(
             original = await tools.builds.open_build(build_id(original_sha256, first))
             reference = replace(reference, original=original)
         found = await _all_elsewhere(tools, processor, measured, form, reference)
-        quicker = await _reduced(tools, processor, measured, source, reference, found) if processor.reduced else None
+        on_samples = all(v.accuracy is not None and v.accuracy.evidence is Evidence.SAMPLES for v in variants)
+        is_tried = bool(processor.reduced) and on_samples  # noise alone would not show what fewer bits lose
+        quicker = await _reduced(tools, processor, measured, source, reference, found) if is_tried else None
         if quicker is None:
             await tools.builds.keep(form)
         else:

@@ -57,7 +57,9 @@ class ImportRun:
     def _summary(self, model: Model) -> str:
         names = {state: [one.name for one in model.variants if one.state is state] for state in VariantState}
         parts = [f"{state.value}: {', '.join(found)}" for state, found in names.items() if found]
-        return ". ".join(["; ".join(parts), *self._notes])
+        doubtful = [one.name for one in model.variants if one.state is VariantState.READY and not one.is_verified]
+        told = [f"unverified, because no samples came with it: {', '.join(doubtful)}"] if doubtful else []
+        return ". ".join(["; ".join(parts), *told, *self._notes])
 
     # -- the two kinds of import ---------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from appliance.domain.catalogue import Accuracy, Precision, Profile, TaskSpec, Variant
+from appliance.domain.catalogue import Accuracy, Evidence, Precision, Profile, TaskSpec, Variant
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
@@ -48,6 +48,11 @@ class Subject:
     inspection: Inspection
     task: TaskSpec
     reference: Inspection
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing else of the model serves, so that the file itself is what others are compared with."""
+        return self.reference is self.inspection
 
 
 @dataclass(slots=True)
@@ -157,10 +162,11 @@ class VariantMaker:
         Raises: BadMetadata.
         """
         accuracy, reason = evaluated.accuracies[number], evaluated.reasons[number]
-        is_original = rung.name == Precision.FP32.value
-        if accuracy is None and not is_original:
+        if accuracy is None and rung.name != Precision.FP32.value:
             await self.put_failed(rung.name, rung.precision, reason)
             return None
+        if accuracy is not None and self._subject.is_first and rung.precision is Precision.OWN:
+            accuracy = replace(accuracy, evidence=Evidence.ORIGINAL)
         variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
         variant = replace(variant, padding=evaluated.paddings[number])
         try:

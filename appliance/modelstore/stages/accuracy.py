@@ -2,8 +2,9 @@
 original.
 
 Labelled set → the task's accuracy. Calibration inputs → the task's similarity to the answers of fp32 at full size.
-Neither, or a model in whose answers nothing was found → cosine of the output tensors on synthetic inputs. Whether a
-figure makes a variant useless is decided by `modelstore.importing.dominance`.
+Neither, or a model in whose answers nothing was found → nearness of the output tensors on synthetic inputs, which
+proves nothing of real ones: such a variant is unverified. Whether a figure makes a variant useless is decided by
+`modelstore.importing.dominance`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.accuracy import points
-from appliance.domain.catalogue import Accuracy, SampleScore
+from appliance.domain.catalogue import Accuracy, Evidence, SampleScore
 from appliance.domain.errors import BadInput, BadMetadata, BadModel
 from appliance.domain.padding import Padding
 from appliance.modelstore.orders import Evaluated, EvaluateOrder, MadeVariant, Size
@@ -35,7 +36,7 @@ from appliance.modelstore.stages.samples import (
 from appliance.tasks import TASKS
 from appliance.tasks.base import Decoded, Score, run_steps
 from appliance.tasks.embedding import vectors_of
-from appliance.tasks.metrics import cosine, retrieval
+from appliance.tasks.metrics import nearness, retrieval
 
 Report = Callable[[float, str], None]
 Answer = Mapping[str, Any]
@@ -95,6 +96,7 @@ class _Evaluation:
         self.runners: dict[str, Runner] = {}
         self.against = ""
         self.data = ""
+        self.evidence = Evidence.SAMPLES
         self.sample_set = ""
         clock = SystemClock()
         self.now_ns = clock.now_ns
@@ -152,12 +154,12 @@ class _Evaluation:
             for feeds in synthetic_feeds(self.order.inspection, self.order.task, tally.size, SYNTHETIC_SAMPLES):
                 try:
                     expected = self._runner(self.order.inspection.model).run(feeds)
-                    tally.add(cosine_of(self._runner(tally.variant.path).run(feeds), expected))
+                    tally.add(nearness(self._runner(tally.variant.path).run(feeds), expected))
                 except BadModel as error:
                     tally.problem = str(error)
                     break
             tally.sample_set = f"synthetic {tally.size or ''}".strip()
-        self.against = "fp32"
+        self.against, self.evidence = "fp32", Evidence.NOISE
         self.data = f"{SYNTHETIC_SAMPLES} synthetic inputs, outputs against fp32 at the same input size"
         return tallies
 
@@ -168,8 +170,9 @@ class _Evaluation:
             return None
         value = points(round(tally.score.value, 6))
         metric, scores = tally.score.metric, tuple(tally.scores)
+        sample_set = tally.sample_set or self.sample_set
         return Accuracy(
-            value, metric, self.against, tally.samples, self.data, scores, tally.sample_set or self.sample_set
+            value, metric, self.against, tally.samples, self.data, scores, sample_set, evidence=self.evidence
         )
 
     def padding(self, tally: Tally) -> Padding | None:
@@ -259,22 +262,3 @@ def _score_groups(tallies: Sequence[Tally], samples: Sequence[Sample]) -> None:
         if not tally.problem:
             vectors = [vector for answer in tally.answers for vector in vectors_of(answer)]
             tally.score, tally.samples = retrieval(vectors, groups), len(samples)
-
-
-def cosine_of(outputs: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> Score:
-    """Mean cosine of the output tensors; for integers the share of equal entries.
-
-    Entries that are not finite in both count as zero.
-    """
-    return Score(
-        sum(_alike(outputs[name], expected) for name, expected in reference.items()), float(len(reference)), "cosine"
-    )
-
-
-def _alike(got: np.ndarray, expected: np.ndarray) -> float:
-    if got.shape != expected.shape:
-        return 0.0
-    if expected.dtype.kind != "f":
-        return float(np.mean(got == expected)) if expected.size else 1.0
-    one, other = (np.nan_to_num(array.astype(np.float64), posinf=0.0, neginf=0.0).ravel() for array in (got, expected))
-    return max(0.0, cosine(one.tolist(), other.tolist())) if one.size else 1.0

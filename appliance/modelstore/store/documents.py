@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from appliance.domain.accuracy import points, share
+from appliance.domain.catalogue import Evidence
 from appliance.domain.isolation import REVIEW
 from appliance.domain.pipeline import Ask, Crop, Join, Pick, Stage
 
@@ -16,8 +17,13 @@ _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {sort: TypeAdapter(kind) for kind, s
 
 
 def accuracy_fields(document: dict[str, Any]) -> dict[str, Any]:
-    """Fields of an `Accuracy`, of which `value` on disk is the points as a share of 1."""
-    return {"points": points(document["value"]), **{key: one for key, one in document.items() if key != "value"}}
+    """Fields of an `Accuracy`, of which `value` on disk is the points as a share of 1.
+
+    A document without evidence is an earlier version's, which told noise by the name of the sample set.
+    """
+    is_noise = document.get("sample_set", "").startswith("synthetic")
+    known = {"evidence": Evidence.NOISE if is_noise else Evidence.SAMPLES, **document}
+    return {"points": points(known.pop("value")), **known}
 
 
 def profile_fields(document: dict[str, Any]) -> dict[str, Any]:

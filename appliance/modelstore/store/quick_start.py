@@ -29,6 +29,7 @@ from appliance.domain.catalogue import (
     TaskSpec,
     Tenant,
     TensorSpec,
+    Unverified,
     Variant,
 )
 from appliance.domain.padding import Padding
@@ -206,6 +207,7 @@ def _application(row: sqlite3.Row) -> Application:
         bool(row["shared"]),
         Late(row["late"]),
         Prefer(row["prefer"]),
+        Unverified(row["unverified"]),
     )
 
 

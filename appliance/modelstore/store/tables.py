@@ -24,6 +24,7 @@ from appliance.domain.catalogue import (
     TaskSpec,
     Tenant,
     TensorSpec,
+    Unverified,
     Variant,
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
@@ -237,6 +238,7 @@ class ApplicationRow(Row, table=True):
     shared: bool = False
     late: str = Late.DROP.value
     prefer: str = Prefer.BALANCED.value
+    unverified: str = Unverified.NEVER.value
 
     def to_application(self) -> Application:
         return Application(
@@ -250,6 +252,7 @@ class ApplicationRow(Row, table=True):
             self.shared,
             Late(self.late),
             Prefer(self.prefer),
+            Unverified(self.unverified),
         )
 
     def take(self, application: Application) -> None:
@@ -261,6 +264,7 @@ class ApplicationRow(Row, table=True):
         self.shared = application.shared
         self.late = application.late.value
         self.prefer = application.prefer.value
+        self.unverified = application.unverified.value
 
 
 class PipelineRow(Row, table=True):

@@ -71,7 +71,7 @@ def longest_ms(graph: Graph, pipeline: Pipeline, takes_ms: Mapping[str, float]) 
 
 def _times_ms(entry: Entry, stage: Ask) -> list[float]:
     floor = entry.application.accuracy_min if stage.accuracy_min is None else stage.accuracy_min
-    servables = list(entry.servables.values())
+    servables = [one for one in entry.servables.values() if entry.application.may_choose(one.variant)]
     if stage.variant is not None:
         servables = [one for one in servables if one.name == stage.variant]
     else:

@@ -221,7 +221,8 @@ class VariantGroups:
         applications = [e.application for e in entries]
         accuracy_min = max(a.accuracy_min for a in applications)
         slos_ms = [a.latency_slo_ms for a in applications if a.latency_slo_ms is not None]
-        servables = [s for e in entries for s in e.order]
+        choosing = [e.application for e in entries if e.order]
+        servables = [s for e in entries for s in e.order if all(a.may_choose(s.variant) for a in choosing)]
         stand_ins = {s.whole.build_id: s.build_id for s in servables if s.whole is not None}
         forms = [form for s in servables for form in s.forms]
         servables = _worth_keeping(forms, accuracy_min, slos_ms, _places(entries), stand_ins)

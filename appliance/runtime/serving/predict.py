@@ -387,7 +387,8 @@ class Predictor:
         if pictures.kind_of(text) is not None:
             return text
         variant = run.variant
-        accuracy = run.entry.servables[variant].variant.accuracy if variant in run.entry.servables else None
+        answered = run.entry.servables[variant].variant if variant in run.entry.servables else None
+        accuracy = None if answered is None else answered.accuracy
         parts = {name: getattr(run.timings, name) for name in Timings.__slots__}
         total_ns = self._clock.now_ns() - run.call.arrival_ns
         frame: dict[str, Any] = {
@@ -396,6 +397,8 @@ class Predictor:
             "variant": variant,
             "accuracy": accuracy.share if accuracy else None,
             "accuracy_metric": f"{accuracy.metric} against {accuracy.against}" if accuracy else None,
+            "evidence": None if answered is None else answered.evidence.value,
+            "warnings": [answered.doubt] if answered is not None and answered.doubt else [],
             "warm": run.results[0].warm if run.results else True,
             "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},
             "request_id": run.call.request_id,

@@ -1,10 +1,13 @@
 """Models are measured on every kind of processor: on the first before they serve, on the others afterwards."""
 
 import asyncio
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 
 from appliance.domain.catalogue import Model, Precision, Profile
@@ -109,13 +112,28 @@ def test_what_computes_something_else_does_not_serve_there(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+def with_sample(folder: Path) -> Path:
+    """The net and a picture to calibrate on, as a zip."""
+    path = folder / "net.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(net(folder), "model.onnx")
+        picture = cv2.imencode(".png", np.full((32, 32, 3), 90, np.uint8))[1]
+        archive.writestr("calibration/0.png", picture.tobytes())
+    return path
+
+
 @pytest.mark.parametrize(
-    ("share", "differs", "chosen"),
-    [(0.5, 0.005, "bf16"), (0.95, 0.005, ""), (0.5, 0.05, "")],
-    ids=["quicker", "hardly quicker", "something else"],
+    ("share", "differs", "source", "chosen"),
+    [
+        (0.5, 0.005, with_sample, "bf16"),
+        (0.95, 0.005, with_sample, ""),
+        (0.5, 0.05, with_sample, ""),
+        (0.5, 0.0, net, ""),
+    ],
+    ids=["quicker", "hardly quicker", "something else", "without samples"],
 )
 def test_fewer_bits_serve_where_they_are_quicker_and_as_good(
-    tmp_path: Path, share: float, differs: float, chosen: str
+    tmp_path: Path, share: float, differs: float, source: Callable[[Path], Path], chosen: str
 ) -> None:
     """Of a kind that has them. What was chosen is remembered with the form, and shown; nothing is left of the other."""
 
@@ -124,7 +142,7 @@ def test_fewer_bits_serve_where_they_are_quicker_and_as_good(
         measure.reduced_share, measure.reduced_differs = share, differs
         others = [replace(OTHER, reduced="bf16")]
         async with parts(tmp_path / "state", others=others, measure=measure) as box:
-            await done(box, await box.importer.submit(asked(net(tmp_path))))
+            await done(box, await box.importer.submit(asked(source(tmp_path))))
             (profile,) = (await measured(box)).variants[0].other_profiles
             assert profile.computes_in == chosen
         async with parts(tmp_path / "state", others=others) as box:

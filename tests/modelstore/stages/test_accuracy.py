@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from appliance.domain.catalogue import ImageSpec, Precision, TaskKind, TaskSpec
+from appliance.domain.catalogue import Evidence, ImageSpec, Precision, TaskKind, TaskSpec
 from appliance.domain.errors import BadMetadata
 from appliance.modelstore.orders import Evaluated, EvaluateOrder, Inspection, InspectOrder, MadeVariant, MakeOrder
 from appliance.modelstore.stages.accuracy import evaluate
@@ -82,8 +82,9 @@ def test_without_labels_fidelity_to_fp32_is_measured(tmp_path: Path) -> None:
     )
     found = evaluate(order, quiet)
     values = [accuracy.share for accuracy in found.accuracies if accuracy]
-    assert only(found) == (1.0, "cosine", "fp32", 12)
-    assert values[1] > 0.99
+    assert only(found) == (1.0, "1-error", "fp32", 12)
+    assert {one.evidence for one in found.accuracies if one} == {Evidence.SAMPLES}
+    assert values[1] > 0.93
     assert values[2] < 0.9
 
 
@@ -93,9 +94,10 @@ def test_without_any_input_the_outputs_are_compared(tmp_path: Path) -> None:
     found = evaluate(EvaluateOrder(inspection, lessons.TENSOR, variants), quiet)
     value, metric, against, samples = only(found)
     assert value > 0.999
-    assert (metric, against, samples) == ("cosine", "fp32", 4)
+    assert (metric, against, samples) == ("1-error", "fp32", 4)
     assert found.accuracies[0] is not None
     assert "synthetic" in found.accuracies[0].data
+    assert found.accuracies[0].evidence is Evidence.NOISE
 
 
 def test_rungs_are_measured_against_the_full_size(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from appliance.domain.catalogue import (
     TaskKind,
     TaskSpec,
     Tenant,
+    Unverified,
 )
 from appliance.domain.isolation import Isolation
 from appliance.domain.names import build_id
@@ -74,7 +75,19 @@ async def _furnish(box: Parts, folder: Path) -> None:
     task = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, ("a", "b"), params={"score_min": 0.5})
     await box.store.models.update(variant.model_id, task=task, shared=True)
     await box.store.applications.create(
-        Application("harbour/a", "harbour", "a", variant.model_id, 20.0, 80.0, 2.0, True, Late.RUN, Prefer.SPEED)
+        Application(
+            "harbour/a",
+            "harbour",
+            "a",
+            variant.model_id,
+            20.0,
+            80.0,
+            2.0,
+            True,
+            Late.RUN,
+            Prefer.SPEED,
+            Unverified.ALLOW,
+        )
     )
     ask = Ask(name="find", application_id="harbour/a", accuracy_min=80.0)
     await box.store.pipelines.create(Pipeline("harbour/p", "harbour", "p", 600.0, (ask,), CostBy.ENERGY, 2.0))

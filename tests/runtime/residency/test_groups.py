@@ -2,7 +2,17 @@
 
 from dataclasses import replace
 
-from appliance.domain.catalogue import Accuracy, Application, Model, Prefer, TaskSpec, Tenant, Variant
+from appliance.domain.catalogue import (
+    Accuracy,
+    Application,
+    Evidence,
+    Model,
+    Prefer,
+    TaskSpec,
+    Tenant,
+    Unverified,
+    Variant,
+)
 from appliance.policies.selection.by_profile import ByProfile
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
@@ -104,3 +114,24 @@ def test_what_is_kept_is_what_answers() -> None:
 def test_the_application_that_asks_for_most_decides_for_the_group() -> None:
     assert preferring(Prefer.BALANCED, Prefer.ACCURACY, Prefer.SPEED) == ["large", "middle", "small"]
     assert preferring(Prefer.SPEED, Prefer.BALANCED) == ["middle", "small"]
+
+
+def test_unverified_variant_is_an_option_where_all_applications_allow_it() -> None:
+    """An application without any variant of its own to choose has no say."""
+    accuracy = Accuracy(89.0, "1-error", "fp32", 4, evidence=Evidence.NOISE)
+    doubtful = replace(make_variant("t/m", "int8", Cost(20)), accuracy=accuracy)
+
+    def found(*allowed: Unverified, variants: tuple[Variant, ...]) -> list[str]:
+        catalogue = Catalogue(MostAccurate())
+        catalogue.put_tenant(Tenant("t"))
+        catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), variants))
+        for number, unverified in enumerate(allowed):
+            name = f"a{number}"
+            catalogue.put_application(Application(f"t/{name}", "t", name, "t/m", unverified=unverified))
+        (group,) = VariantGroups(catalogue).all()
+        return [option.name for option in group.options]
+
+    both = LARGE, doubtful
+    assert found(Unverified.ALLOW, Unverified.ALLOW, variants=both) == ["large", "int8"]
+    assert found(Unverified.ALLOW, Unverified.NEVER, variants=both) == ["large"]
+    assert found(Unverified.ALLOW, Unverified.NEVER, variants=(doubtful,)) == ["int8"]

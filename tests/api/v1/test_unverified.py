@@ -1,0 +1,108 @@
+"""Variants that were compared with the original on noise only: the box chooses none of them unless it is told to."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import onnxruntime
+import pytest
+
+from tests.api.networks import sensor_level
+from tests.api.stand import Stand, job_end
+
+pytestmark = pytest.mark.anyio
+
+
+def counts(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """What the converter measures: counts around 2,048."""
+    drawn = np.random.default_rng(seed).normal(2048, 60, (1, 1, 64))
+    return np.asarray(drawn, np.float32)
+
+
+def calibration() -> bytes:
+    """Sixteen inputs as a zip of files."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for seed in range(16):
+            archive.writestr(f"{seed:02}.json", json.dumps({"inputs": {"X": counts(seed).tolist()}}))
+    return target.getvalue()
+
+
+async def imported(client: httpx.AsyncClient, model: bytes, **files: bytes) -> dict[str, Any]:
+    """The ended job of an import called `level`."""
+    parts = {"file": model, **files}
+    accepted = await client.post("/v1/models", data={"name": "level", "task": "tensor"}, files=parts)
+    assert accepted.status_code == 202, accepted.text
+    ended = await job_end(client, accepted.json()["id"])
+    assert ended["state"] == "done", ended
+    return ended
+
+
+async def infer(
+    client: httpx.AsyncClient, inputs: np.ndarray[Any, Any], variant: str = ""
+) -> tuple[float, dict[str, Any]]:
+    """The answer's number and parameters."""
+    tensor = {"name": "X", "datatype": "FP32", "shape": list(inputs.shape), "data": inputs.ravel().tolist()}
+    version = f"/versions/{variant}" if variant else ""
+    answer = await client.post(f"/v2/models/level{version}/infer", json={"inputs": [tensor]})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["outputs"][0]["data"][0], answer.json()["parameters"]
+
+
+async def test_import_without_samples_serves_original(stand: Stand, tmp_path: Path) -> None:
+    """Int8 was calibrated on noise and is far off; it answers when it is named, and says so."""
+    museum = stand.client("museum")
+    path = sensor_level(tmp_path / "level.onnx")
+    job = await imported(museum, path.read_bytes())
+    assert "unverified, because no samples came with it: int8" in job["message"], job["error"]
+    inputs = counts(99)
+    exact = float(onnxruntime.InferenceSession(path).run(None, {"X": inputs})[0].item())
+    level, parameters = await infer(museum, inputs)
+    assert level == pytest.approx(exact, rel=1e-4)
+    assert parameters == {"variant": "fp32", "evidence": "original"}
+    level, parameters = await infer(museum, inputs, "int8")
+    assert abs(level - exact) > 0.5 * exact
+    assert parameters == {
+        "variant": "int8",
+        "evidence": "noise",
+        "warnings": "int8 is unverified: its answers were compared on noise only",
+    }
+    application = (await museum.get("/v1/applications/level")).json()
+    assert application["variants"] == ["fp32"]
+    assert [(one["type"], one["variants"]) for one in application["warnings"]] == [("unverified-variants", ["int8"])]
+    changed = await museum.patch("/v1/applications/level", json={"unverified": "allow"})
+    assert changed.json()["warnings"] == []
+    assert set(changed.json()["variants"]) == {"fp32", "int8"}
+    body = json.dumps({"inputs": {"X": inputs.tolist()}})
+    answer = (
+        await museum.post(
+            "/v1/applications/level/predict?variant=int8", content=body, headers={"Content-Type": "application/json"}
+        )
+    ).json()
+    assert (answer["evidence"], answer["warnings"]) == ("noise", [parameters["warnings"]])
+
+
+async def test_import_with_calibration_samples_verifies_variants(stand: Stand, tmp_path: Path) -> None:
+    """What int8 loses is measured by scale as well as by direction, on the inputs that came with the model."""
+    museum = stand.client("museum")
+    path = sensor_level(tmp_path / "level.onnx")
+    job = await imported(museum, path.read_bytes(), calibration=calibration())
+    assert "unverified" not in job["message"]
+    shown = {one["name"]: one for one in (await museum.get("/v1/models/level")).json()["variants"]}
+    assert {name: one["evidence"] for name, one in shown.items()} == {
+        "fp32": "original",
+        "int8": "samples",
+        "fp16": "samples",
+    }
+    inputs = counts(99)
+    exact = float(onnxruntime.InferenceSession(path).run(None, {"X": inputs})[0].item())
+    level, _ = await infer(museum, inputs)
+    assert level == pytest.approx(exact, rel=0.01)
+    level, parameters = await infer(museum, inputs, "int8")
+    assert parameters == {"variant": "int8", "evidence": "samples"}
+    assert 1 - abs(level - exact) / exact == pytest.approx(shown["int8"]["accuracy"]["value"], abs=0.01)
+    assert (await museum.get("/v1/applications/level")).json()["warnings"] == []
