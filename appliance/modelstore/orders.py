@@ -185,20 +185,29 @@ class ReviewOrder:
 
     source: str
     """A file that an import has made; weights that lie apart are beside it."""
+    inputs: tuple[TensorSpec, ...] = ()
+    axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Role of each axis of each input."""
+    task: TaskSpec = field(default_factory=TaskSpec)
+    trial: Extent | None = None
+    """Sizes at which it runs; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """Sentences for a person; both empty: its operators are harmless."""
+    """Sentences for a person; the first two empty: its operators are harmless."""
 
     hazards: tuple[str, ...]
     unless_all_run: tuple[str, ...] = ()
     """What is no hazard where every shape that is allowed has been run."""
+    dependence: str = ""
+    """Why rows of several requests may not share a run; empty: the graph keeps them apart."""
 
     def joined(self, other: "Reviewed") -> "Reviewed":
         """What speaks against either."""
         hazards = tuple(dict.fromkeys((*self.hazards, *other.hazards)))
-        return Reviewed(hazards, tuple(dict.fromkeys((*self.unless_all_run, *other.unless_all_run))))
+        unless_all_run = tuple(dict.fromkeys((*self.unless_all_run, *other.unless_all_run)))
+        return Reviewed(hazards, unless_all_run, self.dependence or other.dependence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,22 @@ def sensor_level(path: Path) -> Path:
     return _saved(helper.make_graph(nodes, "sensor_level", [counts], [level], weights), path)
 
 
+def quiet_rows(path: Path) -> Path:
+    """`Y` = `X` times a matrix while all values of a batch are below 60, else 0."""
+    weights = np.random.default_rng(7).normal(0, 0.02, (256, 256)).astype(np.float32)
+    stored = [numpy_helper.from_array(weights, "W"), helper.make_tensor("limit", TensorProto.FLOAT, [], [60.0])]
+    nodes = [
+        helper.make_node("MatMul", ["X", "W"], ["P"], "product"),
+        helper.make_node("ReduceMax", ["X"], ["M"], "largest", keepdims=1),
+        helper.make_node("Less", ["M", "limit"], ["L"], "is_quiet"),
+        helper.make_node("Cast", ["L"], ["F"], "factor", to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["P", "F"], ["Y"], "silenced"),
+    ]
+    row = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", 256])
+    product = helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["N", 256])
+    return _saved(helper.make_graph(nodes, "quiet_rows", [row], [product], stored), path)
+
+
 def _saved(graph: onnx.GraphProto, path: Path) -> Path:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path

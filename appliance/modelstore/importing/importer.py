@@ -32,7 +32,7 @@ from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.run import ImportRun
 from appliance.modelstore.importing.tools import ImportOptions, Tools
 from appliance.modelstore.importing.upkeep import Asked, Upkeep, nobody
-from appliance.modelstore.orders import Size
+from appliance.modelstore.orders import ReviewOrder, Size
 from appliance.modelstore.ports import Measure
 from appliance.modelstore.store.disk import copy_hashed, full_disk_is_typed, keep_only, remove, sync_file, sync_folder
 from appliance.modelstore.store.store import Store
@@ -361,7 +361,9 @@ class Importer:
         """Prepared form and profile of every variant of a content; a request meanwhile runs on the plain file."""
         path = await asyncio.to_thread(self._store.blobs.path, content_sha256)
         variants = await self._store.models.variants_of(content_sha256)
-        content = Content(path, await reviewed_file(self._tools, path, self._scratch), _full_size(variants))
+        first, task, axes = variants[0]
+        review = ReviewOrder(str(path), first.inputs, axes, task)
+        content = Content(path, await reviewed_file(self._tools, review, self._scratch), _full_size(variants))
         grown: dict[str, Profile | None] = {}
         for variant, task, axes in variants:
             known = replace(content, grown=grown.get(variant.model_id))

@@ -49,12 +49,14 @@ class Content:
     """Of a rung of the same model whose largest shapes were measured; they are those of all its rungs."""
 
 
-async def reviewed_file(tools: Tools, source: Path, scratch: Path) -> Reviewed:
-    """Look for operators that must not run inside the service; a file that cannot be reviewed has a hazard."""
+async def reviewed_file(tools: Tools, order: ReviewOrder, scratch: Path) -> Reviewed:
+    """Look for operators that must not run inside the service, and for rows that influence one another; a file that
+    cannot be reviewed has a hazard.
+    """
     try:
-        return await run_order(ReviewOrder(str(source)), limits=tools.options.limits, scratch=scratch)
+        return await run_order(order, limits=tools.options.limits, scratch=scratch)
     except ApplianceError as error:
-        return Reviewed((f"it could not be reviewed: {error}",))
+        return Reviewed((f"it could not be reviewed: {error}",), dependence="it could not be reviewed")
 
 
 async def profiled(tools: Tools, variant: Variant, axes: Axes, task: TaskSpec, content: Content) -> Variant:
@@ -67,6 +69,9 @@ async def profiled(tools: Tools, variant: Variant, axes: Axes, task: TaskSpec, c
     batch_max = _batch_of(variant, axes, largest)
     fitting = tuple(row for row in profile.latencies if batch_max is None or row.batch <= batch_max)
     rows_max = profile.shared_rows_max if batch_max is None else min(profile.shared_rows_max, batch_max)
+    if content.reviewed.dependence:
+        log.info("rows share no runs", variant_id=variant.id, reason=content.reviewed.dependence)
+        rows_max = 1
     profile = replace(profile, latencies=fitting, shared_rows_max=rows_max)
     return replace(variant, profile=profile, shape_max=largest)
 
@@ -197,7 +202,7 @@ async def _profile_elsewhere(
         try:
             found = await tools.measure.profile(form, processor.name, cases, reference=same)
             latencies = tuple(row for row in found.latencies if row.batch in batches)
-            rows_max = min(found.shared_rows_max, max(batches))
+            rows_max = min(found.shared_rows_max, max(batches)) if variant.profile.shared_rows_max > 1 else 1
             found = replace(found, latencies=latencies, shared_rows_max=rows_max)
             return _plausible(replace(found, hazards=variant.profile.hazards), variant)
         except RunFailed as error:

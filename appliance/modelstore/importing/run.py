@@ -20,7 +20,15 @@ from appliance.modelstore.importing.profiling import reviewed_file
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.tools import Tools
 from appliance.modelstore.importing.variant_maker import Subject, VariantMaker
-from appliance.modelstore.orders import Inspection, InspectOrder, MadeVariant, Reviewed, Unpacked, UnpackOrder
+from appliance.modelstore.orders import (
+    Inspection,
+    InspectOrder,
+    MadeVariant,
+    Reviewed,
+    ReviewOrder,
+    Unpacked,
+    UnpackOrder,
+)
 
 
 class ImportRun:
@@ -129,7 +137,8 @@ class ImportRun:
         )
         maker = self._maker(unpacked, inspection, model.task, reference)
         await self._progress.stage(f"{name} accuracy and profile", 40, 99)
-        await maker.measure_all([own], await reviewed_file(self._tools, Path(own.path), self._folder))
+        review = ReviewOrder(own.path, own.inputs, inspection.axes, model.task, inspection.trial)
+        await maker.measure_all([own], await reviewed_file(self._tools, review, self._folder))
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,18 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
             yield from attribute.graphs
 
 
+def captured(node: NodeProto) -> list[str]:
+    """Names that the bodies of a node read from the graph around it."""
+    found: dict[str, None] = {}
+    for body in subgraphs(node):
+        own = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
+        for inner in body.node:
+            found.update(dict.fromkeys(name for name in (*inner.input, *captured(inner)) if name and name not in own))
+            own.update(inner.output)
+        found.update(dict.fromkeys(value.name for value in body.output if value.name not in own))
+    return list(found)
+
+
 def graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """The graph and all graphs inside it, outer first."""
     waiting = [graph]

@@ -1,4 +1,5 @@
-"""The review stage: whether the kernels of a stored graph can trap, run on, or grow with values. Runs in a child.
+"""The review stage: whether the kernels of a stored graph can trap, run on, or grow with values, and whether rows of
+several requests may share a run (`stages.rows`). Runs in a child.
 
 Every tensor is followed as one of three kinds: a constant; computed from constants and the shapes of the inputs; or
 dependent on values. What decides the size of a result must not depend on values. Where it depends on the shapes, the
@@ -7,7 +8,7 @@ largest allowed shape need not be the costliest, so the build is harmless only i
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from appliance.modelstore.orders import Reviewed, ReviewOrder
 from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages.normalise import with_shapes
 from appliance.modelstore.stages.operators import KNOWN_HAZARDS, OPERATORS, Condition, Operator
+from appliance.modelstore.stages.rows import dependence
 
 FLOATING = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16})
 HAZARDS_MAX = 8
@@ -217,7 +219,9 @@ def review(order: ReviewOrder, report: Callable[[float, str], None]) -> Reviewed
         model = onnx.load(order.source, load_external_data=False)
     except Exception as error:  # protobuf's errors share no class
         raise BadModel(reason=f"it cannot be read: {type(error).__name__}") from error
-    return reviewed(model, Path(order.source).parent)
+    found = reviewed(model, Path(order.source).parent)
+    report(0.97, "following the rows")
+    return replace(found, dependence=dependence(order))
 
 
 def reviewed(model: onnx.ModelProto, folder: Path) -> Reviewed:

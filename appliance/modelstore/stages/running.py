@@ -31,8 +31,9 @@ class TooSlow(BadModel):
 class Runner:
     """One session; `run` returns arrays of its own."""
 
-    def __init__(self, path: Path | str, write_to: Path | None = None) -> None:
-        """Load `path`. With `write_to`, apply only optimisations that hold on every machine and write the result there.
+    def __init__(self, model: Path | str | bytes, write_to: Path | None = None) -> None:
+        """Load a file, or a serialised model. With `write_to`, apply only optimisations that hold on every machine and
+        write the result there.
 
         Raises: BadModel.
         """
@@ -44,7 +45,9 @@ class Runner:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
             options.optimized_model_filepath = str(write_to)
         with _plain_errors("ONNX Runtime cannot load it"):
-            self.session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self.session = ort.InferenceSession(
+                str(model) if isinstance(model, Path) else model, options, providers=["CPUExecutionProvider"]
+            )
         self.outputs = tuple(output.name for output in self.session.get_outputs())
 
     def run(self, feeds: Mapping[str, np.ndarray], cpu_seconds_max: float = RUN_SECONDS_MAX) -> dict[str, np.ndarray]:

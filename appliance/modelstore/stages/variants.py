@@ -19,26 +19,28 @@ def make(order: MakeOrder, report: Callable[[float, str], None]) -> Made:
     sizes: Sequence[Size | None] = inspection.ladder or (None,)
     if order.precision is Precision.FP32:  # it ran at every size while it was inspected
         rungs = _rungs(order, inspection.files, _fp32_note(inspection.weights), sizes)
-        return Made(rungs, reviewed=_reviewed(inspection.model, report))
+        return Made(rungs, reviewed=_reviewed(order, inspection.model, report))
     from appliance.modelstore.stages.recipes import converted, running_sizes
 
     try:
         path, note = converted(order, report)
         report(0.9, "trying every input size")
         rungs = _rungs(order, (str(path),), note, running_sizes(order, path, sizes))
-        return Made(rungs, reviewed=_reviewed(str(path), report))
+        return Made(rungs, reviewed=_reviewed(order, str(path), report))
     except BadModel as error:
         return Made((), f"{order.precision.value}: {error}")
 
 
-def _reviewed(path: str, report: Callable[[float, str], None]) -> Reviewed:
+def _reviewed(order: MakeOrder, path: str, report: Callable[[float, str], None]) -> Reviewed:
     """A file that cannot be reviewed has a hazard."""
     from appliance.modelstore.stages.review import review
 
     try:
-        return review(ReviewOrder(path), report)
+        inspection = order.inspection
+        return review(ReviewOrder(path, inspection.inputs, inspection.axes, order.task, inspection.trial), report)
     except Exception as error:  # whatever onnx raises for a graph that it does not understand
-        return Reviewed((f"it could not be reviewed: {type(error).__name__}",))
+        reason = f"it could not be reviewed: {type(error).__name__}"
+        return Reviewed((reason,), dependence=reason)
 
 
 def _fp32_note(weights: str) -> str:

@@ -1,0 +1,232 @@
+"""Which graphs keep the rows of a batch apart: small ones with every operator that is known, and those that do not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+import pytest
+
+from appliance.domain.catalogue import TaskSpec
+from appliance.modelstore.orders import Extent, ReviewOrder
+from appliance.modelstore.stages import graph as facts
+from appliance.modelstore.stages import rows
+
+ROW = "float[N,4] x"
+PICTURE = "float[N,3,8,8] x"
+SERIES = "float[N,6,4] x"
+W44 = "float[4,4] w = {1,2,0,0, 0,1,0,0, 0,0,1,3, 0,0,0,1}"
+
+
+def review(folder: Path, inputs: str, body: str, constants: str = "", opset: int = 17) -> ReviewOrder:
+    """A graph with output `y`; its first input's first axis, and every other's, counts rows."""
+    kept = f"<{constants}>" if constants else ""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}]> g ({inputs}) => (float[N] y) {kept} {{ {body} }}'
+    )
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    specs = tuple(facts.spec(value) for value in model.graph.input)
+    axes = {spec.name: ("batch", *("" for _ in spec.shape[1:])) if spec.shape else () for spec in specs}
+    return ReviewOrder(str(path), specs, axes, TaskSpec())
+
+
+APART = {
+    "elementwise": (ROW, "a = Relu(x) b = Add(a, w) y = Mul(b, x)", "float[4] w = {1,2,3,4}"),
+    "product": (ROW, "y = MatMul(x, w)", W44),
+    "product of rows with rows": (SERIES, "t = Transpose<perm=[0,2,1]>(x) y = MatMul(t, x)", ""),
+    "columns of the right": (
+        SERIES,
+        "t = Transpose<perm=[1,2,0]>(x) a = MatMul(w, t) y = Transpose<perm=[2,0,1]>(a)",
+        W44,
+    ),
+    "gemm": (ROW, "y = Gemm<transB=1>(x, w, c)", W44 + ", float[4] c = {1,1,1,1}"),
+    "gemm that adds rows": (ROW, "y = Gemm(x, w, x)", W44),
+    "einsum": (SERIES, 'y = Einsum<equation="bij,jk->bik">(x, w)', W44),
+    "convolution": (PICTURE, "a = Conv(x, w) b = GlobalAveragePool(a) y = Flatten(b)", "float[1,3,1,1] w = {1,2,3}"),
+    "instance norm": (PICTURE, "y = InstanceNormalization(x, s, s)", "float[3] s = {1,1,1}"),
+    "reduction inside a row": (PICTURE, "a = ReduceMax<axes=[1,3]>(x) y = ReduceMean<axes=[1,2],keepdims=0>(a)", ""),
+    "reduction with axes as an input": (ROW, "y = ReduceSum(x, a)", "int64[1] a = {1}"),
+    "no reduction at all": (ROW, "y = ReduceSum<noop_with_empty_axes=1>(x)", ""),
+    "argmax": (ROW, "a = ArgMax<axis=1,keepdims=0>(x) y = Cast<to=1>(a)", ""),
+    "softmax": (ROW, "y = Softmax<axis=1>(x)", ""),
+    "layer norm": (SERIES, "y = LayerNormalization(x, s)", "float[4] s = {1,2,1,1}"),
+    "sort": (ROW, "y, i = TopK<axis=1>(x, k)", "int64[1] k = {2}"),
+    "cumulative sum in a row": (ROW, "y = CumSum(x, a)", "int64 a = {1}"),
+    "mean and variance of a picture": (PICTURE, "y = MeanVarianceNormalization<axes=[2,3]>(x)", ""),
+    "reshape and back": (
+        SERIES,
+        "a = Reshape(x, s) b = MatMul(a, w) y = Reshape(b, t)",
+        W44 + ", int64[2] s = {-1,4}, int64[3] t = {-1,6,4}",
+    ),
+    "shape read": (
+        SERIES,
+        "n = Shape(x) b = Slice(n, z, o, z) s = Concat<axis=0>(b, m) y = Reshape(x, s)",
+        "int64[1] z = {0}, int64[1] o = {1}, int64[1] m = {24}",
+    ),
+    "a size read that does not change": (
+        SERIES,
+        "n = Shape(x) w = Gather(n, o) f = Cast<to=1>(w) y = Div(x, f)",
+        "int64 o = {2}",
+    ),
+    "joined along another axis": (ROW, "a = Neg(x) y = Concat<axis=1>(x, a)", ""),
+    "split": (ROW, "a, b = Split<axis=1>(x) y = Sub(a, b)", ""),
+    "slice": (ROW, "y = Slice(x, s, e, a)", "int64[1] s = {1}, int64[1] e = {3}, int64[1] a = {1}"),
+    "slice of all rows": (
+        ROW,
+        "y = Slice(x, s, e, a, t)",
+        "int64[1] s = {0}, int64[1] e = {99}, int64[1] a = {0}, int64[1] t = {1}",
+    ),
+    "pad": (ROW, "y = Pad(x, p)", "int64[4] p = {0,1,0,1}"),
+    "resize": (PICTURE, "y = Resize(x, , s)", "float[4] s = {1,1,2,2}"),
+    "gathered columns": (ROW, "y = Gather<axis=1>(x, i)", "int64[2] i = {3,0}"),
+    "table of words": ("int64[N,5] x", "y = Gather(w, x)", W44),
+    "gathered each": ("float[N,4] x, int64[N,2] i", "y = GatherElements<axis=1>(x, i)", ""),
+    "gathered deep in each": ("float[N,4] x, int64[N,2,1] i", "y = GatherND<batch_dims=1>(x, i)", ""),
+    "gathered deep in a table": ("int64[N,5,1] x", "y = GatherND(w, x)", W44),
+    "gathered by the own place": (
+        ROW,
+        "n = Shape(x) c = Gather(n, z) r = Range(z, c, o) u = Unsqueeze(r, m) k = Add(u, f) j = Mul(k, f)"
+        " i = Concat<axis=1>(u, j) y = GatherND(x, i)",
+        "int64 z = {0}, int64 o = {1}, int64[1] m = {1}, int64[1] f = {0}",
+    ),
+    "table repeated for each row": (
+        ROW,
+        "n = Shape(x) e = Expand(w, n) y = Add(x, e)",
+        "float[1,4] w = {1,2,3,4}",
+    ),
+    "state of zeros": (ROW, "n = Shape(x) e = ConstantOfShape(n) y = Add(x, e)", ""),
+    "tiled": (ROW, "y = Tile(x, t)", "int64[2] t = {1,3}"),
+    "one hot": ("int64[N,4] x", "y = OneHot<axis=1>(x, d, v)", "int64 d = {5}, float[2] v = {0,1}"),
+    "triangle": (SERIES, "y = Trilu(x)", ""),
+    "quantised": (ROW, "q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z)", "float s = {0.1}, uint8 z = {0}"),
+    "whole numbers": (
+        "uint8[N,4] x",
+        "a = MatMulInteger(x, w) y = Cast<to=1>(a)",
+        "int8[4,4] w = {1,2,0,0, 0,1,0,0, 0,0,1,3, 0,0,0,1}",
+    ),
+    "branch on a constant": (
+        ROW,
+        "h = If(c) <then_branch = t () => (float[4] u) { u = Relu(w) }, "
+        "else_branch = e () => (float[4] v) { v = Neg(w) }> y = Add(x, h)",
+        "bool c = {1}, float[4] w = {1,2,3,4}",
+    ),
+}
+TOGETHER = {
+    "largest of the batch": (
+        ROW,
+        "m = ReduceMax<keepdims=1>(x) l = Less(m, t) f = Cast<to=1>(l) y = Mul(x, f)",
+        "float t = {60}",
+    ),
+    "mean over the rows": (ROW, "m = ReduceMean<axes=[0]>(x) y = Sub(x, m)", ""),
+    "reduction of computed axes": (
+        ROW,
+        "i = Cast<to=7>(x) a = ReduceMax<keepdims=0>(i) u = Unsqueeze(a, z) y = ReduceSum(x, u)",
+        "int64[1] z = {0}",
+    ),
+    "softmax over the rows": (ROW, "y = Softmax<axis=0>(x)", ""),
+    "best row": (ROW, "a = ArgMax<axis=0>(x) f = Cast<to=1>(a) y = Add(x, f)", ""),
+    "sorted rows": (ROW, "y, i = TopK<axis=0>(x, k)", "int64[1] k = {1}"),
+    "cumulative sum over the rows": (ROW, "y = CumSum(x, a)", "int64 a = {0}"),
+    "attention between rows": (ROW, "t = Transpose<perm=[1,0]>(x) a = MatMul(x, t) y = MatMul(a, x)", ""),
+    "gram matrix of the rows": (ROW, "t = Transpose<perm=[1,0]>(x) a = MatMul(t, x) y = MatMul(x, a)", ""),
+    "einsum over the rows": (SERIES, 'y = Einsum<equation="bij,cij->bij">(x, x)', ""),
+    "a row for all": (ROW, "r = Gather(x, z) y = Add(x, r)", "int64 z = {0}"),
+    "rows in reverse": (
+        ROW,
+        "y = Slice(x, s, e, a, t)",
+        "int64[1] s = {-1}, int64[1] e = {-99}, int64[1] a = {0}, int64[1] t = {-1}",
+    ),
+    "rows moved": (ROW, "y = Pad(x, p)", "int64[4] p = {1,0,-1,0}"),
+    "rows torn apart": (SERIES, "a = Transpose<perm=[1,0,2]>(x) y = Reshape(a, s)", "int64[3] s = {-1,6,4}"),
+    "number of rows": (ROW, "n = Shape(x) c = Gather(n, z) f = Cast<to=1>(c) y = Div(x, f)", "int64 z = {0}"),
+    "place of the row": (
+        ROW,
+        "n = Shape(x) c = Gather(n, z) r = Range(z, c, o) f = Cast<to=1>(r) u = Unsqueeze(f, m) y = Add(x, u)",
+        "int64 z = {0}, int64 o = {1}, int64[1] m = {1}",
+    ),
+    "mean and variance of all": (PICTURE, "y = MeanVarianceNormalization(x)", ""),
+    "norm of training": (
+        PICTURE,
+        "y, m, v = BatchNormalization<training_mode=1>(x, s, s, s, s)",
+        "float[3] s = {1,1,1}",
+    ),
+    "scale of the batch": (ROW, "q, s, z = DynamicQuantizeLinear(x) y = DequantizeLinear(q, s, z)", ""),
+    "control flow": (
+        ROW,
+        "m = ReduceMax<keepdims=0>(x) c = Less(m, t) y = If(c) <then_branch = t () => (float[N,4] u) { u = Relu(x) },"
+        " else_branch = e () => (float[N,4] v) { v = Neg(x) }>",
+        "float t = {60}",
+    ),
+    "branch that reads rows": (
+        ROW,
+        "y = If(c) <then_branch = t () => (float[N,4] u) { u = Relu(x) }, "
+        "else_branch = e () => (float[N,4] v) { v = Neg(x) }>",
+        "bool c = {1}",
+    ),
+    "noise": (ROW, "r = RandomNormal<shape=[1,4]>() y = Add(x, r)", ""),
+    "output without rows": (ROW, "y = ReduceSum<keepdims=0>(x)", ""),
+    "unknown operator": (ROW, "y = NonZero(x)", ""),
+    "compressed": (ROW, "b = Cast<to=9>(x) y = Compress(x, b)", ""),
+}
+
+
+def numeric(order: ReviewOrder) -> bool:
+    """Whether rows of random inputs come out among others as they do alone."""
+    session = onnxruntime.InferenceSession(order.source, providers=["CPUExecutionProvider"])
+    generator = np.random.default_rng(3)
+    feeds = {}
+    for spec in order.inputs:
+        shape = [5, *spec.shape[1:]]
+        is_float = spec.datatype == "FP32"
+        drawn = (
+            generator.normal(0, 3, shape) if is_float else generator.integers(0, 1 if "i" in spec.name else 4, shape)
+        )
+        feeds[spec.name] = drawn.astype({"FP32": np.float32, "INT64": np.int64, "UINT8": np.uint8}[spec.datatype])
+    whole = session.run(["y"], feeds)[0]
+    alone = [session.run(["y"], {name: one[row : row + 1] for name, one in feeds.items()})[0] for row in range(5)]
+    return bool(np.allclose(whole, np.concatenate(alone), atol=1e-4))
+
+
+@pytest.mark.parametrize("name", APART)
+def test_rows_apart(name: str, tmp_path: Path) -> None:
+    """The graph shows it, and so do numbers."""
+    order = review(tmp_path, *APART[name])
+    assert rows.dependence(order) == ""
+    assert numeric(order)
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_rows_that_influence_one_another(name: str, tmp_path: Path) -> None:
+    """Whether numbers show it or not."""
+    assert rows.dependence(review(tmp_path, *TOGETHER[name])) != ""
+
+
+@pytest.mark.parametrize(("axis", "is_apart"), [(1, True), (0, False)])
+def test_softmax_of_old_operator_sets(axis: int, is_apart: bool, tmp_path: Path) -> None:
+    """Before operator set 13 all axes from `axis` on were one."""
+    found = rows.dependence(review(tmp_path, SERIES, f"y = Softmax<axis={axis}>(x)", opset=11))
+    assert (found == "") is is_apart
+
+
+def test_reason_names_the_operator(tmp_path: Path) -> None:
+    assert rows.dependence(review(tmp_path, *TOGETHER["sorted rows"])) == "TopK works across rows"
+    assert rows.dependence(review(tmp_path, *TOGETHER["control flow"])).startswith("ReduceMax")
+
+
+def test_inputs_without_rows_are_not_looked_at(tmp_path: Path) -> None:
+    """They share no runs whatever the graph says."""
+    order = review(tmp_path, "float[4] x", "y = ReduceMax(x)")
+    assert rows.dependence(order) == ""
+
+
+def test_sizes_at_which_it_runs_are_used(tmp_path: Path) -> None:
+    """Without them usual ones are tried, and none of these has a multiple of 7."""
+    order = review(tmp_path, "float[N,T] x", "y = Reshape(x, s)", "int64[3] s = {0,7,-1}")
+    order = replace(order, axes={"x": ("batch", "sequence")})
+    assert rows.dependence(order).startswith("it does not run with several rows")
+    assert rows.dependence(replace(order, trial=Extent(length=21))) == ""
