@@ -68,7 +68,8 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
             with server.client() as admin:
                 admin.create_tenant(tenant)
                 headers = {"Authorization": f"Bearer {admin.create_key(tenant, KeyOrder()).key}"}
-            client = stack.enter_context(httpx.Client(base_url=server.url, headers=headers, timeout=120))
+            limits = httpx.Limits(max_keepalive_connections=0)  # a test leaves no connection to the next one
+            client = stack.enter_context(httpx.Client(base_url=server.url, headers=headers, timeout=120, limits=limits))
             client.post("/v1/applications", json={"name": "busy", "model": f"of-{tenant}"}).raise_for_status()
             clients[tenant] = client
         made = Crowd(server, clients)

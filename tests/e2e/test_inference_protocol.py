@@ -76,7 +76,7 @@ def test_infer_by_version(client: triton.InferenceServerClient, headers: dict[st
     for version in ("fp32", "1"):
         answer = client.infer("adding", _inputs({"A": zeros, "B": zeros}), model_version=version, headers=headers)
         assert answer.get_response()["model_version"] == "1"
-        assert answer.get_response()["parameters"] == {"variant": "fp32"}
+        assert answer.get_response()["parameters"] == {"variant": "fp32", "evidence": "original"}
 
 
 def test_errors_are_the_protocols(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:

@@ -191,7 +191,7 @@ async def test_versions_are_numbers_everywhere(stand: Stand) -> None:
         path = f"/v2/models/digits/versions/{version}"
         answer = await client.post(f"{path}/infer", content=body, headers=_binary(length))
         header = json.loads(answer.content[: int(answer.headers["inference-header-content-length"])])
-        assert (header["model_version"], header["parameters"]) == ("1", {"variant": "fp32"})
+        assert (header["model_version"], header["parameters"]) == ("1", {"variant": "fp32", "evidence": "original"})
         (row,) = (await client.get(f"{path}/stats")).json()["model_stats"]
         assert (row["version"], row["variant"]) == ("1", "fp32")
         for end in ("", "/ready", "/config"):
