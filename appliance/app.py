@@ -176,7 +176,7 @@ class Appliance:
         beginning = await asyncio.to_thread(quick_start, folder)
         if beginning is None:
             self.on_migrating()
-            beginning = await (await asyncio.to_thread(import_management)).mended(folder, clock)
+            beginning = await (await asyncio.to_thread(import_management)).mended(folder, builds, clock)
         stack.push_async_callback(self.management.close)
         forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)
         memory_forecasts = ForecasterFile(settings.state_dir / "memory_forecasters.json", MEMORY_FORECASTERS)

@@ -44,10 +44,10 @@ _SAVE_EVERY_S = 60
 """So often is written down what was learnt of run times, and which browsers, keys and refused sign-ins there were."""
 
 
-async def mended(folder: StateFolder, clock: Clock) -> Beginning:
+async def mended(folder: StateFolder, builds: Builds, clock: Clock) -> Beginning:
     """What `quick_start` reads, of a folder in which something has to be made or mended first."""
     store = Store(folder, clock, ChangeFeed())
-    await asyncio.to_thread(store.recover)
+    await asyncio.to_thread(store.recover, builds.has_sound_form)
     await ensure_admin_key(folder.path, store.keys, clock)
     residents, seen = await store.residents.load(), await store.seen.load()
     return Beginning(await store.snapshot(), residents, seen, await store.sessions.load())
@@ -102,13 +102,19 @@ class Management:
             restoring=Restoring(folder.path),
             simulations=Simulations(serving.clock),
         )
-        self._add_chores(core, settings)
+        self._add_chores(core, settings, builds)
         self._tasks: list[asyncio.Task[None]] = []
         self._uses: dict[str, datetime.datetime] = {}
         """When keys were used that is not written yet, by id: none more than there are keys."""
 
-    def _add_chores(self, core: RuntimeParts, settings: Settings) -> None:
+    def _add_chores(self, core: RuntimeParts, settings: Settings, builds: Builds) -> None:
         """Beside those of the store."""
+
+        async def check_files() -> None:
+            await self.box.store.check_contents(builds.has_sound_form)
+            await builds.check()
+
+        self._chores.every_night(check_files, "check the files")
         self._chores.every_night(core.forecasting.choose_all, "choose forecasters")
         self._chores.every_night(core.memory_forecasting.choose, "choose a memory forecaster")
         if settings.backups.kept:

@@ -11,6 +11,8 @@ from appliance.domain.parts import Cut
 from appliance.domain.states import VariantState
 
 DEFAULT_TENANT = "default"
+UPLOAD_AGAIN = "upload it again"
+"""In the reason of a variant whose content on disk is damaged."""
 SLO_MS_MAX = 3_600_000.0
 """An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
 
@@ -328,6 +330,11 @@ class Variant:
     def doubt(self) -> str:
         """Return why its answers may be wrong, for a person; empty where it is verified."""
         return "" if self.is_verified else f"{self.name} is unverified: its answers were compared on noise only"
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether its content on disk is not what was uploaded; then it may still serve from its prepared form."""
+        return UPLOAD_AGAIN in self.reason
 
     @property
     def servable(self) -> bool:

@@ -24,6 +24,7 @@ from appliance.domain.catalogue import (
     Variant,
 )
 from appliance.domain.errors import (
+    LoadFailed,
     ModelUnavailable,
     UnknownApplication,
     UnknownModel,
@@ -161,6 +162,16 @@ def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
             catalogue.servable(entry, name)
     with pytest.raises(UnknownVariant):
         catalogue.servable(entry, "x")
+
+
+def test_damaged_variant_says_what_to_do(catalogue: Catalogue) -> None:
+    """In the place of "not available", whether a request names it or not."""
+    lost = replace(make_variant("t/m", "fp32", state=VariantState.FAILED), reason="damaged; upload it again")
+    fill(catalogue, "t", "m", [lost])
+    with pytest.raises(LoadFailed, match="upload it again"):
+        catalogue.most_wanted(catalogue.entry("t/m"))
+    with pytest.raises(LoadFailed, match="upload it again"):
+        catalogue.servable(catalogue.entry("t/m"), "fp32")
 
 
 def test_unverified_variants_are_chosen_where_the_application_allows_it(catalogue: Catalogue) -> None:

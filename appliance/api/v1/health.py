@@ -15,6 +15,7 @@ from appliance.api.v1.deps import Member, TheBox
 from appliance.clock import EPOCH, NS_PER_MS, NS_PER_S
 from appliance.domain.access import EXPIRES_SOON
 from appliance.domain.backups import BackupState
+from appliance.domain.catalogue import Model
 from appliance.domain.errors import ApplianceError, Forbidden, Unavailable
 from appliance.domain.sensors import Quantity
 from appliance.domain.states import ProcessorState, VariantState
@@ -42,7 +43,12 @@ async def health(box: TheBox, principal: Member) -> HealthShape:
 
     An admin key sees all of them, a tenant's key those that concern the tenant.
     """
-    checks = [_answers(box), *_quarantine(box, principal), await _looked("keys", _keys(box, principal))]
+    checks = [
+        _answers(box),
+        *_quarantine(box, principal),
+        _contents(box, principal),
+        await _looked("keys", _keys(box, principal)),
+    ]
     if principal.is_admin:
         checks[1:1] = [
             await _event_loop(box),
@@ -223,10 +229,19 @@ def _confinement(box: RunningBox) -> CheckShape:
     return _good("imports", "what touches uploaded files is confined")
 
 
+def _models(box: RunningBox, principal: Principal) -> list[Model]:
+    """Those that concern a key: an admin key all of them."""
+    return box.catalogue.models() if principal.is_admin else box.catalogue.visible_models(principal.tenant)
+
+
+def _name(model: Model, principal: Principal) -> str:
+    return model.name if model.tenant == principal.tenant else model.id
+
+
 def _quarantine(box: RunningBox, principal: Principal) -> Iterator[CheckShape]:
     names = [
-        f"{model.name} {variant.name}"
-        for model in box.catalogue.visible_models(principal.tenant)
+        f"{_name(model, principal)} {variant.name}"
+        for model in _models(box, principal)
         for variant in model.variants
         if variant.state is VariantState.QUARANTINED
     ]
@@ -239,6 +254,22 @@ def _quarantine(box: RunningBox, principal: Principal) -> Iterator[CheckShape]:
         )
     else:
         yield _good("quarantine", "no variant is taken out of service")
+
+
+def _contents(box: RunningBox, principal: Principal) -> CheckShape:
+    """Files of models as they were found when they were read last: at a load, and every night."""
+    damaged = [
+        (model, variant) for model in _models(box, principal) for variant in model.variants if variant.is_damaged
+    ]
+    if not damaged:
+        return _good("files of models", "all are as they were uploaded")
+    names = ", ".join(f"{_name(model, principal)} {variant.name}" for model, variant in damaged)
+    return CheckShape(
+        name="files of models",
+        status="warn" if all(variant.servable for _, variant in damaged) else "bad",
+        detail=f"damaged on the disk: {names}",
+        action="Upload these models again, and look at the disk. What still serves does so from its prepared form.",
+    )
 
 
 async def _keys(box: RunningBox, principal: Principal) -> CheckShape:

@@ -31,12 +31,14 @@ from appliance.modelstore.store.blobs import Blobs
 from appliance.modelstore.store.disk import (
     file_size,
     full_disk_is_typed,
+    hash_of,
     keep_only,
     remove,
     require_free,
     sync_file,
     sync_folder,
 )
+from appliance.modelstore.store.verified_files import VerifiedFiles
 
 P = ParamSpec("P")
 log = get_log("builds")
@@ -104,6 +106,7 @@ class Builds:
         """Told of each content that has gone."""
         self._before: frozenset[str] = frozenset()
         """Contents that there were at the start."""
+        self._verified = VerifiedFiles()
         self._placing = threading.Lock()
         """Held by a thread while it puts a form into its place or removes one that may be on its way there: several
         imports may bring the same content at once.
@@ -172,15 +175,36 @@ class Builds:
         if build is None:
             raise LoadFailed(build_id=build_id, reason="the store has no such build")
         if build.form is not None:
-            if await asyncio.to_thread(_is_whole, Path(build.form.path).parent):
+            if await asyncio.to_thread(self._is_sound, Path(build.form.path).parent):
                 return self._measured(build, build.form)
             log.warning("prepared form damaged", build_id=build_id)
             if self._builds.get(build_id) is build:  # else it was forgotten or made anew meanwhile
-                self._builds[build_id] = replace(build, form=None, is_tried=False)
-                self._has_changed.set()
+                self.distrust(build_id)
         path = await self._plain_file(build)
         plain = PreparedForm(build_id, str(path), build.size_bytes, optimised=False, kind=build.processor.kind)
         return self._measured(build, plain)
+
+    def has_sound_form(self, content_sha256: str) -> bool:
+        """Whether a content can serve without its file, on some kind of processor. Blocks."""
+        for kind, processor in self._kinds.items():
+            home = self._folder / fingerprint_folder(processor.fingerprint) / build_id(content_sha256, kind)
+            mark = _mark(home)
+            if mark is not None and mark.get("path") is not None and self._is_sound(home):
+                return True
+        return False
+
+    async def check(self) -> None:
+        """Read all files of forms and parts again: a damaged one is made anew from its content, which serves
+        meanwhile.
+        """
+        for build in list(self._builds.values()):
+            home = self._home(build)
+            if build.form is not None and not await asyncio.to_thread(self._is_sound, home, anew=True):
+                log.warning("prepared form damaged", build_id=build.id)
+                self.distrust(build.id)
+        for content in [content for content, known in self._contents.items() if known.cut is not None]:
+            if not await asyncio.to_thread(self._is_sound, self._parts_home(content), anew=True):
+                self._lose_parts(content)
 
     def distrust(self, build_id: str) -> None:
         """A prepared form is not what it was, or will not be: from now on the plain file serves, also after a restart,
@@ -412,7 +436,7 @@ class Builds:
         if known.cut == cut:
             return
         home = self._parts_home(variant.content_sha256)
-        known.cut = cut if all((home / part_file(number)).is_file() for number in range(len(cut.parts))) else None
+        known.cut = cut if _is_whole(home) else None
         for number, part in enumerate(known.cut.parts if known.cut else ()):
             for costs in part.profiles:
                 build = self._register(variant.content_sha256, self._kinds[costs.kind], part.size_bytes, number)
@@ -436,10 +460,27 @@ class Builds:
         """Raises: LoadFailed."""
         if build.part is None:
             return await asyncio.to_thread(self._blobs.path, build.content_sha256)
-        path = self._parts_home(build.content_sha256) / part_file(build.part)
-        if not await asyncio.to_thread(path.is_file):
-            raise LoadFailed(build_id=build.id, reason="the file of this part is gone")
-        return path
+        home = self._parts_home(build.content_sha256)
+        if not await asyncio.to_thread(self._is_sound, home):
+            self._lose_parts(build.content_sha256)
+            raise LoadFailed(build_id=build.id, reason="the files of its parts are damaged; it is cut anew")
+        return home / part_file(build.part)
+
+    def _lose_parts(self, content: str) -> None:
+        """The files of its parts are not what they were: it serves whole until it is cut anew."""
+        log.warning("parts damaged", content=content)
+        known = self._contents.get(content)
+        if known is not None:
+            known.cut = None
+            self._has_changed.set()
+
+    def _is_sound(self, home: Path, *, anew: bool = False) -> bool:
+        """Whether every file has the digest that it was sealed with. Blocks."""
+        mark = _mark(home)
+        if mark is None or not _has_files(home, mark):
+            return False
+        files = mark["files"].items()
+        return all(self._verified.is_sound(home / name, known["sha256"], anew=anew) for name, known in files)
 
     def _parts_home(self, content_sha256: str) -> Path:
         return self._folder / PARTS / content_of(content_sha256)
@@ -513,6 +554,8 @@ def _are_files(paths: Iterable[Path]) -> bool:
 def _settle_parts(folder: Path, names: Collection[str], home: Path) -> None:
     with full_disk_is_typed():
         keep_only(folder, set(names))
+        files = _files(folder)
+        (folder / MARK).write_text(json.dumps({"files": files}))
         for file in folder.iterdir():
             sync_file(file)
         sync_folder(folder)
@@ -537,14 +580,16 @@ def _seal(target: Path, form: PreparedForm | None, home: Path, reason: str) -> N
     """
     if form is not None and _is_whole(home):
         return
-    files = {file.name: file.stat().st_size for file in target.iterdir()}
-    mark: dict[str, Any] = {"files": files, "path": None if form is None else os.path.relpath(form.path, target)}
+    mark: dict[str, Any] = {
+        "files": _files(target),
+        "path": None if form is None else os.path.relpath(form.path, target),
+    }
     if form is None:
         mark["reason"] = reason
     else:
         mark |= {"size_bytes": form.size_bytes, "optimised": form.optimised, "computes_in": form.computes_in}
     with full_disk_is_typed():
-        for name in files:
+        for name in mark["files"]:
             sync_file(target / name)
         (target / MARK).write_text(json.dumps(mark))
         sync_file(target / MARK)
@@ -563,16 +608,21 @@ def _set_aside(home: Path) -> Path | None:
     return aside
 
 
+def _files(folder: Path) -> dict[str, dict[str, Any]]:
+    """Size and digest of each file, for `form.json`."""
+    return {file.name: {"size": file.stat().st_size, "sha256": hash_of(file)} for file in folder.iterdir()}
+
+
 def _is_whole(home: Path) -> bool:
-    """Whether every file has the size it was sealed with; hashing would cost more than the quick load saves."""
+    """Whether every file has the size that it was sealed with: what a start looks at."""
     mark = _mark(home)
     return mark is not None and _has_files(home, mark)
 
 
 def _has_files(home: Path, mark: dict[str, Any]) -> bool:
     try:
-        return all(os.stat(home / name).st_size == size for name, size in mark["files"].items())
-    except OSError:
+        return all(os.stat(home / name).st_size == known["size"] for name, known in mark["files"].items())
+    except (OSError, TypeError):  # an earlier version kept no digests: the form is made anew
         return False
 
 

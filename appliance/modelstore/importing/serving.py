@@ -35,7 +35,7 @@ class ServedBuilds:
         except ContentDamaged as damage:
             log.error("content damaged", sha256=damage.build_id)
             models = await self._models()
-            await models.fail_content(damage.build_id, "its content on disk is damaged; upload it again")
+            await models.mark_damaged(damage.build_id, damage.reason, has_form=False)
             raise
 
     def distrust(self, build_id: str) -> None:

@@ -2,7 +2,8 @@
 
 A blob is one file, or for models above 2 GB a folder of `model.onnx` and its external data. It is written beside its
 final place, synced and renamed; the database row follows, so a crash leaves at most an orphan that the next start
-sweeps. Content is verified when it is first read in a process. Blocking: called from threads.
+sweeps. Content is verified when it is first read in a process, and
+once it has changed. Blocking: called from threads.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from appliance.domain.errors import LoadFailed
 from appliance.modelstore.store.disk import copy_hashed, hash_of, move_hashed, remove, require_free, sync_folder
+from appliance.modelstore.store.verified_files import VerifiedFiles
 
 STAGED = "tmp-"
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -51,7 +53,7 @@ class Blobs:
         self.folder = folder
         self.quarantine = quarantine
         self.reserve_bytes = reserve_bytes
-        self._verified: set[str] = set()
+        self._verified = VerifiedFiles(content_digest)
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -100,17 +102,21 @@ class Blobs:
         remove(staged.path)
 
     def path(self, sha256: str) -> Path:
-        """The file to load, verified once per process.
+        """The file to load, verified once a process and after each change.
 
         Raises: ContentDamaged when it is missing or damaged; then it is quarantined.
         """
+        return self._sound(sha256, anew=False)
+
+    def check(self, sha256: str) -> None:
+        """Read a content whole. Raises: ContentDamaged as `path`."""
+        self._sound(sha256, anew=True)
+
+    def _sound(self, sha256: str, *, anew: bool) -> Path:
         final = self._final(sha256)
-        if sha256 in self._verified and final.exists():
-            return _first_file(final)
-        with self._lock:  # two loads of one content hash it once, and put it away once
-            problem = "" if sha256 in self._verified and final.exists() else self._problem(sha256, final)
+        with self._lock:  # two loads of one content put it away once
+            problem = self._problem(sha256, final, anew=anew)
             if not problem:
-                self._verified.add(sha256)
                 return _first_file(final)
             self.put_away(sha256)
         raise ContentDamaged(build_id=sha256, reason=problem)
@@ -129,7 +135,7 @@ class Blobs:
             return "its content is missing from the disk"
         if blob_size(final) == size_bytes and _first_file(final).stat().st_mtime_ns == modified_ns:
             return ""
-        return self._problem(sha256, final)
+        return self._problem(sha256, final, anew=False)
 
     def is_as_recorded(self, sha256: str, size_bytes: int, modified_ns: int) -> bool:
         """Whether it is there with that size and time, so that its content need not be looked at."""
@@ -143,14 +149,13 @@ class Blobs:
         """Modification time of a blob that is there."""
         return _first_file(self._final(sha256)).stat().st_mtime_ns
 
-    def _problem(self, sha256: str, final: Path) -> str:
+    def _problem(self, sha256: str, final: Path, *, anew: bool) -> str:
         if not final.exists():
             return "its content is missing from the disk"
-        return "" if content_digest(final) == sha256 else "its content on disk is damaged"
+        return "" if self._verified.is_sound(final, sha256, anew=anew) else "its content on disk is damaged"
 
     def put_away(self, sha256: str) -> None:
         """Move a damaged blob to the quarantine folder, for a person to look at."""
-        self._verified.discard(sha256)
         final = self._final(sha256)
         if final.exists():
             self.quarantine.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -159,7 +164,6 @@ class Blobs:
 
     def remove(self, sha256: str) -> None:
         """Remove a blob whose row is gone."""
-        self._verified.discard(sha256)
         remove(self._final(sha256))
 
     def sweep(self, referenced: Iterable[str]) -> list[str]:

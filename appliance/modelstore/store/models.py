@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlmodel import Session, col, func, select
 
-from appliance.domain.catalogue import Model, TaskSpec, Variant
+from appliance.domain.catalogue import UPLOAD_AGAIN, Model, TaskSpec, Variant
 from appliance.domain.errors import AlreadyExists, InUse, UnknownModel, UnknownVariant
 from appliance.domain.states import VARIANT_MOVES, VariantState, move
 from appliance.modelstore.store.blobs import Staged
@@ -199,18 +199,14 @@ class Models:
 
         return await self._records.write(work)
 
-    async def fail_content(self, sha256: str, reason: str) -> list[str]:
-        """Mark every variant of a content as failed; returns their ids."""
+    async def mark_damaged(self, sha256: str, problem: str, *, has_form: bool) -> None:
+        """Mark every variant of a damaged content: as failed, unless it has a sound prepared form, which serves on."""
 
-        def work(session: Session) -> tuple[list[str], Changes]:
-            rows = session.exec(select(VariantRow).where(VariantRow.content_sha256 == sha256)).all()
-            for row in rows:
-                row.state, row.reason = VariantState.FAILED.value, reason
-            return [row.id for row in rows], [
-                model_change(session, id) for id in sorted({row.model_id for row in rows})
-            ]
+        def work(session: Session) -> tuple[None, Changes]:
+            models = mark_damaged(session, sha256, problem, has_form=has_form)
+            return None, [model_change(session, id) for id in models]
 
-        return await self._records.write(work, frees=True)
+        await self._records.write(work, frees=True)
 
     async def delete_variant(self, id: str) -> None:
         """Remove one variant; its content goes when no other variant uses it. Raises: UnknownVariant."""
@@ -251,6 +247,17 @@ class Models:
         """Remove its rows and content, once nothing works on it any more."""
         unused = await self._records.write(lambda session: (remove_model(session, id), []), frees=True)
         await self._contents.remove_files(unused)
+
+
+def mark_damaged(session: Session, sha256: str, problem: str, *, has_form: bool) -> list[str]:
+    """Mark the variants of a damaged content within a transaction; returns the ids of their models."""
+    rows = session.exec(select(VariantRow).where(VariantRow.content_sha256 == sha256)).all()
+    for row in rows:
+        if has_form:
+            row.reason = f"{problem}; its prepared form serves; {UPLOAD_AGAIN}"
+        else:
+            row.state, row.reason = VariantState.FAILED.value, f"{problem}; {UPLOAD_AGAIN}"
+    return sorted({row.model_id for row in rows})
 
 
 def remove_model(session: Session, id: str) -> list[str]:

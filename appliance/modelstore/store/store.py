@@ -5,23 +5,26 @@ async and hop to the writer thread or a reader thread; values are those of `appl
 inference path.
 """
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlmodel import Session, col, select
 
 from appliance.clock import Clock
-from appliance.domain.catalogue import DEFAULT_TENANT, Tenant
+from appliance.domain.catalogue import DEFAULT_TENANT, UPLOAD_AGAIN, Tenant
 from appliance.domain.states import VariantState
 from appliance.log import get as get_log
 from appliance.modelstore.store.applications import Applications
 from appliance.modelstore.store.audit import Audit
+from appliance.modelstore.store.blobs import ContentDamaged
 from appliance.modelstore.store.contents import Contents, OnRemoved, drop_unused
 from appliance.modelstore.store.decisions import Decisions
 from appliance.modelstore.store.disk import keep_only
 from appliance.modelstore.store.imports import Imports
 from appliance.modelstore.store.jobs import UNFINISHED, Jobs
 from appliance.modelstore.store.keys import Keys
-from appliance.modelstore.store.models import Models, load_models, remove_model
+from appliance.modelstore.store.models import Models, load_models, mark_damaged, remove_model
 from appliance.modelstore.store.pipelines import PER_TENANT_MAX, StoredPipelines
 from appliance.modelstore.store.records import Change, ChangeFeed, Records
 from appliance.modelstore.store.residents import Residents
@@ -47,6 +50,8 @@ from appliance.modelstore.store.tenants import Tenants
 __all__ = ["Change", "ChangeFeed", "Snapshot", "Store"]
 
 log = get_log("store")
+IsServed = Callable[[str], bool]
+"""Whether a content that is damaged has a sound prepared form to serve from; blocks."""
 
 
 class Store:
@@ -133,14 +138,24 @@ class Store:
 
     # -- start ---------------------------------------------------------------------------------------------------------
 
-    def recover(self) -> None:
+    async def check_contents(self, is_served: IsServed) -> None:
+        """Read all contents, and put away what is damaged, as at the start."""
+        for sha256 in await self._records.read(lambda session: list(session.exec(select(BlobRow.sha256)))):
+            try:
+                await asyncio.to_thread(self.blobs.check, sha256)
+            except ContentDamaged as damage:
+                log.error("content quarantined", sha256=sha256, reason=damage.reason)
+                has_form = await asyncio.to_thread(is_served, sha256)
+                await self.models.mark_damaged(sha256, damage.reason, has_form=has_form)
+
+    def recover(self, is_served: IsServed = lambda sha256: False) -> None:
         """Finish deletions that a crash interrupted, put damaged content away, sweep orphans; before anything else,
-        blocks.
+        blocks. `is_served`: whether a content that is damaged has a sound prepared form.
         """
         self._records.database.write_blocking(self._ensure_default_tenant)
         self._records.database.write_blocking(_finish_deletions)
         self._records.database.write_blocking(_drop_unused_rows)
-        self._records.database.write_blocking(self._check_contents)
+        self._records.database.write_blocking(lambda session: self._check_contents(session, is_served))
         referenced = self._records.database.write_blocking(lambda session: list(session.exec(select(BlobRow.sha256))))
         unfinished = select(JobRow.id).where(col(JobRow.state).in_(UNFINISHED))
         jobs = self._records.database.write_blocking(lambda session: session.exec(unfinished).all())
@@ -156,8 +171,8 @@ class Store:
             tenant = Tenant(DEFAULT_TENANT)
             session.add(TenantRow(name=tenant.name, quota=tenant.quota, created_at=self._records.clock.wall_now()))
 
-    def _check_contents(self, session: Session) -> None:
-        """Quarantine what is not as recorded, and mark the variants that need it."""
+    def _check_contents(self, session: Session, is_served: IsServed) -> None:
+        """Quarantine what is not as recorded, and mark the variants that need it; they serve on where they can."""
         for blob in session.exec(select(BlobRow)).all():
             problem = self.blobs.problem(blob.sha256, blob.size_bytes, blob.modified_ns)
             if not problem:
@@ -165,9 +180,12 @@ class Store:
                 continue
             log.error("content quarantined", sha256=blob.sha256, reason=problem)
             self.blobs.put_away(blob.sha256)
+            if is_served(blob.sha256):
+                mark_damaged(session, blob.sha256, problem, has_form=True)
+                continue
             for row in session.exec(select(VariantRow).where(VariantRow.content_sha256 == blob.sha256)).all():
                 row.state, row.content_sha256 = VariantState.FAILED.value, None
-                row.reason = f"{problem}; upload it again"
+                row.reason = f"{problem}; {UPLOAD_AGAIN}"
             for asset in session.exec(select(AssetRow).where(AssetRow.content_sha256 == blob.sha256)).all():
                 session.delete(asset)
             session.flush()

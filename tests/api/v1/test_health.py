@@ -1,9 +1,11 @@
 """Whether the box is well, as it says itself, and what to do where it is not."""
 
+import shutil
 import ssl
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from appliance.api.http.fingerprint import fingerprint_of
@@ -25,9 +27,35 @@ async def test_a_box_that_is_well(stand: Stand) -> None:
     assert {"service", "event loop", "database", "processors", "memory", "disk", "clock"} <= set(seen)
     assert {"imports", "quarantine", "keys"} <= set(seen)
     assert all(bool(check["action"]) == (check["status"] != "good") for check in seen.values())
-    assert set(await checks(stand, "harbour")) == {"service", "quarantine", "keys"}
+    assert set(await checks(stand, "harbour")) == {"service", "quarantine", "files of models", "keys"}
     assert (await stand.client("device").get("/v1/health")).status_code == 403
     assert (await stand.client(None).get("/authority.crt")).status_code == 404
+
+
+async def test_files_that_are_damaged(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """A sound prepared form serves in the place of a content of zeros; without one requests are told what is wrong."""
+    folder = copied(furnished[0], tmp_path / "state")
+    for blob in folder.glob("blobs/??/*"):
+        blob.write_bytes(bytes(blob.stat().st_size))
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        assert (await ask(stand)).status_code == 200
+        seen = (await checks(stand))["files of models"]
+        assert (seen["status"], "harbour/digits fp32" in seen["detail"]) == ("warn", True)
+        await stand.close()
+    shutil.rmtree(folder / "prepared")
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        refused = await ask(stand)
+        assert (refused.status_code, "upload it again" in refused.json()["error"]) == (503, True)
+        assert (await checks(stand))["files of models"]["status"] == "bad"
+        await stand.close()
+
+
+async def ask(stand: Stand) -> httpx.Response:
+    """A request to the model of harbour."""
+    tensor = {"name": "image", "datatype": "FP32", "shape": [1, 1, 8, 8], "data": [0.0] * 64}
+    return await stand.client("harbour").post("/v2/models/digits/infer", json={"inputs": [tensor]})
 
 
 async def test_keys_that_expire_soon(stand: Stand) -> None:

@@ -46,6 +46,13 @@ def damage(form: PreparedForm) -> None:
     Path(form.path).write_bytes(b"cut")
 
 
+def flip(form: PreparedForm) -> None:
+    """Change one byte in the middle; the file is as long as before."""
+    body = bytearray(body_of(form))
+    body[len(body) // 2] ^= 0x40
+    Path(form.path).write_bytes(body)
+
+
 def id_of(variant: Variant) -> str:
     return build_id(variant.content_sha256, "cpu")
 
@@ -146,6 +153,34 @@ def test_a_damaged_form_falls_back_to_the_plain_file(tmp_path: Path) -> None:
             assert not (await box.builds.open_build(id_of(variant))).optimised
             await asyncio.wait_for(box.builds.wait_unmeasured(), PATIENCE_S)
             assert [build.id for build in box.builds.unmeasured()] == [id_of(variant)]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("is_found_at_night", [False, True], ids=["at a load", "at night"])
+def test_flipped_byte_in_a_form_is_found_and_healed(tmp_path: Path, is_found_at_night: bool) -> None:
+    """The plain file serves until the form is made anew from it, also after a restart."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            box.builds.put(variant)
+            await box.builds.keep(await prepared(box, variant))
+            form = await box.builds.open_build(id_of(variant))
+            assert form.optimised
+            assert box.builds.has_sound_form(variant.content_sha256)
+            await box.builds.check()
+            assert (await box.builds.open_build(id_of(variant))).optimised
+            flip(form)
+            if is_found_at_night:
+                await box.builds.check()
+                assert [build.id for build in box.builds.unmeasured()] == [id_of(variant)]
+            assert not (await box.builds.open_build(id_of(variant))).optimised
+            assert not box.builds.has_sound_form(variant.content_sha256)
+        async with parts(tmp_path / "state", runs=False) as box:
+            assert not (await box.builds.open_build(id_of(variant))).optimised
+            await box.builds.keep(await prepared(box, variant))
+            assert (await box.builds.open_build(id_of(variant))).optimised
 
     asyncio.run(story())
 

@@ -84,6 +84,27 @@ def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None
     asyncio.run(story())
 
 
+def test_damaged_content_with_a_sound_form_serves_on(tmp_path: Path) -> None:
+    """Its variants say so; the file is put away once, and each later start finds the same."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            bad = await stored_model(box.store, tmp_path, body=b"will be damaged")
+            place_of(tmp_path, bad.content_sha256).write_bytes(bytes(15))
+            await box.store.check_contents(lambda sha256: sha256 == bad.content_sha256)
+            for _ in range(2):
+                kept = await box.store.models.variant(bad.id)
+                assert (kept.state, kept.is_damaged) == (VariantState.READY, True)
+                assert "its prepared form serves" in kept.reason
+                box.store.recover(lambda sha256: True)
+            assert (tmp_path / "quarantine" / bad.content_sha256).exists()
+            await box.store.check_contents(lambda sha256: False)
+            lost = await box.store.models.variant(bad.id)
+            assert (lost.state, lost.is_damaged) == (VariantState.FAILED, True)
+
+    asyncio.run(story())
+
+
 def test_damage_found_while_serving_is_recorded(tmp_path: Path) -> None:
     """A load meets a flipped bit: it fails, and the variant is marked before the load's caller is told."""
 
