@@ -148,6 +148,7 @@ def test_a_network_in_parts_uses_both_kinds() -> None:
     assert used(found)["npu"] > 0.9 * 2 * found["requests"]
 
 
+@pytest.mark.nightly("two long simulations")
 @pytest.mark.parametrize(("memory_mb", "has_all"), [(500, False), (5000, True)])
 def test_a_kind_that_parts_do_not_need_takes_memory_only_where_there_is_plenty(memory_mb: int, has_all: bool) -> None:
     """A third kind runs all of the network, more slowly than the other two together: it helps where they are taken."""
@@ -171,6 +172,7 @@ def test_the_kind_of_some_parts_goes_for_seven_seconds() -> None:
     assert found["warm"] > 0.9 * found["requests"] * 5 / 12
 
 
+@pytest.mark.nightly("a long simulation")
 def test_the_scenario_of_four_processors_runs_in_the_engine() -> None:
     """With the NPU lost for seven of thirty seconds."""
     box = read_scenario(SCENARIOS / "four-processors.toml").box.model_dump(exclude_none=True)

@@ -168,6 +168,7 @@ FAULTS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.nightly("a simulation for each kind of fault; the soak has them all")
 @pytest.mark.parametrize("fault", FAULTS, ids=[f["kind"] for f in FAULTS])
 def test_faults_cost_answers_but_never_lose_one(fault: dict[str, Any]) -> None:
     sound, faulty = _figures(scenario()), _figures(scenario(faults=[fault]))

@@ -119,6 +119,7 @@ def test_those_that_others_outdo_do_not_make_a_condition_fail() -> None:
     assert found["stages"][2]["seen"] == pytest.approx({"other": 0.8, "180": 0.2})
 
 
+@pytest.mark.nightly("a long simulation")
 def test_the_lab_runs_it_with_as_many_items() -> None:
     written = pipelines_of([status(latency_slo_ms=5000.0)], IN_LAB, 50.0)
     found: Any = simulate(parse_scenario(document(pipelines=written, arrivals=[]))).outcome.document()

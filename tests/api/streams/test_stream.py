@@ -336,6 +336,7 @@ async def test_a_page_of_the_box_streams_with_its_cookie(box: Box) -> None:
             assert await device.ended() == 1008
 
 
+@pytest.mark.nightly("many devices at once; one after the other they are told apart in the gate")
 async def test_no_foreign_answers(box: Box) -> None:
     """Sessions of two keys and tenants side by side, each frame with its own picture: nobody gets another's answer."""
 

@@ -53,6 +53,7 @@ async def test_more_of_an_application_with_less_memory(stand: Stand) -> None:
     assert [(one["action"], one["tenant"]) for one in audited] == [(action, "") for action in actions]
 
 
+@pytest.mark.nightly("another whole simulation")
 async def test_pipelines_are_in_it(stand: Stand) -> None:
     """Its client goes on for all of the simulation: a hundred frames of one run each, which are no calls."""
     harbour, admin = stand.client("harbour"), stand.client()

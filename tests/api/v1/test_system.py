@@ -135,6 +135,7 @@ async def test_metrics_count_what_happened(stand: Stand) -> None:
     assert found["appliance_processor_busy_seconds_total", (("processor", "cpu"),)] >= 0
 
 
+@pytest.mark.nightly("thousands of series")
 async def test_others_are_answered_while_metrics_are_written(tmp_path: Path) -> None:
     """A page of five hundred applications is no single turn of the event loop, and holds every series whole."""
     async with running(tmp_path) as appliance:

@@ -19,7 +19,10 @@ import pytest
 from tests.api.networks import running_sum, table_sums
 from tests.api.stand import Stand, copied, job_end, running
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.nightly("what one load generator asks, with networks of its own; the reference client is in the gate"),
+    pytest.mark.anyio,
+]
 ITEM_BYTES = {"FP32": 4, "FP16": 2, "INT64": 8, "INT8": 1, "UINT8": 1}
 REQUESTS = 5
 

@@ -69,6 +69,7 @@ def fetch_in_child(folder: Path) -> list[str]:
     return [str(model.model) for model in fetch("ci", folder, silent, offline_packages).models]
 
 
+@pytest.mark.nightly("two more processes")
 def test_two_processes_at_once(tmp_path: Path) -> None:
     """Both get the same finished files, made once."""
     context = multiprocessing.get_context("spawn")

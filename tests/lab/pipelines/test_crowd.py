@@ -125,6 +125,7 @@ def test_cpu_stages_overlap_with_processors() -> None:
     assert found["latency_ms"]["p99"] == pytest.approx(40, abs=1)
 
 
+@pytest.mark.nightly("another minute of many devices")
 def test_too_many_frames_are_dropped_not_late() -> None:
     found = figures({"rate_rps": 40.0})
     assert found["finished_in_time"] + found["late"] + found["failed"] <= found["frames"]

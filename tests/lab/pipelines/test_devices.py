@@ -56,6 +56,7 @@ def test_it_joins_as_a_client_of_its_own_id() -> None:
         assert [one.facts["client"] for one in run.journal.events if one.name == event] == ["s00001", "s00002"]
 
 
+@pytest.mark.nightly("another minute of many devices")
 def test_more_cameras_than_fit_wait() -> None:
     """A frame takes 50 ms of one worker: of ten cameras at most three are served, and those are in time."""
     sessions = figures({**CAMERA, "count": 10, "arrival_rps": 2})["sessions"]
@@ -64,6 +65,7 @@ def test_more_cameras_than_fit_wait() -> None:
     assert sessions["within_slo"] == 1.0
 
 
+@pytest.mark.nightly("another minute of many devices")
 def test_who_leaves_gives_room() -> None:
     """Two sets of cameras, of which the second waits until the first has gone."""
     first = {**CAMERA, "name": "first", "count": 3, "stay_s": 8}

@@ -372,6 +372,7 @@ def test_a_job_whose_file_is_gone_fails_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("several whole imports")
 @pytest.mark.usefixtures("processes")
 def test_deleting_a_model_cancels_its_imports(tmp_path: Path) -> None:
     """One that runs is killed, one that waits is taken out; both end as cancelled and leave nothing; others go on."""
@@ -510,6 +511,7 @@ def test_an_own_variant_must_fit_the_model(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
     """The measuring child dies of it: the plain file is profiled and serves instead."""
@@ -526,6 +528,7 @@ def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
     """The serving processor refuses the file in every form: the variants stay on record as failed, and so does the
@@ -595,6 +598,7 @@ def test_what_an_earlier_version_imported_is_reviewed_in_the_background(tmp_path
     asyncio.run(story())
 
 
+@pytest.mark.nightly("two more imports")
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("shape_max", "words"),
@@ -615,6 +619,7 @@ def test_largest_shapes_that_do_not_fit_the_graph_are_refused(
     asyncio.run(story())
 
 
+@pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_a_full_disk_fails_the_job_and_nothing_else(small_disk: Path, tmp_path: Path) -> None:
     """The import needs more than there is: it says so, cleans up, and the box goes on taking a smaller one."""

@@ -74,6 +74,7 @@ def steps(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
     return lambda: count
 
 
+@pytest.mark.nightly("a kill at each step")
 def test_killed_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old box or the restored one, never a mixture; and once it is ready, the restored one."""
     archive = archived(tmp_path)

@@ -59,6 +59,7 @@ def test_eight_workers_have_no_room_to_spare() -> None:
         assert len(problem.clients) - len(PairwiseExchange().plan(problem).unmapped) == mapped
 
 
+@pytest.mark.nightly("many instances")
 def test_never_fewer_than_jellyfish() -> None:
     """Over seeds, sizes and many distinct rates (which are rounded up in the search): at least as many clients as
     the paper's way.

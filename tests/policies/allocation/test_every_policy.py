@@ -100,6 +100,7 @@ def test_a_group_of_one_is_no_group(policy: str, seed: int, shape: str) -> None:
     assert _plain(plan_one(alone)) == _plain(plan_one(problem))
 
 
+@pytest.mark.nightly("many instances")
 @examples(gate=30)
 @given(seed=seeds, shape=shapes)
 def test_more_is_never_dearer(seed: int, shape: str) -> None:

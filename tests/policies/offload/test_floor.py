@@ -44,6 +44,7 @@ def test_six_clients_of_which_some_see_old_results(seed: int) -> None:
     assert _served("earliest-due", problem) >= _served("static-searched", problem) >= 4
 
 
+@pytest.mark.nightly("many instances")
 @settings(max_examples=12, deadline=None, derandomize=True)  # measured, not proven: the same scenes every time
 @given(seed=st.integers(0, 10**6), make=st.sampled_from([stale_scene, drawn]))
 def test_no_baseline_serves_more(seed: int, make: object) -> None:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+import pytest
+
 from appliance.policies.forecast import MEMORY_FORECASTERS
 from appliance.policies.forecast.kinds import read
 from appliance.policies.forecast.memory import Trend
@@ -93,6 +95,7 @@ def test_it_is_chosen_once_without_waiting_for_the_night() -> None:
     run_virtual(story)
 
 
+@pytest.mark.nightly("trains forecasters")
 def test_the_night_learns_from_the_liveliest_samples() -> None:
     """By day another process came and went; before the night nothing moves for twenty minutes: the cycle is what is
     learnt.

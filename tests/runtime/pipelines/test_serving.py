@@ -103,6 +103,7 @@ async def test_two_pipelines_by_weight() -> None:
     assert kept[1] / sum(kept) >= 0.7 / 3
 
 
+@pytest.mark.nightly("a long story")
 @story
 async def test_a_weight_counts_among_the_pipelines_of_one_tenant() -> None:
     """Another tenant's flood of frames leaves those in time that were let in, whatever its owner says it weighs, and
@@ -139,6 +140,7 @@ async def test_without_a_plan() -> None:
     assert share(camera.sent) == 1.0
 
 
+@pytest.mark.nightly("a long story; a lost processor is in the gate with one application")
 @story
 async def test_a_processor_is_lost_for_seven_seconds() -> None:
     """In the middle of runs: each frame is answered once and in time, the plans are made without it while it is away,

@@ -71,6 +71,7 @@ async def test_promises_of_latency_are_planned_on_what_is_left() -> None:
         assert _states(fleet) == {SessionState.SERVED: 8}
 
 
+@pytest.mark.nightly("a long story of many plans")
 @story
 async def test_promises_of_accuracy_leave_the_worker_that_is_gone() -> None:
     """Both workers have some; those of the second one wait, or are let in beside the others, or come back with it."""
@@ -116,6 +117,7 @@ async def test_who_fits_on_another_worker_goes_there_at_once() -> None:
         assert all(device.told[NoticeKind.REMOVED] == 1 for device in there)
 
 
+@pytest.mark.nightly("a long story of many plans")
 @story
 async def test_who_waits_is_let_in_where_there_is_room() -> None:
     """Both workers are full; a device waits, and comes in on whichever worker somebody leaves."""

@@ -82,6 +82,7 @@ class Both:
         return await frame.answer(Media(b"0123456789"), f"r{number}")
 
 
+@pytest.mark.nightly("a long story of many plans")
 @story
 async def test_devices_stream_through_a_pipeline() -> None:
     """Three cameras are clients with what they send; every window is kept, every frame is counted once, on both sides;
@@ -256,6 +257,7 @@ async def test_another_promise_of_the_same_session() -> None:
         assert both.clients[live.id] == 5.0
 
 
+@pytest.mark.nightly("a long story of many plans")
 @story
 async def test_one_that_does_not_fit_any_more_is_removed() -> None:
     """Frames show more and more: the newest goes, is told why, and the others are in time."""

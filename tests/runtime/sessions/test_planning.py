@@ -178,6 +178,7 @@ async def test_offers_taken_at_once_are_let_in(boxes: int) -> None:
     assert taken >= 0.95 * asked
 
 
+@pytest.mark.nightly("a long story of many plans")
 @story
 async def test_promises_of_accuracy_are_kept() -> None:
     """60 frames a second, batches that gain: as many as are let in see drops within their promise."""
@@ -292,6 +293,7 @@ async def test_a_worker_that_serves_nobody_keeps_its_network() -> None:
         assert pool.previous == tuple("v640" if name == "v480" else name for name in before)
 
 
+@pytest.mark.nightly("a long story of many plans")
 @story
 async def test_both_kinds_and_plain_requests_share_a_processor() -> None:
     """Cameras of both kinds beside requests that nobody planned, of another tenant: promises are kept."""
@@ -314,6 +316,7 @@ async def test_both_kinds_and_plain_requests_share_a_processor() -> None:
         assert kept_share(fleet) >= 0.98, [(d.live.promise, d.live.windows, d.live.kept) for d in fleet.devices]
 
 
+@pytest.mark.nightly("a long story of many plans")
 @story
 async def test_who_sends_more_than_was_promised_takes_it_from_nobody() -> None:
     """One camera of a full box sends six times what it was promised: what is beyond runs in gaps or is dropped with a
@@ -464,6 +467,7 @@ async def test_of_those_that_wait_for_a_latency_who_weighs_more_comes_in_first()
     await heavier_comes_first(LatencyPromise(150.0, 15.0))
 
 
+@pytest.mark.nightly("a long story of many plans")
 @story
 async def test_of_those_that_wait_for_an_accuracy_who_weighs_more_comes_in_first() -> None:
     """The same."""

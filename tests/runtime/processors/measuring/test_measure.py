@@ -208,6 +208,7 @@ async def test_child_that_takes_too_long(tmp_path: Path, net: Path) -> None:
     assert os.listdir(tmp_path) == []  # nor are its inputs left
 
 
+@pytest.mark.nightly("times many runs")
 @pytest.mark.anyio
 async def test_a_processor_is_left_alone_only_while_a_build_is_timed_there(tmp_path: Path, net: Path) -> None:
     """Not while it is loaded and looked at; and it is used again however that ends."""
@@ -314,6 +315,7 @@ def children() -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.nightly("times many runs")
 @pytest.mark.anyio
 async def test_runs_at_once(net: Path, tmp_path: Path) -> None:
     """Where the processor has two workers, each batch is measured with two runs under way, too: after those of one run
