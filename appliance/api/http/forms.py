@@ -7,7 +7,7 @@ The framework's own form reader spools to the machine's temporary folder, which 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +17,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from appliance.domain.errors import BadInput, TooLarge
-from appliance.modelstore.store.disk import failed_disk_is_typed, full_disk_is_typed, private_file
+from appliance.modelstore.store.disk import failed_disk_is_typed, full_disk_is_typed, private_file, require_free
 
 BLOCK_BYTES = 2**20
 FIELD_BYTES_MAX = 2**20
@@ -42,12 +42,15 @@ class Form:
 
 
 @asynccontextmanager
-async def received_form(request: Request, folder: Path, file_bytes_max: int) -> AsyncIterator[Form]:
-    """Read the request's form; its files lie in `folder` and are gone at the end unless moved away.
+async def received_form(
+    request: Request, folder: Path, file_bytes_max: int, reserve_bytes: int = 0
+) -> AsyncIterator[Form]:
+    """Read the request's form; its files lie in `folder` and are gone at the end unless moved away. `reserve_bytes` of
+    the disk stay free.
 
     Raises: BadInput (no form, or a broken one), TooLarge, StorageFull.
     """
-    reader = _Reader(_boundary(request), folder, file_bytes_max)
+    reader = _Reader(_boundary(request), folder, file_bytes_max, reserve_bytes)
     try:
         yield await reader.read(request.stream())
     finally:
@@ -65,8 +68,9 @@ def _boundary(request: Request) -> bytes:
 class _Reader:
     """Turns the parser's callbacks into a form. The parser runs on the event loop, writes in a thread."""
 
-    def __init__(self, boundary: bytes, folder: Path, file_bytes_max: int) -> None:
+    def __init__(self, boundary: bytes, folder: Path, file_bytes_max: int, reserve_bytes: int) -> None:
         self._folder = folder
+        self._reserve_bytes = reserve_bytes
         self._file_bytes_max = file_bytes_max
         self._form = Form()
         self._made: list[Path] = []
@@ -114,7 +118,8 @@ class _Reader:
         """Close what is open and remove what was not moved away."""
         for stream in {self._open, *self._finished, *(stream for stream, _ in self._pending)} - {None}:
             assert stream is not None
-            stream.close()
+            with suppress(OSError):  # what did not fit on the disk is written once more, in vain
+                stream.close()
         for path in self._made:
             path.unlink(missing_ok=True)
 
@@ -177,11 +182,12 @@ class _Reader:
 
     def _flush(self) -> None:
         """Write what has come and close what is complete; the event loop waits meanwhile. Raises: StorageFull."""
+        require_free(self._folder, sum(len(data) for _, data in self._pending), self._reserve_bytes)
         with full_disk_is_typed():
             for stream, data in self._pending:
                 stream.write(data)
                 data.clear()
-        self._pending = [(stream, data) for stream, data in self._pending if stream not in self._finished]
-        for stream in self._finished:
-            stream.close()
+            self._pending = [(stream, data) for stream, data in self._pending if stream not in self._finished]
+            for stream in self._finished:
+                stream.close()
         self._finished.clear()

@@ -41,6 +41,7 @@ from appliance.domain.errors import (
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.names import checked_variant_name, variant_id
 from appliance.domain.states import VariantState
+from appliance.modelstore.store.disk import require_free
 from appliance.wire.catalogue import ModelShape, ModelSummary, VariantShape
 from appliance.wire.jobs import JobShape
 from appliance.wire.shape import Deleted, Page
@@ -270,13 +271,15 @@ async def release_variant(model: ModelName, variant: VariantName, box: TheBox, p
 async def _received(request: Request, box: RunningBox, principal: Principal) -> AsyncIterator[tuple[Form, Source]]:
     """The form, and the one file that is to be imported; what is left of its files is removed at the end."""
     scratch = box.state_dir / "scratch"
-    async with received_form(request, scratch, box.form_bytes_max) as form:
+    async with received_form(request, scratch, box.form_bytes_max, box.store.blobs.reserve_bytes) as form:
         check_fields(form)
         source = await _source(form, box, principal)
         if not PARTS.keys() & form.files.keys():
             yield form, source
             return
         packed = scratch / f"form-{secrets.token_hex(12)}"
+        size_bytes = source.path.stat().st_size + sum(file.size_bytes for file in form.files.values())
+        require_free(scratch, size_bytes, box.store.blobs.reserve_bytes)
         try:
             await asyncio.to_thread(pack, source.path, form, packed)
             yield form, replace(source, path=packed)

@@ -1,19 +1,22 @@
 """What of the disk each tenant occupies, and whether its quota leaves room for more."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlmodel import Session, select
+from sqlmodel import Session, func, select
 
 from appliance.domain.errors import QuotaExceeded
 from appliance.modelstore.store.contents import bytes_by_content
 from appliance.modelstore.store.records import Records
-from appliance.modelstore.store.tables import UploadRow
+from appliance.modelstore.store.tables import TenantRow, UploadRow
 from appliance.modelstore.store.tenants import tenant_row
 
 QUOTA = "stored_bytes"
+DISK_SHARE_MAX = 0.5
+"""Of the disk, for a tenant without a quota of its own while there are others: none can fill the disk for all."""
 
 
 class StoredBytes:
@@ -45,7 +48,7 @@ class StoredBytes:
 
     def require_in(self, session: Session, tenant: str, more_bytes: int) -> None:
         """The same, in the transaction that stores them. Raises: UnknownTenant, QuotaExceeded."""
-        quota = tenant_row(session, tenant).quota.stored_bytes
+        quota = self._quota(session, tenant)
         if quota is not None and self._of_tenant(session, tenant) + more_bytes > quota:
             raise QuotaExceeded(tenant=tenant, quota=QUOTA)
 
@@ -54,7 +57,7 @@ class StoredBytes:
         grown, announced = self.grown[tenant], self._announced[tenant]
 
         def work(session: Session) -> int | None:
-            quota = tenant_row(session, tenant).quota.stored_bytes
+            quota = self._quota(session, tenant)
             return None if quota is None else quota - self._of_tenant(session, tenant)
 
         left = await self._records.read(work)
@@ -89,6 +92,14 @@ class StoredBytes:
         if path.parent != self._uploads:
             return False
         return await self._records.read(lambda session: session.get(UploadRow, path.name) is not None)
+
+    def _quota(self, session: Session, tenant: str) -> int | None:
+        """Bytes that a tenant may store; None: as many as there are. Raises: UnknownTenant."""
+        own = tenant_row(session, tenant).quota.stored_bytes
+        if own is not None:
+            return own
+        is_alone = session.exec(select(func.count()).select_from(TenantRow)).one() == 1
+        return None if is_alone else int(DISK_SHARE_MAX * shutil.disk_usage(self._uploads).total)
 
     def _of_tenant(self, session: Session, tenant: str) -> int:
         stored = sum(bytes_by_content(session, tenant).values())

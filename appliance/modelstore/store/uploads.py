@@ -200,7 +200,7 @@ class Uploads:
         """Write blocks as they come; what has arrived stays, also when the stream breaks off or the caller is
         cancelled.
         """
-        spool = _Spool(self.folder / id, offset)
+        spool = _Spool(self.folder / id, offset, self._store.blobs.reserve_bytes)
         pending, arrived = bytearray(), offset
         try:
             async for block in stream:
@@ -259,12 +259,17 @@ class Uploads:
 class _Spool:
     """A spooled file open for writing at its end. Blocking: its methods run in threads, one at a time."""
 
-    def __init__(self, path: Path, offset: int) -> None:
+    def __init__(self, path: Path, offset: int, reserve_bytes: int) -> None:
+        """`reserve_bytes` of the disk stay free, whatever was announced."""
+        self._folder = path.parent
         self._descriptor = os.open(path, os.O_WRONLY)
         self._offset = offset
+        self._reserve_bytes = reserve_bytes
 
     def write(self, block: bytearray) -> None:
         """Raises: StorageFull; what fitted is kept."""
+        if block:
+            require_free(self._folder, len(block), self._reserve_bytes)
         rest = memoryview(block)
         with full_disk_is_typed():
             while rest:

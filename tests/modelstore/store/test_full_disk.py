@@ -5,19 +5,23 @@ told in a sentence.
 import asyncio
 import contextlib
 import datetime
+import os
 import shutil
 import sqlite3
 import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.requests import Request
 
+from appliance.api.http.forms import received_form
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord, Role
-from appliance.domain.catalogue import Application, Tenant
-from appliance.domain.errors import StorageBusy, StorageFailed, StorageFull, UnknownUpload
+from appliance.domain.catalogue import Application, Quota, Tenant
+from appliance.domain.errors import QuotaExceeded, StorageBusy, StorageFailed, StorageFull, UnknownUpload
 from appliance.modelstore.importing.deletion import ModelDeletion
 from appliance.modelstore.store.backup import back_up, unheard
 from appliance.modelstore.store.pending_restore import FOLDER
@@ -48,8 +52,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Store]:
-    store = Store(StateFolder.open(path, reserve_bytes=0, held_bytes=HELD), SystemClock(), ChangeFeed())
+def opened(path: Path, reserve_bytes: int = 0) -> Iterator[Store]:
+    store = Store(StateFolder.open(path, reserve_bytes=reserve_bytes, held_bytes=HELD), SystemClock(), ChangeFeed())
     try:
         store.recover()
         yield store
@@ -78,6 +82,67 @@ async def furnish(store: Store, folder: Path) -> str:
     upload = await uploads.create("default", 100)
     await uploads.append(upload.id, 0, stream(b"u" * 100))
     return upload.id
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("length", [None, 4 * MIB], ids=["of unknown length", "announced"])
+def test_upload_stops_before_the_reserve(disk: Path, length: int | None) -> None:
+    """Bytes are looked at as they come: what is left is there for the database and for others."""
+    reserve_bytes = 2 * MIB
+
+    async def story() -> None:
+        with opened(disk / "state", reserve_bytes) as store:
+            uploads = Uploads(store, bytes_max=64 * MIB)
+            record = await uploads.create("default", length)
+            (disk / "other").write_bytes(bytes(3 * MIB))  # somebody else's, after it was announced
+            with pytest.raises(StorageFull):
+                await uploads.append(record.id, 0, stream(*[bytes(65536)] * 112))
+            assert shutil.disk_usage(disk).free >= reserve_bytes
+            await store.tenants.create(Tenant("harbour"))
+            (disk / "other").unlink()
+            record = await uploads.upload(record.id)
+            await uploads.append(record.id, record.offset, stream(bytes(65536)))
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("processes")
+def test_form_stops_before_the_reserve(disk: Path) -> None:
+    """Nothing of it stays; where there is no reserve the full disk itself is told in the same words."""
+
+    async def receive() -> dict[str, Any]:
+        head = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+        return {"type": "http.request", "body": head + bytes((DISK + 1) * MIB) + b"\r\n--xyz--\r\n", "more_body": False}
+
+    async def story() -> None:
+        headers = [(b"content-type", b"multipart/form-data; boundary=xyz")]
+        for reserve_bytes in (2 * MIB, 0):
+            request = Request({"type": "http", "method": "POST", "path": "/", "headers": headers}, receive)
+            with pytest.raises(StorageFull):
+                async with received_form(request, disk, 64 * MIB, reserve_bytes):
+                    pass
+            assert os.listdir(disk) == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("processes")
+def test_tenant_without_a_quota_may_store_half_of_the_disk(disk: Path) -> None:
+    """While there are others; alone it has all of it, and a quota of its own goes before."""
+
+    async def story() -> None:
+        with opened(disk / "state") as store:
+            require = store.stored_bytes.require
+            await require("default", DISK * MIB)
+            await store.tenants.create(Tenant("harbour"))
+            for tenant in ("default", "harbour"):
+                await require(tenant, DISK * MIB // 2)
+                with pytest.raises(QuotaExceeded):
+                    await require(tenant, DISK * MIB // 2 + 1)
+            await store.tenants.create(Tenant("museum", Quota(stored_bytes=DISK * MIB)))
+            await require("museum", DISK * MIB)
+
+    asyncio.run(story())
 
 
 async def forever(store: Store) -> None:
