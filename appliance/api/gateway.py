@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from appliance.api.box import ServingBox
-from appliance.api.http.exchange import EXCHANGE
+from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import ASGIApp, Receive, Scope, Send
 from appliance.api.v2.handler import V2
 
@@ -68,10 +68,13 @@ class Gateway:
         """Go on with a request as far as it goes; what is returned writes its answer, or is `go_on`. Where it waits for
         its run that is nothing: it goes on when the run is over, and needs no task then.
         """
+        exchange: HttpExchange | None = scope.get(EXCHANGE)
+        if exchange is None:  # the caller has left meanwhile
+            return _nothing
         write = self._v2.begin(scope)
         if write is not None:
             return write
-        begun = scope[EXCHANGE].begun
+        begun = exchange.begun
         if begun is not None and begun.when_ready(partial(self.answer, scope, go_on)):
             return _nothing
         return go_on

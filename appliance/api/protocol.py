@@ -41,6 +41,8 @@ CLOSING_S = 2.0
 HANDSHAKE = frozenset({b"host", b"connection", b"upgrade", b"origin"})
 """Headers that a handshake needs, beside its own (`sec-…`)."""
 
+COMPUTING = ("/infer", "/predict")
+"""Ends of paths of requests that change nothing in the box."""
 PIPELINE_MAX = 256
 """Requests of one connection that wait for the answer to the one before."""
 
@@ -53,6 +55,8 @@ class BoxProtocol(DirectBodyProtocol):
         self.shown: Shown | None = None
         self._gathering: ASGI3Application | None = None
         """Who is to answer, or goes on with, the request whose body is being gathered."""
+        self._work: asyncio.Task[None] | None = None
+        """What answers the last request that only computes, in a task; None: it needed none."""
         self._head: bytes | KnownHead = b""
         """Of the last request of a known caller."""
         self._socket: WebSocket | None = None
@@ -62,9 +66,25 @@ class BoxProtocol(DirectBodyProtocol):
     # -- the connection ------------------------------------------------------------------------------------------------
 
     def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         if self.cycle is not None:
             self.cycle.scope.pop(CONNECTION, None)  # type: ignore[misc]  # a circle else
-        super().connection_lost(exc)
+            self._take_back(self.cycle)
+
+    def _abandon(self) -> None:
+        super()._abandon()
+        if self.cycle is not None:
+            self._take_back(self.cycle)
+
+    def _take_back(self, cycle: RequestResponseCycle) -> None:
+        """Nobody waits for the answer any more: what computes for it leaves its queue. A run that has begun ends."""
+        if cycle.response_complete or not cycle.disconnected or not _only_computes(cycle.scope):
+            return
+        if self._work is not None:
+            self._work.cancel()
+        exchange: HttpExchange | None = cycle.scope.pop(EXCHANGE, None)  # type: ignore[misc]
+        if exchange is not None:
+            exchange.close()
 
     def duplicate(self) -> socket.socket | None:
         """A socket of the caller's own at the same connection; None: it is closed already."""
@@ -243,7 +263,16 @@ class BoxProtocol(DirectBodyProtocol):
             self._begin_large(cycle, app, exchange)
             return
         cycle.scope[CONNECTION] = self  # type: ignore[literal-required]
-        super()._start_asgi_task(cycle, app)
+        self._start_task(cycle, app)
+
+    def _start_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
+        """Answer in a task, as uvicorn does; one that only computes ends with its connection."""
+        if not _only_computes(cycle.scope):
+            super()._start_asgi_task(cycle, app)
+            return
+        task = self._work = self.loop.create_task(cycle.run_asgi(_WhileConnected(app, cycle)))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def _offer_exchange(self, cycle: RequestResponseCycle, headers: Mapping[bytes, bytes]) -> HttpExchange:
         exchange = HttpExchange(cycle, headers)
@@ -260,7 +289,7 @@ class BoxProtocol(DirectBodyProtocol):
         elif exchange.is_gathering:
             self._gathering = app
         else:
-            super()._start_asgi_task(cycle, app)
+            self._start_task(cycle, app)
         if body is not None and cycle is self.cycle and not cycle.waiting_for_100_continue:
             self._left_bytes = body.size - len(body)
 
@@ -286,7 +315,7 @@ class BoxProtocol(DirectBodyProtocol):
         if app is None:
             return
         cycle = self.cycle
-        begin = partial(super()._start_asgi_task, cycle, app)
+        begin = partial(self._start_task, cycle, app)
         if isinstance(app, Gateway):
             answer = app.answer if isinstance(cycle.body, AlignedBody) else app.answer_soon
             answer(cycle.scope, begin)  # type: ignore[arg-type]
@@ -304,3 +333,24 @@ class BoxProtocol(DirectBodyProtocol):
             self._start_asgi_task(cycle, app)
         elif self.cycle.body:  # of a request that was refused unread: not to be kept until the next one
             self.cycle.body = bytearray()
+
+
+class _WhileConnected:
+    """An application whose task may be cancelled once its caller has left: then there is nothing to answer."""
+
+    def __init__(self, app: "ASGI3Application", cycle: RequestResponseCycle) -> None:
+        self._app = app
+        self._cycle = cycle
+
+    async def __call__(self, *call: Any) -> None:
+        try:
+            await self._app(*call)
+        except asyncio.CancelledError:
+            if not self._cycle.disconnected:
+                raise
+
+
+def _only_computes(scope: Any) -> bool:
+    """Whether a request changes nothing in the box: it need not be answered where nobody waits for that."""
+    path: str = scope["path"]
+    return scope["method"] == "POST" and path.endswith(COMPUTING) and path.startswith(("/v1/", "/v2/"))

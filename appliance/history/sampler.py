@@ -23,7 +23,7 @@ _SENSED = {
     Quantity.RPM: "rpm",
     Quantity.PERCENT: "percent",
 }
-_OUTCOMES = ("done", "expired", "rejected", "failed")
+_OUTCOMES = ("done", "expired", "rejected", "failed", "cancelled")
 _BOUNDS_MS = (0.0, *(1000 * bound for bound in BUCKETS_S))
 
 

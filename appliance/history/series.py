@@ -36,6 +36,7 @@ MEASURES = {
         Measure("expired", "1/s", _ASKED, is_rate=True),
         Measure("rejected", "1/s", _ASKED, is_rate=True),
         Measure("failed", "1/s", _ASKED, is_rate=True),
+        Measure("cancelled", "1/s", _ASKED, is_rate=True),
         Measure("cold", "1/s", _ASKED, is_rate=True),
         Measure("warm", "share", _ASKED),
         Measure("kept", "share", _ASKED),

@@ -227,7 +227,7 @@ export const t = {
     box: 'the whole box',
     requests: 'Requests a second',
     inAll: (n: string) => `${n} in all`,
-    outcomes: { expired: 'too late', rejected: 'refused', failed: 'failed' } as Record<string, string>,
+    outcomes: { expired: 'too late', rejected: 'refused', failed: 'failed', cancelled: 'caller left' } as Record<string, string>,
     latency: 'P99 against the SLO',
     p99: 'P99, ms',
     worst: 'worst P99, ms',

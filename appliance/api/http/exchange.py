@@ -134,7 +134,7 @@ class HttpExchange:
         return body
 
     def close(self) -> None:
-        """The body will not come: who waits for it outside a task is ended."""
+        """The caller has left: what is begun for it outside a task is ended."""
         if self.begun is not None:
             self.begun.close()
             self.begun = None

@@ -164,6 +164,9 @@ class Engine:
         except Exception as error:
             self.outcomes.failed(request, entry, error)
             raise
+        except (asyncio.CancelledError, GeneratorExit):
+            self.outcomes.cancelled(request, entry)
+            raise
         finally:
             if not request.is_admitted:
                 self._admission.leave(tenant)

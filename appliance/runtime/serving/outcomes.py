@@ -109,9 +109,7 @@ class Outcomes:
             outcome = "rejected"
             quota = self._catalogue.tenant(request.tenant).quota
             self._decisions.record("admission", admission(request, quota, error))
-        # a name that the caller made up must not make a row in the statistics
-        variant = request.variant if request.variant in entry.servables else None
-        key = (request.application_id, variant or "", request.tenant)
+        variant, key = self._counted(request, entry)
         took_ns = self._clock.now_ns() - request.arrival_ns
         is_broken = _breaks_slo(request, entry.application.latency_slo_ms, error)
         self._telemetry.failed(key, outcome, took_ns, slo_kept=False if is_broken else None)
@@ -124,6 +122,18 @@ class Outcomes:
             if not notable.counts(request.application_id, kind, end_ns):
                 detail, spent = "" if problem is None else str(error), Spent(request.decoded_ns)
                 notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent, detail))
+
+    def cancelled(self, request: Request, entry: Entry) -> None:
+        """Put a request into the figures whose caller left before its result was there."""
+        _, key = self._counted(request, entry)
+        self._telemetry.failed(key, "cancelled", self._clock.now_ns() - request.arrival_ns)
+
+    def _counted(self, request: Request, entry: Entry) -> tuple[str | None, tuple[str, str, str]]:
+        """The variant of a request without a result, and the row that it counts in: none of a name that the caller made
+        up.
+        """
+        variant = request.variant if request.variant in entry.servables else None
+        return variant, (request.application_id, variant or "", request.tenant)
 
 
 def result_of(placed: Placed, run: EndedRun, placed_ns: int, ran_on: str = "", parts: Sequence[RanPart] = ()) -> Result:

@@ -298,6 +298,9 @@ class Predictor:
         except (DeadlineExceeded, LoadFailed, QueueFull, RunFailed) as error:
             self._engine.outcomes.failed(_request(run, {}), run.entry, error)
             raise
+        except asyncio.CancelledError:
+            self._engine.outcomes.cancelled(_request(run, {}), run.entry)
+            raise
         outputs, state = await self._steps(run, decoded, state)
 
         kind = pictures.wanted(media.accept) if media.accept and run.spec.kind is TaskKind.TENSOR else None

@@ -113,17 +113,33 @@ async def test_a_run_is_waited_for(in_the_end: bool) -> None:
         assert transport.written[number].endswith(b"\r\n\r\n%d" % len(BODY))
 
 
-@pytest.mark.parametrize("meanwhile", ["congested", "lost", "the last one"])
+@pytest.mark.parametrize("end", ["lost", "gives way"])
+@story
+async def test_caller_that_leaves_while_its_run_waits(end: str) -> None:
+    """Its place in the queue is given back at once; when the run has begun and ends all the same, nothing follows."""
+    protocol, transport, reading = _connected()
+    transport.abort = transport.close  # type: ignore[method-assign]
+    reading.run = asyncio.get_running_loop().create_future()
+    await _outside_tasks((protocol.data_received, head(len(BODY)) + BODY))
+    if end == "lost":
+        protocol.connection_lost(ConnectionResetError())
+    else:
+        protocol.give_way()
+    assert reading.events == ["begun", "no task", "over"]
+    reading.run.set_result(None)
+    await settle()
+    assert (reading.events, transport.written) == (["begun", "no task", "over"], [])
+
+
+@pytest.mark.parametrize("meanwhile", ["congested", "the last one"])
 @story
 async def test_an_answer_that_cannot_be_written_at_once(meanwhile: str) -> None:
-    """The run is over, and the caller takes no answer now, or never will, or wants no other: a task sees to it."""
+    """The run is over, and the caller takes no answer now, or wants no other: a task sees to it."""
     protocol, transport, reading = _connected()
     reading.run = asyncio.get_running_loop().create_future()
     await _outside_tasks((protocol.data_received, head(len(BODY)) + BODY))
     if meanwhile == "congested":
         protocol.pause_writing()
-    elif meanwhile == "lost":
-        protocol.connection_lost(ConnectionResetError())
     else:
         protocol.shutdown()
     reading.run.set_result(None)
@@ -134,7 +150,7 @@ async def test_an_answer_that_cannot_be_written_at_once(meanwhile: str) -> None:
         protocol.resume_writing()
         await settle()
     answer = b"".join(transport.written)
-    assert answer.endswith(b"\r\n\r\n%d" % len(BODY)) is (meanwhile != "lost")
+    assert answer.endswith(b"\r\n\r\n%d" % len(BODY))
     assert (b"connection: close" in answer, transport.is_closed) == (
         (True, True) if meanwhile == "the last one" else (False, False)
     )
