@@ -154,6 +154,8 @@ class TaskSpec:
     """Scalar inputs fed with a fixed value (for example the sample rate of a speech model)."""
     shape_max: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     """The largest shape that the tenant wants of an input; None, or an input left out: as large as the box chooses."""
+    index_limits: Mapping[str, int] = field(default_factory=dict)
+    """Integer inputs whose values index a table → what they must stay below in trial runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,8 @@ class Inspection:
     """One run at full size, one thread; a first idea, not a profile."""
     notes: tuple[str, ...] = ()
     """What was changed or is worth knowing, sentences for the tenant."""
+    index_limits: Mapping[str, int] = field(default_factory=dict)
+    """As in `TaskSpec`."""
 
 
 # -- make --------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,9 @@ import numpy as np
 from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
 from appliance.tasks.datatypes import dtype_of
 
+_TOKENS = 100
+"""Token ids stay below, where nothing says how many there are: every vocabulary has as many."""
+
 
 def synthetic_tensor(
     tensor: TensorSpec, shape: Sequence[int], roles: Sequence[str], task: TaskSpec, rng: np.random.Generator
@@ -31,15 +34,19 @@ def synthetic_tensor(
         return _picture(shape, roles, task.image or ImageSpec(), dtype, rng)
     if dtype.kind == "f":
         return rng.standard_normal(shape).astype(dtype)
-    return np.ones(shape, dtype) if dtype.kind == "b" else _integers(tensor.name.lower(), shape, rng).astype(dtype)
+    if dtype.kind == "b":
+        return np.ones(shape, dtype)
+    limit = task.index_limits.get(tensor.name, _TOKENS)
+    return _integers(tensor.name.lower(), shape, limit, rng).astype(dtype)
 
 
-def _integers(name: str, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
-    if "mask" in name:
+def _integers(name: str, shape: Sequence[int], limit: int, rng: np.random.Generator) -> np.ndarray:
+    """Whole numbers below `limit`: masks of ones, segments of zeros, else token ids, of which 0 is often padding."""
+    if "mask" in name and limit > 1:
         return np.ones(shape, np.int64)
     if "type" in name or "segment" in name:
         return np.zeros(shape, np.int64)
-    return rng.integers(1, 100, shape)
+    return rng.integers(1 if limit >= _TOKENS else 0, min(limit, _TOKENS), shape)
 
 
 def _picture(

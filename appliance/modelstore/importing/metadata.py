@@ -28,7 +28,7 @@ def settled_task(request: ImportRequest, unpacked: Unpacked, inspection: Inspect
     inferred = infer_spec(kind, inspection.inputs, inspection.outputs, inspection.metadata_props)
     task = _corrected(request, unpacked, inferred)
     check_stated(task, inspection.inputs)
-    return task
+    return replace(task, index_limits=inspection.index_limits)
 
 
 def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Precision, ...]:

@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages import ladder, normalise
 from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.forms import Form, batch_freed, folded, is_batchable, normalised, ran
+from appliance.modelstore.stages.indices import index_limits, smallest_limits
 from appliance.modelstore.stages.reading import check_declared, read
 from appliance.modelstore.stages.running import Runner, TooSlow
 
@@ -28,10 +29,29 @@ BATCH_NOTE = "a batch of 1 was declared; several inputs at once give the same an
 def inspect(order: InspectOrder, report: Report) -> Inspection:
     """Check `order.source`, write the normalised copy into `order.target`, and describe it.
 
+    It is run with whole numbers that fit into the tables which they index; where they do not fit after all, with zeros.
+
     Raises: BadModel.
     """
     report(0.05, "reading the file")
     uploaded = read(Path(order.source), order.tensor_bytes_max)
+    limits, smallest = index_limits(uploaded.graph), smallest_limits(uploaded.graph)
+    try:
+        return _inspected(uploaded, _limited(order, limits), report)
+    except TooSlow:
+        raise
+    except BadModel:
+        if smallest == limits:
+            raise
+    return _inspected(read(Path(order.source), order.tensor_bytes_max), _limited(order, smallest), report)
+
+
+def _limited(order: InspectOrder, limits: Mapping[str, int]) -> InspectOrder:
+    return replace(order, task=replace(order.task, index_limits=limits))
+
+
+def _inspected(uploaded: ModelProto, order: InspectOrder, report: Report) -> Inspection:
+    """Raises: BadModel."""
     origin = normalise.opset(uploaded), uploaded.ir_version, facts.weight_format(uploaded.graph)
     report(0.2, "running it for the first time")
     if facts.stored_bytes(uploaded.graph) > order.rewrite_bytes_max:
@@ -57,6 +77,7 @@ def inspect(order: InspectOrder, report: Report) -> Inspection:
         weights=origin[2],
         ladder=sizes,
         notes=(*notes, *dropped),
+        index_limits=order.task.index_limits,
     )
 
 

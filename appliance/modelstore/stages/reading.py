@@ -17,6 +17,7 @@ from appliance.domain.errors import BadModel
 from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages.normalise import STANDARD_DOMAINS, first_line, sort_nodes
 
+LFS_POINTER = b"version https://git-lfs."
 FILE_BYTES_MAX = 2 * 2**30
 """Protobuf's own limit; larger weights come as external data."""
 CHECKED_BYTES_MAX = 1_800_000_000
@@ -81,9 +82,14 @@ def _parse(source: Path) -> ModelProto:
         raise BadModel(
             reason="an ONNX file cannot exceed 2 GiB: save the weights as external data and send both as a tar or zip"
         )
-    model = ModelProto()
+    model, body = ModelProto(), source.read_bytes()
+    if body.startswith(LFS_POINTER):
+        raise BadModel(
+            reason="this is a pointer of Git LFS, not the file itself: run 'git lfs pull' where you cloned, and upload "
+            "what is there then"
+        )
     try:
-        model.ParseFromString(source.read_bytes())
+        model.ParseFromString(body)
     except Exception as error:  # protobuf's DecodeError; its package has no types to import
         raise BadModel(reason="this is no ONNX file, or it is truncated or damaged") from error
     if not model.HasField("graph") or not model.opset_import or not model.graph.node:
@@ -227,6 +233,10 @@ def _check_interface(model: ModelProto) -> None:
                     f"with zipmap=False)"
                 )
             if value.type.tensor_type.elem_type not in facts.DATATYPES:
-                raise BadModel(reason=f"{what} {value.name!r} has an element type that cannot be sent")
+                kind = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+                raise BadModel(
+                    reason=f"{what} {value.name!r} is of type {kind}, which requests cannot carry: export the model "
+                    f"with another type at its interface, for example float32"
+                )
             if what == "input" and not value.type.tensor_type.HasField("shape"):
                 raise BadModel(reason=f"input {value.name!r} does not declare its shape")

@@ -106,10 +106,13 @@ def _plain_errors(what: str) -> Iterator[None]:
 
 
 def plain(error: BaseException) -> str:
-    """The words of an ONNX Runtime error without codes and paths of its source files."""
+    """The words of an ONNX Runtime error without codes, signatures of functions and paths of its source files."""
+    if unknown := re.search(r"Opset (\d+) is under development", str(error)):
+        return f"operator set {unknown[1]} is not known here: export the model for an earlier one"
     text = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))
     text = re.sub(r"Load model from \S+ failed:\s*", "", text)
     text = re.sub(r"\S*onnxruntime\S*\.(cc|h):\d+\s*", "", text)
+    text = re.sub(r"[\w:<>,&* ]*\bonnxruntime::[^()]*\([^()]*\)( const)?", "", text)
     return " ".join(text.split())[:400]
 
 

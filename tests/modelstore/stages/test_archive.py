@@ -1,5 +1,6 @@
 """Uploads are opened without letting them write, link or grow where they should not."""
 
+import gzip
 import io
 import json
 import os
@@ -195,3 +196,10 @@ def test_which_file_is_the_model(tmp_path: Path) -> None:
 def test_metadata_that_cannot_be_used_is_refused(tmp_path: Path, name: str, data: bytes, words: str) -> None:
     """The file and the reason are named."""
     assert words in refusal(zipped({"model.onnx": MODEL, name: data}, tmp_path / "upload"))
+
+
+def test_packed_file_that_is_no_tar_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "upload"
+    path.write_bytes(gzip.compress(MODEL))
+    with pytest.raises(BadArchive, match="no tar is inside: unpack it"):
+        unpack(UnpackOrder(str(path), str(tmp_path / "target")), lambda share, words: None)

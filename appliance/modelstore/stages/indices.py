@@ -1,0 +1,86 @@
+"""Integer inputs that are indices: how large they may be, read off the tables that they index."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
+
+from appliance.modelstore.stages import graph as facts
+
+INTEGERS = frozenset(
+    {
+        TensorProto.INT8,
+        TensorProto.INT16,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.UINT8,
+        TensorProto.UINT16,
+        TensorProto.UINT32,
+        TensorProto.UINT64,
+    }
+)
+_KEEPS_VALUES = frozenset(
+    "Cast Concat Expand Flatten Identity Reshape Slice Split Squeeze Tile Transpose Unsqueeze".split()
+)
+"""Operators whose outputs hold values of their first input, or of all for Concat."""
+
+
+def index_limits(graph: GraphProto) -> dict[str, int]:
+    """Return for each integer input that indexes a table the number that its values must stay below.
+
+    Gather, GatherElements, GatherND, OneHot and the scattering operators are looked at, behind operators that only
+    move values. An input that is not found to be an index, or only of tables of unknown length, has no entry.
+    """
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    sizes = {name: tuple(tensor.dims) for name, tensor in stored.items()}
+    for value in (*graph.value_info, *graph.input, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            sizes.setdefault(value.name, facts.dims(value))
+    for node in graph.node:
+        if node.op_type == "Constant":
+            for attribute in node.attribute:
+                if attribute.name == "value":
+                    stored[node.output[0]], sizes[node.output[0]] = attribute.t, tuple(attribute.t.dims)
+    found: dict[str, int] = {}
+    for value in graph.input:
+        if value.name in stored or value.type.tensor_type.elem_type not in INTEGERS:
+            continue
+        moved = {value.name}
+        for node in graph.node:  # sorted: what a node reads stands before it
+            places = [place for place, name in enumerate(node.input) if name in moved]
+            if not places:
+                continue
+            if node.op_type in _KEEPS_VALUES and (places[0] == 0 or node.op_type == "Concat"):
+                moved.update(node.output)
+            limit = _limit(node, places, sizes, stored)
+            if limit is not None:
+                found[value.name] = max(1, min(limit, found.get(value.name, limit)))
+    return found
+
+
+def smallest_limits(graph: GraphProto) -> dict[str, int]:
+    """Return limits that every table allows: integer inputs of which nothing is known are 0."""
+    stored = {tensor.name for tensor in graph.initializer}
+    integers = (one for one in graph.input if one.type.tensor_type.elem_type in INTEGERS and one.name not in stored)
+    return {one.name: 1 for one in integers} | index_limits(graph)
+
+
+def _limit(
+    node: NodeProto, places: list[int], sizes: Mapping[str, tuple[int, ...]], stored: Mapping[str, TensorProto]
+) -> int | None:
+    """What the indices at `places` of a node must stay below; None: they are none."""
+    if node.op_type == "OneHot" and 0 in places:
+        depth = stored.get(node.input[1])
+        return None if depth is None else int(np.ravel(numpy_helper.to_array(depth))[0])
+    if 1 not in places:
+        return None
+    table = sizes.get(node.input[0])
+    if node.op_type in ("Gather", "GatherElements", "ScatterElements", "Scatter"):
+        axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
+        return _known(table[axis : axis + 1 or None]) if table and -len(table) <= axis < len(table) else None
+    return _known(table) if table and node.op_type in ("GatherND", "ScatterND") else None
+
+
+def _known(sides: Sequence[int]) -> int | None:
+    """The smallest of some sizes; None where one is free."""
+    return min(sides) if min(sides) >= 0 else None
