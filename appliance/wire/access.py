@@ -32,8 +32,8 @@ class QuotaShape(Order):
     memory_share: Real | None = Field(None, gt=0, le=1, examples=[0.5])
     """The same as a share of the box's memory budget; where both are set, the lower one holds."""
     stored_bytes: Whole | None = Field(None, ge=0, le=INTEGER_MAX, examples=[2_000_000_000])
-    """Bytes of models and uploads on disk; more get 429. null: half of the disk while there are other tenants, else all of
-    it."""
+    """Bytes of models and uploads on disk; more get 429. null: half of the disk while there are other tenants, else the
+    whole."""
     processor_weight: Real = Field(1.0, gt=0, le=WEIGHT_MAX, examples=[3.0])
     """Its part of the processor's time while other tenants want some, too; alone a tenant has all of it."""
     isolation: Isolation | None = Field(None, examples=["auto"])
