@@ -4,11 +4,13 @@ The axis along which the rows lie is followed from the first axis of each input,
 Trial runs alone do not show it: a network may look at the other rows only when their values are large. Whatever is not
 understood here counts as dependent. Control flow over rows does, and so do operators with an unknown name.
 
-Shapes are not inferred but seen: the graph is run with 2 and with 3 rows, and tells the shape of each tensor. An axis
-holds the rows when its size is a multiple of their number and its leading part counts them.
+Shapes are not inferred but seen: the graph is run with several numbers of rows, and tells the shape of each tensor. An
+axis holds the rows when its size is a multiple of their number and its leading part counts them; no other axis of such
+a tensor may change with them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -23,8 +25,8 @@ from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages.feeds import extents, synthetic
 from appliance.modelstore.stages.running import Runner, TooSlow
 
-COUNTS = (2, 3)
-"""Rows of the two runs."""
+COUNTS = (1, 2, 3, 4, 8)
+"""Rows of the runs: what changes with their number shows, and what is the same with all of these counts as constant."""
 KNOWN_ELEMENTS_MAX = 2**20
 """Of a tensor that is made of shapes alone and whose values are looked at: sizes, positions, masks."""
 GRAPH_BYTES_MAX = 600 * 2**20
@@ -57,9 +59,12 @@ def dependence(order: ReviewOrder) -> str:
     if not all(tensor.shape[:1] == (-1,) and order.axes[tensor.name][0] == "batch" for tensor in order.inputs):
         return ""
     reason = ""
-    for feeds in _trials(order):
+    for feeds, longer in _trials(order):
         try:
             _Rows(onnx.load(order.source), feeds).follow()
+            with suppress(BadModel):  # it may be made for one size
+                if longer is not None:
+                    _Rows(onnx.load(order.source), longer).follow()
         except Dependent as found:
             return str(found)
         except TooSlow as error:
@@ -71,12 +76,17 @@ def dependence(order: ReviewOrder) -> str:
     return reason
 
 
-def _trials(order: ReviewOrder) -> Iterator[Feeds]:
-    """Ways to make inputs, the likeliest first; with zeros for indices into tables of any length."""
+def _trials(order: ReviewOrder) -> Iterator[tuple[Feeds, Feeds | None]]:
+    """Ways to make inputs, the likeliest first, with zeros for indices into tables of any length; and longer ones where
+    further axes are free: what is right for one size need not be for another.
+    """
     sizes = extents(order.inputs, order.axes, order.task) if order.trial is None else [order.trial]
+    is_free = any(side < 0 for tensor in order.inputs for side in tensor.shape[1:])
     for extent in sizes:
+        more = replace(extent, length=2 * extent.length, width=extent.width + 64) if is_free else None
         for is_zero in (False, True):
-            yield partial(_feeds, order, extent, is_zero)
+            longer = None if more is None else partial(_feeds, order, more, is_zero)
+            yield partial(_feeds, order, extent, is_zero), longer
 
 
 def _feeds(order: ReviewOrder, extent: Extent, is_zero: bool, count: int) -> Mapping[str, np.ndarray]:
@@ -115,7 +125,7 @@ def _seen(model: onnx.ModelProto, feeds: Feeds) -> _Seen:
     found = _Seen()
     for name in names:
         found.shapes[name] = tuple(tuple(int(side) for side in run[_SHAPE_OUTPUT + name]) for run in runs)
-        if name in known and runs[0][_VALUE_OUTPUT + name].size <= KNOWN_ELEMENTS_MAX:
+        if name in known and runs[-1][_VALUE_OUTPUT + name].size <= KNOWN_ELEMENTS_MAX:
             found.values[name] = tuple(run[_VALUE_OUTPUT + name] for run in runs)
     return found
 
@@ -125,6 +135,8 @@ def _made_of_shapes(graph: GraphProto) -> set[str]:
     found: set[str] = set()
     known = {tensor.name for tensor in graph.initializer}
     for node in graph.node:
+        if not _is_standard(node):
+            continue
         if node.op_type == "Constant":
             known.update(node.output)
         elif node.op_type in _SHAPE_READERS or (
@@ -136,9 +148,9 @@ def _made_of_shapes(graph: GraphProto) -> set[str]:
 
 _SHAPE_READERS = frozenset({"Shape", "Size"})
 _OF_SHAPES = frozenset(
-    "Add And Cast Ceil Concat Div Equal Expand Floor Gather Greater GreaterOrEqual Identity Less LessOrEqual Max Min "
-    "Mod Mul Neg Not Or Range ReduceMax ReduceMin ReduceProd ReduceSum Reshape Slice Split Sqrt Squeeze Sub Unsqueeze "
-    "Where".split()
+    "Add And Cast Ceil Concat ConstantOfShape Div Equal Expand Floor Gather Greater GreaterOrEqual Identity Less "
+    "LessOrEqual Max Min Mod Mul Neg Not Or Range ReduceMax ReduceMin ReduceProd ReduceSum Reshape Slice Split Sqrt "
+    "Squeeze Sub Unsqueeze Where".split()
 )
 
 
@@ -147,10 +159,13 @@ class _Rows:
 
     def __init__(self, model: onnx.ModelProto, feeds: Feeds) -> None:
         graph = model.graph
-        self.nodes = list(graph.node)
+        self.nodes = _needed(graph)
         self.inputs = [value.name for value in graph.input]
         self.outputs = [value.name for value in graph.output]
-        self.opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)
+        versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
+        if len(versions) != 1:
+            raise Dependent("it declares several operator sets")
+        self.opset = versions[0]
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.states: dict[str, State] = dict.fromkeys(self.constants)
         self.seen = _seen(model, feeds)
@@ -160,13 +175,15 @@ class _Rows:
     def follow(self) -> None:
         """Raises: Dependent."""
         for name in self.inputs:
-            if name not in self.constants:
-                self.states[name] = self._along(name, 0, f"input {name}")
+            if name in self.constants:
+                raise Dependent(f"input {name} has a default")
+            self.states[name] = self._along(name, 0, f"input {name}")
         for node in self.nodes:
             for name, state in zip(node.output, self._node(node), strict=False):
-                self.states[name] = state
+                if name:
+                    self.states[name] = self._along(name, state, node.op_type) if isinstance(state, int) else state
         for name in self.outputs:
-            if self.states[name] != 0:
+            if self.states[name] != 0 or self.side(name, 0) != COUNTS:
                 raise Dependent(f"output {name} does not hold a row for each row of the inputs")
 
     # -- one operator --------------------------------------------------------------------------------------------------
@@ -174,11 +191,11 @@ class _Rows:
     def _node(self, node: NodeProto) -> Sequence[State]:
         """Return the states of a node's outputs."""
         count = len(node.output)
-        if node.op_type in _SHAPE_READERS:
+        if node.op_type in _SHAPE_READERS and _is_standard(node):
             return [self._counted(node.output[0])] if self.state(node.input[0]) is not None else [None]
         states = [self.state(name) for name in (*node.input, *facts.captured(node)) if name]
         if all(state is None for state in states):
-            if node.op_type == "Constant":
+            if node.op_type == "Constant" and _is_standard(node):
                 self._keep_constant(node)
             if node.op_type in _RANDOM:
                 raise Dependent(f"{node.op_type} draws numbers for all rows at once")
@@ -241,8 +258,9 @@ class _Rows:
         return tuple(shape[axis] for shape in self.seen.shapes[name])
 
     def _along(self, name: str, axis: int, what: str) -> int:
-        """`axis`, if its size goes with the number of rows. Raises: Dependent."""
-        if axis < self.rank(name) and _goes_with_rows(self.side(name, axis)):
+        """`axis`, if its size goes with the number of rows, and no other does. Raises: Dependent."""
+        others = {shape[:axis] + shape[axis + 1 :] for shape in self.seen.shapes[name]}
+        if 0 <= axis < self.rank(name) and len(others) == 1 and _goes_with_rows(self.side(name, axis)):
             return axis
         raise Dependent(f"{what} does not hold a row for each row of the inputs")
 
@@ -264,8 +282,7 @@ class _Rows:
         name = node.input[place] if place < len(node.input) else ""
         if name in self.constants:
             return [int(one) for one in numpy_helper.to_array(self.constants[name]).ravel()]
-        values = self.seen.values.get(name) if self.states.get(name, _COUNT) is None else None
-        return None if values is None else [int(one) for one in values[0].ravel()]
+        return None  # computed: it may be another one with inputs of another length
 
     def has(self, node: NodeProto, place: int) -> bool:
         return place < len(node.input) and node.input[place] != ""
@@ -290,6 +307,28 @@ def _goes_with_rows(sides: tuple[int, ...]) -> bool:
 
 def _int(node: NodeProto, name: str, otherwise: int) -> int:
     return next((int(one.i) for one in node.attribute if one.name == name), otherwise)
+
+
+def _is_standard(node: NodeProto) -> bool:
+    return node.domain in ("", "ai.onnx")
+
+
+def _needed(graph: GraphProto) -> list[NodeProto]:
+    """The nodes that an output depends on, in their order."""
+    wanted = {value.name for value in graph.output}
+    found: list[NodeProto] = []
+    for node in reversed(graph.node):
+        if not wanted.isdisjoint(node.output):
+            found.append(node)
+            wanted.update((*node.input, *facts.captured(node)))
+    return found[::-1]
+
+
+def _axis_of(node: NodeProto, axis: int, rank: int) -> int:
+    """An axis that may be counted from the last. Raises: Dependent for one that there is not."""
+    if not -rank <= axis < rank:
+        raise Dependent(f"{node.op_type}: there is no axis {axis}")
+    return axis % rank
 
 
 def _refuse(node: NodeProto) -> Dependent:
@@ -317,13 +356,22 @@ def _elementwise(rows: _Rows, node: NodeProto) -> State:
 def _first_only(rows: _Rows, node: NodeProto) -> State | list[State]:
     """Rows are the items of the first input, axis 0, and in no other input."""
     is_trained = node.op_type == "BatchNormalization" and _int(node, "training_mode", 0)  # by the mean of all items
+    has_more = any(node.output[1:])  # of MaxPool places in the whole tensor, of BatchNormalization what it has learnt
     if (
         is_trained
+        or has_more
         or rows.axis(node, 0) != 0
         or any(rows.axis(node, place) is not None for place in range(1, len(node.input)))
     ):
         raise _refuse(node)
     return rows._along(node.output[0], 0, node.op_type)
+
+
+def _dropped(rows: _Rows, node: NodeProto) -> State | list[State]:
+    """Dropout passes its input on, unless it trains."""
+    if rows.has(node, 2):
+        raise _refuse(node)
+    return rows.axis(node, 0)
 
 
 def _items(rows: _Rows, node: NodeProto) -> State:
@@ -347,28 +395,28 @@ def _reduced(rows: _Rows, node: NodeProto) -> State:
     axes = rows.numbers(node, 1, "axes")
     if axes is None and rows.has(node, 1):
         raise Dependent(f"{node.op_type} reduces axes that are computed")
-    if not axes and _int(node, "noop_with_empty_axes", 0):
+    if not axes and _int(node, "noop_with_empty_axes", 0) == 1:
         return axis
-    over = {one % rank for one in axes} if axes else set(range(rank))
+    over = {_axis_of(node, one, rank) for one in axes} if axes else set(range(rank))
     return _left(node, axis, over)
 
 
 def _best(rows: _Rows, node: NodeProto) -> State:
     """ArgMax and ArgMin."""
-    return _left(node, rows.axis(node, 0), {_int(node, "axis", 0) % rows.rank(node.input[0])})
+    return _left(node, rows.axis(node, 0), {_axis_of(node, _int(node, "axis", 0), rows.rank(node.input[0]))})
 
 
 def _left(node: NodeProto, axis: int | None, over: set[int]) -> int:
     """The axis of the rows after others were reduced."""
     if axis is None or axis in over:
         raise _refuse(node)
-    return axis if _int(node, "keepdims", 1) else axis - sum(one < axis for one in over)
+    return axis if _int(node, "keepdims", 1) == 1 else axis - sum(one < axis for one in over)
 
 
 def _softmax(rows: _Rows, node: NodeProto) -> State:
     axis, rank = rows.axis(node, 0), rows.rank(node.input[0])
     is_flat = rows.opset < 13  # then all axes from `axis` on are one
-    over = _int(node, "axis", 1 if is_flat else -1) % rank
+    over = _axis_of(node, _int(node, "axis", 1 if is_flat else -1), rank)
     if axis is None or axis == over or (is_flat and axis > over):
         raise _refuse(node)
     return axis
@@ -378,7 +426,7 @@ def _normalised(rows: _Rows, node: NodeProto) -> State | list[State]:
     """LayerNormalization and its kin normalise all axes from `axis` on; the last one where there is no `axis`."""
     axis = rows.axis(node, 0)
     others = [rows.axis(node, place) for place in range(1, len(node.input))]
-    over = _int(node, "axis", -1) % rows.rank(node.input[0])
+    over = _axis_of(node, _int(node, "axis", -1), rows.rank(node.input[0]))
     if axis is None or axis >= over or any(other is not None for other in others):
         raise _refuse(node)
     return axis
@@ -405,7 +453,8 @@ def _summed_up(rows: _Rows, node: NodeProto) -> State:
 def _over_axes(rows: _Rows, node: NodeProto) -> State:
     """MeanVarianceNormalization."""
     axis = rows.axis(node, 0)
-    over = next((list(one.ints) for one in node.attribute if one.name == "axes"), [0, 2, 3])
+    axes = next((list(one.ints) for one in node.attribute if one.name == "axes"), [0, 2, 3])
+    over = {_axis_of(node, one, rows.rank(node.input[0])) for one in axes}
     if axis is None or axis in over:
         raise _refuse(node)
     return axis
@@ -494,18 +543,34 @@ def _same_side(rows: _Rows, node: NodeProto) -> State:
     axis = _untorn(rows, node)
     if rows.side(node.input[0], axis) != rows.side(node.output[0], axis):
         raise _refuse(node)
-    if any(one.s == b"tf_crop_and_resize" for one in node.attribute):
+    if node.op_type in ("Resize", "Upsample") and not _keeps_scale(rows, node, axis):
         raise _refuse(node)
     if node.op_type == "Pad" and not _pads_none(rows, node, axis):
         raise _refuse(node)
     if node.op_type == "Slice":
         axes, steps = rows.numbers(node, 3, "axes"), rows.numbers(node, 4, "steps")
+        if axes is None and rows.has(node, 3):
+            raise _refuse(node)
         over = (
             list(range(rows.rank(node.input[0]))) if axes is None else [one % rows.rank(node.input[0]) for one in axes]
         )
         if rows.has(node, 4) and axis in over and (steps is None or steps[over.index(axis)] != 1):
             raise _refuse(node)
     return axis
+
+
+def _keeps_scale(rows: _Rows, node: NodeProto, axis: int) -> bool:
+    """Whether a Resize leaves the rows exactly: a scale near 1 would mix neighbours."""
+    words = {one.name: one.s for one in node.attribute}
+    if words.get("coordinate_transformation_mode") == b"tf_crop_and_resize" or "axes" in words:
+        return False
+    if rows.has(node, 3):  # sizes
+        return words.get("keep_aspect_ratio_policy", b"stretch") == b"stretch"
+    stated = next((list(one.floats) for one in node.attribute if one.name == "scales"), None)
+    place = 1 if node.op_type == "Upsample" or len(node.input) == 2 else 2
+    if rows.has(node, place) and node.input[place] in rows.constants:
+        stated = [float(one) for one in numpy_helper.to_array(rows.constants[node.input[place]]).ravel()]
+    return stated is not None and axis < len(stated) and stated[axis] == 1.0
 
 
 def _pads_none(rows: _Rows, node: NodeProto, axis: int) -> bool:
@@ -540,17 +605,21 @@ def _gathered_each(rows: _Rows, node: NodeProto) -> State:
     name.
     """
     axes = {rows.axis(node, place) for place in range(len(node.input))}
-    over = _int(node, "axis", 0) % rows.rank(node.input[0])
-    if len(axes) != 1 or over in axes:
+    over = _axis_of(node, _int(node, "axis", 0), rows.rank(node.input[0]))
+    axis = axes.pop()
+    if axis is None or axes or axis == over:
         raise _refuse(node)
-    return axes.pop()
+    if len({rows.side(name, axis) for name in node.input}) != 1:  # rows of several lines beside rows of one
+        raise _refuse(node)
+    return axis
 
 
 def _gathered_deep(rows: _Rows, node: NodeProto) -> State:
     """GatherND. The first number of an index may be that of the row."""
     data = rows.axis(node, 0)
     if isinstance(rows.state(node.input[1]), Count):
-        found = _own_row(rows.seen.values.get(node.input[1], ())) if data == 0 else None
+        is_whole = data == 0 and not _int(node, "batch_dims", 0) and rows.side(node.input[0], 0) == COUNTS
+        found = _own_row(rows.seen.values.get(node.input[1], ())) if is_whole else None
         if found is None:
             raise _refuse(node)
         return found
@@ -615,11 +684,12 @@ _RANDOM = frozenset(
 )
 _NAMES: Mapping[Rule, str] = {
     _elementwise: "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil "
-    "Celu Clip Cos Cosh Div Dropout Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity "
+    "Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity "
     "IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round "
     "Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor",
     _first_only: "AveragePool BatchNormalization Conv ConvInteger ConvTranspose DepthToSpace GlobalAveragePool "
     "GlobalLpPool GlobalMaxPool GroupNormalization InstanceNormalization LRN LpPool MaxPool QLinearConv SpaceToDepth",
+    _dropped: "Dropout",
     _items: "GridSample",
     _scaled: "DequantizeLinear QuantizeLinear",
     _reduced: "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "

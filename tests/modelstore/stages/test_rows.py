@@ -116,6 +116,14 @@ APART = {
         "bool c = {1}, float[4] w = {1,2,3,4}",
     ),
 }
+APART |= {
+    "class token repeated for each row": (
+        SERIES,
+        "n = Shape(x) b = Slice(n, z, o, z) s = Concat<axis=0>(b, o, m) t = Expand(c, s) y = Concat<axis=1>(t, x)",
+        "int64[1] z = {0}, int64[1] o = {1}, int64[1] m = {4}, float[1,1,4] c = {1,2,3,4}",
+    ),
+    "what leads to no output": (ROW, "m = ReduceMax(x) y = Relu(x)", ""),
+}
 TOGETHER = {
     "largest of the batch": (
         ROW,
@@ -175,6 +183,44 @@ TOGETHER = {
 }
 
 
+TOGETHER |= {
+    "rows in reverse by computed axes": (
+        ROW,
+        "a = Abs(i) y = Slice(x, s, e, a, t)",
+        "int64[2] i = {1,0}, int64[2] s = {0,-1}, int64[2] e = {99,-99}, int64[2] t = {1,-1}",
+    ),
+    "scale near 1": (ROW, 'y = Resize<mode="linear">(x, , s)', "float[2] s = {1.1,2}"),
+    "flag of an odd value": (ROW, "r = ReduceSum<noop_with_empty_axes=2>(x) y = Add(x, r)", ""),
+    "negative axes": (PICTURE, "y = MeanVarianceNormalization<axes=[-4,2,3]>(x)", ""),
+    "half a row beside rows": (
+        "float[N,2,4] x, int64[N,4] i",
+        "a = Reshape(x, s) y = GatherElements<axis=1>(a, i)",
+        "int64[2] s = {-1,4}",
+    ),
+    "two lines a row": ("float[N,2,4] x", "y = Reshape(x, s)", "int64[2] s = {-1,4}"),
+    "place of the row among lines": (
+        "float[N,2,4] x",
+        "a = Reshape(x, s) n = Shape(x) c = Gather(n, z) r = Range(z, c, o) u = Unsqueeze(r, m) y = GatherND(a, u)",
+        "int64[2] s = {-1,4}, int64 z = {0}, int64 o = {1}, int64[1] m = {1}",
+    ),
+    "row of another from the fourth on": (
+        ROW,
+        "n = Shape(x) c = Gather(n, z) r = Range(z, c, o) u = Unsqueeze(r, m) v = Mod(u, t) g = GatherND(x, v)"
+        " b = Greater(g, f) y = Where(b, g, x)",
+        "int64 z = {0}, int64 o = {1}, int64[1] m = {1}, int64 t = {3}, float f = {900}",
+    ),
+    "as often as there are rows": (
+        ROW,
+        "n = Shape(x) c = Slice(n, z, o, z) u = Unsqueeze(x, o) s = Concat<axis=0>(c, c, m) e = Expand(u, s)"
+        " y = ReduceSum<keepdims=0>(e, o)",
+        "int64[1] z = {0}, int64[1] o = {1}, int64[1] m = {4}",
+    ),
+    "row that is lost where it is alone": ("float[N,1,4] x", "y = Squeeze(x)", ""),
+    "places in the whole tensor": (PICTURE, "p, y = MaxPool<kernel_shape=[8,8]>(x)", ""),
+    "training": (ROW, "y = Dropout(x, r, t)", "float r = {0.5}, bool t = {1}"),
+}
+
+
 def numeric(order: ReviewOrder) -> bool:
     """Whether rows of random inputs come out among others as they do alone."""
     session = onnxruntime.InferenceSession(order.source, providers=["CPUExecutionProvider"])
@@ -230,3 +276,30 @@ def test_sizes_at_which_it_runs_are_used(tmp_path: Path) -> None:
     order = replace(order, axes={"x": ("batch", "sequence")})
     assert rows.dependence(order).startswith("it does not run with several rows")
     assert rows.dependence(replace(order, trial=Extent(length=21))) == ""
+
+
+def test_what_holds_for_one_length_only(tmp_path: Path) -> None:
+    """Rows are kept apart by a constant that happens to be the length of the trial."""
+    body = (
+        "t = Transpose<perm=[1,0,2]>(x) r = Reshape(t, s) v = Transpose<perm=[1,0,2]>(r) n = Shape(x) y = Reshape(v, n)"
+    )
+    order = review(tmp_path, "float[N,T,4] x", body, "int64[3] s = {16,-1,4}")
+    order = replace(order, axes={"x": ("batch", "sequence", "")}, trial=Extent(length=16))
+    assert rows.dependence(order) == "Reshape tears rows apart"
+
+
+def test_input_with_a_default_is_no_constant(tmp_path: Path) -> None:
+    order = review(tmp_path, "float[N,4] x, float[N,4] w", "t = ReduceMax<axes=[0]>(w) y = Add(x, t)")
+    model = onnx.load(order.source)
+    model.graph.initializer.append(onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1, 4], [0.0] * 4))
+    onnx.save(model, order.source)
+    assert rows.dependence(order) == "input w has a default"
+
+
+def test_two_operator_sets_of_one_name(tmp_path: Path) -> None:
+    """ONNX Runtime takes the last one, whichever that is."""
+    order = review(tmp_path, ROW, "y = Relu(x)")
+    model = onnx.load(order.source)
+    model.opset_import.append(onnx.helper.make_opsetid("ai.onnx", 11))
+    onnx.save(model, order.source)
+    assert rows.dependence(order) == "it declares several operator sets"
