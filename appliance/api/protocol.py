@@ -41,6 +41,7 @@ CLOSING_S = 2.0
 HANDSHAKE = frozenset({b"host", b"connection", b"upgrade", b"origin"})
 """Headers that a handshake needs, beside its own (`sec-…`)."""
 
+SESSION = b"x-session"
 COMPUTING = ("/infer", "/predict")
 """Ends of paths of requests that change nothing in the box."""
 PIPELINE_MAX = 256
@@ -55,8 +56,10 @@ class BoxProtocol(DirectBodyProtocol):
         self.shown: Shown | None = None
         self._gathering: ASGI3Application | None = None
         """Who is to answer, or goes on with, the request whose body is being gathered."""
+        self._answered: RequestResponseCycle | None = None
+        """The request that is being answered; others may have come behind it."""
         self._work: asyncio.Task[None] | None = None
-        """What answers the last request that only computes, in a task; None: it needed none."""
+        """What answers it, where it only computes, in a task; None: it needs none."""
         self._head: bytes | KnownHead = b""
         """Of the last request of a known caller."""
         self._socket: WebSocket | None = None
@@ -69,16 +72,20 @@ class BoxProtocol(DirectBodyProtocol):
         super().connection_lost(exc)
         if self.cycle is not None:
             self.cycle.scope.pop(CONNECTION, None)  # type: ignore[misc]  # a circle else
-            self._take_back(self.cycle)
+        self._take_back()
 
     def _abandon(self) -> None:
         super()._abandon()
-        if self.cycle is not None:
-            self._take_back(self.cycle)
+        self._take_back()
 
-    def _take_back(self, cycle: RequestResponseCycle) -> None:
+    def _take_back(self) -> None:
         """Nobody waits for the answer any more: what computes for it leaves its queue. A run that has begun ends."""
-        if cycle.response_complete or not cycle.disconnected or not _only_computes(cycle.scope):
+        cycle, self._answered = self._answered, None
+        if cycle is None or cycle.response_complete:
+            return
+        cycle.disconnected = True
+        cycle.message_event.set()
+        if not _only_computes(cycle.scope):
             return
         if self._work is not None:
             self._work.cancel()
@@ -173,6 +180,7 @@ class BoxProtocol(DirectBodyProtocol):
             keep_alive=True,
             on_response=self.on_response_complete,
         )
+        self._answered, self._work = cycle, None
         exchange = self._offer_exchange(cycle, known.headers)
         if is_small:
             cycle.body += data[known.length : end]
@@ -255,6 +263,7 @@ class BoxProtocol(DirectBodyProtocol):
         """
         self._requests += 1
         self._dropped_bytes = 0
+        self._answered, self._work = cycle, None
         if cycle.scope["path"].startswith("/v2/"):
             exchange = self._offer_exchange(cycle, dict(cycle.scope["headers"]))
             if exchange.awaits_little(BODY_SMALL_BYTES):
@@ -351,6 +360,10 @@ class _WhileConnected:
 
 
 def _only_computes(scope: Any) -> bool:
-    """Whether a request changes nothing in the box: it need not be answered where nobody waits for that."""
+    """Whether a request changes nothing in the box: it need not be answered where nobody waits for that. A frame of a
+    session counts, and goes on.
+    """
     path: str = scope["path"]
-    return scope["method"] == "POST" and path.endswith(COMPUTING) and path.startswith(("/v1/", "/v2/"))
+    if scope["method"] != "POST" or not path.endswith(COMPUTING) or not path.startswith(("/v1/", "/v2/")):
+        return False
+    return not any(name == SESSION for name, _ in scope["headers"])
