@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 
 from appliance.api.auth.access import ensure_admin_key
 from appliance.api.auth.refused_sign_ins import RefusedSignIns
@@ -111,7 +112,7 @@ class Management:
         """Beside those of the store."""
 
         async def check_files() -> None:
-            await self.box.store.check_contents(builds.has_sound_form)
+            await self.box.store.check_contents(partial(builds.has_sound_form, anew=True))
             await builds.check()
 
         self._chores.every_night(check_files, "check the files")

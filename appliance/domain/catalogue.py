@@ -11,7 +11,7 @@ from appliance.domain.parts import Cut
 from appliance.domain.states import VariantState
 
 DEFAULT_TENANT = "default"
-UPLOAD_AGAIN = "upload it again"
+UPLOAD_AGAIN = "delete the model, then upload it again"
 """In the reason of a variant whose content on disk is damaged."""
 SLO_MS_MAX = 3_600_000.0
 """An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
@@ -314,7 +314,7 @@ class Variant:
     @property
     def is_original(self) -> bool:
         """Whether it computes what the tenant uploaded, in the same number format and at full size."""
-        return self.name == Precision.FP32.value
+        return self.name == Precision.FP32.value and self.precision is Precision.FP32
 
     @property
     def evidence(self) -> Evidence:

@@ -49,7 +49,8 @@ def losses(variants: Sequence[Variant]) -> Mapping[str, float]:
     measured = [v for v in variants if v.accuracy is not None]
     if not measured or len(measured) < len(variants):  # an import goes on: the best may be yet to come
         return {}
-    best = min(measured, key=lambda v: (-v.accuracy_points, v.number, v.name))
+    verified = [v for v in measured if v.is_verified] or measured
+    best = min(verified, key=lambda v: (-v.accuracy_points, v.number, v.name))
     found: dict[str, float] = {best.id: 0.0}
     for variant in measured:
         loss = _loss(best.accuracy, variant.accuracy)

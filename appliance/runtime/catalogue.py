@@ -300,6 +300,10 @@ class Catalogue:
         damaged = [v for v in entry.model.variants if v.is_damaged]
         if damaged:
             raise LoadFailed(build_id=damaged[0].id, reason=damaged[0].reason)
+        doubtful = [v for v in entry.model.variants if v.state is VariantState.READY and not v.is_verified]
+        if doubtful:
+            reason = f"{doubtful[0].doubt}; name it, or set unverified of the application to allow"
+            raise LoadFailed(build_id=doubtful[0].id, reason=reason)
         raise ModelUnavailable(name=entry.application.name)
 
     def model_of(self, application: Application) -> Model:

@@ -5,7 +5,7 @@ from math import sqrt
 
 import pytest
 
-from appliance.domain.catalogue import Accuracy, SampleScore, Variant
+from appliance.domain.catalogue import Accuracy, Evidence, SampleScore, Variant
 from appliance.domain.confidence import difference, losses, paired, unpaired, wilson
 from tests.fakes.engine import make_variant
 
@@ -140,3 +140,13 @@ def test_what_is_stated_goes_before_the_scores() -> None:
     """A scenario has no samples."""
     stated = replace(make_variant("t/m", "int8"), accuracy=Accuracy(99, "given", "given", 1, loss_points=1.5))
     assert loss(FP32, stated) == 1.5
+
+
+def test_an_unverified_variant_is_no_measure_for_others() -> None:
+    """However near to the original it seems on noise: what verified ones lose is known without it."""
+    right = (SampleScore(1, 1),) * 40
+    labelled = Accuracy(100, "top-1", "labels", 40, "", right, "s")
+    verified = [replace(make_variant("t/m", name), accuracy=labelled) for name in ("fp32", "int8")]
+    noise = Accuracy(100, "1-error", "fp32", 4, "", right[:4], "synthetic", evidence=Evidence.NOISE)
+    mine = replace(make_variant("t/m", "a"), accuracy=noise)
+    assert losses([*verified, mine]) == losses(verified)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from appliance.domain.catalogue import (
+    UPLOAD_AGAIN,
     Accuracy,
     Application,
     Evidence,
@@ -166,7 +167,7 @@ def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
 
 def test_damaged_variant_says_what_to_do(catalogue: Catalogue) -> None:
     """In the place of "not available", whether a request names it or not."""
-    lost = replace(make_variant("t/m", "fp32", state=VariantState.FAILED), reason="damaged; upload it again")
+    lost = replace(make_variant("t/m", "fp32", state=VariantState.FAILED), reason=f"damaged; {UPLOAD_AGAIN}")
     fill(catalogue, "t", "m", [lost])
     with pytest.raises(LoadFailed, match="upload it again"):
         catalogue.most_wanted(catalogue.entry("t/m"))
@@ -185,6 +186,9 @@ def test_unverified_variants_are_chosen_where_the_application_allows_it(catalogu
     assert {s.name for s in entry.order} == verified
     assert catalogue.servable(entry, "noise").variant.doubt.startswith("noise is unverified")
     assert original.evidence is Evidence.ORIGINAL
+    alone = fill(catalogue, "t", "alone", [variants[-1]])
+    with pytest.raises(LoadFailed, match="name it, or set unverified of the application"):
+        catalogue.most_wanted(catalogue.entry(alone.id))
     catalogue.put_application(replace(application, unverified=Unverified.ALLOW))
     assert {s.name for s in catalogue.entry("t/m").order} == verified | {"noise", "unmeasured"}
 

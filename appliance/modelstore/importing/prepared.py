@@ -175,22 +175,26 @@ class Builds:
         if build is None:
             raise LoadFailed(build_id=build_id, reason="the store has no such build")
         if build.form is not None:
-            if await asyncio.to_thread(self._is_sound, Path(build.form.path).parent):
-                return self._measured(build, build.form)
-            log.warning("prepared form damaged", build_id=build_id)
-            if self._builds.get(build_id) is build:  # else it was forgotten or made anew meanwhile
-                self.distrust(build_id)
+            try:
+                if await asyncio.to_thread(self._is_sound, Path(build.form.path).parent):
+                    return self._measured(build, build.form)
+                log.warning("prepared form damaged", build_id=build_id)
+                if self._builds.get(build_id) is build:  # else it was forgotten or made anew meanwhile
+                    self.distrust(build_id)
+            except OSError as error:
+                log.warning("prepared form cannot be read", build_id=build_id, reason=error.strerror)
         path = await self._plain_file(build)
         plain = PreparedForm(build_id, str(path), build.size_bytes, optimised=False, kind=build.processor.kind)
         return self._measured(build, plain)
 
-    def has_sound_form(self, content_sha256: str) -> bool:
-        """Whether a content can serve without its file, on some kind of processor. Blocks."""
+    def has_sound_form(self, content_sha256: str, *, anew: bool = False) -> bool:
+        """Whether a content can serve without its file, on some kind of processor; `anew`: read its form. Blocks."""
         for kind, processor in self._kinds.items():
             home = self._folder / fingerprint_folder(processor.fingerprint) / build_id(content_sha256, kind)
             mark = _mark(home)
-            if mark is not None and mark.get("path") is not None and self._is_sound(home):
-                return True
+            with suppress(OSError):
+                if mark is not None and mark.get("path") is not None and self._is_sound(home, anew=anew):
+                    return True
         return False
 
     async def check(self) -> None:
@@ -198,13 +202,20 @@ class Builds:
         meanwhile.
         """
         for build in list(self._builds.values()):
-            home = self._home(build)
-            if build.form is not None and not await asyncio.to_thread(self._is_sound, home, anew=True):
+            if build.form is not None and not await self._may_be_sound(self._home(build)):
                 log.warning("prepared form damaged", build_id=build.id)
                 self.distrust(build.id)
-        for content in [content for content, known in self._contents.items() if known.cut is not None]:
-            if not await asyncio.to_thread(self._is_sound, self._parts_home(content), anew=True):
+        for content in [content for content, known in self._contents.items() if known.cut and known.cut.parts]:
+            if not await self._may_be_sound(self._parts_home(content)):
                 self._lose_parts(content)
+
+    async def _may_be_sound(self, home: Path) -> bool:
+        """Read the files of a form or of parts; those that cannot be read now may be sound."""
+        try:
+            return await asyncio.to_thread(self._is_sound, home, anew=True)
+        except OSError as error:
+            log.warning("files cannot be read", folder=home.name, reason=error.strerror)
+            return True
 
     def distrust(self, build_id: str) -> None:
         """A prepared form is not what it was, or will not be: from now on the plain file serves, also after a restart,
@@ -436,7 +447,7 @@ class Builds:
         if known.cut == cut:
             return
         home = self._parts_home(variant.content_sha256)
-        known.cut = cut if _is_whole(home) else None
+        known.cut = cut if not cut.parts or _is_whole(home) else None
         for number, part in enumerate(known.cut.parts if known.cut else ()):
             for costs in part.profiles:
                 build = self._register(variant.content_sha256, self._kinds[costs.kind], part.size_bytes, number)
@@ -461,7 +472,11 @@ class Builds:
         if build.part is None:
             return await asyncio.to_thread(self._blobs.path, build.content_sha256)
         home = self._parts_home(build.content_sha256)
-        if not await asyncio.to_thread(self._is_sound, home):
+        try:
+            is_sound = await asyncio.to_thread(self._is_sound, home)
+        except OSError as error:
+            raise LoadFailed(build_id=build.id, reason=f"its parts cannot be read: {error.strerror}") from error
+        if not is_sound:
             self._lose_parts(build.content_sha256)
             raise LoadFailed(build_id=build.id, reason="the files of its parts are damaged; it is cut anew")
         return home / part_file(build.part)
@@ -469,6 +484,8 @@ class Builds:
     def _lose_parts(self, content: str) -> None:
         """The files of its parts are not what they were: it serves whole until it is cut anew."""
         log.warning("parts damaged", content=content)
+        with suppress(OSError):
+            (self._parts_home(content) / MARK).unlink()
         known = self._contents.get(content)
         if known is not None:
             known.cut = None

@@ -2,6 +2,7 @@
 be uploaded again.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -35,7 +36,8 @@ class ServedBuilds:
         except ContentDamaged as damage:
             log.error("content damaged", sha256=damage.build_id)
             models = await self._models()
-            await models.mark_damaged(damage.build_id, damage.reason, has_form=False)
+            has_form = await asyncio.to_thread(self._builds.has_sound_form, damage.build_id)
+            await models.mark_damaged(damage.build_id, damage.reason, has_form=has_form)
             raise
 
     def distrust(self, build_id: str) -> None:

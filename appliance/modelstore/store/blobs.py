@@ -104,21 +104,25 @@ class Blobs:
     def path(self, sha256: str) -> Path:
         """The file to load, verified once a process and after each change.
 
-        Raises: ContentDamaged when it is missing or damaged; then it is quarantined.
+        Raises: ContentDamaged when it is missing or damaged; then it is quarantined. LoadFailed when it cannot be read.
         """
         return self._sound(sha256, anew=False)
 
     def check(self, sha256: str) -> None:
-        """Read a content whole. Raises: ContentDamaged as `path`."""
+        """Read a content whole. Raises: as `path`."""
         self._sound(sha256, anew=True)
 
     def _sound(self, sha256: str, *, anew: bool) -> Path:
         final = self._final(sha256)
-        with self._lock:  # two loads of one content put it away once
+        try:
             problem = self._problem(sha256, final, anew=anew)
             if not problem:
                 return _first_file(final)
-            self.put_away(sha256)
+            with self._lock:  # two loads of one content put it away once, and not what was brought back meanwhile
+                if self._problem(sha256, final, anew=False):
+                    self.put_away(sha256)
+        except OSError as error:  # too many open files, a network that is away: the content may be sound
+            raise LoadFailed(build_id=sha256, reason=f"its file cannot be read: {error.strerror}") from error
         raise ContentDamaged(build_id=sha256, reason=problem)
 
     def files(self, sha256: str) -> tuple[Path, ...]:
@@ -135,7 +139,10 @@ class Blobs:
             return "its content is missing from the disk"
         if blob_size(final) == size_bytes and _first_file(final).stat().st_mtime_ns == modified_ns:
             return ""
-        return self._problem(sha256, final, anew=False)
+        try:
+            return self._problem(sha256, final, anew=False)
+        except OSError:  # a load will say so
+            return ""
 
     def is_as_recorded(self, sha256: str, size_bytes: int, modified_ns: int) -> bool:
         """Whether it is there with that size and time, so that its content need not be looked at."""

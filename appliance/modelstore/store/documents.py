@@ -19,9 +19,10 @@ _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {sort: TypeAdapter(kind) for kind, s
 def accuracy_fields(document: dict[str, Any]) -> dict[str, Any]:
     """Fields of an `Accuracy`, of which `value` on disk is the points as a share of 1.
 
-    A document without evidence is an earlier version's, which told noise by the name of the sample set.
+    A document without evidence is an earlier version's, which told noise in words.
     """
-    is_noise = document.get("sample_set", "").startswith("synthetic")
+    told = document.get("sample_set", ""), document.get("data", "")
+    is_noise = any("synthetic" in text for text in told)
     known = {"evidence": Evidence.NOISE if is_noise else Evidence.SAMPLES, **document}
     return {"points": points(known.pop("value")), **known}
 

@@ -250,14 +250,21 @@ class Models:
 
 
 def mark_damaged(session: Session, sha256: str, problem: str, *, has_form: bool) -> list[str]:
-    """Mark the variants of a damaged content within a transaction; returns the ids of their models."""
+    """Mark the variants of a damaged content within a transaction, or those of the models that need it beside the
+    graph; returns the ids of the models.
+    """
     rows = session.exec(select(VariantRow).where(VariantRow.content_sha256 == sha256)).all()
     for row in rows:
         if has_form:
             row.reason = f"{problem}; its prepared form serves; {UPLOAD_AGAIN}"
         else:
             row.state, row.reason = VariantState.FAILED.value, f"{problem}; {UPLOAD_AGAIN}"
-    return sorted({row.model_id for row in rows})
+    models = {row.model_id for row in rows}
+    for asset in session.exec(select(AssetRow).where(AssetRow.content_sha256 == sha256)).all():
+        models.add(asset.model_id)
+        for row in session.exec(select(VariantRow).where(VariantRow.model_id == asset.model_id)).all():
+            row.state, row.reason = VariantState.FAILED.value, f"{asset.name}: {problem}; {UPLOAD_AGAIN}"
+    return sorted(models)
 
 
 def remove_model(session: Session, id: str) -> list[str]:

@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 
 from appliance.clock import Clock
 from appliance.domain.catalogue import DEFAULT_TENANT, UPLOAD_AGAIN, Tenant
+from appliance.domain.errors import LoadFailed
 from appliance.domain.states import VariantState
 from appliance.log import get as get_log
 from appliance.modelstore.store.applications import Applications
@@ -147,6 +148,8 @@ class Store:
                 log.error("content quarantined", sha256=sha256, reason=damage.reason)
                 has_form = await asyncio.to_thread(is_served, sha256)
                 await self.models.mark_damaged(sha256, damage.reason, has_form=has_form)
+            except LoadFailed as failure:
+                log.warning("content cannot be read", sha256=sha256, reason=failure.reason)
 
     def recover(self, is_served: IsServed = lambda sha256: False) -> None:
         """Finish deletions that a crash interrupted, put damaged content away, sweep orphans; before anything else,
@@ -186,6 +189,7 @@ class Store:
             for row in session.exec(select(VariantRow).where(VariantRow.content_sha256 == blob.sha256)).all():
                 row.state, row.content_sha256 = VariantState.FAILED.value, None
                 row.reason = f"{problem}; {UPLOAD_AGAIN}"
+            mark_damaged(session, blob.sha256, problem, has_form=False)
             for asset in session.exec(select(AssetRow).where(AssetRow.content_sha256 == blob.sha256)).all():
                 session.delete(asset)
             session.flush()

@@ -4,6 +4,7 @@ Blocking: called from threads.
 """
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,22 +21,29 @@ class VerifiedFiles:
         """`digest_of` a file, or of a folder where folders are asked about."""
         self._digest_of = digest_of
         self._found: dict[Path, tuple[str, _Look]] = {}
-        self._lock = threading.Lock()
+        self._reading: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 
     def is_sound(self, path: Path, digest: str, *, anew: bool = False) -> bool:
-        """Whether a file has this digest; `anew`: read it also where it looks as it did when it was read last."""
-        with self._lock:  # several loads of one file read it once
-            try:
+        """Whether a file is there and has this digest; `anew`: read it also where it looks as it did when it was read
+        last. One that is known is asked about without waiting for others that are read.
+
+        Raises: OSError for a file that is there and cannot be read: nothing is known of it then.
+        """
+        try:
+            if not anew and self._found.get(path) == (digest, _look(path)):
+                return True
+            with self._reading[path]:  # several loads of one file read it once
                 look = _look(path)
                 if not anew and self._found.get(path) == (digest, look):
                     return True
-                self._found.pop(path, None)
-                if self._digest_of(path) != digest:
-                    return False
-            except OSError:
-                return False
+                is_sound = self._digest_of(path) == digest
+        except FileNotFoundError:
+            return False
+        if is_sound:
             self._found[path] = digest, look
-            return True
+        else:
+            self._found.pop(path, None)
+        return is_sound
 
 
 def _look(path: Path) -> _Look:

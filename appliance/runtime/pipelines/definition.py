@@ -71,10 +71,10 @@ def longest_ms(graph: Graph, pipeline: Pipeline, takes_ms: Mapping[str, float]) 
 
 def _times_ms(entry: Entry, stage: Ask) -> list[float]:
     floor = entry.application.accuracy_min if stage.accuracy_min is None else stage.accuracy_min
-    servables = [one for one in entry.servables.values() if entry.application.may_choose(one.variant)]
     if stage.variant is not None:
-        servables = [one for one in servables if one.name == stage.variant]
+        servables = [one for one in entry.servables.values() if one.name == stage.variant]
     else:
+        servables = [one for one in entry.servables.values() if entry.application.may_choose(one.variant)]
         servables = [one for one in servables if one.accuracy >= floor] or servables
     in_parts = [one.parts.profile for one in servables if one.parts is not None]
     profiles = [*in_parts, *(profile for one in servables for profile in one.variant.profiles)]

@@ -44,11 +44,13 @@ def _has_variants(live: PlannedPipeline, machine: Machine, catalogue: Catalogue,
         if not isinstance(stage, Ask):
             continue
         try:
-            servables = catalogue.entry_for(live.pipeline.tenant, stage.application_id).servables
+            entry = catalogue.entry_for(live.pipeline.tenant, stage.application_id)
         except ApplianceError:
             return False
-        servable = servables.get(row.variant)
-        if servable is None or machine.of[row.worker].kind not in _kinds_of(servable, catalogue):
+        servable = entry.servables.get(row.variant)
+        if servable is None or not (stage.variant or entry.application.may_choose(servable.variant)):
+            return False
+        if machine.of[row.worker].kind not in _kinds_of(servable, catalogue):
             return False
         sizes[servable.build_id] = servable.resident_bytes
     return sum(sizes.values()) <= room_bytes

@@ -77,10 +77,11 @@ def offers_of(stage: Ask, entry: Entry, kinds_of: Callable[[Servable], Sequence[
     A stage that names a floor is served by whatever reaches it, and by nothing below. One that does not is served by
     what its application chooses, or by what is as accurate; and where not all fits, by what its application allows.
     """
-    known = [_offer(servable, kinds_of(servable)) for servable in entry.order]
+    named = entry.servables.get(stage.variant or "")
+    known = [_offer(one, kinds_of(one)) for one in (entry.order if named is None else [named])]
     able = [one for one in known if one.profiles]
     if stage.variant is not None:
-        return Offers(tuple(one for one in able if one.name == stage.variant))
+        return Offers(() if named is None else tuple(able))
     if stage.accuracy_min is not None:
         floor = max(stage.accuracy_min, entry.application.accuracy_min)
         return Offers(tuple(one for one in able if one.servable.accuracy >= floor))

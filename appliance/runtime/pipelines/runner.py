@@ -223,7 +223,9 @@ class BoxStages:
         accurate as the stage asks.
         """
         entry = self._catalogue.entry(application.id)
-        found = stage.variant or (named if named in entry.servables else None)
+        planned = entry.servables.get(named or "")
+        may_answer = planned is not None and application.may_choose(planned.variant)
+        found = stage.variant or (named if may_answer else None)
         if found is not None or stage.accuracy_min is None:
             return found
         wanted = entry.most_wanted(stage.accuracy_min)

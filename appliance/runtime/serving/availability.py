@@ -124,7 +124,7 @@ class Availability:
         """Make builds resident in the background, in this order, as far as they fit without evicting; for the start
         of the box.
         """
-        servables = [s for e in self._catalogue.entries() for s in e.servables.values()]
+        servables = [s for e in self._catalogue.entries() for s in e.order]
         sizes = {s.build_id: s for one in servables for s in (one, one.whole) if s is not None}
         for build_id in build_ids:
             servable = sizes.get(build_id)

@@ -21,7 +21,7 @@ from appliance.domain.names import build_id, part_build_id
 from appliance.modelstore import arrays
 from appliance.modelstore.importing.cutting import Cutting
 from appliance.modelstore.importing.importer import ImportOptions
-from appliance.modelstore.importing.prepared import PARTS, part_file
+from appliance.modelstore.importing.prepared import MARK, PARTS, part_file
 from appliance.modelstore.importing.profiling import DIFFERENCE_MAX_OTHERS
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring.measure import ChildMeasure
@@ -331,6 +331,7 @@ def test_a_real_network_in_parts_computes_what_it_does_whole(tmp_path: Path) -> 
                 assert difference(array, found[output]) < DIFFERENCE_MAX_OTHERS
             home = state / "prepared" / PARTS / variant.content_sha256[:24]
             assert {file.name for file in home.iterdir()} == {
+                MARK,
                 "model.bin",
                 *(part_file(number) for number in range(len(variant.cut.parts))),
             }

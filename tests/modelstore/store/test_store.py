@@ -105,6 +105,27 @@ def test_damaged_content_with_a_sound_form_serves_on(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_damaged_file_beside_the_graph_fails_the_model(tmp_path: Path) -> None:
+    """A tokenizer, for example: whether it is found at night or at a start."""
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            source = tmp_path / "tokenizer.json"
+            source.write_bytes(b"words")
+            staged = await asyncio.to_thread(box.store.blobs.stage, [source])
+            await box.store.models.put_assets(variant.model_id, {"tokenizer.json": staged})
+            place_of(tmp_path, staged.sha256).write_bytes(b"wordz")
+            await box.store.check_contents(lambda sha256: False)
+            lost = await box.store.models.variant(variant.id)
+            assert lost.state is VariantState.FAILED
+            assert lost.reason.startswith("tokenizer.json: its content on disk is damaged; ")
+        async with parts(tmp_path, runs=False) as box:
+            assert (await box.store.models.variant(variant.id)).is_damaged
+
+    asyncio.run(story())
+
+
 def test_damage_found_while_serving_is_recorded(tmp_path: Path) -> None:
     """A load meets a flipped bit: it fails, and the variant is marked before the load's caller is told."""
 
@@ -123,7 +144,7 @@ def test_damage_found_while_serving_is_recorded(tmp_path: Path) -> None:
             marked = await box.store.models.variant(variant.id)
             assert (marked.state, marked.reason) == (
                 VariantState.FAILED,
-                "its content on disk is damaged; upload it again",
+                "its content on disk is damaged; delete the model, then upload it again",
             )
 
     asyncio.run(story())

@@ -1,8 +1,13 @@
 """Files are read whole when they are first needed, after each change, and whenever that is asked for."""
 
+import errno
+import threading
 from pathlib import Path
 
-from appliance.modelstore.store.blobs import content_digest
+import pytest
+
+from appliance.domain.errors import LoadFailed
+from appliance.modelstore.store.blobs import Blobs, ContentDamaged, content_digest
 from appliance.modelstore.store.disk import hash_of
 from appliance.modelstore.store.verified_files import VerifiedFiles
 
@@ -29,6 +34,48 @@ def test_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
     assert not files.is_sound(path, "another digest")
     path.unlink()
     assert not files.is_sound(path, digest)
+
+
+def test_known_file_waits_for_no_other(tmp_path: Path) -> None:
+    """While one is read whole, a file that was read before is answered at once."""
+    reading, may_end = threading.Event(), threading.Event()
+
+    def digest_of(path: Path) -> str:
+        if path.name == "large" and reading.is_set() is False:
+            reading.set()
+            may_end.wait(60)
+        return hash_of(path)
+
+    files = VerifiedFiles(digest_of)
+    small, large = tmp_path / "small", tmp_path / "large"
+    for path in (small, large):
+        path.write_bytes(path.name.encode())
+    assert files.is_sound(small, hash_of(small))
+    reader = threading.Thread(target=files.is_sound, args=(large, hash_of(large)))
+    reader.start()
+    assert reading.wait(60)
+    assert files.is_sound(small, hash_of(small))
+    may_end.set()
+    reader.join()
+
+
+def test_file_that_cannot_be_read_is_not_damaged(tmp_path: Path) -> None:
+    """Too many open files say nothing about a content: it stays where it is."""
+
+    def digest_of(path: Path) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    path = tmp_path / "weights"
+    path.write_bytes(b"sound")
+    with pytest.raises(OSError, match="Too many"):
+        VerifiedFiles(digest_of).is_sound(path, hash_of(path))
+    blobs = Blobs(tmp_path / "blobs", tmp_path / "quarantine")
+    kept = blobs.put(path)
+    blobs._verified = VerifiedFiles(digest_of)
+    with pytest.raises(LoadFailed, match="cannot be read: Too many") as failed:
+        blobs.path(kept.sha256)
+    assert not isinstance(failed.value, ContentDamaged)
+    assert not (tmp_path / "quarantine").exists()
 
 
 def test_folder_changes_with_each_of_its_files(tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
 """Which variants stages are offered: such as fit into memory together, whichever is chosen."""
 
+from dataclasses import replace
 from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.domain.catalogue import Accuracy, Application, Evidence, Model, TaskSpec, Tenant
 from appliance.domain.pipeline import Ask
+from appliance.policies.selection.most_accurate import MostAccurate
+from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
-from tests.fakes.engine import EngineBench
+from tests.fakes.engine import EngineBench, make_variant
 from tests.fakes.processor import Cost
 
 SIZES = {"a": (40, 30, 10), "b": (35, 20, 15), "c": (25, 5, 1)}
@@ -78,3 +82,21 @@ def test_whatever_is_chosen_fits(applications: dict[str, str], room_bytes: int) 
         builds = {one.servable.build_id: one.servable.resident_bytes for one in chosen}
         assert sum(builds.values()) <= room_bytes
     assert all(own.wanted for own in found.values())
+
+
+def test_stage_that_names_an_unverified_variant_is_offered_it() -> None:
+    """As a request that names it; a stage that names none is not."""
+    catalogue = Catalogue(MostAccurate())
+    catalogue.put_tenant(Tenant("t"))
+    noise = Accuracy(99.0, "1-error", "fp32", 4, evidence=Evidence.NOISE)
+    variants = make_variant("t/m", "fp32"), replace(make_variant("t/m", "int8"), accuracy=noise)
+    catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), variants))
+    catalogue.put_application(Application("t/m", "t", "m", "t/m"))
+
+    def offered(variant: str | None) -> list[str]:
+        found = offers_of(
+            Ask(name="s", application_id="t/m", variant=variant), catalogue.entry("t/m"), lambda one: ("cpu",)
+        )
+        return [one.name for one in found.all]
+
+    assert (offered("int8"), offered(None), offered("gone")) == (["int8"], ["fp32"], [])
