@@ -22,6 +22,7 @@ from appliance.api.http.direct_body import DirectBodyProtocol, Receiver
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.known_head import KnownHead, head_of
 from appliance.api.http.upgrades import FRAMING
+from appliance.api.streams.plain import SESSION
 from appliance.api.streams.target import is_stream
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ CLOSING_S = 2.0
 HANDSHAKE = frozenset({b"host", b"connection", b"upgrade", b"origin"})
 """Headers that a handshake needs, beside its own (`sec-…`)."""
 
-SESSION = b"x-session"
 COMPUTING = ("/infer", "/predict")
 """Ends of paths of requests that change nothing in the box."""
 PIPELINE_MAX = 256
@@ -59,7 +59,7 @@ class BoxProtocol(DirectBodyProtocol):
         self._answered: RequestResponseCycle | None = None
         """The request that is being answered; others may have come behind it."""
         self._work: asyncio.Task[None] | None = None
-        """What answers it, where it only computes, in a task; None: it needs none."""
+        """The task that computes the answer to that request; None: no task does."""
         self._head: bytes | KnownHead = b""
         """Of the last request of a known caller."""
         self._socket: WebSocket | None = None
@@ -79,7 +79,7 @@ class BoxProtocol(DirectBodyProtocol):
         self._take_back()
 
     def _take_back(self) -> None:
-        """Nobody waits for the answer any more: what computes for it leaves its queue. A run that has begun ends."""
+        """Cancel the request that is being answered, for its caller has left. A run that has begun ends."""
         cycle, self._answered = self._answered, None
         if cycle is None or cycle.response_complete:
             return

@@ -55,9 +55,9 @@ class Unverified(StrEnum):
     """Whether the box may choose a variant that only noise was tried on (`Variant.is_verified`)."""
 
     NEVER = "never"
-    """It answers requests that name it, and no others."""
+    """An unverified variant answers requests that name it, and no others."""
     ALLOW = "allow"
-    """It is chosen as any other variant."""
+    """An unverified variant is chosen as any other."""
 
 
 class Evidence(StrEnum):
@@ -73,6 +73,12 @@ class Evidence(StrEnum):
     """A scenario states the figure."""
     NOISE = "noise"
     """Synthetic inputs, which prove nothing of real ones."""
+
+
+def doubt_about(variant: str, evidence: Evidence) -> str:
+    """Return why answers of a variant with this evidence may be wrong, for a person; empty where there is no doubt."""
+    is_noise = evidence is Evidence.NOISE
+    return f"{variant} is unverified: its answers were compared on noise only" if is_noise else ""
 
 
 class Precision(StrEnum):
@@ -318,7 +324,7 @@ class Variant:
 
     @property
     def evidence(self) -> Evidence:
-        """Inputs that show what its answers are worth."""
+        """Inputs on which the variant's accuracy was measured."""
         if self.is_original:
             return Evidence.ORIGINAL
         return Evidence.NOISE if self.accuracy is None else self.accuracy.evidence
@@ -330,12 +336,12 @@ class Variant:
 
     @property
     def doubt(self) -> str:
-        """Return why its answers may be wrong, for a person; empty where it is verified."""
-        return "" if self.is_verified else f"{self.name} is unverified: its answers were compared on noise only"
+        """Return why answers of the variant may be wrong, for a person; empty where it is verified."""
+        return doubt_about(self.name, self.evidence)
 
     @property
     def is_damaged(self) -> bool:
-        """Whether its content on disk is not what was uploaded; then it may still serve from its prepared form."""
+        """Whether the file of the variant is damaged. A variant with a sound prepared form serves all the same."""
         return UPLOAD_AGAIN in self.reason
 
     @property

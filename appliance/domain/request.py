@@ -124,9 +124,7 @@ class Result:
     build_id: str = ""
     """What answered."""
     evidence: Evidence = Evidence.ORIGINAL
-    """Inputs that show what the variant's answers are worth."""
-    doubt: str = ""
-    """Why the answer may be wrong; empty where the variant is verified."""
+    """Inputs on which the variant's accuracy was measured."""
 
 
 class DeferredState(StrEnum):

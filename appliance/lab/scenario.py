@@ -113,7 +113,7 @@ class VariantShape(Shape):
     loss: Annotated[float, Field(ge=0, le=1e6)] | None = None
     """How far it may be behind the most accurate one at 95 %, in the unit of `accuracy`; None: nobody knows."""
     verified: bool = True
-    """Whether its accuracy was measured on more than noise; else it serves applications that allow that."""
+    """Whether the accuracy was measured on more than noise. An unverified variant serves applications that allow it."""
     load_ms: NotNegative
     unload_ms: NotNegative | None = None
     asleep_mb: Positive | None = None

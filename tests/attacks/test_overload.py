@@ -14,10 +14,9 @@ import httpx
 import pytest
 
 from appliance.clock import pause_s
-from appliance.lab.scenario import parse_scenario
 from tests.attacks.wire import Wire
 from tests.e2e.server import Server, running_server
-from tests.fakes.emulated_box import INPUT, furnish, settings_of
+from tests.fakes.emulated_box import INPUT, furnish, one_busy_worker, settings_of
 
 pytestmark = [
     pytest.mark.nightly("half a minute of overload"),
@@ -30,20 +29,7 @@ SLO_MS = 1000
 ORDER = {"inputs": [{"name": INPUT, "shape": [1, 1], "datatype": "FP32", "data": [1.0]}]}
 BODY = json.dumps(ORDER).encode() + b" " * 100_000
 TRIES = 20
-SCENARIO = parse_scenario(
-    {
-        "box": {"memory_mb": 500, "processors": [{"name": "gpu"}]},
-        "models": [
-            {
-                "name": "busy",
-                "variants": [
-                    {"name": "one", "size_mb": 5, "accuracy": 90, "load_ms": 1, "latency_ms": {"gpu": {"1": RUN_MS}}}
-                ],
-            }
-        ],
-        "applications": [{"name": "busy", "model": "busy", "latency_slo_ms": SLO_MS}],
-    }
-)
+SCENARIO = one_busy_worker(RUN_MS, latency_slo_ms=SLO_MS)
 
 
 @dataclass(frozen=True)

@@ -7,28 +7,14 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from appliance.lab.scenario import parse_scenario
 from tests.e2e.server import Server, running_server
-from tests.fakes.emulated_box import INPUT, furnish, settings_of
+from tests.fakes.emulated_box import INPUT, furnish, one_busy_worker, settings_of
 
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.anyio]
 
 RUN_MS = 100
 CALLERS = 40
-SCENARIO = parse_scenario(
-    {
-        "box": {"memory_mb": 500, "processors": [{"name": "gpu"}]},
-        "models": [
-            {
-                "name": "busy",
-                "variants": [
-                    {"name": "one", "size_mb": 5, "accuracy": 90, "load_ms": 1, "latency_ms": {"gpu": {"1": RUN_MS}}}
-                ],
-            }
-        ],
-        "applications": [{"name": "busy", "model": "busy"}],
-    }
-)
+SCENARIO = one_busy_worker(RUN_MS)
 TENSOR = {"name": INPUT, "shape": [1, 1], "datatype": "FP32", "data": [1.0]}
 BODIES = {
     "/v2/models/busy/infer": {"inputs": [TENSOR]},
@@ -47,18 +33,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def counted(server: Server, outcome: str) -> float:
     """Requests that have ended so since the start."""
-    headers = {"Authorization": f"Bearer {server.admin_key}"}
-    lines = httpx.get(f"{server.url}/metrics", headers=headers, timeout=60).text.splitlines()
-    told = f'outcome="{outcome}"'
-    return sum(
-        float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("appliance_requests_total{") and told in line
-    )
+    return measured(server, "appliance_requests_total", f'outcome="{outcome}"')
 
 
 def queued(server: Server) -> float:
+    return measured(server, "appliance_queue_length")
+
+
+def measured(server: Server, name: str, label: str = "") -> float:
+    """The sum of a metric over its rows, or over those with a label."""
     headers = {"Authorization": f"Bearer {server.admin_key}"}
     lines = httpx.get(f"{server.url}/metrics", headers=headers, timeout=60).text.splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("appliance_queue_length{"))
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{") and label in line)
 
 
 @pytest.mark.parametrize("path", BODIES)

@@ -19,7 +19,7 @@ from appliance.domain.jobs import ImportRequest
 from appliance.domain.names import application_id, build_id, model_id
 from appliance.domain.states import JobState
 from appliance.lab.composition import _variant as variant_of
-from appliance.lab.scenario import Scenario, VariantShape, latency_of
+from appliance.lab.scenario import Scenario, VariantShape, latency_of, parse_scenario
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import ChangeFeed, Store
@@ -29,6 +29,18 @@ INPUT, OUTPUT = "x", "y"
 BODY = b'{"inputs": {"x": [[1.0]]}}'
 """A frame that such a network takes; behind it may stand as many spaces as a picture would have bytes."""
 _HARMLESS = (RunBound({INPUT: (256, 1)}, 1e4, 1000),)
+
+
+def one_busy_worker(run_ms: float, **promised: float) -> Scenario:
+    """Return a box with one worker and an application `busy` with what is `promised`; its runs take `run_ms`."""
+    variant = {"name": "one", "size_mb": 5, "accuracy": 90, "load_ms": 1, "latency_ms": {"gpu": {"1": run_ms}}}
+    return parse_scenario(
+        {
+            "box": {"memory_mb": 500, "processors": [{"name": "gpu"}]},
+            "models": [{"name": "busy", "variants": [variant]}],
+            "applications": [{"name": "busy", "model": "busy", **promised}],
+        }
+    )
 
 
 def settings_of(scenario: Scenario) -> dict[str, str]:

@@ -230,7 +230,7 @@ def _confinement(box: RunningBox) -> CheckShape:
 
 
 def _models(box: RunningBox, principal: Principal) -> list[Model]:
-    """Those that concern a key: an admin key all of them."""
+    """Return the models that a key may hear of: all for an admin key, else those that the tenant sees."""
     return box.catalogue.models() if principal.is_admin else box.catalogue.visible_models(principal.tenant)
 
 

@@ -19,7 +19,7 @@ from appliance.api.v2.tensors import (
     parse_infer,
 )
 from appliance.clock import NS_PER_MS, NS_PER_US
-from appliance.domain.catalogue import Application
+from appliance.domain.catalogue import Application, doubt_about
 from appliance.domain.errors import BadTensor
 from appliance.domain.request import Request, Result
 from appliance.runtime.serving.eager import in_task
@@ -108,8 +108,8 @@ async def encoded(
     box: ServingBox, application: Application, tenant: str, call: InferCall, name: str, result: Result
 ) -> Answer:
     answered = {"variant": result.variant, "evidence": result.evidence.value}
-    if result.doubt:
-        answered["warnings"] = result.doubt
+    if doubt := doubt_about(result.variant, result.evidence):
+        answered["warnings"] = doubt
     parts = (call, result.outputs, name, str(result.variant_number), answered)
     if is_slow_to_write(call, result.outputs):
         await in_task()

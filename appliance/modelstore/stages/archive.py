@@ -62,13 +62,10 @@ def unpack(order: UnpackOrder, report: Report) -> Unpacked:
         for name in PARTS:
             if (target / name).is_file():
                 _open_part(target, name, extraction)
-    except tarfile.ReadError as error:
-        if not extraction.entries:
-            raise BadArchive(
-                reason="it is packed, but no tar is inside: unpack it (gunzip) and upload the .onnx file"
-            ) from error
-        raise BadArchive(reason=f"the archive is damaged: {error}") from error
     except BROKEN as error:
+        if isinstance(error, tarfile.ReadError) and not extraction.entries:
+            reason = "it is packed, but no tar is inside: unpack it (gunzip) and upload the .onnx file"
+            raise BadArchive(reason=reason) from error
         raise BadArchive(reason=f"the archive is damaged: {error}") from error
     except OSError as error:
         if error.errno is None:  # bz2 reports broken data so

@@ -58,11 +58,11 @@ def index_limits(graph: GraphProto) -> dict[str, int]:
     return found
 
 
-def smallest_limits(graph: GraphProto) -> dict[str, int]:
-    """Return limits that every table allows: integer inputs of which nothing is known are 0."""
+def smallest_limits(graph: GraphProto, known: Mapping[str, int]) -> dict[str, int]:
+    """Return limits that every table allows: `known` ones, and 1 for each further integer input, which is 0 then."""
     stored = {tensor.name for tensor in graph.initializer}
     integers = (one for one in graph.input if one.type.tensor_type.elem_type in INTEGERS and one.name not in stored)
-    return {one.name: 1 for one in integers} | index_limits(graph)
+    return {one.name: 1 for one in integers} | dict(known)
 
 
 def _limit(

@@ -35,7 +35,8 @@ def inspect(order: InspectOrder, report: Report) -> Inspection:
     """
     report(0.05, "reading the file")
     uploaded = read(Path(order.source), order.tensor_bytes_max)
-    limits, smallest = index_limits(uploaded.graph), smallest_limits(uploaded.graph)
+    limits = index_limits(uploaded.graph)
+    smallest = smallest_limits(uploaded.graph, limits)
     try:
         return _inspected(uploaded, _limited(order, limits), report)
     except TooSlow:

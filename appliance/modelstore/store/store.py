@@ -12,9 +12,8 @@ from pathlib import Path
 from sqlmodel import Session, col, select
 
 from appliance.clock import Clock
-from appliance.domain.catalogue import DEFAULT_TENANT, UPLOAD_AGAIN, Tenant
+from appliance.domain.catalogue import DEFAULT_TENANT, Tenant
 from appliance.domain.errors import LoadFailed
-from appliance.domain.states import VariantState
 from appliance.log import get as get_log
 from appliance.modelstore.store.applications import Applications
 from appliance.modelstore.store.audit import Audit
@@ -183,13 +182,12 @@ class Store:
                 continue
             log.error("content quarantined", sha256=blob.sha256, reason=problem)
             self.blobs.put_away(blob.sha256)
-            if is_served(blob.sha256):
-                mark_damaged(session, blob.sha256, problem, has_form=True)
+            has_form = is_served(blob.sha256)
+            mark_damaged(session, blob.sha256, problem, has_form=has_form)
+            if has_form:
                 continue
             for row in session.exec(select(VariantRow).where(VariantRow.content_sha256 == blob.sha256)).all():
-                row.state, row.content_sha256 = VariantState.FAILED.value, None
-                row.reason = f"{problem}; {UPLOAD_AGAIN}"
-            mark_damaged(session, blob.sha256, problem, has_form=False)
+                row.content_sha256 = None
             for asset in session.exec(select(AssetRow).where(AssetRow.content_sha256 == blob.sha256)).all():
                 session.delete(asset)
             session.flush()

@@ -52,7 +52,7 @@ def test_limits_of_indices(inputs: str, body: str, constants: str, limits: dict[
 
 def test_smallest_limits_fit_every_table() -> None:
     graph = network("float[N,4] f, int64[M] x, int64[K] z", "a = Gather(f, x) y = Gather(t, z)").graph
-    assert smallest_limits(graph) == {"x": 1, "z": 7}
+    assert smallest_limits(graph, index_limits(graph)) == {"x": 1, "z": 7}
 
 
 @pytest.mark.parametrize(

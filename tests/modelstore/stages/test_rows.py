@@ -115,8 +115,6 @@ APART = {
         "else_branch = e () => (float[4] v) { v = Neg(w) }> y = Add(x, h)",
         "bool c = {1}, float[4] w = {1,2,3,4}",
     ),
-}
-APART |= {
     "class token repeated for each row": (
         SERIES,
         "n = Shape(x) b = Slice(n, z, o, z) s = Concat<axis=0>(b, o, m) t = Expand(c, s) y = Concat<axis=1>(t, x)",
@@ -180,10 +178,6 @@ TOGETHER = {
     "output without rows": (ROW, "y = ReduceSum<keepdims=0>(x)", ""),
     "unknown operator": (ROW, "y = NonZero(x)", ""),
     "compressed": (ROW, "b = Cast<to=9>(x) y = Compress(x, b)", ""),
-}
-
-
-TOGETHER |= {
     "rows in reverse by computed axes": (
         ROW,
         "a = Abs(i) y = Slice(x, s, e, a, t)",
