@@ -2,7 +2,8 @@
 that it started.
 
 Both halves stand here. What the order means, and which limits the child puts on itself, its callers know. Work that
-others go before has its children rest meanwhile.
+others go before has its children rest meanwhile. A child is a program of its own (`executed`), or a fork of a process
+that has imported what it needs (`appliance.forkserver`).
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,20 @@ from pathlib import Path
 LINE_BYTES_MAX = 16 * 2**20
 STDERR_TAIL_BYTES = 8192
 _PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process that leads a group of its own."""
+
+    pid: int
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+    wait: Callable[[], Awaitable[int]]
+    """Its exit status, or the signal that ended it below 0."""
+    close: Callable[[], None] = lambda: None
+    """Give back what stands for it here, once it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,28 +137,13 @@ def _signal_all(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-async def run_child(
+async def executed(
     module: str,
-    arguments: Sequence[str],
-    order: bytes,
-    *,
-    wall_s: float,
-    on_line: Callable[[bytes], None],
+    *arguments: str,
     folder: str | Path | None = None,
     environment: Mapping[str, str] | None = None,
-    is_timed: bool = False,
-) -> Ended:
-    """Run `python -m module arguments` in a session of its own, with `order` on its standard input.
-
-    `on_line` gets each line of its standard output, on the event loop. Cancelling kills the child and all it started.
-    `is_timed`: it measures how long something takes.
-
-    Raises: TimeoutError after `wall_s`, rests apart; ValueError for a line beyond LINE_BYTES_MAX, and whatever
-    `on_line` raises; Interrupted.
-    """
-    rests = RESTS.get()
-    if rests is not None:
-        await rests.over()
+) -> Child:
+    """Begin `python -m module arguments` in a session of its own. `environment`: all of it; None: the service's."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-s", "-m", module, *arguments),
         stdin=asyncio.subprocess.PIPE,
@@ -155,16 +155,40 @@ async def run_child(
         limit=LINE_BYTES_MAX,
     )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    return Child(process.pid, process.stdin, process.stdout, process.stderr, process.wait)
+
+
+async def run_child(
+    begin: Callable[[], Awaitable[Child]],
+    order: bytes,
+    *,
+    wall_s: float,
+    on_line: Callable[[bytes], None],
+    is_timed: bool = False,
+) -> Ended:
+    """Run a child with `order` on its standard input, once nothing keeps it from beginning.
+
+    `on_line` gets each line of its standard output, on the event loop. Cancelling kills the child and all it started.
+    `is_timed`: it measures how long something takes.
+
+    Raises: TimeoutError after `wall_s`, rests apart; ValueError for a line beyond LINE_BYTES_MAX, and whatever `begin`
+    and `on_line` raise; Interrupted.
+    """
+    rests = RESTS.get()
+    if rests is not None:
+        await rests.over()
+    child = await begin()
     try:
         async with asyncio.timeout(wall_s) as limit:
-            with contextlib.nullcontext() if rests is None else rests.child(process.pid, limit, is_timed=is_timed):
+            with contextlib.nullcontext() if rests is None else rests.child(child.pid, limit, is_timed=is_timed):
                 _, _, tail = await asyncio.gather(
-                    _write(process.stdin, order), _read_lines(process.stdout, on_line), _read_tail(process.stderr)
+                    _write(child.stdin, order), _read_lines(child.stdout, on_line), _read_tail(child.stderr)
                 )
-                status = await process.wait()
+                status = await child.wait()
     finally:
-        _signal_all(process.pid, signal.SIGKILL)
-        await asyncio.shield(process.wait())
+        _signal_all(child.pid, signal.SIGKILL)
+        await asyncio.shield(asyncio.ensure_future(child.wait()))
+        child.close()
     return Ended(status, tail.decode(errors="replace"))
 
 
@@ -172,7 +196,7 @@ async def _write(stdin: asyncio.StreamWriter, order: bytes) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died already; its exit status says why
         stdin.write(order)
         await stdin.drain()
-        stdin.close()
+        stdin.write_eof()
 
 
 async def _read_lines(stdout: asyncio.StreamReader, on_line: Callable[[bytes], None]) -> None:

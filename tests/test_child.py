@@ -4,11 +4,13 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from appliance.child import RESTS, Ended, Interrupted, Rests, run_child
+from appliance.child import RESTS, Child, Ended, Interrupted, Rests, executed, run_child
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 
 pytestmark = pytest.mark.usefixtures("processes")
@@ -36,21 +38,18 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def run(folder: Path, argument: str, wall_s: float = PATIENCE_S) -> tuple[list[dict[str, object]], int, str]:
+def ordered(folder: Path, argument: str) -> Callable[[], Awaitable[Child]]:
+    """How the program of these tests begins, which is written to `folder`."""
     (folder / "ordered.py").write_text(PROGRAM)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    return partial(executed, "ordered", argument, folder=folder, environment=environment)
+
+
+def run(folder: Path, argument: str, wall_s: float = PATIENCE_S) -> tuple[list[dict[str, object]], int, str]:
     lines: list[dict[str, object]] = []
-    ended = asyncio.run(
-        run_child(
-            "ordered",
-            [argument],
-            b'{"a": 1}',
-            wall_s=wall_s,
-            on_line=lambda line: lines.append(json.loads(line)),
-            folder=folder,
-            environment=environment,
-        )
-    )
+    begin = ordered(folder, argument)
+    take = lambda line: lines.append(json.loads(line))  # noqa: E731
+    ended = asyncio.run(run_child(begin, b'{"a": 1}', wall_s=wall_s, on_line=take))
     return lines, ended.status, ended.stderr
 
 
@@ -65,7 +64,6 @@ def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
     """A child that takes too long is killed, and its own child with it. Its time is over when both are there."""
     pids: list[int] = []
     rests = Rests()
-    (tmp_path / "ordered.py").write_text(PROGRAM)
 
     def take(line: bytes) -> None:
         message = json.loads(line)
@@ -76,11 +74,8 @@ def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
 
     async def story() -> None:
         RESTS.set(rests)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
         with pytest.raises(TimeoutError):
-            await run_child(
-                "ordered", ["hang"], b"{}", wall_s=PATIENCE_S, on_line=take, folder=tmp_path, environment=environment
-            )
+            await run_child(ordered(tmp_path, "hang"), b"{}", wall_s=PATIENCE_S, on_line=take)
 
     asyncio.run(story())
     assert len(pids) == 2
@@ -113,16 +108,12 @@ def test_children_rest(tmp_path: Path) -> None:
     """With all that they have started, and grow no older meanwhile; who begins then waits for the end."""
 
     async def story() -> None:
-        (tmp_path / "ordered.py").write_text(PROGRAM)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
         lines: list[dict[str, int]] = []
 
         async def begun(argument: str) -> Ended:
             RESTS.set(rests)
             take = lambda line: lines.append(json.loads(line))  # noqa: E731
-            return await run_child(
-                "ordered", [argument], b"{}", wall_s=PATIENCE_S, on_line=take, environment=environment
-            )
+            return await run_child(ordered(tmp_path, argument), b"{}", wall_s=PATIENCE_S, on_line=take)
 
         rests = Rests()
         hanging = asyncio.create_task(begun("hang"))
@@ -159,20 +150,10 @@ def test_a_child_that_times_something_does_not_rest(tmp_path: Path) -> None:
     """What it would find is of no use: it ends, however far it has come."""
 
     async def story() -> None:
-        (tmp_path / "ordered.py").write_text(PROGRAM)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
         rests, lines = Rests(), asyncio.Event()
         RESTS.set(rests)
         timed = asyncio.create_task(
-            run_child(
-                "ordered",
-                ["hang"],
-                b"{}",
-                wall_s=PATIENCE_S,
-                on_line=lambda _: lines.set(),
-                environment=environment,
-                is_timed=True,
-            )
+            run_child(ordered(tmp_path, "hang"), b"{}", wall_s=PATIENCE_S, on_line=lambda _: lines.set(), is_timed=True)
         )
         await lines.wait()
         rests.begin()

@@ -7,12 +7,13 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 import appliance
-from appliance.child import run_child
+from appliance.child import executed, run_child
 from appliance.clock import Clock
 from appliance.confinement.limits import GIB, ChildLimits
 from appliance.domain.errors import TooManySimulations, UnknownSimulation
@@ -104,12 +105,10 @@ class Simulations:
             order = {"limits": asdict(self._limits), "parent": os.getpid(), **scenarios}
             try:
                 ended = await run_child(
-                    PROGRAM,
-                    [],
+                    partial(executed, PROGRAM, environment=_environment()),
                     json.dumps(order).encode(),
                     wall_s=self._limits.wall_s,
                     on_line=take,
-                    environment=_environment(),
                 )
             except TimeoutError:
                 result["error"] = f"took longer than {self._limits.wall_s:.0f} s: simulate less"

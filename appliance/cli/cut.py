@@ -1,6 +1,7 @@
 """`appliance cut`: in which parts would a network run on a kind of processor that is not here? It needs no box."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +63,7 @@ async def _made(file: Path, kind: str, task_name: str, parts_max: int, part_ops_
     import tempfile
 
     from appliance.domain.catalogue import Precision, TaskKind, TaskSpec, Variant
-    from appliance.modelstore.importing.child import run_order
+    from appliance.modelstore.importing.child import Stages
     from appliance.modelstore.importing.dissection import Whole, in_parts
     from appliance.modelstore.importing.tools import ImportOptions
     from appliance.modelstore.orders import WITH_LIMITS, InspectOrder
@@ -78,15 +79,15 @@ async def _made(file: Path, kind: str, task_name: str, parts_max: int, part_ops_
         return tuple((FIRST, *operator.tables) for operator in found.operators)
 
     options = ImportOptions(part_ops_min=part_ops_min, parts_max=parts_max)
-    with tempfile.TemporaryDirectory(prefix="cut-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="cut-") as scratch, contextlib.closing(Stages()) as stages:
         folder, source = Path(scratch), await asyncio.to_thread(file.resolve)
         order = InspectOrder(str(source), str(folder / "inspected"), TaskSpec(task))
-        inspection = await run_order(order, limits=options.limits, scratch=folder)
+        inspection = await stages.run(order, limits=options.limits, scratch=folder)
         inputs, outputs = inspection.inputs, inspection.outputs
         variant = Variant("", "", "", Precision.FP32, "", inspection.size_bytes, inputs, outputs)
         spec = infer_spec(task, inputs, outputs, inspection.metadata_props)
         whole = Whole(variant, spec, inspection.axes, Path(inspection.model))
         parts = folder / "parts"
         parts.mkdir()
-        made, _batches = await in_parts(whole, parts, kinds_of, options, [kind])
+        made, _batches = await in_parts(whole, parts, kinds_of, stages, options, [kind])
     return made

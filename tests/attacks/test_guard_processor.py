@@ -25,13 +25,13 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import BadMetadata, LoadFailed, OutOfMemory, RunCrashed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
+from appliance.forkserver import ForkServer
 from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.process_memory import memory_of
 from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
 from appliance.runtime.processors.guard import dispatcher
-from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.process import GuardedBuild
-from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from appliance.runtime.processors.guard.processor import GUARD_PROGRAM, GuardedProcessor, GuardOptions
 from appliance.tasks.base import TokenOrder
 from tests.attacks import killers
 from tests.fakes.forms import prepared_form
@@ -87,7 +87,7 @@ def numbers(value: float) -> dict[str, np.ndarray]:
 
 def test_a_fork_server_that_says_nothing_is_replaced() -> None:
     """Else whoever wants a guard would wait for ever, in a thread that others need."""
-    server = ForkServer("cpu", answer_s_max=0.1)
+    server = ForkServer(GUARD_PROGRAM, "cpu", answer_s_max=0.1)
     try:
         server.start()
         before = server.pid

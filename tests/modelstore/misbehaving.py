@@ -1,6 +1,6 @@
 """A stage program that does what a hostile model might make it do; `source` of an UnpackOrder says which.
 
-Run by `test_child`.
+Run by `test_child` as a `forkserver.Program`.
 """
 
 import ctypes
@@ -123,16 +123,18 @@ def misbehave(order: UnpackOrder, report: stages.Report) -> Unpacked:
 
 def stages_wire() -> int:
     """The descriptor that the parent reads: the private copy of standard output."""
-    return max(int(name) for name in os.listdir("/proc/self/fd") if _is_pipe(name) and int(name) > 2)
+    return max(int(name) for name in os.listdir("/proc/self/fd") if _is_socket(name) and int(name) > 2)
 
 
-def _is_pipe(name: str) -> bool:
+def _is_socket(name: str) -> bool:
     try:
-        return os.readlink(f"/proc/self/fd/{name}").startswith("pipe:")
+        return os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
     except OSError:
         return False
 
 
-if __name__ == "__main__":
+def get_ready() -> None:
     stages.STAGES["unpack"] = misbehave
-    sys.exit(stages.main("unpack"))
+
+
+be_child = stages.be_child

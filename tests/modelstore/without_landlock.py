@@ -1,12 +1,11 @@
 """A stage program where something between it and the kernel refuses Landlock's calls, as service managers do whose list
 of calls is older.
 
-Run by `test_child`.
+Run by `test_child` as a `forkserver.Program`.
 """
 
 import ctypes
 import struct
-import sys
 
 from appliance.confinement import landlock, privileges, seccomp
 from appliance.modelstore.orders import Unpacked, UnpackOrder
@@ -36,7 +35,9 @@ def unpack(order: UnpackOrder, report: stages.Report) -> Unpacked:
     return Unpacked(model=f"{order.target}/model.onnx")
 
 
-if __name__ == "__main__":
+def get_ready() -> None:
     refuse_landlock()
     stages.STAGES["unpack"] = unpack
-    sys.exit(stages.main("unpack"))
+
+
+be_child = stages.be_child

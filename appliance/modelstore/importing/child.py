@@ -1,27 +1,29 @@
-"""Runs one stage of an import in a child process with limits, and slots whatever happens to it into a result or a typed
-error.
+"""Runs each stage of an import in a child process with limits, and turns whatever happens to it into a result or a
+typed error.
 
-The service process never imports onnx and never parses an uploaded file: it starts `python -m
-appliance.modelstore.stages.program`, hands it an order and reads JSON lines. The child has its own process group, a
-scrubbed environment and a private scratch folder, and dies with us.
+The service process never imports onnx and never parses an uploaded file: a fork server that has imported the stages
+begins a child, which gets an order and answers in JSON lines. The child has its own process group, a scrubbed
+environment and a private scratch folder, and dies with us.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, Unpack, overload
 
-import appliance
 from appliance.child import Ended, run_child
 from appliance.confinement.limits import ChildLimits
 from appliance.domain import errors
 from appliance.domain.errors import ApplianceError, BadArchive, BadInput, BadModel
+from appliance.forkserver import ForkServer, begin_child
 from appliance.modelstore.orders import (
     ORDERS,
     CutMade,
@@ -44,7 +46,7 @@ from appliance.modelstore.orders import (
 )
 from appliance.modelstore.sandbox import memory_reason
 
-__all__ = ["ChildLimits", "OnProgress", "run_order", "run_stage"]
+__all__ = ["ChildLimits", "OnProgress", "Stages"]
 
 OnProgress = Callable[[float, str], None]
 """Called on the event loop with a share in 0..1 and a phrase."""
@@ -57,41 +59,78 @@ class How(TypedDict):
     on_progress: NotRequired[OnProgress | None]
     scratch: NotRequired[Path | None]
     """Where the child's working folder is made, and removed again."""
-    program: NotRequired[str]
-    """Module that has the stages; another one in tests."""
 
 
 STAGES_PROGRAM = "appliance.modelstore.stages.program"
-PACKAGE_PARENT = str(Path(appliance.__file__).resolve().parents[1])
+IDLE_S = 30.0
 
 
-@overload
-async def run_order(order: UnpackOrder, **how: Unpack[How]) -> Unpacked: ...
-@overload
-async def run_order(order: InspectOrder, **how: Unpack[How]) -> Inspection: ...
-@overload
-async def run_order(order: MakeOrder, **how: Unpack[How]) -> Made: ...
-@overload
-async def run_order(order: ReviewOrder, **how: Unpack[How]) -> Reviewed: ...
-@overload
-async def run_order(order: EvaluateOrder, **how: Unpack[How]) -> Evaluated: ...
-@overload
-async def run_order(order: DissectOrder, **how: Unpack[How]) -> Dissected: ...
-@overload
-async def run_order(order: CutOrder, **how: Unpack[How]) -> CutMade: ...
-async def run_order(order: Any, **how: Unpack[How]) -> Any:
-    """Carry out an order of `modelstore.orders` in a child; the answer is the dataclass that belongs to it.
+class Stages:
+    """Begins a process for each stage. The fork server runs while stages do, and a while longer."""
 
-    Raises: as `run_stage`.
-    """
-    stage, gives = next((name, gives) for name, (takes, gives) in ORDERS.items() if isinstance(order, takes))
-    result = await run_stage(stage, to_json(order), **how)
-    try:
-        answer: Any = from_json(gives, result)
-        _check_confined(paths_of(answer), paths_of(order))
-    except ValueError:  # pydantic's, too
-        raise _refusal(stage, BROKEN) from None
-    return answer
+    def __init__(self, program: str = STAGES_PROGRAM, idle_s: float = IDLE_S) -> None:
+        """`program`: the module that has the stages; `idle_s`: how long the fork server outlives the last of them."""
+        self._server = ForkServer(program)
+        self._idle_s = idle_s
+        self._running = 0
+        self._closing: asyncio.TimerHandle | None = None
+
+    @overload
+    async def run(self, order: UnpackOrder, **how: Unpack[How]) -> Unpacked: ...
+    @overload
+    async def run(self, order: InspectOrder, **how: Unpack[How]) -> Inspection: ...
+    @overload
+    async def run(self, order: MakeOrder, **how: Unpack[How]) -> Made: ...
+    @overload
+    async def run(self, order: ReviewOrder, **how: Unpack[How]) -> Reviewed: ...
+    @overload
+    async def run(self, order: EvaluateOrder, **how: Unpack[How]) -> Evaluated: ...
+    @overload
+    async def run(self, order: DissectOrder, **how: Unpack[How]) -> Dissected: ...
+    @overload
+    async def run(self, order: CutOrder, **how: Unpack[How]) -> CutMade: ...
+    async def run(self, order: Any, **how: Unpack[How]) -> Any:
+        """Carry out an order of `modelstore.orders` in a child; the answer is the dataclass that belongs to it.
+
+        Raises: BadModel, BadArchive, BadMetadata, BadMedia, StorageFull as the stage did; BadModel (BadArchive while
+        unpacking) with a plain reason when it crashed, was killed or went over a limit. Cancelling kills the child and
+        all it started.
+        """
+        stage, gives = next((name, gives) for name, (takes, gives) in ORDERS.items() if isinstance(order, takes))
+        folder = tempfile.mkdtemp(prefix=f"{stage}-", dir=how.get("scratch"))
+        try:
+            with self._kept():
+                child = _Child(stage, how["limits"], how.get("on_progress"))
+                result = await child.run(self._server, to_json(order), folder)
+        finally:
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+        try:
+            answer: Any = from_json(gives, result)
+            _check_confined(paths_of(answer), paths_of(order))
+        except ValueError:  # pydantic's, too
+            raise _refusal(stage, BROKEN) from None
+        return answer
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        """The fork server stays meanwhile."""
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if self._running == 0:
+                self._closing = asyncio.get_running_loop().call_later(self._idle_s, self.close)
+
+    def close(self) -> None:
+        """End the fork server, and with it all stages. The next one begins another."""
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+        self._server.close()
 
 
 def _check_confined(given: Iterable[str], allowed: Iterable[str]) -> None:
@@ -104,21 +143,6 @@ def _check_confined(given: Iterable[str], allowed: Iterable[str]) -> None:
             raise ValueError(path)
 
 
-async def run_stage(stage: str, arguments: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
-    """Run `stage` with JSON `arguments` and return its JSON result.
-
-    Raises: BadModel, BadArchive, BadMetadata, BadMedia, StorageFull as the stage did; BadModel (BadArchive while
-    unpacking) with a plain reason when it crashed, was killed or went over a limit. Cancelling kills the child and all
-    it started.
-    """
-    folder = tempfile.mkdtemp(prefix=f"{stage}-", dir=how.get("scratch"))
-    try:
-        child = _Child(stage, how["limits"], how.get("on_progress"))
-        return await child.run(how.get("program", STAGES_PROGRAM), arguments, folder)
-    finally:
-        await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
-
-
 class _Child:
     """One child process from its start to its answer."""
 
@@ -128,19 +152,12 @@ class _Child:
         self.on_progress = on_progress
         self.answer: dict[str, Any] | None = None
 
-    async def run(self, program: str, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    async def run(self, server: ForkServer, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
         limits = {name: getattr(self.limits, name) for name in self.limits.__dataclass_fields__}
-        order = json.dumps({"order": arguments, "limits": limits, "parent": os.getpid()}).encode()
+        order = json.dumps({"order": arguments, "limits": limits}).encode()
+        begin = partial(begin_child, server, {"stage": self.stage, "folder": folder})
         try:
-            ended = await run_child(
-                program,
-                [self.stage],
-                order,
-                wall_s=self.limits.wall_s,
-                on_line=self._take,
-                folder=folder,
-                environment=_environment(folder),
-            )
+            ended = await run_child(begin, order, wall_s=self.limits.wall_s, on_line=self._take)
         except TimeoutError:
             raise _refusal(self.stage, f"took longer than {self.limits.wall_s:.0f} s") from None
         except ValueError:  # a line beyond the limit, or no JSON: the child no longer runs our program
@@ -209,24 +226,6 @@ _DOING = {
     "dissect": "dissecting",
     "cut": "cutting",
 }
-
-
-def _environment(folder: str) -> dict[str, str]:
-    """Nothing of ours but the way to the interpreter's libraries; one thread per pool keeps memory and CPU
-    predictable.
-    """
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES") if name in os.environ}
-    return kept | {
-        "PATH": "/usr/bin:/bin",
-        "LANG": "C.UTF-8",
-        "HOME": folder,
-        "TMPDIR": folder,
-        "PYTHONPATH": PACKAGE_PARENT,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "MALLOC_ARENA_MAX": "2",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
 
 
 def _typed(error: Any) -> ApplianceError | None:

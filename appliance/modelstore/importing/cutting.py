@@ -98,7 +98,9 @@ class Cutting:
         self._on_step("compiling", "taking it apart")
         self._folder = await self._tools.builds.begin_cut(self._content)
         try:
-            made, self._batches = await in_parts(self._whole, self._folder, self._kinds_of, self._tools.options)
+            made, self._batches = await in_parts(
+                self._whole, self._folder, self._kinds_of, self._tools.stages, self._tools.options
+            )
             if not made.units:
                 return Cut(asked, reason=made.reason)
             self._check(made)

@@ -14,7 +14,7 @@ from appliance.domain.errors import BadModel
 from appliance.domain.hardware import MeasureCase
 from appliance.modelstore import arrays
 from appliance.modelstore.importing.cases import Axes, case_lists
-from appliance.modelstore.importing.child import run_order
+from appliance.modelstore.importing.child import Stages
 from appliance.modelstore.importing.tools import ImportOptions
 from appliance.modelstore.orders import CutMade, CutOrder, Dissected, DissectOrder
 
@@ -34,7 +34,12 @@ class Whole:
 
 
 async def in_parts(
-    whole: Whole, folder: Path, kinds_of: KindsOf, options: ImportOptions, tables: Sequence[str] = ()
+    whole: Whole,
+    folder: Path,
+    kinds_of: KindsOf,
+    stages: Stages,
+    options: ImportOptions,
+    tables: Sequence[str] = (),
 ) -> tuple[CutMade, list[int]]:
     """The parts, as files in an empty folder, and the batches that they were run with. `tables`: kinds whose vendors'
     limits are looked up.
@@ -45,7 +50,8 @@ async def in_parts(
     lists = case_lists(whole.variant, whole.axes, whole.task)
     while (cases := await asyncio.to_thread(next, lists, None)) is not None:
         try:
-            return await _with_inputs(whole, folder, kinds_of, options, tables, cases), [case.batch for case in cases]
+            made = await _with_inputs(whole, folder, kinds_of, stages, options, tables, cases)
+            return made, [case.batch for case in cases]
         except BadModel as error:  # perhaps it was not made for this length
             failure = error
     raise failure
@@ -55,6 +61,7 @@ async def _with_inputs(
     whole: Whole,
     folder: Path,
     kinds_of: KindsOf,
+    stages: Stages,
     options: ImportOptions,
     tables: Sequence[str],
     cases: Sequence[MeasureCase],
@@ -67,7 +74,7 @@ async def _with_inputs(
         for place, case in enumerate(cases)
     ]
     order = DissectOrder(str(whole.source), str(folder), feeds[0], tuple(tables))
-    found = await run_order(order, limits=limits, scratch=scratch)
+    found = await stages.run(order, limits=limits, scratch=scratch)
     cut = CutOrder(
         model=found.model,
         target=str(folder),
@@ -77,4 +84,4 @@ async def _with_inputs(
         ops_min=options.part_ops_min,
         units_max=options.parts_max,
     )
-    return await run_order(cut, limits=limits, scratch=scratch)
+    return await stages.run(cut, limits=limits, scratch=scratch)

@@ -152,12 +152,15 @@ class Importer:
     async def run(self) -> None:
         """Resume, then work off the queue for ever. Cancelling it (shutdown) leaves running jobs to the next start."""
         await self._resume()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_prepared())
-            while True:
-                id = await self._accepted.get()
-                if id in self._requests:  # else it was cancelled before it began
-                    self._running[id] = group.create_task(self._carry_out(id), name=f"import {id}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep_prepared())
+                while True:
+                    id = await self._accepted.get()
+                    if id in self._requests:  # else it was cancelled before it began
+                        self._running[id] = group.create_task(self._carry_out(id), name=f"import {id}")
+        finally:
+            self._tools.stages.close()
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from appliance.domain.hardware import Growth, PreparedForm, ProcessorDescription
 from appliance.domain.names import build_id
 from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes, case_lists
-from appliance.modelstore.importing.child import run_order
 from appliance.modelstore.importing.growth import allowed, growth
 from appliance.modelstore.importing.tools import Tools
 from appliance.modelstore.orders import Reviewed, ReviewOrder, Size
@@ -54,7 +53,7 @@ async def reviewed_file(tools: Tools, order: ReviewOrder, scratch: Path) -> Revi
     cannot be reviewed has a hazard.
     """
     try:
-        return await run_order(order, limits=tools.options.limits, scratch=scratch)
+        return await tools.stages.run(order, limits=tools.options.limits, scratch=scratch)
     except ApplianceError as error:
         return Reviewed((f"it could not be reviewed: {error}",), dependence="it could not be reviewed")
 

@@ -13,7 +13,6 @@ from appliance.domain.catalogue import Model, Precision, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadModel, StorageFull
 from appliance.domain.jobs import ImportRequest
 from appliance.domain.states import VariantState
-from appliance.modelstore.importing.child import run_order
 from appliance.modelstore.importing.fair_slots import Turn
 from appliance.modelstore.importing.metadata import settled_precisions, settled_task, stated_task
 from appliance.modelstore.importing.profiling import reviewed_file
@@ -146,14 +145,18 @@ class ImportRun:
         await self._progress.stage("unpack", 0, 4)
         limits = self._tools.options.limits
         order = UnpackOrder(str(self._source), str(self._folder / "unpacked"), bytes_max=limits.file_bytes)
-        return await run_order(order, limits=limits, on_progress=self._progress.within, scratch=self._folder)
+        return await self._tools.stages.run(
+            order, limits=limits, on_progress=self._progress.within, scratch=self._folder
+        )
 
     async def _inspect(self, unpacked: Unpacked, task: TaskSpec) -> Inspection:
         await self._progress.stage("inspect", 4, 12)
         options = self._tools.options
         order = InspectOrder(unpacked.model, str(self._folder / "inspected"), task, options.ladder_max)
         limits = replace(options.limits, wall_s=options.inspect_wall_s)
-        inspection = await run_order(order, limits=limits, on_progress=self._progress.within, scratch=self._folder)
+        inspection = await self._tools.stages.run(
+            order, limits=limits, on_progress=self._progress.within, scratch=self._folder
+        )
         self._notes += inspection.notes
         return inspection
 

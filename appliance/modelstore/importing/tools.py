@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from appliance.confinement.limits import ChildLimits
 from appliance.domain.hardware import ProcessorDescription
+from appliance.modelstore.importing.child import Stages
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.ports import Measure
 from appliance.modelstore.store.store import Store
@@ -39,3 +40,4 @@ class Tools:
     processors: Sequence[ProcessorDescription]
     """Forms are prepared for each kind; the first one profiles."""
     options: ImportOptions
+    stages: Stages = field(default_factory=Stages)

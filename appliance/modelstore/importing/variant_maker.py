@@ -13,7 +13,6 @@ from appliance.domain.catalogue import Accuracy, Evidence, Precision, Profile, T
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
-from appliance.modelstore.importing.child import run_order
 from appliance.modelstore.importing.dominance import dominance
 from appliance.modelstore.importing.profiling import Content, profiled
 from appliance.modelstore.importing.progress import Progress
@@ -88,7 +87,7 @@ class VariantMaker:
             calibration_samples_max=options.calibration_samples_max,
         )
         within = self._progress.part(0.0, 0.4)
-        made = await run_order(order, limits=options.limits, on_progress=within, scratch=subject.folder)
+        made = await self._tools.stages.run(order, limits=options.limits, on_progress=within, scratch=subject.folder)
         if not made.variants:
             await self.put_failed(precision.value, precision, made.reason or "it could not be made")
         return made
@@ -152,7 +151,7 @@ class VariantMaker:
             samples_max=options.eval_samples_max,
         )
         within = self._progress.part(0.4, 0.6)
-        return await run_order(order, limits=options.limits, on_progress=within, scratch=subject.folder)
+        return await self._tools.stages.run(order, limits=options.limits, on_progress=within, scratch=subject.folder)
 
     async def _measure(
         self, rung: MadeVariant, content: _Content, known: Content, evaluated: Evaluated, number: int

@@ -1,7 +1,7 @@
-"""The stages of an import as a program: `python -m appliance.modelstore.stages.program STAGE`.
+"""The stages of an import, each in a process of its own. A `forkserver.Program`.
 
-Everything that touches an uploaded file runs here, in a process of its own with limits (`modelstore.importing.child`
-starts it). The stages are
+Everything that touches an uploaded file runs here, with limits (`modelstore.importing.child` starts it). The stages
+are
 
 | stage | takes | gives | what it does |
 | --- | --- | --- | --- |
@@ -16,14 +16,14 @@ starts it). The stages are
 with the dataclasses of `modelstore.orders`. From the service:
 
     limits = ChildLimits(memory_bytes=..., cpu_s=..., wall_s=..., file_bytes=..., nice=10)
-    inspection = await run_order(InspectOrder(source=..., target=...), limits=limits, on_progress=report)
+    inspection = await stages.run(InspectOrder(source=..., target=...), limits=limits, on_progress=report)
 
-`run_order` is `run_stage` with the dataclasses converted; it raises the same typed errors as a call would (BadModel,
-BadArchive, BadMetadata, StorageFull ...). A crash or a limit becomes BadModel with a plain reason.
+which raises the same typed errors as a call would (BadModel, BadArchive, BadMetadata, StorageFull ...). A crash or a
+limit becomes BadModel with a plain reason.
 
-The wire: one JSON object on standard input, `{"order": {...}, "limits": {...}, "parent": pid}`; JSON lines on the
-inherited standard output, `{"progress": 0.5, "message": "..."}` any number of times, then one `{"result": {...}}` or
-`{"error": {"type": "BadModel", "facts": {...}}}`. Whatever libraries print goes to standard error, of which the parent
+The wire: one JSON object on standard input, `{"order": {...}, "limits": {...}}`; JSON lines on standard output,
+`{"progress": 0.5, "message": "..."}` any number of times, then one `{"result": {...}}` or
+`{"error": {"type": "BadModel", "facts": {...}}}`. Whatever libraries print goes to standard error, of which the service
 keeps the tail.
 """
 
@@ -31,15 +31,15 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from appliance.child import die_with_parent
 from appliance.confinement import converting
 from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.errors import ApplianceError, NotConfined, is_domain_error
+from appliance.forkserver import with_streams
 from appliance.modelstore.orders import (
     ORDERS,
     CutOrder,
@@ -110,17 +110,35 @@ STAGES: dict[str, Callable[[Any, Report], Any]] = {
     "dissect": _dissect,
     "cut": _cut,
 }
-"""Each imports what it needs when it is called: unpacking never waits for onnx to load."""
 
 
-def main(stage: str) -> int:
+def get_ready() -> None:
+    """Import what stages need, so that none of them waits for it."""
+    from appliance.modelstore.stages import (  # noqa: F401
+        accuracy,
+        archive,
+        cut,
+        dissect,
+        inspect,
+        review,
+        variants,
+    )
+
+
+def be_child(order: Any, descriptors: Sequence[int], _parent: int) -> None:
+    """Never returns. `order`: the stage, and the folder that it works in."""
+    with_streams(descriptors, lambda parent: main(order["stage"], order["folder"], parent))
+
+
+def main(stage: str, folder: str, parent: int) -> None:
     """Read an order from standard input, carry it out, answer on standard output."""
+    os.chdir(folder)
+    os.environ.update(HOME=folder, TMPDIR=folder)
     wire = _private_stdout()
     received = json.loads(sys.stdin.buffer.read())
     limits = ChildLimits(**received["limits"])
     order: Any = from_json(ORDERS[stage][0], received["order"])
-    die_with_parent()
-    enter(limits, int(received["parent"]))
+    enter(limits, parent)
     is_confined = _confine(order)
     is_confined = converting.enter() and is_confined
 
@@ -165,7 +183,3 @@ def _private_stdout() -> IO[str]:
 def _send(wire: IO[str], message: dict[str, Any]) -> None:
     wire.write(json.dumps(message) + "\n")
     wire.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -9,12 +9,13 @@ import os
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 import appliance
-from appliance.child import die_with_parent, run_child
+from appliance.child import die_with_parent, executed, run_child
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.runtime.processors.cpu.threads import pin
@@ -52,12 +53,10 @@ class ChildProbe:
             }
             try:
                 ended = await run_child(
-                    "appliance.runtime.processors.probe",
-                    [],
+                    partial(executed, "appliance.runtime.processors.probe", environment=_environment()),
                     json.dumps(order).encode(),
                     wall_s=self.wall_s,
                     on_line=lines.append,
-                    environment=_environment(),
                 )
             except TimeoutError:
                 return f"its probe took longer than {self.wall_s:g} s"

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,17 +15,20 @@ import pytest
 from appliance.clock import SystemClock
 from appliance.confinement import landlock
 from appliance.domain.errors import ApplianceError, BadArchive, BadModel, NotConfined, StorageFull
-from appliance.modelstore.importing.child import ChildLimits, run_order, run_stage
-from appliance.modelstore.orders import InspectOrder, UnpackOrder, to_json
+from appliance.modelstore.importing.child import ChildLimits, Stages
+from appliance.modelstore.orders import InspectOrder, Unpacked, UnpackOrder
 from tests.harness.lacking import skip_if
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 LIMITS = ChildLimits(memory_bytes=2 << 30, cpu_s=20, wall_s=240.0, file_bytes=1 << 20, nice=3)
 
 
-async def misbehave(how: str, target: Path, limits: ChildLimits = LIMITS) -> dict[str, object]:
-    order = to_json(UnpackOrder(how, str(target)))
-    return await run_stage("unpack", order, limits=limits, scratch=target, program="tests.modelstore.misbehaving")
+MISBEHAVING = "tests.modelstore.misbehaving"
+
+
+async def misbehave(how: str, target: Path, limits: ChildLimits = LIMITS) -> Unpacked:
+    with closing(Stages(MISBEHAVING)) as stages:
+        return await stages.run(UnpackOrder(how, str(target)), limits=limits, scratch=target)
 
 
 async def refusal_of(how: str, target: Path, limits: ChildLimits = LIMITS) -> str:
@@ -37,15 +40,12 @@ async def refusal_of(how: str, target: Path, limits: ChildLimits = LIMITS) -> st
 async def test_progress_and_result_come_back_and_libraries_may_print(tmp_path: Path) -> None:
     """Whatever is printed to standard output does not disturb the conversation."""
     seen: list[tuple[float, str]] = []
-    order = to_json(UnpackOrder("print", str(tmp_path)))
-    result = await run_stage(
-        "unpack",
-        order,
-        limits=LIMITS,
-        on_progress=lambda share, message: seen.append((share, message)),
-        program="tests.modelstore.misbehaving",
-    )
-    assert result["model"] == str(tmp_path / "model.onnx")
+    with closing(Stages(MISBEHAVING)) as stages:
+        order = UnpackOrder("print", str(tmp_path))
+        result = await stages.run(
+            order, limits=LIMITS, on_progress=lambda share, message: seen.append((share, message))
+        )
+    assert result.model == str(tmp_path / "model.onnx")
     assert seen == [(0.5, "half")]
 
 
@@ -55,9 +55,10 @@ async def test_a_child_that_could_not_be_confined_does_nothing_where_that_is_req
 ) -> None:
     """Whatever the service found when it started: the child sees what took effect."""
     limits = replace(LIMITS, must_be_confined=is_required)
-    order = to_json(UnpackOrder("source", str(tmp_path)))
-    with pytest.raises(NotConfined, match="lacks Landlock") if is_required else nullcontext():
-        await run_stage("unpack", order, limits=limits, program="tests.modelstore.without_landlock")
+    order = UnpackOrder("source", str(tmp_path))
+    outcome = pytest.raises(NotConfined, match="lacks Landlock") if is_required else nullcontext()
+    with closing(Stages("tests.modelstore.without_landlock")) as stages, outcome:
+        await stages.run(order, limits=limits)
 
 
 async def test_the_child_has_no_secrets_and_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,10 +191,10 @@ async def test_results_that_name_files_elsewhere_are_refused(tmp_path: Path) -> 
     target.mkdir()
     (target / "model.onnx").symlink_to(tmp_path / "outside")
     with pytest.raises(BadArchive, match="broke the process"):
-        await run_order(UnpackOrder("print", str(target)), limits=LIMITS, program="tests.modelstore.misbehaving")
+        await misbehave("print", target)
 
 
 async def test_a_missing_file_is_an_error_with_a_reason(tmp_path: Path) -> None:
     """Whatever a stage raises arrives as one of the box's own errors."""
-    with pytest.raises(ApplianceError, match="No such file"):
-        await run_order(InspectOrder(str(tmp_path / "none"), str(tmp_path)), limits=LIMITS)
+    with closing(Stages()) as stages, pytest.raises(ApplianceError, match="No such file"):
+        await stages.run(InspectOrder(str(tmp_path / "none"), str(tmp_path)), limits=LIMITS)

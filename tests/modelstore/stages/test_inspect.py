@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from appliance.domain.catalogue import ImageSpec, StateSpec, TaskKind, TaskSpec
 from appliance.domain.errors import BadModel
-from appliance.modelstore.importing.child import ChildLimits, run_order
+from appliance.modelstore.importing.child import ChildLimits, OnProgress, Stages
 from appliance.modelstore.orders import Inspection, InspectOrder, Size
 from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import Runner, TooSlow
@@ -317,6 +317,13 @@ def test_an_endless_run_is_broken_off(tmp_path: Path) -> None:
         runner.run({"x": np.ones((1, 4), np.float32)}, cpu_seconds_max=1.0)
 
 
+async def in_a_child(
+    order: InspectOrder, limits: ChildLimits = LIMITS, on_progress: OnProgress | None = None
+) -> Inspection:
+    with contextlib.closing(Stages()) as stages:
+        return await stages.run(order, limits=limits, on_progress=on_progress)
+
+
 @pytest.mark.nightly("waits for a limit")
 @pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
@@ -324,7 +331,7 @@ async def test_an_endless_loop_ends_with_its_child(tmp_path: Path) -> None:
     """The wall limit holds for whatever does not end by itself."""
     order = InspectOrder(networks.write(networks.endless(), tmp_path), str(tmp_path / "out"))
     with pytest.raises(BadModel, match="took longer than 3 s"):
-        await run_order(order, limits=replace(LIMITS, wall_s=3.0))
+        await in_a_child(order, limits=replace(LIMITS, wall_s=3.0))
 
 
 @pytest.mark.usefixtures("processes")
@@ -341,7 +348,7 @@ async def test_a_memory_bomb_ends_with_its_child(tmp_path: Path) -> None:
     bomb = networks.model(nodes, {"x": ("n", "m"), "times": (2,)}, {"y": ()}, weights, types=types)
     order = InspectOrder(networks.write(bomb, tmp_path), str(tmp_path / "out"))
     with pytest.raises(BadModel, match=r"needs more than 3\.0 GiB of memory"):
-        await run_order(order, limits=LIMITS)
+        await in_a_child(order)
 
 
 @pytest.mark.usefixtures("processes")
@@ -351,7 +358,7 @@ async def test_inspection_through_a_child_is_the_same(tmp_path: Path) -> None:
     upload = networks.write(networks.classifier(), tmp_path)
     order = InspectOrder(upload, str(tmp_path / "out"), CLASSIFICATION)
     shares: list[float] = []
-    found = await run_order(order, limits=LIMITS, on_progress=lambda share, message: shares.append(share))
+    found = await in_a_child(order, on_progress=lambda share, message: shares.append(share))
     here = inspect(order, lambda share, message: None)
     assert replace(found, run_ms=0.0) == replace(here, run_ms=0.0)
     assert shares == sorted(shares)

@@ -17,12 +17,12 @@ from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import ApplianceError, LoadFailed, RunFailed
 from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.request import Tensors
+from appliance.forkserver import Forked, ForkServer
 from appliance.runtime.processors.cpu.leases import Lease
 from appliance.runtime.processors.cpu.mapped import CachedFile
 from appliance.runtime.processors.guard import answers
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.dispatcher import Dispatcher
-from appliance.runtime.processors.guard.forkserver import Forked, ForkServer
 from appliance.runtime.processors.guard.inside import STOP
 from appliance.runtime.processors.guard.limits import status_bytes
 from appliance.runtime.processors.guard.requests import apart_by_name

@@ -18,16 +18,17 @@ from appliance.domain.errors import LoadFailed, RunCrashed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.names import kind_of, owner_of
 from appliance.domain.request import Tensors
+from appliance.forkserver import ForkServer
 from appliance.log import get as get_log
 from appliance.runtime.ports import Runs, StagedRun, Staging
 from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.leases import Lease, Leases
 from appliance.runtime.processors.cpu.mapped import CachedFile
+from appliance.runtime.processors.cpu.process_memory import memory_of
 from appliance.runtime.processors.cpu.session import Loaded, kept_bytes, sleeping_file, weights_path
 from appliance.runtime.processors.cpu.waking import WakeRates
 from appliance.runtime.processors.group import InService, OnCores, OnKind
 from appliance.runtime.processors.guard.folder import copy_form, link_file, link_form, new_folder, unlink
-from appliance.runtime.processors.guard.forkserver import ForkServer
 from appliance.runtime.processors.guard.limits import GROUP
 from appliance.runtime.processors.guard.process import GuardedBuild, GuardProcess, ShownFile
 from appliance.runtime.processors.rows import apart
@@ -38,6 +39,7 @@ Build = Loaded | OnKind
 Home = tuple[str, str]
 """A tenant, and the kind of processor that a guard of its computes on."""
 log = get_log("guard")
+GUARD_PROGRAM = "appliance.runtime.processors.guard.program"
 _ASK_EVERY_NS = 20 * NS_PER_MS
 _SWEEPS = 4
 """How often in the time after which an idle guard ends it is looked for them."""
@@ -80,7 +82,7 @@ class GuardedProcessor:
         self._kinds = {kind: one for kind, one in kinds.items() if KINDS[kind].guard is not None}
         self._reads_on = described.kind
         """Where tokenizers are read."""
-        self._servers = {kind: ForkServer(kind) for kind in self._kinds}
+        self._servers = {kind: ForkServer(GUARD_PROGRAM, kind) for kind in self._kinds}
         self._server_bytes: dict[str, int] = {}
         """Of fork servers, by kind, as of the last guard that began or ended, or a moment ago."""
         self._guards: dict[Home, GuardProcess] = {}
@@ -422,7 +424,7 @@ class GuardedProcessor:
     async def _count_servers(self) -> None:
         """What fork servers take now: pages that guards shared with them are theirs alone when those have ended."""
         for kind, server in self._servers.items():
-            self._server_bytes[kind] = await asyncio.to_thread(server.pss_bytes)
+            self._server_bytes[kind] = await asyncio.to_thread(_pss_bytes, server.pid)
         self.on_servers(sum(self._server_bytes.values()))
 
     async def _make_room(self) -> None:
@@ -520,3 +522,11 @@ class _OfGroup:
 
 def _ended_before() -> RunCrashed:
     return RunCrashed(variant_id="", reason="it has ended before")
+
+
+def _pss_bytes(pid: int) -> int:
+    """What a process takes, its part of what it shares with others; 0 where it has gone. A millisecond."""
+    try:
+        return memory_of("Pss", pid) if pid else 0
+    except OSError:
+        return 0

@@ -13,13 +13,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import appliance
-from appliance.child import RESTS, Interrupted, die_with_parent, run_child
+from appliance.child import RESTS, Interrupted, die_with_parent, executed, run_child
 from appliance.confinement import converting
 from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
@@ -231,12 +232,10 @@ class ChildMeasure:
         async with self._turn:
             try:
                 ended = await run_child(
-                    self._program,
-                    [],
+                    partial(executed, self._program, environment=_environment()),
                     json.dumps({**order, "limits": asdict(self._limits), "parent": os.getpid()}).encode(),
                     wall_s=self._limits.wall_s,
                     on_line=on_line,
-                    environment=_environment(),
                     is_timed=is_timed,
                 )
             except TimeoutError:
