@@ -16,6 +16,7 @@ from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig
 from appliance.runtime.ports import RunGroup
+from appliance.runtime.serving.trial_samples import SampleBounds
 from appliance.settings import Settings
 
 
@@ -69,6 +70,7 @@ def runtime_config(settings: Settings) -> RuntimeConfig:
         isolation=Isolation(settings.guard.isolation),
         loss_max=settings.selection.loss_max,
         run_weight=settings.profiles.run_weight,
+        samples=SampleBounds(settings.trials.samples_max, settings.trials.bytes_max, settings.trials.bytes_total_max),
         **settings.residency.model_dump(),
     )
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import psutil
+
 import appliance
 from appliance.child import LINE_BYTES_MAX, Child, die_with_parent
 
@@ -71,6 +73,14 @@ class ForkServer:
     def pid(self) -> int:
         """0 while it is not running."""
         return 0 if self._process is None or self._process.poll() is not None else self._process.pid
+
+    def cpu_s(self) -> float:
+        """Processor time that it has taken, without its children's; 0 while it is not running."""
+        try:
+            times = psutil.Process(self.pid).cpu_times() if self.pid else None
+        except psutil.NoSuchProcess:
+            return 0.0
+        return 0.0 if times is None else times.user + times.system
 
     def start(self) -> None:
         """Have the process running; it imports in the meantime."""
@@ -129,12 +139,16 @@ async def begin_child(server: ForkServer, order: Mapping[str, Any]) -> Child:
     pairs = [socket.socketpair() for _ in range(3)]
     ours, theirs = [one for one, _ in pairs], [one for _, one in pairs]
 
-    def fork() -> None:
+    def fork() -> OSError | None:
+        """Goes on when nobody waits for it any more, and closes what is the child's."""
         try:
             os.close(server.fork(order, [one.fileno() for one in theirs]).descriptor)
+        except OSError as error:
+            return error
         finally:
             for one in theirs:
                 one.close()
+        return None
 
     ways: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
@@ -145,7 +159,8 @@ async def begin_child(server: ForkServer, order: Mapping[str, Any]) -> Child:
             one.close()
 
     try:
-        await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(fork)))  # which closes what is the child's
+        if error := await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(fork))):
+            raise error
         for one in ours:
             ways.append(await asyncio.open_unix_connection(sock=one, limit=LINE_BYTES_MAX))
         (stdout, stdin), (stderr, _), (status, _) = ways

@@ -36,6 +36,7 @@ from appliance.modelstore.store.restoring import Restoring
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.uploads import Uploads
+from appliance.modelstore.trials import TrialPorts, Trials
 from appliance.runtime.assembly import RuntimeParts
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 from appliance.settings import ImportSettings, Settings
@@ -83,6 +84,18 @@ class Management:
         measure = ChildMeasure(processors, limits, scratch, paused=core.engine.paused)
         options = _import_options(settings.imports, confinement)
         importer = Importer(store, builds, measure, processors, serving.telemetry, options, core.engine.asked)
+        self._trials = Trials(
+            store,
+            importer.stages,
+            TrialPorts(
+                samples=core.engine.trials,
+                is_idle=lambda: core.engine.free_workers() > 0,
+                free_bytes=lambda: core.memory.free_bytes,
+                events=serving.telemetry,
+            ),
+            limits,
+            settings.trials.core_share,
+        )
         serving.sessions.kept_in(store.sessions)
         uploads = Uploads(store, bytes_max=http.upload_bytes_max, per_tenant_max=http.uploads_per_tenant_max)
         kept_days = {"jobs_kept_days": settings.imports.jobs_kept_days, "audit_kept_days": settings.audit.kept_days}
@@ -138,6 +151,7 @@ class Management:
         background = {
             "decisions": self.box.decisions.run(self.box.store.decisions),
             "imports": self.box.importer.run(),
+            "trials": self._trials.run(),
             "remember residents": self._remember(),
             "save run times": self._each_minute(self._save_changed),
             "save sign-ins": self._each_minute(self.box.browsers.save),

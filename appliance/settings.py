@@ -301,6 +301,19 @@ class SelectionSettings(Section):
     """
 
 
+class TrialSettings(Section):
+    samples_max: int = Field(64, ge=0)
+    """Requests of a tenant that are held in memory, for ten seconds at most, so that an unverified variant can be tried
+    on them; 0 = no variant is tried on requests.
+    """
+    bytes_max: int = Field(16 * MIB, ge=0)
+    """What those of a tenant may take."""
+    bytes_total_max: int = Field(64 * MIB, ge=0)
+    """What those of all tenants may take."""
+    core_share: float = Field(0.05, gt=0, le=1)
+    """Processor time that trials may take, as a share of one core."""
+
+
 class ProfileSettings(Section):
     run_weight: float = Field(0.1, ge=0, le=1)
     """Weight of a run in what is expected of the next one like it; 0 = always what the import measured."""
@@ -436,6 +449,7 @@ class Settings(BaseSettings):
     policies: PolicySettings = PolicySettings()
     dispatch: DispatchSettings = DispatchSettings()
     selection: SelectionSettings = SelectionSettings()
+    trials: TrialSettings = TrialSettings()
     profiles: ProfileSettings = ProfileSettings()
     decisions: DecisionSettings = DecisionSettings()
     requests: RequestSettings = RequestSettings()

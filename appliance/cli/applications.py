@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.connection import Connection, connected
-from appliance.domain.catalogue import Late, Prefer, Unverified
+from appliance.domain.catalogue import Late, Prefer, Unverified, Verify
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def show_application(box: Connection, name: str) -> None:
     print(f"  prefers       {application.prefer.value}")
     if application.unverified is Unverified.ALLOW:
         print("  unverified    allowed: variants that only noise was tried on may answer")
+    if application.verify is Verify.OFF:
+        print("  verify        off: unverified variants are not tried on its requests")
     print(f"  variants      {', '.join(application.variants) or 'none yet'}")
     if application.choice:
         print(f"                {application.choice}")
@@ -104,6 +106,9 @@ def create_application(
     unverified: Annotated[
         Unverified, typer.Option(help="Whether the box may choose a variant that only noise was tried on.")
     ] = Unverified.NEVER,
+    verify: Annotated[
+        Verify, typer.Option(help="Whether unverified variants are tried on its requests while the box is idle.")
+    ] = Verify.ON,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse an SLO that no variant keeps.")] = False,
 ) -> None:
     """Register another use of a model, with promises of its own.
@@ -122,6 +127,7 @@ def create_application(
         late=late,
         prefer=prefer,
         unverified=unverified,
+        verify=verify,
     )
     with box.client() as client:
         application = client.create_application(order, strict=strict)
@@ -152,6 +158,9 @@ def change_application(
     unverified: Annotated[
         Unverified | None, typer.Option(help="Whether the box may choose a variant that only noise was tried on.")
     ] = None,
+    verify: Annotated[
+        Verify | None, typer.Option(help="Whether unverified variants are tried on its requests while the box is idle.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Change nothing where the box would warn.")] = False,
 ) -> None:
     """Change an application of a running box; what is not named stays. It holds from the next request on.
@@ -174,6 +183,7 @@ def change_application(
         "late": late,
         "prefer": prefer,
         "unverified": unverified,
+        "verify": verify,
     }
     fields: dict[str, object] = {field: value for field, value in wanted.items() if value is not None}
     if no_slo:

@@ -11,7 +11,7 @@ from appliance.domain.states import VariantState
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
-    from appliance.wire.catalogue import CutShape, ModelShape, VariantShape
+    from appliance.wire.catalogue import CutShape, ModelShape, TrialShape, VariantShape
 
 app = typer.Typer(no_args_is_help=True, help="Models: networks with their variants, measured on this box.")
 
@@ -110,6 +110,14 @@ def _on_noise(variant: "VariantShape") -> str:
     return " (unverified)" if variant.evidence is Evidence.NOISE else ""
 
 
+def _trial(trial: "TrialShape") -> str:
+    """How a variant does on requests, in a line."""
+    low, high = trial.interval
+    figures = f"{screen.share(trial.agreement)} ({screen.share(low)} to {screen.share(high)} at 95 %)"
+    told = f"{trial.verdict.value} on requests: {screen.count(trial.samples, 'request')} compared, agreement {figures}"
+    return f"{told}; watched on {trial.watched} more" if trial.watched else told
+
+
 def _parts(cut: "CutShape") -> str:
     """How a variant is cut, in a line."""
     if not cut.parts:
@@ -162,6 +170,8 @@ def _explain(model: "ModelShape") -> None:
             print(f"  {variant.name}: takes at most {shapes}")
         if variant.profile and variant.profile.hazards:
             print(f"  {variant.name}: runs in a guard: {'; '.join(variant.profile.hazards)}")
+        if variant.trial is not None:
+            print(f"  {variant.name}: {_trial(variant.trial)}")
         _explain_kinds(model.name, variant)
     measured = {a.data or f"{a.against}, {a.samples} samples" for v in model.variants if (a := v.accuracy)}
     if measured:

@@ -9,6 +9,7 @@ from appliance.domain.isolation import Isolation
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
 from appliance.domain.states import VariantState
+from appliance.domain.trial import Trial, Verdict
 
 DEFAULT_TENANT = "default"
 UPLOAD_AGAIN = "delete the model, then upload it again"
@@ -60,6 +61,15 @@ class Unverified(StrEnum):
     """An unverified variant is chosen as any other."""
 
 
+class Verify(StrEnum):
+    """Whether unverified variants are tried on an application's requests."""
+
+    ON = "on"
+    """While the box is idle, beside what answered: a variant that agrees with the original becomes verified."""
+    OFF = "off"
+    """No request of the application is kept for a comparison."""
+
+
 class Evidence(StrEnum):
     """Inputs on which a variant's accuracy was measured."""
 
@@ -68,11 +78,18 @@ class Evidence(StrEnum):
     SAMPLES = "samples"
     """Labelled samples, or calibration samples of the tenant."""
     TRAFFIC = "traffic"
-    """Requests."""
+    """Requests, on which a trial has compared it with the original (`domain.trial`)."""
     STATED = "stated"
     """A scenario states the figure."""
     NOISE = "noise"
     """Synthetic inputs, which prove nothing of real ones."""
+
+
+def shown_by(trial: Trial) -> str:
+    """Return what a trial has shown so far, for a person: of agreement on how many requests."""
+    low, high = (round(100 * one, 2) for one in trial.interval)
+    requests = f"{trial.samples} request{'s' if trial.samples != 1 else ''}"
+    return f"agrees with the original to {100 * trial.agreement:.4g} % on {requests} ({low:g} to {high:g} % at 95 %)"
 
 
 def doubt_about(variant: str, evidence: Evidence) -> str:
@@ -194,7 +211,9 @@ class Accuracy:
     evidence: Evidence = Evidence.SAMPLES
     loss_points: float | None = None
     """How many points it may be behind its model's most accurate variant, where that is stated (a scenario has no
-    samples); None: the scores show it (`domain.confidence`)."""
+    samples) or a trial has shown it; None: the scores show it (`domain.confidence`)."""
+    trial: Trial | None = None
+    """How the variant does on requests; None: it has not been tried on any."""
 
     @property
     def share(self) -> float:
@@ -340,6 +359,18 @@ class Variant:
         return doubt_about(self.name, self.evidence)
 
     @property
+    def trial(self) -> Trial | None:
+        """How it does on requests; None: it has not been tried on any."""
+        return None if self.accuracy is None else self.accuracy.trial
+
+    @property
+    def awaits_trial(self) -> bool:
+        """Whether requests may still show that it is worth choosing."""
+        is_open = self.trial is None or self.trial.verdict is Verdict.RUNNING
+        is_ready = self.state is VariantState.READY and self.accuracy is not None
+        return is_ready and not self.is_verified and is_open
+
+    @property
     def is_damaged(self) -> bool:
         """Whether the file of the variant is damaged. A variant with a sound prepared form serves all the same."""
         return UPLOAD_AGAIN in self.reason
@@ -374,6 +405,28 @@ class Model:
     assets: Mapping[str, str] = field(default_factory=dict)
     """File name → SHA-256 of what was uploaded beside the graph, for example `tokenizer.json`."""
 
+    @property
+    def original(self) -> Variant | None:
+        """The network that the tenant uploaded; None: it does not serve."""
+        return next((one for one in self.variants if one.is_original and one.servable), None)
+
+    @property
+    def trials(self) -> Mapping[str, Variant]:
+        """Id of a variant that answers → the variant that is to be run beside it on the same request: beside the
+        original the fastest that awaits trial, beside a variant that requests have verified the original."""
+        original = self.original
+        if original is None:
+            return {}
+        awaiting = [one for one in self.variants if one.awaits_trial]
+        found = {one.id: original for one in self.variants if one.evidence is Evidence.TRAFFIC}
+        if awaiting:
+            found[original.id] = min(awaiting, key=lambda one: (one.profile is None, _p50_ms(one), one.number))
+        return found
+
+
+def _p50_ms(variant: Variant) -> float:
+    return variant.profile.p50_ms() if variant.profile is not None and variant.profile.latencies else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Application:
@@ -392,6 +445,7 @@ class Application:
     late: Late = Late.DROP
     prefer: Prefer = Prefer.BALANCED
     unverified: Unverified = Unverified.NEVER
+    verify: Verify = Verify.ON
 
     def may_choose(self, variant: Variant) -> bool:
         """Whether the variant may answer a request that does not name it."""

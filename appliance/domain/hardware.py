@@ -90,7 +90,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TriedForm:
     """What one load and run of a build has shown. `reason`: why it cannot serve; empty where it can."""
 
     resident_bytes: int = 0

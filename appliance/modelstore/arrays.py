@@ -2,9 +2,11 @@
 not believed.
 """
 
+import io
 import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -17,7 +19,15 @@ def save(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     return str(path)
 
 
-def load(path: Path | str, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """As `save`, in memory. Text is written as numpy has it, at a fixed width."""
+    file = io.BytesIO()
+    plain = [array.astype(np.str_) if array.dtype.kind == "O" else array for array in map(np.asarray, arrays.values())]
+    np.savez(file, np.array(list(arrays), np.str_), *plain)
+    return file.getvalue()
+
+
+def load(path: Path | str | IO[bytes], names: Collection[str] | None = None) -> dict[str, np.ndarray]:
     """What `save` has written; of it, what is named. Blocks. Raises: ValueError where that is not there."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from appliance.domain.catalogue import Accuracy, Precision, TaskSpec, TensorSpec
+from appliance.domain.catalogue import Accuracy, Precision, Shapes, TaskSpec, TensorSpec
 from appliance.domain.padding import Padding
 
 MIB = 2**20
@@ -254,6 +254,58 @@ class Evaluated:
     """How inputs of free size may be made larger; None: they may not, or there are none."""
 
 
+# -- trial -------------------------------------------------------------------------------------------------------------
+
+
+PIXELS = "pixels"
+"""Name of the array of a picture that came decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRequest:
+    """A request and its answer. Bytes are in base 64, arrays as `arrays.packed` writes them."""
+
+    body: str = ""
+    content_type: str = ""
+    pixels: str = ""
+    """The array of a picture that came decoded; its size before, where it was made smaller, is in the next two."""
+    width: int = 0
+    height: int = 0
+    read: Mapping[str, Any] | None = None
+    """What the task read in the outputs; None: the answer is tensors."""
+    inputs: str = ""
+    outputs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOrder:
+    """Run a variant on requests that another one has answered, and compare."""
+
+    model: str
+    files: tuple[str, ...]
+    """The model with what lies beside it."""
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    size: Size | None
+    task: TaskSpec
+    requests: tuple[TrialRequest, ...]
+    assets: Mapping[str, str] = field(default_factory=dict)
+    shape_max: Shapes = field(default_factory=dict)
+    is_original: bool = False
+    """Whether this is the original, and the requests were answered by the variant that it is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of it."""
+
+    agreements: tuple[float, ...]
+    """Each 0 to 1, of the requests in which there was something to compare."""
+    metric: str
+    cpu_s: float
+    """Processor time that this took."""
+
+
 # -- dissect -----------------------------------------------------------------------------------------------------------
 
 WITH_LIMITS = ("dla",)
@@ -359,6 +411,7 @@ ORDERS: Mapping[str, tuple[type, type]] = {
     "make": (MakeOrder, Made),
     "review": (ReviewOrder, Reviewed),
     "evaluate": (EvaluateOrder, Evaluated),
+    "trial": (TrialOrder, Tried),
     "dissect": (DissectOrder, Dissected),
     "cut": (CutOrder, CutMade),
 }

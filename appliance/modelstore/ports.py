@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.domain.catalogue import Latency, Profile
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference, Trial
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference, TriedForm
 
 
 class Measure(Protocol):
@@ -57,7 +57,7 @@ class Measure(Protocol):
 
     async def tried(
         self, forms: Sequence[tuple[PreparedForm, MeasureCase, Reference | None]], processor: str
-    ) -> tuple[Trial, ...]:
+    ) -> tuple[TriedForm, ...]:
         """One load and run of each; with a reference, whether it computes the same.
 
         Raises: LoadFailed where it ends the process.

@@ -45,6 +45,7 @@ from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.placement import Placement
 from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.sequences import Sequences
+from appliance.runtime.serving.trial_samples import SampleBounds, TrialSamples
 from appliance.runtime.telemetry import Telemetry
 
 
@@ -81,6 +82,8 @@ class RuntimeConfig:
     loss_max: float = 0.005
     run_weight: float = 0.1
     """Of a run in what is expected of the next."""
+    samples: SampleBounds = field(default_factory=SampleBounds)
+    """Requests that are kept for trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,6 +310,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         residency=residency,
         telemetry=ports.telemetry,
         decisions=ports.decisions,
+        trials=TrialSamples(clock, config.samples),
         batching=policies.batching,
         dispatch=policies.dispatch,
         dispatch_name=policies.dispatch_name,

@@ -5,9 +5,9 @@ reads; everything that can be computed once per change (candidates, tensor specs
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from appliance.domain.catalogue import Application, Model, Tenant, Variant
+from appliance.domain.catalogue import Application, Model, Tenant, Variant, Verify
 from appliance.domain.errors import (
     LoadFailed,
     ModelUnavailable,
@@ -45,6 +45,8 @@ class Entry:
     """Candidates for a request without a version, most wanted first."""
     reason: str = ""
     """Why they are in that order."""
+    trials: Mapping[str, Variant] = field(default_factory=dict)
+    """`Model.trials`, where the application takes part in them."""
 
     @property
     def first_choice(self) -> str:
@@ -405,7 +407,8 @@ class Catalogue:
             if was != chosen.order[0]:
                 self._on_choice(application, problem, chosen, was)
         order = tuple(servables[name] for name in chosen.order)
-        return Entry(application, model, servables, order, chosen.reason)
+        trials = model.trials if application.verify is Verify.ON and application.tenant == model.tenant else {}
+        return Entry(application, model, servables, order, chosen.reason, trials)
 
     def _index_shared(self) -> None:
         shared: dict[str, str] = {}

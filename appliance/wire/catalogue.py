@@ -5,8 +5,9 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from appliance.domain.catalogue import SLO_MS_MAX, Evidence, Late, Precision, Prefer, TaskKind, Unverified
+from appliance.domain.catalogue import SLO_MS_MAX, Evidence, Late, Precision, Prefer, TaskKind, Unverified, Verify
 from appliance.domain.states import VariantState
+from appliance.domain.trial import Verdict
 from appliance.wire.fields import Flag, Real, Text
 from appliance.wire.shape import WEIGHT_MAX, Order, Shape
 
@@ -59,6 +60,23 @@ class AccuracyShape(Shape):
     """`labels`, or `fp32`: fidelity to the original."""
     samples: int
     data: str
+
+
+class TrialShape(Shape):
+    """How a variant does on requests beside the original, while the box is idle."""
+
+    samples: int = Field(examples=[212])
+    """Requests on which the two were compared."""
+    agreement: float = Field(examples=[0.997])
+    """Mean, in 0..1, of what the task reads: the same label, the same boxes, the same text; of tensors, 1 less the
+    relative error."""
+    interval: tuple[float, float] = Field(examples=[(0.993, 1.0)])
+    """Of the mean, at 95 %."""
+    verdict: Verdict
+    """`running`; `promoted`, the variant agrees: requests have verified it; `dismissed`, it does not, and answers only
+    requests that name it."""
+    watched: int = Field(0, examples=[40])
+    """Comparisons since it was promoted: should it drift away, it is on trial again."""
 
 
 class LatencyShape(Shape):
@@ -227,6 +245,8 @@ class VariantShape(Shape):
     """Inputs that show what its answers are worth: `original`, none are needed; `samples`, labelled or calibration
     samples; `traffic`, requests; `noise`, synthetic inputs, which prove nothing. With `noise` the variant is
     unverified: it answers when it is named, and by choice of the box only where the application allows it."""
+    trial: TrialShape | None = None
+    """How it does on requests; null: it has not been tried on any."""
     profile: ProfileShape | None
     """On the box's first kind of processor; latencies of one run at a time."""
     profiles: list[ProfileShape] = Field([])
@@ -337,6 +357,10 @@ class ApplicationOrder(Order):
     unverified: Unverified = Unverified.NEVER
     """Whether the box may choose a variant that only noise was tried on: `never`, such a variant answers requests that
     name it; `allow`, it is chosen as any other."""
+    verify: Verify = Verify.ON
+    """Whether unverified variants are tried on requests of this application: `on`, while the box is idle a request is
+    run on such a variant, too, and its answer is compared with the original's; a variant that agrees is verified. The
+    inputs are held in memory for a few seconds for this. `off`, none of its requests is used."""
 
 
 class ApplicationChange(Order):
@@ -353,6 +377,7 @@ class ApplicationChange(Order):
     late: Late | None = None
     prefer: Prefer | None = None
     unverified: Unverified | None = None
+    verify: Verify | None = None
 
 
 class RunsShape(Shape):
@@ -387,7 +412,8 @@ class UnverifiedWarning(Shape):
     detail: str = Field(
         examples=[
             "unverified, because compared with the original on noise only: int8, fp16; requests get such a variant "
-            "only by its name; upload the model with calibration or evaluation samples, or set unverified to allow"
+            "only by its name; while the box is idle it is tried beside the original on requests; upload the model "
+            "with calibration or evaluation samples, or set unverified to allow"
         ]
     )
     """For a person."""
@@ -407,6 +433,7 @@ class ApplicationShape(Shape):
     late: Late = Late.DROP
     prefer: Prefer = Prefer.BALANCED
     unverified: Unverified = Unverified.NEVER
+    verify: Verify = Verify.ON
     available: bool
     """Whether a request would be served now; a cold load counts as yes."""
     variants: list[str]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, RunFailed
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference, Trial
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference, TriedForm
 
 
 class FakeMeasure:
@@ -115,11 +115,11 @@ class FakeMeasure:
 
     async def tried(
         self, forms: Sequence[tuple[PreparedForm, MeasureCase, Reference | None]], processor: str
-    ) -> tuple[Trial, ...]:
+    ) -> tuple[TriedForm, ...]:
         self.tried_forms += [(form.build_id, processor, reference is not None) for form, _case, reference in forms]
         return tuple(self._trial(form, reference) for form, _case, reference in forms)
 
-    def _trial(self, form: PreparedForm, reference: Reference | None) -> Trial:
+    def _trial(self, form: PreparedForm, reference: Reference | None) -> TriedForm:
         if self.differs and reference is not None:
-            return Trial(reason="output 'out' differs by 0.5 of what cpu computes")
-        return Trial(form.size_bytes, 2 * form.size_bytes)
+            return TriedForm(reason="output 'out' differs by 0.5 of what cpu computes")
+        return TriedForm(form.size_bytes, 2 * form.size_bytes)

@@ -353,6 +353,10 @@ export const t = {
     serves: 'Serves on',
     unverified: 'unverified',
     unverifiedWhy: 'Compared with the original on noise only: it answers when it is named.',
+    trial: { running: 'on trial', promoted: 'verified by requests', dismissed: 'dismissed by requests' } as Record<string, string>,
+    trialTold: (samples: string, low: string, high: string) => `${samples} requests, agreement ${low} to ${high}`,
+    trialPoor: 'dismissed below',
+    trialGood: 'verified above',
     against: (metric: string, against: string) => `${metric} against ${against}`,
     usedBy: 'Used by',
     nobody: 'no application',
@@ -397,6 +401,9 @@ export const t = {
     prefer: { balanced: 'balanced', accuracy: 'the most accurate', speed: 'the fastest' } as Record<string, string>,
     late: { drop: 'are answered 504', run: 'are answered anyway' } as Record<string, string>,
     unverified: { never: 'answer when named', allow: 'may be chosen' } as Record<string, string>,
+    verifyField: 'Trials on requests',
+    verifyHint: 'While the box is idle, requests run on unverified variants, too; inputs stay in memory for seconds.',
+    verify: { on: 'on', off: 'off' } as Record<string, string>,
   },
 
   application: {

@@ -74,6 +74,7 @@ async def create_application(
         order.late,
         order.prefer,
         order.unverified,
+        order.verify,
     )
     if strict:
         refuse_broken(box.catalogue.draft(application))
@@ -214,6 +215,7 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         late=application.late,
         prefer=application.prefer,
         unverified=application.unverified,
+        verify=application.verify,
         available=box.availability.is_open(application),
         variants=variants,
         choice=choice,

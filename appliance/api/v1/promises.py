@@ -1,10 +1,18 @@
 """Warnings about an application: no variant keeps its SLO; variants are left out because they are unverified."""
 
+from appliance.domain.catalogue import Verify, shown_by
 from appliance.domain.errors import SloNotKept
 from appliance.domain.slo import fits_alone, keeps_slo
 from appliance.domain.states import VariantState
+from appliance.domain.trial import Verdict
 from appliance.runtime.catalogue import Entry
 from appliance.wire.catalogue import SloWarning, UnverifiedWarning
+
+_WORDS = {
+    Verdict.RUNNING: "which does not decide yet",
+    Verdict.DISMISSED: "and is dismissed",
+    Verdict.PROMOTED: "and is promoted",
+}
 
 
 def warnings_of(entry: Entry) -> list[SloWarning | UnverifiedWarning]:
@@ -13,18 +21,20 @@ def warnings_of(entry: Entry) -> list[SloWarning | UnverifiedWarning]:
 
 
 def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
-    names = [
-        one.name
-        for one in entry.model.variants
-        if one.state is VariantState.READY and not entry.application.may_choose(one)
+    left_out = [
+        one for one in entry.model.variants if one.state is VariantState.READY and not entry.application.may_choose(one)
     ]
-    if not names:
+    if not left_out:
         return []
-    detail = (
-        f"unverified, because compared with the original on noise only: {', '.join(names)}; requests get such a "
-        "variant only by its name; upload the model with calibration or evaluation samples, or set unverified to allow"
-    )
-    return [UnverifiedWarning(variants=names, detail=detail)]
+    tried = {one.name: one.trial for one in left_out if one.trial is not None and one.trial.samples}
+    told = [f"{name} {shown_by(trial)}, {_WORDS[trial.verdict]}" for name, trial in tried.items()]
+    if untried := [one.name for one in left_out if one.name not in tried]:
+        told.append(f"unverified, because compared with the original on noise only: {', '.join(untried)}")
+    told.append("requests get such a variant only by its name")
+    if any(one.awaits_trial for one in left_out) and entry.application.verify is Verify.ON:
+        told.append("while the box is idle it is tried beside the original on requests")
+    told.append("upload the model with calibration or evaluation samples, or set unverified to allow")
+    return [UnverifiedWarning(variants=[one.name for one in left_out], detail="; ".join(told))]
 
 
 def _slo_warnings(entry: Entry) -> list[SloWarning]:

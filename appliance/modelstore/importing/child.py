@@ -38,6 +38,8 @@ from appliance.modelstore.orders import (
     MakeOrder,
     Reviewed,
     ReviewOrder,
+    TrialOrder,
+    Tried,
     Unpacked,
     UnpackOrder,
     from_json,
@@ -86,6 +88,8 @@ class Stages:
     @overload
     async def run(self, order: EvaluateOrder, **how: Unpack[How]) -> Evaluated: ...
     @overload
+    async def run(self, order: TrialOrder, **how: Unpack[How]) -> Tried: ...
+    @overload
     async def run(self, order: DissectOrder, **how: Unpack[How]) -> Dissected: ...
     @overload
     async def run(self, order: CutOrder, **how: Unpack[How]) -> CutMade: ...
@@ -101,7 +105,7 @@ class Stages:
         try:
             with self._kept():
                 child = _Child(stage, how["limits"], how.get("on_progress"))
-                result = await child.run(self._server, to_json(order), folder)
+                result = await child.run(self._server, await asyncio.to_thread(to_json, order), folder)
         finally:
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
         try:
@@ -110,6 +114,11 @@ class Stages:
         except ValueError:  # pydantic's, too
             raise _refusal(stage, BROKEN) from None
         return answer
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time that the fork server has taken; 0 while there is none."""
+        return self._server.cpu_s()
 
     @contextlib.contextmanager
     def _kept(self) -> Iterator[None]:
@@ -154,7 +163,7 @@ class _Child:
 
     async def run(self, server: ForkServer, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
         limits = {name: getattr(self.limits, name) for name in self.limits.__dataclass_fields__}
-        order = json.dumps({"order": arguments, "limits": limits}).encode()
+        order = await asyncio.to_thread(lambda: json.dumps({"order": arguments, "limits": limits}).encode())
         begin = partial(begin_child, server, {"stage": self.stage, "folder": folder})
         try:
             ended = await run_child(begin, order, wall_s=self.limits.wall_s, on_line=self._take)
@@ -223,6 +232,7 @@ _DOING = {
     "make": "converting",
     "review": "reviewing",
     "evaluate": "evaluating",
+    "trial": "trying",
     "dissect": "dissecting",
     "cut": "cutting",
 }

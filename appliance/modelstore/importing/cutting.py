@@ -19,7 +19,7 @@ from appliance.domain.hardware import (
     PreparedForm,
     ProcessorDescription,
     Reference,
-    Trial,
+    TriedForm,
 )
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
 from appliance.modelstore import arrays
@@ -42,7 +42,7 @@ class _OnKind:
     processor: ProcessorDescription
     forms: dict[int, PreparedForm] = field(default_factory=dict)
     """Of those that run there so far."""
-    trials: dict[int, Trial] = field(default_factory=dict)
+    trials: dict[int, TriedForm] = field(default_factory=dict)
     largest: CutUnit | None = None
     """Of those, the one that is timed."""
     times: tuple[BatchTime, ...] = ()
@@ -191,7 +191,7 @@ class Cutting:
             except LoadFailed:
                 if is_first:
                     raise
-                trials = tuple(Trial(reason="trying it ended its process") for _ in numbers)
+                trials = tuple(TriedForm(reason="trying it ended its process") for _ in numbers)
             await self._take(kind, dict(zip(numbers, trials, strict=True)))
 
     def _reference(self, made: CutMade, number: int, kind: _OnKind) -> Reference:
@@ -202,7 +202,7 @@ class Cutting:
             difference_max = max(difference_max, DIFFERENCE_MAX[Precision.FP16])
         return Reference(self._kinds[0].forms[number], difference_max)
 
-    async def _take(self, kind: _OnKind, trials: Mapping[int, Trial]) -> None:
+    async def _take(self, kind: _OnKind, trials: Mapping[int, TriedForm]) -> None:
         """Raises: RunFailed where the first kind does not run a part."""
         for number, trial in trials.items():
             if not trial.reason:

@@ -24,6 +24,7 @@ from appliance.domain.names import content_of
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
+from appliance.modelstore.importing.child import Stages
 from appliance.modelstore.importing.cutting import Cutting
 from appliance.modelstore.importing.fair_slots import FairSlots, Turn
 from appliance.modelstore.importing.prepared import Build, Builds
@@ -83,6 +84,11 @@ class Importer:
         builds.on_forgotten = self._forget_content
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def stages(self) -> Stages:
+        """Where stages run; until `run` ends."""
+        return self._tools.stages
 
     async def submit(self, request: ImportRequest) -> JobRecord:
         """Accept an import; the file at `request.source` is moved away. Returns the queued job.

@@ -10,6 +10,7 @@ are
 | make | MakeOrder | Made | makes one precision at every size of the ladder |
 | review | ReviewOrder | Reviewed | looks for operators that must not run inside the service |
 | evaluate | EvaluateOrder | Evaluated | measures accuracy on labels, or fidelity to fp32 |
+| trial | TrialOrder | Tried | runs a variant on requests that another one has answered, and compares |
 | dissect | DissectOrder | Dissected | finds what of a network may run on which kinds of processors |
 | cut | CutOrder | CutMade | cuts it into units that compute together what the whole does |
 
@@ -48,6 +49,7 @@ from appliance.modelstore.orders import (
     InspectOrder,
     MakeOrder,
     ReviewOrder,
+    TrialOrder,
     UnpackOrder,
     from_json,
     paths_of,
@@ -89,6 +91,12 @@ def _evaluate(order: EvaluateOrder, report: Report) -> Any:
     return evaluate(order, report)
 
 
+def _trial(order: TrialOrder, report: Report) -> Any:
+    from appliance.modelstore.stages.trial import trial
+
+    return trial(order, report)
+
+
 def _dissect(order: DissectOrder, report: Report) -> Any:
     from appliance.modelstore.stages.dissect import dissect
 
@@ -107,6 +115,7 @@ STAGES: dict[str, Callable[[Any, Report], Any]] = {
     "make": _make,
     "review": _review,
     "evaluate": _evaluate,
+    "trial": _trial,
     "dissect": _dissect,
     "cut": _cut,
 }
@@ -121,6 +130,7 @@ def get_ready() -> None:
         dissect,
         inspect,
         review,
+        trial,
         variants,
     )
 

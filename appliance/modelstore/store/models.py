@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlmodel import Session, col, func, select
 
-from appliance.domain.catalogue import UPLOAD_AGAIN, Model, TaskSpec, Variant
+from appliance.domain.catalogue import UPLOAD_AGAIN, Accuracy, Model, TaskSpec, Variant
 from appliance.domain.errors import AlreadyExists, InUse, UnknownModel, UnknownVariant
 from appliance.domain.states import VARIANT_MOVES, VariantState, move
 from appliance.modelstore.store.blobs import Staged
@@ -198,6 +198,18 @@ class Models:
             return row.to_variant(), [model_change(session, row.model_id)]
 
         return await self._records.write(work)
+
+    async def set_accuracy(self, id: str, accuracy: Accuracy) -> None:
+        """Replace the figure of a variant and nothing else of it. Raises: UnknownVariant."""
+
+        def work(session: Session) -> tuple[None, Changes]:
+            row = session.get(VariantRow, id)
+            if row is None:
+                raise UnknownVariant(name=id)
+            row.accuracy = accuracy
+            return None, [model_change(session, row.model_id)]
+
+        await self._records.write(work)
 
     async def mark_damaged(self, sha256: str, problem: str, *, has_form: bool) -> None:
         """Mark every variant of a damaged content: as failed, unless it has a sound prepared form, which serves on."""

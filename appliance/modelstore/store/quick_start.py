@@ -31,6 +31,7 @@ from appliance.domain.catalogue import (
     TensorSpec,
     Unverified,
     Variant,
+    Verify,
 )
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
@@ -208,6 +209,7 @@ def _application(row: sqlite3.Row) -> Application:
         Late(row["late"]),
         Prefer(row["prefer"]),
         Unverified(row["unverified"]),
+        Verify(row["verify"]),
     )
 
 

@@ -26,6 +26,7 @@ from appliance.domain.catalogue import (
     TensorSpec,
     Unverified,
     Variant,
+    Verify,
 )
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.padding import Padding
@@ -239,6 +240,7 @@ class ApplicationRow(Row, table=True):
     late: str = Late.DROP.value
     prefer: str = Prefer.BALANCED.value
     unverified: str = Unverified.NEVER.value
+    verify: str = Verify.ON.value
 
     def to_application(self) -> Application:
         return Application(
@@ -253,6 +255,7 @@ class ApplicationRow(Row, table=True):
             Late(self.late),
             Prefer(self.prefer),
             Unverified(self.unverified),
+            Verify(self.verify),
         )
 
     def take(self, application: Application) -> None:
@@ -265,6 +268,7 @@ class ApplicationRow(Row, table=True):
         self.late = application.late.value
         self.prefer = application.prefer.value
         self.unverified = application.unverified.value
+        self.verify = application.verify.value
 
 
 class PipelineRow(Row, table=True):

@@ -44,6 +44,7 @@ from appliance.runtime.serving.scheduler import Scheduler
 from appliance.runtime.serving.sequences import Key, Sequences
 from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.runtime.serving.staging import StagedJob
+from appliance.runtime.serving.trial_samples import TrialSamples
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
 from appliance.tasks.base import next_state, step_inputs
@@ -69,6 +70,7 @@ class Engine:
         residency: ResidencyLoop,
         telemetry: Telemetry,
         decisions: DecisionSink,
+        trials: TrialSamples,
         batching: BatchingPolicy,
         dispatch: DispatchPolicy,
         dispatch_name: str,
@@ -91,7 +93,8 @@ class Engine:
         self._memory = memory
         self._queue = queue
         self._sequences = sequences
-        self.outcomes = Outcomes(clock, catalogue, telemetry, decisions)
+        self.trials = trials
+        self.outcomes = Outcomes(clock, catalogue, telemetry, decisions, trials)
         self._residency = residency
         workers = sum(group.workers for group in groups)
         self.single_calls = SingleCallSpending()

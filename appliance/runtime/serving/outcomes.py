@@ -23,6 +23,7 @@ from appliance.runtime.decisions.requests import admission, drop
 from appliance.runtime.notable import NotableRequests, noted
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.serving.placement import Placed
+from appliance.runtime.serving.trial_samples import TrialSamples
 from appliance.runtime.telemetry import Telemetry
 
 _BREAK_THE_SLO = (DeadlineExceeded, Overloaded, QueueFull, RunFailed, Unavailable)
@@ -35,7 +36,16 @@ EndedRun = tuple[dict[str, Any], int, int, int]
 class Outcomes:
     """Counts what became of requests. Event-loop thread only."""
 
-    def __init__(self, clock: Clock, catalogue: Catalogue, telemetry: Telemetry, decisions: DecisionSink) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        catalogue: Catalogue,
+        telemetry: Telemetry,
+        decisions: DecisionSink,
+        trials: TrialSamples,
+    ) -> None:
+        """`trials`: where requests are kept on which another variant is to be tried."""
+        self._trials = trials
         self._clock = clock
         self._catalogue = catalogue
         self._telemetry = telemetry
@@ -53,7 +63,9 @@ class Outcomes:
     ) -> None:
         """Put a request of so many items with its run into the figures; `parts`: what of it ran where, in parts."""
         servable, _, warm, load_ns, wake_ns = placed
-        _, start_ns, end_ns, run_items = run
+        outputs, start_ns, end_ns, run_items = run
+        if servable.variant.id in entry.trials:
+            self._trials.offer_tensors(request, entry, servable.variant, outputs)
         key = (request.application_id, servable.variant.name, request.tenant)
         parts_ns = (start_ns - placed_ns - load_ns - wake_ns, load_ns + wake_ns, end_ns - start_ns)
         slo_ms = entry.application.latency_slo_ms

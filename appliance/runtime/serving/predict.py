@@ -313,13 +313,24 @@ class Predictor:
             return _Answer(answer.body, write_json(answer.body), answer.carry, state)
 
         try:
-            return await self._timed(run, "encode", encode)
+            answer = await self._timed(run, "encode", encode)
         except DeadlineExceeded:
             raise DeadlineExceeded(
                 waited_ms=(self._clock.now_ns() - run.call.arrival_ns) / NS_PER_MS,
                 decoded_ms=run.timings.decode / NS_PER_MS,
                 ran_ms=run.timings.compute / NS_PER_MS,
             ) from None
+        if run.entry.trials and run.call.sequence_id is None:
+            self._offer(run, media, answer.body)
+        return answer
+
+    def _offer(self, run: _Run, media: Media, body: Mapping[str, Any]) -> None:
+        """Have the request kept for a trial, where one variant has answered all of it."""
+        ids = {result.variant_id for result in run.results}
+        if len(ids) == 1 and (id := ids.pop()) in run.entry.trials:
+            answered = run.entry.servables[run.variant].variant
+            if answered.id == id:
+                self._engine.trials.offer_media(run.call.tenant, run.entry, answered, media, body)
 
     async def _decoded(self, run: _Run, task: Task, media: Media, carry: Mapping[str, Any]) -> Decoded:
         reader = self._catalogue.servables.reader_of(run.entry.model)

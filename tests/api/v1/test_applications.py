@@ -20,6 +20,7 @@ async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
         "late": "drop",
         "prefer": "balanced",
         "unverified": "never",
+        "verify": "on",
         "choice": "1 of 1 reach the accuracy floor 20, 1 keep 100 ms; fp32 is the most accurate, and no other is "
         "faster at a loss of at most 0.5 points at 95 %",
         "available": True,

@@ -25,6 +25,7 @@ from appliance.domain.catalogue import (
     TaskSpec,
     Tenant,
     Unverified,
+    Verify,
 )
 from appliance.domain.isolation import Isolation
 from appliance.domain.names import build_id
@@ -87,6 +88,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
             Late.RUN,
             Prefer.SPEED,
             Unverified.ALLOW,
+            Verify.OFF,
         )
     )
     ask = Ask(name="find", application_id="harbour/a", accuracy_min=80.0)

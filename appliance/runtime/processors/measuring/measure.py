@@ -27,7 +27,7 @@ from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
 from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference, Trial
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference, TriedForm
 from appliance.runtime import processors
 from appliance.runtime.processors.cpu.heap import set_up
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS
@@ -199,7 +199,7 @@ class ChildMeasure:
 
     async def tried(
         self, forms: Sequence[tuple[PreparedForm, MeasureCase, Reference | None]], processor: str
-    ) -> tuple[Trial, ...]:
+    ) -> tuple[TriedForm, ...]:
         described = self._processors[processor]
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="measure-") as folder:
             trials = [
@@ -212,7 +212,7 @@ class ChildMeasure:
             ]
             order = {"do": "try", "trials": trials, "scratch": folder, **_on(described)}
             answer = await self._child(order, forms[0][0].build_id)
-        return tuple(Trial(**one) for one in answer["trials"])
+        return tuple(TriedForm(**one) for one in answer["trials"])
 
     async def _child(
         self,
@@ -375,16 +375,16 @@ def _with_weights(source: str) -> list[str]:
     return [source, str(Path(source).with_name(WEIGHTS))]
 
 
-def _trial(sessions: InferenceSessions, order: Mapping[str, Any]) -> Trial:
+def _trial(sessions: InferenceSessions, order: Mapping[str, Any]) -> TriedForm:
     form, inputs = PreparedForm(**order["form"]), _load_inputs(order["file"])
     try:
         resident, peak, asleep, _wake_ns = figures.size(sessions, form, inputs)
         if order["reference"] is not None:
             check_same(sessions, sessions.load(form), order["reference"], [inputs])
     except (LoadFailed, RunFailed) as error:
-        return Trial(reason=error.reason)
+        return TriedForm(reason=error.reason)
     can_sleep = is_worth_sleeping(resident, resident - asleep)
-    return Trial(resident, max(peak, resident), asleep if can_sleep else None)
+    return TriedForm(resident, max(peak, resident), asleep if can_sleep else None)
 
 
 def _times(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,211 @@
+"""Trials of unverified variants on requests, while the box is idle (`domain.trial`).
+
+A few seconds after a request was kept, a child runs the variant on it and on those that came since, and compares what
+it says with what the caller got. The child is confined as those of imports, last in line for the processors, and has no
+way into what serves. No request waits for it; a trial waits for free memory and for its part of a core.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from appliance.clock import NS_PER_S
+from appliance.confinement.limits import ChildLimits
+from appliance.domain.accuracy import points
+from appliance.domain.catalogue import Accuracy, Evidence, Model, Variant
+from appliance.domain.errors import ApplianceError, LoadFailed, UnknownModel, UnknownVariant
+from appliance.domain.events import EventSink
+from appliance.domain.trial import Trial, TrialRules, Verdict
+from appliance.log import get as get_log
+from appliance.modelstore import arrays
+from appliance.modelstore.importing.child import Stages
+from appliance.modelstore.orders import PIXELS, Size, TrialOrder, TrialRequest, Tried
+from appliance.modelstore.store.store import Store
+from appliance.tasks.trial_sample import TensorsAsked, TrialSample
+
+log = get_log("trials")
+GATHER_NS = 5 * NS_PER_S
+"""From the first request that is kept to the run of all that came meanwhile: loading the variant is worth it then."""
+WALL_S = 60.0
+BASE_BYTES = 128 * 2**20
+"""Of the process that runs a variant, and of the one that it is forked of."""
+_UNMEASURED_FACTOR = 4
+"""Bytes assumed per byte of file until the variant is measured."""
+DATA = "requests"
+
+
+class Samples(Protocol):
+    """The requests that are kept."""
+
+    async def some(self) -> None:
+        """Return when there is one."""
+        ...
+
+    def take(self) -> list[TrialSample]:
+        """Those of one trial, which are kept no longer; none where all were too old."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPorts:
+    """What trials ask of the box."""
+
+    samples: Samples
+    is_idle: Callable[[], bool]
+    """Whether a request that came now would wait for nothing."""
+    free_bytes: Callable[[], int]
+    events: EventSink
+
+
+class Trials:
+    """`run` in the background. Event-loop thread only."""
+
+    def __init__(
+        self,
+        store: Store,
+        stages: Stages,
+        ports: TrialPorts,
+        limits: ChildLimits,
+        core_share: float,
+        rules: TrialRules | None = None,
+    ) -> None:
+        """`core_share`: processor time that trials may take, as a share of one core."""
+        self._store = store
+        self._clock = store.clock
+        self._stages = stages
+        self._ports = ports
+        self._limits = replace(limits, nice=19, wall_s=WALL_S, cpu_s=int(WALL_S))
+        self._core_share = core_share
+        self._rules = rules or TrialRules()
+
+    async def run(self) -> None:
+        """Try what is kept, for ever."""
+        while True:
+            await self._ports.samples.some()
+            await self._clock.sleep_until_ns(self._clock.now_ns() + GATHER_NS)
+            samples = self._ports.samples.take()
+            if not samples or not self._may_begin(samples[0].beside):
+                continue
+            start_ns = self._clock.now_ns()
+            cpu_s = await self.carry_out(samples)
+            await self._clock.sleep_until_ns(start_ns + int(cpu_s / self._core_share * NS_PER_S))
+
+    def _may_begin(self, variant: Variant) -> bool:
+        profile = variant.profile
+        need = _UNMEASURED_FACTOR * variant.size_bytes if profile is None else profile.peak_bytes
+        return self._ports.is_idle() and self._ports.free_bytes() >= need + BASE_BYTES
+
+    async def carry_out(self, samples: Sequence[TrialSample]) -> float:
+        """Run them and count what came of it; returns the processor time that this took."""
+        first = samples[0]
+        before_s = self._stages.cpu_s
+        try:
+            model = await self._store.models.get(first.model_id)
+            order = await asyncio.to_thread(self._order, model, samples)
+        except (UnknownModel, LoadFailed):  # deleted meanwhile, or damaged
+            return 0.0
+        try:
+            tried = await self._stages.run(order, limits=self._limits)
+        except ApplianceError as error:  # it crashed, or took too long
+            log.info("trial failed", variant_id=first.beside.id, reason=str(error))
+            tried = Tried((0.0,) * len(samples), "", WALL_S if "longer" in str(error) else 1.0)
+        with suppress(UnknownModel, UnknownVariant):
+            await self._count(first.answered if first.beside.is_original else first.beside.id, tried)
+        return tried.cpu_s + max(0.0, self._stages.cpu_s - before_s)
+
+    def _order(self, model: Model, samples: Sequence[TrialSample]) -> TrialOrder:
+        """Reads and packs; for threads. Raises: LoadFailed."""
+        variant = samples[0].beside
+        files = tuple(map(str, self._store.blobs.files(variant.content_sha256)))
+        return TrialOrder(
+            model=files[0],
+            files=files,
+            inputs=variant.inputs,
+            outputs=variant.outputs,
+            size=Size(variant.height, variant.width) if variant.height and variant.width else None,
+            task=model.task,
+            requests=tuple(_request(sample) for sample in samples),
+            assets={name: str(self._store.blobs.path(sha256)) for name, sha256 in model.assets.items()},
+            shape_max=variant.shape_max or {},
+            is_original=variant.is_original,
+        )
+
+    async def _count(self, variant_id: str, tried: Tried) -> None:
+        """Write down where the trial stands now. Raises: UnknownVariant, UnknownModel."""
+        variant = await self._store.models.variant(variant_id)
+        before = variant.accuracy
+        if before is None:
+            return
+        was = before.trial or Trial()
+        trial = was
+        for agreement in tried.agreements:
+            trial = trial.after(agreement, self._rules)
+            if trial.verdict is not was.verdict:
+                break
+        if trial == was:
+            return
+        accuracy = replace(before, trial=trial)
+        if trial.verdict is not was.verdict:
+            accuracy = _judged(before, trial, tried.metric)
+            self._tell(variant, trial, was)
+        await self._store.models.set_accuracy(variant.id, accuracy)
+
+    def _tell(self, variant: Variant, trial: Trial, was: Trial) -> None:
+        tenant, _, model = variant.model_id.partition("/")
+        shown = trial if trial.samples else was
+        low, high = shown.interval
+        facts = {
+            "tenant": tenant,
+            "model": model,
+            "variant": variant.name,
+            "samples": shown.samples,
+            "agreement": round(shown.agreement, 4),
+            "interval": [round(low, 4), round(high, 4)],
+        }
+        words = {
+            Verdict.PROMOTED: "variant verified by requests",
+            Verdict.DISMISSED: "variant dismissed by requests",
+            Verdict.RUNNING: "variant drifted",
+        }
+        self._ports.events.emit(words[trial.verdict], **facts)
+
+
+def _judged(before: Accuracy, trial: Trial, metric: str) -> Accuracy:
+    """The figure of a variant that has a verdict, or has lost the one that it had."""
+    if trial.verdict is not Verdict.PROMOTED:
+        return replace(before, evidence=Evidence.NOISE, trial=trial)
+    low, _ = trial.interval
+    return Accuracy(
+        points(round(trial.agreement, 6)),
+        metric or before.metric,
+        "fp32",
+        trial.samples,
+        f"{trial.samples} {DATA}, against the answers of fp32",
+        evidence=Evidence.TRAFFIC,
+        loss_points=points(round(1.0 - low, 6)),
+        trial=trial,
+    )
+
+
+def _request(sample: TrialSample) -> TrialRequest:
+    asked = sample.asked
+    if isinstance(asked, TensorsAsked):
+        return TrialRequest(inputs=_packed(asked.inputs), outputs=_packed(asked.outputs))
+    pixels = asked.media.pixels
+    return TrialRequest(
+        body=base64.b64encode(asked.media.body).decode(),
+        content_type=asked.media.content_type,
+        pixels="" if pixels is None else _packed({PIXELS: pixels.array}),
+        width=0 if pixels is None else pixels.width,
+        height=0 if pixels is None else pixels.height,
+        read=asked.body,
+    )
+
+
+def _packed(tensors: Mapping[str, np.ndarray]) -> str:
+    return base64.b64encode(arrays.packed(tensors)).decode()

@@ -1,0 +1,136 @@
+"""Requests that are kept for trials of unverified variants: which, how many, and for how long.
+
+They stay in memory, at most so many and so many bytes a tenant, and are forgotten after a few seconds whether they were
+used or not. Of many requests a few a second are kept, the next one each time a pause is over, whatever it asks.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from appliance.clock import NS_PER_MS, NS_PER_S, Clock
+from appliance.domain.catalogue import Evidence, Variant
+from appliance.domain.request import Request, Tensors
+from appliance.runtime.catalogue import Entry
+from appliance.tasks.base import Media
+from appliance.tasks.trial_sample import MediaAsked, TensorsAsked, TrialSample
+
+FRESH_NS = 10 * NS_PER_S
+"""So long is a sample kept."""
+_EVERY_NS = 250 * NS_PER_MS
+_WATCH_EVERY_NS = 10 * NS_PER_S
+"""From one request of a model that is kept to the next: of a variant on trial, and of one that is watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBounds:
+    """What is kept at most. 0 samples: none are."""
+
+    samples_max: int = 0
+    """Of a tenant."""
+    bytes_max: int = 0
+    """Of a tenant."""
+    bytes_total_max: int = 0
+
+
+class TrialSamples:
+    """Event-loop thread only."""
+
+    def __init__(self, clock: Clock, bounds: SampleBounds) -> None:
+        self._clock = clock
+        self._bounds = bounds
+        self._kept: dict[str, deque[TrialSample]] = {}
+        """By tenant, the oldest first; those who had a turn last stand last."""
+        self._not_before_ns: dict[str, int] = {}
+        """Variant that is run beside → when the next request is kept for it."""
+        self._some = asyncio.Event()
+
+    def offer_tensors(self, request: Request, entry: Entry, answered: Variant, outputs: Mapping[str, Any]) -> None:
+        """Keep a copy of a request for tensors where its answer is wanted for a trial. Its inputs were of a shape that
+        the variant that answered takes; another one must take the same.
+        """
+        beside = entry.trials[answered.id]
+        is_whole = not request.is_read and not entry.model.task.state and not entry.model.task.constants
+        if is_whole and beside.inputs == answered.inputs and self._is_due(request.tenant, entry, answered, beside):
+            asked = TensorsAsked(request.inputs, outputs)
+            if self._has_room(request.tenant, asked.size_bytes):
+                copied = TensorsAsked(_copied(request.inputs), _copied(outputs))
+                self._keep(request.tenant, entry, answered, beside, copied)
+
+    def offer_media(self, tenant: str, entry: Entry, answered: Variant, media: Media, body: Mapping[str, Any]) -> None:
+        """Keep a request for what a task reads where its answer is wanted for a trial. Nobody changes either."""
+        beside = entry.trials[answered.id]
+        if body and self._is_due(tenant, entry, answered, beside):
+            asked = MediaAsked(media, body)
+            if self._has_room(tenant, asked.size_bytes):
+                self._keep(tenant, entry, answered, beside, asked)
+
+    async def some(self) -> None:
+        """Return when there is a sample."""
+        await self._some.wait()
+
+    def take(self) -> list[TrialSample]:
+        """Samples of one variant, of the tenant whose turn it is, which are kept no longer; none where all are old."""
+        self._forget_old()
+        if not self._kept:
+            return []
+        tenant = next(iter(self._kept))
+        kept = self._kept.pop(tenant)
+        pair = kept[0].answered, kept[0].beside.id
+        if rest := deque(one for one in kept if (one.answered, one.beside.id) != pair):
+            self._kept[tenant] = rest  # after those of others
+        self._settle()
+        return [one for one in kept if (one.answered, one.beside.id) == pair]
+
+    def _is_due(self, tenant: str, entry: Entry, answered: Variant, beside: Variant) -> bool:
+        """Whether the next request for this trial is to be kept."""
+        if tenant != entry.model.tenant or not self._bounds.samples_max:
+            return False
+        now_ns = self._clock.now_ns()
+        tried = beside.id if answered.is_original else answered.id
+        if now_ns < self._not_before_ns.get(tried, 0):
+            return False
+        if len(self._not_before_ns) > 1000:
+            self._not_before_ns = {id: ns for id, ns in self._not_before_ns.items() if ns > now_ns}
+        every_ns = _WATCH_EVERY_NS if answered.evidence is Evidence.TRAFFIC else _EVERY_NS
+        self._not_before_ns[tried] = now_ns + every_ns
+        return True
+
+    def _has_room(self, tenant: str, size_bytes: int) -> bool:
+        self._forget_old()
+        own = self._kept.get(tenant, ())
+        total = sum(one.asked.size_bytes for kept in self._kept.values() for one in kept)
+        return (
+            len(own) < self._bounds.samples_max
+            and sum(one.asked.size_bytes for one in own) + size_bytes <= self._bounds.bytes_max
+            and total + size_bytes <= self._bounds.bytes_total_max
+        )
+
+    def _keep(
+        self, tenant: str, entry: Entry, answered: Variant, beside: Variant, asked: MediaAsked | TensorsAsked
+    ) -> None:
+        sample = TrialSample(tenant, entry.model.id, answered.id, beside, asked, self._clock.now_ns())
+        self._kept.setdefault(tenant, deque()).append(sample)
+        self._some.set()
+
+    def _forget_old(self) -> None:
+        since_ns = self._clock.now_ns() - FRESH_NS
+        for tenant, kept in list(self._kept.items()):
+            while kept and kept[0].at_ns < since_ns:
+                kept.popleft()
+            if not kept:
+                del self._kept[tenant]
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._kept:
+            self._some.clear()
+
+
+def _copied(tensors: Tensors) -> dict[str, np.ndarray]:
+    """What came may lie in memory that the caller shares and writes again."""
+    return {name: np.array(array) for name, array in tensors.items()}

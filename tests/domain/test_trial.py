@@ -1,0 +1,104 @@
+"""The sequential test by which a variant earns the right to answer: cases by hand, and how often it errs."""
+
+import random
+from collections.abc import Callable
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.domain.trial import Trial, TrialRules, Verdict
+
+RULES = TrialRules()
+
+
+def ended(agreement: Callable[[], float], samples_max: int = 20_000) -> Trial:
+    """A trial on samples until it has a verdict."""
+    trial = Trial()
+    while trial.verdict is Verdict.RUNNING and trial.samples < samples_max:
+        trial = trial.after(agreement(), RULES)
+    return trial
+
+
+def verdicts(share: float) -> list[Verdict]:
+    """Of 400 trials of a variant that agrees on this share of the requests."""
+
+    def verdict(rng: random.Random) -> Verdict:
+        return ended(lambda: float(rng.random() < share)).verdict
+
+    return [verdict(random.Random(seed)) for seed in range(400)]
+
+
+def test_step_is_the_log_likelihood_ratio_of_good_against_poor() -> None:
+    assert RULES.step(1.0) == pytest.approx(log(0.99 / 0.95))
+    assert RULES.step(0.0) == pytest.approx(log(0.01 / 0.05))
+    assert RULES.step(0.5) == pytest.approx((RULES.step(1.0) + RULES.step(0.0)) / 2)
+
+
+def test_variant_that_always_agrees_is_promoted_after_129_requests() -> None:
+    """log(1 / 0.005) / log(0.99 / 0.95) = 128.5."""
+    trial = ended(lambda: 1.0)
+    assert (trial.verdict, trial.samples, trial.agreement) == (Verdict.PROMOTED, 129, 1.0)
+
+
+def test_variant_off_by_five_percent_is_dismissed_after_129_requests() -> None:
+    """5.298 / (0.95 log(0.95/0.99) + 0.05 log(0.05/0.01)) = 5.298 / 0.0413 = 128.4."""
+    trial = ended(lambda: 0.95)
+    assert (trial.verdict, trial.samples) == (Verdict.DISMISSED, 129)
+
+
+def test_variant_that_never_agrees_is_dismissed_after_four_requests() -> None:
+    """5.298 / log(5) = 3.3."""
+    assert ended(lambda: 0.0).samples == 4
+
+
+def test_poor_variant_is_dismissed_and_good_one_promoted_99_times_in_100() -> None:
+    assert verdicts(0.95).count(Verdict.DISMISSED) >= 396
+    assert verdicts(0.99).count(Verdict.PROMOTED) >= 396
+
+
+def test_dismissed_variant_stays_dismissed() -> None:
+    trial = ended(lambda: 0.0)
+    assert trial.after(1.0, RULES) is trial
+
+
+def test_promoted_variant_that_drifts_is_on_trial_again_from_nothing() -> None:
+    """9.21 / log(5) = 5.7 disagreements in a row; agreements before them give no credit."""
+    trial = ended(lambda: 1.0)
+    for _ in range(500):
+        trial = trial.after(1.0, RULES)
+    assert (trial.verdict, trial.watched, trial.drift) == (Verdict.PROMOTED, 500, 0.0)
+    for _ in range(5):
+        trial = trial.after(0.0, RULES)
+    assert trial.verdict is Verdict.PROMOTED
+    assert trial.after(0.0, RULES) == Trial()
+
+
+def test_promoted_variant_that_agrees_on_99_percent_is_not_taken_for_drifted() -> None:
+    rng, trial = random.Random(1), ended(lambda: 1.0)
+    for _ in range(10_000):
+        trial = trial.after(float(rng.random() < 0.99), RULES)
+    assert (trial.verdict, trial.watched) == (Verdict.PROMOTED, 10_000)
+
+
+@given(st.lists(st.floats(0, 1), max_size=60))
+def test_interval_holds_the_mean_and_lies_in_0_to_1(agreements: list[float]) -> None:
+    trial = Trial()
+    for one in agreements:
+        trial = trial.after(one, RULES)
+    low, high = trial.interval
+    assert 0.0 <= low <= trial.agreement + 1e-9
+    assert trial.agreement - 1e-9 <= high <= 1.0
+
+
+def test_interval_covers_true_agreement_at_95_percent() -> None:
+    """Of 400 runs of 200 samples each, spread between 0.9 and 1."""
+    covered = 0
+    for seed in range(400):
+        rng, trial = random.Random(seed), Trial()
+        for _ in range(200):
+            trial = Trial(trial.samples + 1, trial.total + (one := rng.uniform(0.9, 1.0)), trial.squares + one * one)
+        low, high = trial.interval
+        covered += low <= 0.95 <= high
+    assert covered >= 370

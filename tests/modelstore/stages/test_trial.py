@@ -1,0 +1,70 @@
+"""The trial stage: what it compares, and what counts as no agreement."""
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from appliance.demo.zoo import toys
+from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
+from appliance.domain.errors import BadModel
+from appliance.modelstore import arrays
+from appliance.modelstore.orders import PIXELS, Size, TrialOrder, TrialRequest
+from appliance.modelstore.stages.trial import trial
+from tests.modelstore import networks
+
+LABELS = 10
+
+
+def coded(**tensors: np.ndarray) -> str:
+    return base64.b64encode(arrays.packed(tensors)).decode()
+
+
+def order(path: Path, task: TaskKind, *requests: TrialRequest, size: Size | None = None) -> TrialOrder:
+    inputs = (TensorSpec("image", "FP32", (-1, 3, -1, -1)),)
+    return TrialOrder(str(path), (str(path),), inputs, (), size, TaskSpec(task), requests)
+
+
+def agreements(order: TrialOrder) -> tuple[float, ...]:
+    return trial(order, lambda share, message: None).agreements
+
+
+@pytest.mark.parametrize("is_decoded", [True, False])
+def test_label_that_the_variant_reads_too_agrees_and_no_other(tmp_path: Path, is_decoded: bool) -> None:
+    """A picture that came decoded, and one as a file; at the variant's own size."""
+    picture = np.random.default_rng(5).integers(0, 255, (48, 48, 3), np.uint8)
+    if is_decoded:
+        asked = TrialRequest(pixels=coded(**{PIXELS: picture}), width=48, height=48)
+    else:
+        asked = TrialRequest(base64.b64encode(cv2.imencode(".png", picture)[1].tobytes()).decode(), "image/png")
+    requests = [replace(asked, read={"labels": [{"index": index}]}) for index in range(LABELS)]
+    path = toys.conv_net(tmp_path / "net.onnx", 0.2, seed=3)
+    found = agreements(order(path, TaskKind.IMAGE_CLASSIFICATION, *requests, size=Size(32, 32)))
+    assert sorted(found) == [0.0] * (LABELS - 1) + [1.0]
+
+
+def test_tensors_agree_by_nearness_to_what_the_original_says(tmp_path: Path) -> None:
+    """y = x for positive x, answered 1.05 x: off by 0.05 / 1.05, or by 0.05 where this is the original."""
+    x = np.ones((1, 4), np.float32)
+    path = networks.write(networks.relu(), tmp_path)
+    request = TrialRequest(inputs=coded(x=x), outputs=coded(y=np.float32(1.05) * x))
+    one = order(Path(path), TaskKind.TENSOR, request)
+    assert agreements(one) == pytest.approx((1 - 0.05 / 1.05,), abs=1e-6)
+    assert agreements(replace(one, is_original=True)) == pytest.approx((0.95,), abs=1e-6)
+
+
+def test_request_that_fails_counts_as_no_agreement(tmp_path: Path) -> None:
+    path = networks.write(networks.relu(), tmp_path)
+    y = np.ones((1, 4), np.float32)
+    wrong = TrialRequest(inputs=coded(x=np.ones((1, 4), np.int64)), outputs=coded(y=y))
+    assert agreements(order(Path(path), TaskKind.TENSOR, wrong)) == (0.0,)
+
+
+def test_network_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(b"no network")
+    with pytest.raises(BadModel, match="cannot load"):
+        agreements(order(path, TaskKind.TENSOR))

@@ -1,0 +1,142 @@
+"""Trials of variants on requests: real variants in real children, the original's answers by ONNX Runtime itself."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from appliance.confinement.limits import ChildLimits
+from appliance.domain.catalogue import Evidence, Model, Precision, TaskKind, TaskSpec, Variant
+from appliance.domain.trial import Trial, Verdict
+from appliance.modelstore import trials as module
+from appliance.modelstore.trials import TrialPorts, Trials
+from appliance.tasks.trial_sample import TensorsAsked, TrialSample
+from tests.api.networks import sensor_level
+from tests.modelstore.boxes import Parts, parts
+from tests.modelstore.importing.test_importer import asked, done
+
+pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
+
+
+@dataclass
+class Kept:
+    """Samples that are handed out once."""
+
+    waiting: list[list[TrialSample]] = field(default_factory=list)
+    taken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def some(self) -> None:
+        if not self.waiting:
+            self.taken.set()
+            await asyncio.Event().wait()
+
+    def take(self) -> list[TrialSample]:
+        return self.waiting.pop()
+
+
+def trials(box: Parts, kept: Kept, *, is_idle: bool = True, free_bytes: int = 1 << 30) -> Trials:
+    ports = TrialPorts(kept, lambda: is_idle, lambda: free_bytes, box.events)
+    return Trials(box.store, box.importer.stages, ports, ChildLimits(), 0.05)
+
+
+def counts(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """What a converter measures: counts around 2,048."""
+    return np.asarray(np.random.default_rng(seed).normal(2048, 60, (1, 1, 64)), np.float32)
+
+
+def named(model: Model, name: str) -> Variant:
+    return next(one for one in model.variants if one.name == name)
+
+
+def answered(
+    session: onnxruntime.InferenceSession, model: Model, beside: str, seeds: Sequence[int], scale: float = 1.0
+) -> list[TrialSample]:
+    """Requests for tensors that the original has answered."""
+    found = []
+    for seed in seeds:
+        inputs = {"X": counts(seed)}
+        names = [one.name for one in session.get_outputs()]
+        outputs = dict(zip(names, session.run(None, inputs), strict=True))
+        scaled = {name: np.asarray(array * scale, array.dtype) for name, array in outputs.items()}
+        asked_ = TensorsAsked(inputs, scaled)
+        found.append(TrialSample("default", model.id, f"{model.id}:fp32", named(model, beside), asked_, 0))
+    return found
+
+
+async def imported(box: Parts, path: Path) -> tuple[Model, onnxruntime.InferenceSession]:
+    session = onnxruntime.InferenceSession(path)
+    task = TaskSpec(TaskKind.TENSOR)
+    await done(box, await box.importer.submit(asked(path, task=task, precisions=(Precision.INT8, Precision.FP16))))
+    return await box.store.models.get("default/net"), session
+
+
+async def test_variants_are_promoted_dismissed_and_come_back_to_trial(tmp_path: Path) -> None:
+    """fp16 keeps to the original, int8 was calibrated on noise and does not; then the original is another one."""
+    async with parts(tmp_path / "state") as box:
+        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        assert named(model, "fp16").accuracy is not None
+        assert named(model, "fp16").evidence is Evidence.NOISE
+        tries = trials(box, Kept())
+
+        await tries.carry_out(answered(session, model, "int8", range(10)))
+        await tries.carry_out(answered(session, model, "fp16", range(70)))
+        halfway = (await box.store.models.variant("default/net:fp16")).trial
+        assert halfway is not None
+        assert (halfway.verdict, halfway.samples) == (Verdict.RUNNING, 70)
+        cpu_s = await tries.carry_out(answered(session, model, "fp16", range(70, 140)))
+        assert cpu_s > 0
+
+        model = await box.store.models.get("default/net")
+        int8, fp16 = named(model, "int8"), named(model, "fp16")
+        assert int8.trial is not None
+        assert (int8.trial.verdict, int8.evidence, int8.awaits_trial) == (Verdict.DISMISSED, Evidence.NOISE, False)
+        assert int8.trial.samples < 10
+        assert fp16.trial is not None
+        assert fp16.accuracy is not None
+        assert (fp16.trial.verdict, fp16.trial.samples) == (Verdict.PROMOTED, 129)
+        assert (fp16.evidence, fp16.is_verified, fp16.accuracy.metric) == (Evidence.TRAFFIC, True, "1-error")
+        assert fp16.accuracy.points > 99.9
+        assert fp16.accuracy.loss_points is not None
+        assert fp16.accuracy.loss_points < 0.5, "balanced may choose it"
+        assert [facts["variant"] for facts in box.events.of("variant dismissed by requests")] == ["int8"]
+        assert [facts["variant"] for facts in box.events.of("variant verified by requests")] == ["fp16"]
+
+        drifted = answered(session, model, "fp32", range(8), scale=3.0)
+        watched = [replace(one, answered=fp16.id) for one in drifted]
+        await tries.carry_out(watched)
+        fp16 = await box.store.models.variant(fp16.id)
+        assert (fp16.evidence, fp16.trial) == (Evidence.NOISE, Trial())
+        assert len(box.events.of("variant drifted")) == 1
+
+
+async def test_variant_deleted_meanwhile_changes_nothing(tmp_path: Path) -> None:
+    async with parts(tmp_path / "state") as box:
+        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        samples = answered(session, model, "fp16", range(4))
+        await box.store.models.delete_variant("default/net:fp16")
+        assert await trials(box, Kept()).carry_out(samples) >= 0.0
+        await box.deletion.delete("default/net")
+        assert await trials(box, Kept()).carry_out(samples) == 0.0
+
+
+@pytest.mark.parametrize(("is_idle", "free_bytes"), [(False, 1 << 30), (True, 1 << 20)], ids=["busy", "no memory"])
+async def test_nothing_is_tried_on_a_busy_box_or_without_free_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_idle: bool, free_bytes: int
+) -> None:
+    monkeypatch.setattr(module, "GATHER_NS", 0)
+    async with parts(tmp_path / "state", runs=False) as box:
+        beside = Variant("default/net:int8", "default/net", "int8", Precision.INT8, "a" * 64, 1 << 20, (), ())
+        sample = TrialSample("default", "default/net", "default/net:fp32", beside, TensorsAsked({}, {}), 0)
+        kept = Kept([[sample]])
+        running = asyncio.create_task(trials(box, kept, is_idle=is_idle, free_bytes=free_bytes).run())
+        await kept.taken.wait()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        assert box.importer.stages.cpu_s == 0.0, "no process was begun"
