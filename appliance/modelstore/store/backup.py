@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from appliance.domain.errors import AlreadyExists, BadArchive, InUse, NotFound
-from appliance.modelstore.store.blobs import DIGEST, folder_digest
+from appliance.domain.errors import AlreadyExists, BadArchive, NotFound
+from appliance.modelstore.store.blobs import DIGEST, all_kept, folder_digest
 from appliance.modelstore.store.disk import (
     CHUNK_BYTES,
     full_disk_is_typed,
@@ -58,8 +58,6 @@ NO_BACKUP = (
     IsADirectoryError,
 )
 """What reading an archive raises that is not what we wrote."""
-ATTEMPTS = 5
-"""Snapshots tried when models are being deleted at the same time."""
 _STEPS = 100_000
 """Of SQLite's, between two looks whether work is to go on: some milliseconds."""
 Told = Callable[[int, int], None]
@@ -152,23 +150,24 @@ def restore(source: Path, state_dir: Path) -> Backup:
 
 
 def _hold(state_dir: Path, held: Path, private: Sequence[str], told: Told) -> None:
-    """Copy the database and link what it refers to into `held`.
+    """Copy the database and link what it refers to into `held`; no content leaves meanwhile.
 
-    Raises: InUse when models are deleted faster than this.
+    Raises: BadArchive when a content is missing.
     """
-    for _ in range(ATTEMPTS):
-        remove(held)
-        held.mkdir(parents=True, mode=0o700)
+    held.mkdir(parents=True, mode=0o700)
+    with all_kept(state_dir / "blobs"):
         _copy_database(state_dir / DATABASE, held / DATABASE)
-        with contextlib.suppress(FileNotFoundError):  # deleted between the copy and the link: take a newer copy
-            for sha256 in _contents(held / DATABASE):
-                told(0, 1)
+        for sha256 in _contents(held / DATABASE):
+            told(0, 1)
+            try:
                 _link(state_dir / "blobs" / sha256[:2] / sha256, held / "blobs" / sha256[:2] / sha256)
-            for name in private:
-                if (state_dir / name).exists():
-                    _link(state_dir / name, held / name)
-            return
-    raise InUse(name=str(state_dir))
+            except FileNotFoundError:
+                raise BadArchive(
+                    reason=f"content {sha256} of the state folder is missing; delete the models that use it first"
+                ) from None
+        for name in private:
+            if (state_dir / name).exists():
+                _link(state_dir / name, held / name)
 
 
 def _copy_database(source: Path, target: Path) -> None:

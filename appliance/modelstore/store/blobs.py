@@ -6,12 +6,14 @@ sweeps. Content is verified when it is first read in a process, and
 once it has changed. Blocking: called from threads.
 """
 
+import fcntl
 import hashlib
 import os
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +46,17 @@ class Staged:
 
 class ContentDamaged(LoadFailed):
     """A content is missing or not what it was; `build_id` is its digest."""
+
+
+@contextmanager
+def all_kept(folder: Path) -> Iterator[None]:
+    """No content leaves the folder of blobs meanwhile, whichever process would remove it. Blocks while one leaves."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class Blobs:
@@ -169,9 +182,18 @@ class Blobs:
             remove(self.quarantine / sha256)
             os.rename(final, self.quarantine / sha256)
 
-    def remove(self, sha256: str) -> None:
-        """Remove a blob whose row is gone."""
-        remove(self._final(sha256))
+    def remove(self, contents: Iterable[str]) -> bool:
+        """Remove blobs whose rows are gone; False, and nothing is removed, while all are kept."""
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            for sha256 in contents:
+                remove(self._final(sha256))
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
 
     def sweep(self, referenced: Iterable[str]) -> list[str]:
         """Remove whatever no row refers to, half-written files too; only at start, before anything is staged.

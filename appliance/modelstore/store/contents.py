@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from sqlmodel import Session, col, select
 
+from appliance.clock import NS_PER_MS
 from appliance.modelstore.store.blobs import Blobs, Staged
 from appliance.modelstore.store.records import Changes, Records
 from appliance.modelstore.store.tables import AssetRow, BlobRow, ModelRow, VariantRow
 
 T = TypeVar("T")
+KEPT_LOOK_NS = 100 * NS_PER_MS
 OnRemoved = Callable[[Collection[str]], Awaitable[None]]
 
 
@@ -87,18 +89,21 @@ class Contents:
 
     async def remove_files(self, contents: Collection[str], staged: Collection[Staged] = ()) -> None:
         """Remove content that has no row; on the writer thread, so that no import can publish the same content
-        meanwhile.
+        meanwhile. Waits while a backup keeps all contents.
         """
 
-        def work(session: Session) -> list[str]:
+        def work(session: Session) -> list[str] | None:
             for one in staged:
                 self.blobs.discard(one)
             gone = [sha256 for sha256 in contents if session.get(BlobRow, sha256) is None]
-            for sha256 in gone:
-                self.blobs.remove(sha256)
-            return gone
+            return gone if self.blobs.remove(gone) else None
 
-        if (contents or staged) and (gone := await self._records.database.write(work)) and self._on_removed is not None:
+        if not contents and not staged:
+            return
+        clock = self._records.clock
+        while (gone := await self._records.database.write(work)) is None:
+            await clock.sleep_until_ns(clock.now_ns() + KEPT_LOOK_NS)
+        if gone and self._on_removed is not None:
             await self._on_removed(gone)
 
     async def of_tenant(self, tenant: str) -> dict[str, int]:

@@ -18,11 +18,12 @@ import pytest
 from appliance.clock import SystemClock
 from appliance.domain.access import KeyRecord, Role
 from appliance.domain.catalogue import Model, Tenant
-from appliance.domain.errors import AlreadyExists, BadArchive, NotFound, StorageFull
+from appliance.domain.errors import AlreadyExists, BadArchive, LoadFailed, NotFound, StorageFull
 from appliance.domain.states import JobState
 from appliance.modelstore.store import backup as backup_module
 from appliance.modelstore.store.backup import back_up, extract, restore, whole_percents
 from appliance.modelstore.store.backups import Backups
+from appliance.modelstore.store.blobs import all_kept
 from tests.modelstore.boxes import MIB, parts, stored_model, stored_variant, stream
 
 NOW = datetime.datetime(2026, 7, 1, tzinfo=datetime.UTC)
@@ -125,6 +126,39 @@ def test_models_may_come_and_go_meanwhile(tmp_path: Path) -> None:
                         assert box.store.blobs.path(variant.content_sha256).exists()
 
     asyncio.run(story())
+
+
+def test_deletion_waits_while_a_backup_keeps_all_contents(tmp_path: Path) -> None:
+    """The rows go at once, and the files when it is over."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state", runs=False) as box:
+            variant = await stored_model(box.store, tmp_path)
+            with all_kept(box.store.blobs.folder):
+                deleting = asyncio.create_task(box.deletion.delete("default/m"))
+                while await box.store.models.page():
+                    await box.clock.sleep_until_ns(box.clock.now_ns() + 1_000_000)
+                assert box.store.blobs.path(variant.content_sha256).exists()
+                assert not deleting.done()
+            await deleting
+            with pytest.raises(LoadFailed):
+                box.store.blobs.path(variant.content_sha256)
+
+    asyncio.run(story())
+
+
+def test_backup_of_a_folder_that_lacks_a_content_says_so(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    async def story() -> str:
+        async with parts(state, runs=False) as box:
+            return (await stored_model(box.store, tmp_path)).content_sha256
+
+    content = asyncio.run(story())
+    (state / "blobs" / content[:2] / content).unlink()
+    with pytest.raises(BadArchive, match="is missing; delete the models"):
+        back_up(state, tmp_path / "b.tar", NOW)
+    assert not (tmp_path / "b.tar").exists()
 
 
 def test_what_is_told_meanwhile(tmp_path: Path) -> None:
