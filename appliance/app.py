@@ -7,7 +7,7 @@ unload, close the store.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from secrets import token_hex
 
@@ -22,6 +22,7 @@ from appliance.api.deferred import DeferredRequests
 from appliance.api.gateway import Gateway
 from appliance.api.http.lifespan import lifespan
 from appliance.api.http.limits import BodyRules, Bounds, InFlight, Receive, Scope, Send
+from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.configuration import chosen_policies, media_threads, runtime_config
@@ -61,6 +62,7 @@ from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.monitor import ProcessorMonitor
 from appliance.runtime.serving.media import MediaPool
 from appliance.runtime.serving.predict import Predictor
+from appliance.runtime.serving.trial_samples import SampleBounds
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
 from appliance.runtime.sessions.limits import Limits
@@ -91,6 +93,7 @@ class Appliance:
         self.management = LazyManagement(self.logger)
         self.on_migrating: Callable[[], None] = lambda: None
         """Called where a start has more to do with the state folder than to read it: a new one, or an older one."""
+        self.turns = Turns(self.clock)
         self.asgi = self._outermost()
 
     def running(self) -> ServingBox:
@@ -114,7 +117,7 @@ class Appliance:
             upload_bytes_max=http.upload_bytes_max,
         )
         service = Bounds(self._service, rules, self.in_flight, self.logger, self._caller)
-        return Gateway(self.running, service)
+        return Gateway(self.running, service, self.turns)
 
     def _caller(self, scope: Scope) -> Principal:
         return self.running().browsers.caller(scope)
@@ -202,7 +205,10 @@ class Appliance:
             save_forecasters=forecasts.save,
             save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
-        core = assemble(ports, chosen_policies(settings, machine.groups), runtime_config(settings))
+        config = runtime_config(settings)
+        if machine.is_emulated:  # its answers say nothing
+            config = replace(config, samples=SampleBounds())
+        core = assemble(ports, chosen_policies(settings, machine.groups), config)
         self._hear(processor, core, served, telemetry)
         machine.watch(core, builds, telemetry)
         monitor.begin()

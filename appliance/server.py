@@ -37,6 +37,7 @@ _TICKS_PER_LOOK = 10
 _TICKS_PER_RENEWAL = int(LOOK_S * 10)
 _MIGRATION_S = 600
 """How long what an older version left may take to become today's before systemd gives the start up."""
+_ACCEPTS = 16
 _OTHER_FILES = 256
 """Open files that are no connections: the database, models, libraries, pipes to children and guards."""
 
@@ -79,8 +80,9 @@ class Server(uvicorn.Server):
             cert, key = Path(self.config.ssl_certfile), Path(self.config.ssl_keyfile or self.config.ssl_certfile)
             self._renewal = Renewal(context, cert, key, self._renew)
         await super().startup(sockets)
+        parts = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        await self._listen_more(partial(self.config.http_protocol_class, **parts))
         if self._unix_socket is not None and self.started:
-            parts = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
             listening = await asyncio.get_running_loop().create_unix_server(
                 partial(plain, **parts),
                 sock=self._unix_socket.socket,
@@ -94,6 +96,16 @@ class Server(uvicorn.Server):
             if self._discovery is not None:
                 self._announcement = Announcement(self._appliance.clock, partial(self._service, self._discovery, port))
                 self._announcement.begin()
+
+    async def _listen_more(self, protocol: Callable[[], asyncio.Protocol]) -> None:
+        """Take up to `_ACCEPTS` new connections in a turn of the event loop, which takes one from each descriptor of
+        the socket that listens.
+        """
+        for listening in [one for server in self.servers for one in server.sockets] if self.started else ():
+            for _ in range(_ACCEPTS - 1):
+                again = socket.socket(fileno=os.dup(listening.fileno()))
+                loop = asyncio.get_running_loop()
+                self.servers.append(await loop.create_server(protocol, sock=again, backlog=self.config.backlog))
 
     def _service(self, name: str, port: int) -> Service:
         """What the local network is told; blocks."""
@@ -170,6 +182,7 @@ def serve(settings: Settings, on_listen: Callable[[str], None] = lambda url: Non
             unread=Unread(http.unread_bytes_max),
             pace=Pace(http.head_s, http.keep_alive_s, http.body_s, http.body_bytes_per_s_min),
             head_bytes_max=http.head_bytes_max,
+            turns=appliance.turns,
         ),
         ws="none",
         lifespan="on",

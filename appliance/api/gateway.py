@@ -5,9 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from appliance.api.auth.callers import CONNECTION
 from appliance.api.box import ServingBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import ASGIApp, Receive, Scope, Send
+from appliance.api.http.turns import STRANGER, Turns
 from appliance.api.v2.handler import V2
 
 if TYPE_CHECKING:
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 class Gateway:
     """An ASGI application. Lifespan messages go to the framework."""
 
-    def __init__(self, box: Callable[[], ServingBox], service: ASGIApp) -> None:
+    def __init__(self, box: Callable[[], ServingBox], service: ASGIApp, turns: Turns) -> None:
+        self._turns = turns
         self._box = box
         self._v2 = V2(box)
         self._service = service
@@ -57,7 +60,18 @@ class Gateway:
 
     def _answer_arrived(self) -> None:
         arrived, self._arrived = self._arrived, []
-        for write in [self._answered(scope, go_on) for scope, go_on in arrived]:
+        writes = []
+        turns, now_ns = self._turns, self._turns.now_ns()
+        for scope, go_on in arrived:
+            connection = scope.get(CONNECTION)
+            owner = STRANGER if connection is None else connection.owner
+            if turns.is_over(owner):
+                turns.next(owner, partial(self.answer, scope, go_on))
+                continue
+            writes.append(self._answered(scope, go_on))
+            before_ns, now_ns = now_ns, turns.now_ns()
+            turns.took(owner, now_ns - before_ns)
+        for write in writes:
             write()
 
     def answer(self, scope: Scope, go_on: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ the computing.
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,11 @@ from appliance.api.http.bounded_protocol import BODY_WATER_BYTES, Refused
 from appliance.api.http.direct_body import DirectBodyProtocol, Receiver
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.known_head import KnownHead, head_of
+from appliance.api.http.turns import Turns
 from appliance.api.http.upgrades import FRAMING
 from appliance.api.streams.plain import SESSION
 from appliance.api.streams.target import is_stream
+from appliance.clock import NS_PER_MS
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -44,6 +46,8 @@ HANDSHAKE = frozenset({b"host", b"connection", b"upgrade", b"origin"})
 
 COMPUTING = ("/infer", "/predict")
 """Ends of paths of requests that change nothing in the box."""
+FRAMEWORK_NS = NS_PER_MS
+"""What a request through the framework takes of the event loop, about."""
 PIPELINE_MAX = 256
 """Requests of one connection that wait for the answer to the one before."""
 
@@ -51,8 +55,9 @@ PIPELINE_MAX = 256
 class BoxProtocol(DirectBodyProtocol):
     """For `uvicorn.Config(http=partial(BoxProtocol, ...))`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, turns: Turns, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._turns = turns
         self.shown: Shown | None = None
         self._gathering: ASGI3Application | None = None
         """Who is to answer, or goes on with, the request whose body is being gathered."""
@@ -232,6 +237,24 @@ class BoxProtocol(DirectBodyProtocol):
             self.logger.exception("stream failed")
             self.transport.abort()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the owner has had its part of this turn of the event loop."""
+        return self._turns.is_over(self.owner)
+
+    def take_turn(self, work: Callable[[], None]) -> None:
+        """Do work on what was read; where the owner has had its part then, the next is read in a later turn."""
+        began_ns = self._turns.now_ns()
+        work()
+        self._turns.took(self.owner, self._turns.now_ns() - began_ns)
+        if self.is_over and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self._turns.next(self.owner, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+
     def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Answer the handshake as a request that is the last one."""
         self._socket = None
@@ -276,6 +299,13 @@ class BoxProtocol(DirectBodyProtocol):
 
     def _start_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Answer in a task, as uvicorn does; one that only computes ends with its connection."""
+        if self._turns.is_over(self.owner):
+            self._turns.next(self.owner, partial(self._run_task, cycle, app))
+        else:
+            self._turns.took(self.owner, FRAMEWORK_NS)
+            self._run_task(cycle, app)
+
+    def _run_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         if not _only_computes(cycle.scope):
             super()._start_asgi_task(cycle, app)
             return
@@ -338,10 +368,14 @@ class BoxProtocol(DirectBodyProtocol):
             return
         self.flow.resume_reading()
         if self.pipeline:
-            cycle, app = self.pipeline.pop()
-            self._start_asgi_task(cycle, app)
+            self._turns.next(self.owner, partial(self._begin_next, *self.pipeline.pop()))
         elif self.cycle.body:  # of a request that was refused unread: not to be kept until the next one
             self.cycle.body = bytearray()
+
+    def _begin_next(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
+        """Begin with a request that waited for the answer to the one before."""
+        if not self.transport.is_closing():
+            self._start_asgi_task(cycle, app)
 
 
 class _WhileConnected:

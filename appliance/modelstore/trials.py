@@ -32,6 +32,8 @@ log = get_log("trials")
 GATHER_NS = 5 * NS_PER_S
 """From the first request that is kept to the run of all that came meanwhile: loading the variant is worth it then."""
 WALL_S = 60.0
+FAILED_CPU_S = 3.0
+"""Counted for a trial that failed: the next begins a minute later."""
 BASE_BYTES = 128 * 2**20
 """Of the process that runs a variant, and of the one that it is forked of."""
 _UNMEASURED_FACTOR = 4
@@ -111,9 +113,9 @@ class Trials:
             return 0.0
         try:
             tried = await self._stages.run(order, limits=self._limits)
-        except ApplianceError as error:  # it crashed, or took too long
+        except ApplianceError as error:  # it says nothing of the answers: the box may have run out of memory
             log.info("trial failed", variant_id=first.beside.id, reason=str(error))
-            tried = Tried((0.0,) * len(samples), "", WALL_S if "longer" in str(error) else 1.0)
+            return FAILED_CPU_S
         with suppress(UnknownModel, UnknownVariant):
             await self._count(first.answered if first.beside.is_original else first.beside.id, tried)
         return tried.cpu_s + max(0.0, self._stages.cpu_s - before_s)

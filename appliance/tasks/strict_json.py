@@ -14,25 +14,30 @@ import orjson
 DEPTH_MAX = 64
 
 
-def read(text: bytes | bytearray | memoryview | str) -> Any:
+def read(text: bytes | bytearray | memoryview | str, names_max: int | None = None) -> Any:
     """The value of a JSON text.
 
-    Raises: json.JSONDecodeError, also where values are nested deeper than `DEPTH_MAX`.
+    Raises: json.JSONDecodeError, also where values are nested deeper than `DEPTH_MAX` or an object has more than
+    `names_max` names.
     """
     value = orjson.loads(text)
-    if _depth_exceeds(value, DEPTH_MAX):
-        raise json.JSONDecodeError(f"nested deeper than {DEPTH_MAX} levels", "", 0)
+    if fault := _fault(value, names_max):
+        raise json.JSONDecodeError(fault, "", 0)
     return value
 
 
-def _depth_exceeds(value: Any, depth_max: int) -> bool:
-    """Level by level: recursion would fail on the very values that are looked for."""
+def _fault(value: Any, names_max: int | None) -> str:
+    """What is too deep or too wide; empty where nothing is. Level by level: recursion would fail on the very values
+    that are looked for.
+    """
     level = [value]
-    for _ in range(depth_max + 1):
+    for _ in range(DEPTH_MAX + 1):
+        if names_max is not None and any(isinstance(one, dict) and len(one) > names_max for one in level):
+            return f"an object has more than {names_max} names"
         level = [part for outer in level for part in _parts(outer)]
         if not level:
-            return False
-    return True
+            return ""
+    return f"nested deeper than {DEPTH_MAX} levels"
 
 
 def _parts(value: Any) -> Iterable[Any]:

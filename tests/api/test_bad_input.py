@@ -312,3 +312,33 @@ async def test_a_device_key_names_applications_that_are_there(stand: Stand) -> N
     for names, status in ((["digits", "adding"], 201), (["digits", "digit"], 404)):
         order = {"role": "device", "applications": names}
         assert (await harbour.post("/v1/tenants/harbour/keys", json=order)).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (json.dumps({str(number): number for number in range(60_000)}), "more than 1000 names"),
+        (json.dumps({"name": "door", "model": "digits", "latency_slo_ms": [{"a": 1}] * 60_000}), "latency_slo_ms"),
+        ("[" + "1," * 400_000 + "1]", "valid dictionary"),
+        ('{"name": "' + "a" * 20_000, "no JSON"),
+    ],
+    ids=["names", "wrong value", "no object", "cut off"],
+)
+async def test_large_orders_are_refused_with_what_is_wrong(stand: Stand, body: str, said: str) -> None:
+    """They are read where media is worked on, and answered as small ones are."""
+    answer = await stand.client("harbour").post(
+        "/v1/applications", content=body, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["type"].endswith("invalid-request")
+    assert said in answer.text
+    assert len(answer.content) < 4096
+
+
+async def test_large_order_that_is_right_is_carried_out(stand: Stand) -> None:
+    """Whatever white space it has."""
+    order = json.dumps({"name": "door", "model": "digits"}) + " " * 50_000
+    answer = await stand.client("harbour").post(
+        "/v1/applications", content=order, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 201, answer.text

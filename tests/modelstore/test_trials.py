@@ -140,3 +140,14 @@ async def test_nothing_is_tried_on_a_busy_box_or_without_free_memory(
         with suppress(asyncio.CancelledError):
             await running
         assert box.importer.stages.cpu_s == 0.0, "no process was begun"
+
+
+async def test_variant_that_cannot_be_run_is_neither_promoted_nor_dismissed(tmp_path: Path) -> None:
+    """The box may have had no memory for it; it stays as it was."""
+    async with parts(tmp_path / "state") as box:
+        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        limits = ChildLimits(memory_bytes=1 << 20)
+        ports = TrialPorts(Kept(), lambda: True, lambda: 1 << 30, box.events)
+        tries = Trials(box.store, box.importer.stages, ports, limits, 0.05)
+        assert await tries.carry_out(answered(session, model, "int8", range(8))) == module.FAILED_CPU_S
+        assert (await box.store.models.variant("default/net:int8")).trial is None

@@ -11,9 +11,10 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from appliance.api.http.connections import Connections, Counted
+from appliance.api.http.connections import Connections, Counted, group_of
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
+from appliance.api.http.turns import STRANGER
 from appliance.api.http.unread import Unread
 from appliance.api.http.upgrades import go_on_behind_head
 from appliance.domain.errors import Busy, TooManyConnections
@@ -93,6 +94,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread.end(self)
         self._gather_no_more()
         super().connection_lost(exc)
+
+    @property
+    def owner(self) -> str:
+        """Who what is done for the connection counts for (`Turns`)."""
+        return self.tenant or STRANGER + group_of(self.client[0] if self.client else "")
 
     def known(self, tenant: str) -> None:
         """Count for a tenant from now on. Raises: TooManyConnections."""

@@ -1,12 +1,27 @@
-"""Routes whose JSON bodies are read strictly; every router of `/v1` that takes JSON is made of them."""
+"""Routes whose JSON bodies are read strictly; every router of `/v1` that takes JSON is made of them.
 
+A large body is read and checked where media is worked on, for that may take longer than the event loop has for it.
+"""
+
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+from appliance.api.http.faults import ERRORS_MAX
+from appliance.api.http.limits import PRINCIPAL
+from appliance.runtime.ports import MediaRunner
 from appliance.tasks import strict_json
+
+LARGE_BYTES = 16 * 1024
+"""A body beyond this is not read on the event loop."""
+NAMES_MAX = 1000
+"""Of one object: the model of what is expected looks at each, and says of each that it is not known."""
+Check = Callable[..., tuple[Any, list[dict[str, Any]]]]
+"""Of a value and where it stands: what is wrong with it."""
 
 
 class StrictRoute(APIRoute):
@@ -14,9 +29,13 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        field = self.body_field
 
         async def handle_strictly(request: Request) -> Response:
-            return await handle(StrictRequest(request.scope, request.receive))
+            strict = StrictRequest(request.scope, request.receive)
+            if field is not None and "json" in request.headers.get("content-type", ""):
+                await strict.check_large(field.validate)
+            return await handle(strict)
 
         return handle_strictly
 
@@ -26,4 +45,25 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         """Raises: json.JSONDecodeError."""
-        return strict_json.read(await self.body())
+        if not hasattr(self, "_json"):
+            self._json = strict_json.read(await self.body(), NAMES_MAX)
+        return self._json
+
+    async def check_large(self, check: Check) -> None:
+        """Refuse a large body with its first errors, off the event loop. Raises: RequestValidationError, QueueFull."""
+        body = await self.body()
+        if len(body) <= LARGE_BYTES:
+            return
+
+        def read() -> tuple[Any, list[dict[str, Any]]]:
+            value = strict_json.read(body, NAMES_MAX)
+            return value, check(value, loc=("body",))[1][:ERRORS_MAX]
+
+        media: MediaRunner = self.state.box.media
+        principal = self.scope.get(PRINCIPAL)
+        try:
+            self._json, errors = await media.run("", principal.tenant if principal else "", None, read)
+        except json.JSONDecodeError:
+            return  # the handler says where
+        if errors:
+            raise RequestValidationError(errors)

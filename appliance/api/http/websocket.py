@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Protocol
 
 from websockets.frames import CloseCode, Frame, Opcode
@@ -29,6 +30,8 @@ picture of the fastest camera, and clocks. To parse one takes ten microseconds, 
 CLOSING_S = 2.0
 """How long a caller may take to see that the connection is closed."""
 _READ_BYTES = 256 * 1024
+_SOME_BYTES = 4096
+_FEW_BYTES = 512
 _LOGGER = logging.getLogger("appliance.websocket")
 _LOGGER.setLevel(logging.ERROR)
 """Of our own mistakes only: what callers do wrong they are told."""
@@ -92,6 +95,15 @@ class Owner(Protocol):
 
     def drained(self) -> None:
         """The caller has read most of that."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether whoever the connection is of has had its part of this turn of the event loop."""
+        ...
+
+    def take_turn(self, work: Callable[[], None]) -> None:
+        """Do work that counts for whoever the connection is of; what takes too much is read on in a later turn."""
         ...
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -256,9 +268,16 @@ class WebSocket(asyncio.BufferedProtocol):
     # -- what comes ----------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._BUFFER
+        """Room for the rest of a picture, or for some short messages; for few where others wait for their turn."""
+        if self._owner.is_over:
+            return self._BUFFER[:_FEW_BYTES]
+        missing = self.message_bytes_max - (self._received_bytes - self._whole_bytes + self._pieces_bytes)
+        return self._BUFFER[: max(_SOME_BYTES, missing)]
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._owner.take_turn(partial(self._take, nbytes))
+
+    def _take(self, nbytes: int) -> None:
         self._received_bytes += nbytes
         self._is_in_turn = True
         self._framing.receive_data(self._BUFFER[:nbytes])  # type: ignore[arg-type]  # it is copied

@@ -1,14 +1,17 @@
 """Applications in the store."""
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import AlreadyExists, UnknownApplication, UnknownModel
+from appliance.domain.errors import AlreadyExists, QuotaExceeded, UnknownApplication, UnknownModel
 from appliance.domain.names import checked_name
 from appliance.modelstore.store.pipeline_uses import refuse_if_used
-from appliance.modelstore.store.records import PAGE, Change, Changes, Records
+from appliance.modelstore.store.records import PAGE, RETRY_S, Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, ModelRow
 from appliance.modelstore.store.tenants import tenant_row
+
+PER_TENANT_MAX = 2000
+"""Applications of one tenant: all of them are kept in memory."""
 
 
 def application_row(session: Session, id: str) -> ApplicationRow:
@@ -22,10 +25,13 @@ def application_row(session: Session, id: str) -> ApplicationRow:
 def add_application(session: Session, application: Application) -> Change:
     """Insert within a transaction.
 
-    Raises: AlreadyExists, UnknownModel (also another tenant's model that is not shared).
+    Raises: AlreadyExists, QuotaExceeded, UnknownModel (also another tenant's model that is not shared).
     """
     if session.get(ApplicationRow, application.id) is not None:
         raise AlreadyExists(name=application.name)
+    counted = select(func.count()).select_from(ApplicationRow).where(ApplicationRow.tenant == application.tenant)
+    if session.exec(counted).one() >= PER_TENANT_MAX:
+        raise QuotaExceeded(tenant=application.tenant, quota="applications", retry_after_s=RETRY_S)
     check_usable(session, application)
     row = ApplicationRow(
         id=application.id, tenant=application.tenant, name=application.name, model_id=application.model_id
@@ -61,7 +67,7 @@ class Applications:
 
     async def create(self, application: Application) -> Application:
         """Raises: BadName, UnknownTenant, UnknownModel (also when the model is another tenant's and not shared),
-        AlreadyExists.
+        AlreadyExists, QuotaExceeded.
         """
         checked_name(application.name, "application")
 

@@ -15,8 +15,10 @@ from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.pace import Pace
+from appliance.api.http.turns import Turns
 from appliance.api.http.unread import Unread
 from appliance.api.protocol import BoxProtocol
+from appliance.clock import SystemClock
 from tests.fakes.clock import run_virtual, settle, story
 
 PATH = "/v2/models/m/infer"
@@ -68,7 +70,9 @@ class _Transport(asyncio.Transport):
         pass
 
 
-def connect(app: Callable[[Any, Any, Any], Any], unread: Unread | None = None) -> tuple[BoxProtocol, _Transport]:
+def connect(
+    app: Callable[[Any, Any, Any], Any], unread: Unread | None = None, turns: Turns | None = None
+) -> tuple[BoxProtocol, _Transport]:
     """A protocol with an application and a transport, as after the connection was made."""
     config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False)
     connections = Connections[Counted](10, 1)
@@ -81,6 +85,7 @@ def connect(app: Callable[[Any, Any, Any], Any], unread: Unread | None = None) -
         unread=Unread(2**20) if unread is None else unread,
         pace=pace,
         head_bytes_max=32 * 1024,
+        turns=turns or Turns(SystemClock()),
     )
     transport = _Transport()
     protocol.connection_made(transport)

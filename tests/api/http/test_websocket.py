@@ -85,6 +85,11 @@ class Handshake(asyncio.Protocol):
             self._place.echoes.append(echo)
             made.accept(echo, LIMIT)
 
+    is_over = False
+
+    def take_turn(self, work: Callable[[], None]) -> None:
+        work()
+
     def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self._transport.write(f"HTTP/1.1 {status} no\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
         self._transport.close()

@@ -8,9 +8,11 @@ import pytest
 
 from appliance.api.gateway import Gateway
 from appliance.api.http.limits import Receive, Scope
+from appliance.api.http.turns import Turns
 from appliance.api.protocol import BoxProtocol
 from appliance.api.v2.handler import V2
 from appliance.api.v2.messages import Answer
+from appliance.clock import SystemClock
 from appliance.runtime.serving.eager import in_task
 from tests.api.http.test_exchange import _Transport, connect, head
 from tests.fakes.clock import settle, story
@@ -50,7 +52,7 @@ def _connected(*, in_the_end: bool = False) -> tuple[BoxProtocol, _Transport, Re
     async def service(*_: Any) -> None:
         raise AssertionError("only /v2 is asked")
 
-    gateway = Gateway(lambda: None, service)  # type: ignore[arg-type, return-value]
+    gateway = Gateway(lambda: None, service, Turns(SystemClock()))  # type: ignore[arg-type, return-value]
     gateway._v2 = reading = Reading(in_the_end=in_the_end)
     protocol, transport = connect(gateway)
     protocol.app = gateway  # uvicorn's wrapper around it

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from appliance.domain.catalogue import Application, Tenant
-from appliance.domain.errors import AlreadyExists, BadName, InUse, UnknownApplication, UnknownModel, UnknownTenant
+from appliance.domain.errors import (
+    AlreadyExists,
+    BadName,
+    InUse,
+    QuotaExceeded,
+    UnknownApplication,
+    UnknownModel,
+    UnknownTenant,
+)
+from appliance.modelstore.store import applications
 from tests.modelstore.boxes import parts, stored_model
 
 DOOR = Application("default/door", "default", "door", "default/m", 100.0, 0.9, 2.0, shared=True)
@@ -79,3 +88,28 @@ def test_others_models_may_be_used_only_while_shared(tmp_path: Path) -> None:
             assert not (await store.models.update("default/m", shared=False)).shared
 
     asyncio.run(story())
+
+
+def test_tenant_with_as_many_applications_as_it_may_have_is_refused_one_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tenant is not."""
+    monkeypatch.setattr(applications, "PER_TENANT_MAX", 2)
+
+    async def story() -> None:
+        async with parts(tmp_path, runs=False) as box:
+            store = box.store
+            await stored_model(store, tmp_path)
+            await store.applications.create(DOOR)
+            with pytest.raises(QuotaExceeded):
+                await store.applications.create(replace(DOOR, id="default/gate", name="gate"))
+            await store.tenants.create(Tenant("museum"))
+            other = replace(DOOR, id="museum/door", tenant="museum", model_id="museum/m")
+            await stored_model(store, tmp_path, tenant="museum", body=b"others")
+            assert await store.applications.create(other) == other
+
+    asyncio.run(story())
+
+
+def test_default_bound_of_applications_leaves_room_for_a_thousand() -> None:
+    assert applications.PER_TENANT_MAX >= 1000

@@ -1,0 +1,163 @@
+"""What one owner may take of a turn of the event loop, and what becomes of the rest."""
+
+import asyncio
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+
+from appliance.api.gateway import Gateway
+from appliance.api.http.turns import PART_NS, STRANGER, Turns
+from appliance.clock import NS_PER_MS
+from tests.api.http.test_exchange import connect
+from tests.fakes.clock import settle, story
+from tests.fakes.hand_clock import HandClock
+
+MS = 0.001
+
+
+class Ticks:
+    """Counts the turns of the loop while it runs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._handle = asyncio.get_running_loop().call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self.count += 1
+        self._handle = asyncio.get_running_loop().call_soon(self._tick)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+
+class Work:
+    """Calls that take a millisecond each, and the owners of those that each turn of the loop made."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.turns = Turns(self.clock)
+        self._made: dict[int, list[str]] = {}
+        self._ticks = Ticks()
+        self._all_made = asyncio.Event()
+        self._left = 0
+
+    def ask(self, owner: str, count: int) -> None:
+        self._left += count
+        for _ in range(count):
+            self.turns.next(owner, partial(self._do, owner))
+
+    def _do(self, owner: str) -> None:
+        self.clock.pass_s(MS)
+        self._made.setdefault(self._ticks.count, []).append(owner)
+        self._left -= 1
+        if not self._left:
+            self._all_made.set()
+
+    def fail(self) -> None:
+        raise ValueError
+
+    async def made(self) -> list[list[str]]:
+        """Owners by turn, when all is done."""
+        await self._all_made.wait()
+        self._ticks.stop()
+        return [self._made[turn] for turn in sorted(self._made)]
+
+
+@story
+async def test_owner_gets_its_part_of_each_turn_until_all_is_done() -> None:
+    """Two milliseconds a turn: two calls."""
+    work = Work()
+    work.ask("a", 5)
+    assert await work.made() == [["a", "a"], ["a", "a"], ["a"]]
+
+
+@story
+async def test_owners_share_a_turn_and_none_waits_for_ever() -> None:
+    """Eight milliseconds a turn are parts for four of six owners; the other two are first in the next."""
+    work = Work()
+    for owner in "abcdef":
+        work.ask(owner, 4)
+    assert ["".join(turn) for turn in await work.made()] == ["aabbccdd", "eeffaabb", "ccddeeff"]
+
+
+@story
+async def test_strangers_come_after_tenants_and_still_come() -> None:
+    work = Work()
+    work.ask(STRANGER + "10.0.0.1", 3)
+    for owner in "abcdef":
+        work.ask(owner, 8)
+    turns = await work.made()
+    assert [one.startswith(STRANGER) for one in turns[0]] == [False] * 8 + [True]
+    assert [one.startswith(STRANGER) for one in turns[1]] == [False] * 8 + [True]
+
+
+@story
+async def test_owner_is_over_its_part_only_for_this_turn() -> None:
+    turns = Turns(HandClock())
+    turns.took("a", PART_NS - 1)
+    assert not turns.is_over("a")
+    turns.took("a", 1)
+    assert turns.is_over("a")
+    assert not turns.is_over("b")
+    await settle()
+    assert not turns.is_over("a")
+
+
+@story
+async def test_call_that_fails_takes_nothing_from_those_behind_it() -> None:
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
+    work = Work()
+    work.turns.next("a", work.fail)
+    work.ask("a", 2)
+    work.ask("b", 1)
+    assert sorted(owner for turn in await work.made() for owner in turn) == ["a", "a", "b"]
+    assert len(failures) == 1
+
+
+class Slow:
+    """Counts what is asked of it, a millisecond each, in place of `/v2`."""
+
+    def __init__(self, clock: HandClock, count: int) -> None:
+        self._clock = clock
+        self._left = count
+        self._ticks = Ticks()
+        self._by_turn: Counter[int] = Counter()
+        self._all_asked = asyncio.Event()
+
+    async def most_in_a_turn(self) -> int:
+        """When all has been asked."""
+        await self._all_asked.wait()
+        self._ticks.stop()
+        return max(self._by_turn.values())
+
+    def begin(self, scope: dict[str, Any]) -> Any:
+        self._by_turn[self._ticks.count] += 1
+        self._left -= 1
+        if not self._left:
+            self._all_asked.set()
+        self._clock.pass_s(MS)
+        return scope.pop("appliance.exchange").end(200, [(b"content-length", b"2")], b"ok")
+
+
+@pytest.mark.parametrize("owners", [1, 3])
+@story
+async def test_pipelined_requests_of_many_connections_leave_room_in_each_turn(owners: int) -> None:
+    """64 connections with 32 requests each: a turn of the loop answers some of each owner, and at last all."""
+
+    async def service(*_: Any) -> None:
+        raise AssertionError("only /v2 is asked")
+
+    clock = HandClock()
+    turns = Turns(clock)
+    gateway = Gateway(lambda: None, service, turns)  # type: ignore[arg-type, return-value]
+    gateway._v2 = slow = Slow(clock, 64 * 32)  # type: ignore[assignment] # what is asked has no box
+    request = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: box\r\ncontent-length: 2\r\n\r\n{}"
+    for number in range(64):
+        protocol, _ = connect(gateway, turns=turns)
+        protocol.app = gateway  # without uvicorn's wrapper
+        protocol.tenant = f"tenant {number % owners}"
+        protocol.data_received(request * 32)
+    assert await slow.most_in_a_turn() * NS_PER_MS <= 2 * owners * PART_NS
