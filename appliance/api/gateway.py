@@ -65,7 +65,7 @@ class Gateway:
         for scope, go_on in arrived:
             connection = scope.get(CONNECTION)
             owner = STRANGER if connection is None else connection.owner
-            if turns.is_over(owner):
+            if connection is not None and connection.is_over:
                 turns.next(owner, partial(self.answer, scope, go_on))
                 continue
             writes.append(self._answered(scope, go_on))

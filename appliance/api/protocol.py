@@ -239,8 +239,10 @@ class BoxProtocol(DirectBodyProtocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether the owner has had its part of this turn of the event loop."""
-        return self._turns.is_over(self.owner)
+        """Whether the owner has had its part of this turn of the event loop. The first request of a connection does not
+        wait behind others of its owner: of new connections there are only so many in a turn.
+        """
+        return self._requests > 1 and self._turns.is_over(self.owner)
 
     def take_turn(self, work: Callable[[], None]) -> None:
         """Do work on what was read; where the owner has had its part then, the next is read in a later turn."""
@@ -252,7 +254,7 @@ class BoxProtocol(DirectBodyProtocol):
             self._turns.next(self.owner, self._read_on)
 
     def _read_on(self) -> None:
-        if not self.transport.is_closing():
+        if not self.transport.is_closing() and not self.flow.read_paused:
             self.transport.resume_reading()
 
     def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -299,7 +301,7 @@ class BoxProtocol(DirectBodyProtocol):
 
     def _start_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Answer in a task, as uvicorn does; one that only computes ends with its connection."""
-        if self._turns.is_over(self.owner):
+        if self.is_over:
             self._turns.next(self.owner, partial(self._run_task, cycle, app))
         else:
             self._turns.took(self.owner, FRAMEWORK_NS)

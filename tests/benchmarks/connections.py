@@ -1,5 +1,5 @@
-"""A box under connections that are silent, slow, endless or send bodies without an end: who else is refused, how long
-others wait, and what it costs in memory.
+"""A box under connections that are silent, slow, endless, send bodies without an end or ask without a pause: who else
+is refused, how long others wait, and what it costs in memory.
 
 Asked: nobody refused, no wait above 100 ms, at most 64 MB more. The attack is a process of its own that keeps so many
 connections open from one address, each made anew a second after the box has closed it. Beside it a tenant asks ten
@@ -9,6 +9,7 @@ done before, without an attack. Refused is whatever is not answered 200.
 
 import argparse
 import asyncio
+import json
 import subprocess
 import sys
 import tempfile
@@ -156,6 +157,34 @@ async def _chunked(writer: asyncio.StreamWriter, key: str) -> None:
         await asyncio.sleep(0.05)
 
 
+async def _pipelined(writer: asyncio.StreamWriter, key: str) -> None:
+    """Thirty-two requests at once, again and again, answered or not."""
+    arrays = {name: np.ones((1, 4), np.float32) for name in "AB"}
+    requests = head("GET", "/v2/health/live") * 16 + subjects.infer_request("add", key, arrays) * 16
+    while True:
+        writer.write(requests)
+        await writer.drain()
+        await asyncio.sleep(0.005)
+
+
+async def _orders(writer: asyncio.StreamWriter, key: str) -> None:
+    """JSON of a megabyte whose fields no order has."""
+    body = json.dumps({str(number): number for number in range(60_000)}).encode()
+    order = head("POST", "/v1/applications", key, content_type="application/json", content_length=len(body)) + body
+    while True:
+        writer.write(order)
+        await writer.drain()
+
+
+async def _documents(writer: asyncio.StreamWriter, key: str) -> None:
+    while True:
+        writer.write(head("GET", "/openapi.json"))
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+FEW = {"chunked": 16, "pipelined": 64, "orders": 64, "documents": 64}
+"""Attacks of fewer connections than were asked for."""
 ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Awaitable[None]]] = {
     "idle": _idle,
     "slow": _slow,
@@ -163,6 +192,9 @@ ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Awaitable[None]]] = {
     "strangers": _strangers,
     "announcers": _announcers,
     "chunked": _chunked,
+    "pipelined": _pipelined,
+    "orders": _orders,
+    "documents": _documents,
 }
 
 
@@ -173,7 +205,7 @@ async def _sent(attack: Awaitable[None]) -> None:
 
 
 async def _attack(name: str, port: int, key: str, connections: int, seconds: float) -> None:
-    count = 16 if name == "chunked" else connections
+    count = min(connections, FEW.get(name, connections))
 
     async def one(index: int) -> None:
         await asyncio.sleep(index / count)  # not all in the same instant

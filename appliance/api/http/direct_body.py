@@ -5,6 +5,8 @@ Uvicorn copies a body three times: out of the buffer of the event loop, out of t
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httptools
@@ -12,6 +14,9 @@ import httptools
 from appliance.api.http.bounded_protocol import BoundedProtocol
 from appliance.api.http.discard import discard, tcp_file
 from appliance.api.http.exchange import AlignedBody
+
+_FEW_BYTES = 4096
+"""Read at once of a connection whose owner has had its part of a turn of the event loop."""
 
 
 class DirectBodyProtocol(BoundedProtocol):
@@ -34,6 +39,15 @@ class DirectBodyProtocol(BoundedProtocol):
         transport.set_protocol(Receiver(self))
         self._tcp_file = tcp_file(transport)
         super().connection_made(transport)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the owner has had its part of this turn of the event loop."""
+        return False
+
+    def take_turn(self, work: Callable[[], None]) -> None:
+        """Do work on what was read, which counts for the owner."""
+        work()
 
     def data_received(self, data: bytes | memoryview) -> None:
         """Whatever comes, in order; `data` is used now and not kept. For who begins with requests to say."""
@@ -155,11 +169,13 @@ class Receiver(asyncio.BufferedProtocol):
         if self._place is not None:
             return self._place
         expected = self._protocol.expected_bytes()
+        if expected is None and self._protocol.is_over:
+            expected = _FEW_BYTES
         return self._BUFFER if expected is None else self._BUFFER[:expected]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._place is None:
-            self._protocol.data_received(self._BUFFER[:nbytes])
+            self._protocol.take_turn(partial(self._protocol.data_received, self._BUFFER[:nbytes]))
         else:
             self._place = None
             self._protocol.count(nbytes)

@@ -18,6 +18,7 @@ from appliance.tasks import strict_json
 
 LARGE_BYTES = 16 * 1024
 """A body beyond this is not read on the event loop."""
+NAMES_TOTAL_MAX = 20_000
 NAMES_MAX = 1000
 """Of one object: the model of what is expected looks at each, and says of each that it is not known."""
 Check = Callable[..., tuple[Any, list[dict[str, Any]]]]
@@ -54,6 +55,9 @@ class StrictRequest(Request):
         body = await self.body()
         if len(body) <= LARGE_BYTES:
             return
+        if body.count(b'":') > NAMES_TOTAL_MAX:  # not even parsed
+            message = f"has more than {NAMES_TOTAL_MAX:,} names"
+            raise RequestValidationError([{"type": "too_many_names", "loc": ("body",), "msg": message}])
 
         def read() -> tuple[Any, list[dict[str, Any]]]:
             value = strict_json.read(body, NAMES_MAX)

@@ -120,21 +120,29 @@ async def test_call_that_fails_takes_nothing_from_those_behind_it() -> None:
 class Slow:
     """Counts what is asked of it, a millisecond each, in place of `/v2`."""
 
-    def __init__(self, clock: HandClock, count: int) -> None:
+    def __init__(self, clock: HandClock) -> None:
         self._clock = clock
-        self._left = count
-        self._ticks = Ticks()
+        self._left = 0
+        self._ticks: Ticks | None = None
         self._by_turn: Counter[int] = Counter()
         self._all_asked = asyncio.Event()
+
+    def begin_to_count(self, count: int) -> None:
+        """From now on so much is asked."""
+        self._left = count
+        self._by_turn.clear()
+        self._ticks = Ticks()
 
     async def most_in_a_turn(self) -> int:
         """When all has been asked."""
         await self._all_asked.wait()
-        self._ticks.stop()
+        if self._ticks is not None:
+            self._ticks.stop()
         return max(self._by_turn.values())
 
     def begin(self, scope: dict[str, Any]) -> Any:
-        self._by_turn[self._ticks.count] += 1
+        if self._ticks is not None:
+            self._by_turn[self._ticks.count] += 1
         self._left -= 1
         if not self._left:
             self._all_asked.set()
@@ -153,11 +161,17 @@ async def test_pipelined_requests_of_many_connections_leave_room_in_each_turn(ow
     clock = HandClock()
     turns = Turns(clock)
     gateway = Gateway(lambda: None, service, turns)  # type: ignore[arg-type, return-value]
-    gateway._v2 = slow = Slow(clock, 64 * 32)  # type: ignore[assignment] # what is asked has no box
+    gateway._v2 = slow = Slow(clock)  # type: ignore[assignment] # what is asked has no box
     request = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: box\r\ncontent-length: 2\r\n\r\n{}"
+    protocols = []
     for number in range(64):
         protocol, _ = connect(gateway, turns=turns)
         protocol.app = gateway  # without uvicorn's wrapper
         protocol.tenant = f"tenant {number % owners}"
+        protocol.data_received(request)  # of a new connection, which waits for nothing
+        await settle()
+        protocols.append(protocol)
+    slow.begin_to_count(64 * 32)
+    for protocol in protocols:
         protocol.data_received(request * 32)
     assert await slow.most_in_a_turn() * NS_PER_MS <= 2 * owners * PART_NS
