@@ -40,6 +40,16 @@ class LoadedBuild:
     """Of `bytes`, what stays when it is asleep: while it sleeps, and on its way there and back."""
     promised_bytes: int | None = None
     """Of `bytes`, what was promised to the load under way; None before, and when it has come."""
+    lender: "LoadedBuild | None" = None
+    """The build that this one makes room for: it loads afterwards, and its promise lends what this load needs beside
+    its own promise.
+    """
+    borrows_bytes: int = 0
+    """So much, before the load begins."""
+    owes_bytes: int = 0
+    """So much, while it is under way."""
+    borrowers: int = 0
+    """Builds whose lender it is: it waits until they have come."""
     is_for_good: bool = False
     """It does not sleep when it leaves."""
     is_unwanted: bool = False
@@ -56,6 +66,8 @@ class LoadedBuild:
     """When that one ended."""
     is_urgent: bool = True
     """A request waits for the load under way."""
+    waits: bool = True
+    """Where there is no room for it yet, its load waits; else it is given up."""
     waiters: int = 0
     """Requests that wait for it."""
     failures: int = 0

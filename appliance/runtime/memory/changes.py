@@ -13,9 +13,11 @@ class Changes:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: list[asyncio.Future[None]] = []
+        self.count = 0
 
     def announce(self) -> None:
         """Something has changed."""
+        self.count += 1
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []

@@ -14,7 +14,7 @@ from typing import Any
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.overview import Overview
-from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
+from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem, needed_in_turn
 
 _S = ResidencyState
 _AWAY = (_S.ABSENT, _S.FAILED)
@@ -76,8 +76,11 @@ class Ledger:
         return self.used_bytes + self._waiting + need_bytes <= self.budget_bytes
 
     def is_free(self, build: LoadedBuild) -> bool:
-        """Whether the bytes of a waiting promise are free now, so that its load may start."""
-        return self.used_bytes + (build.promised_bytes or 0) + self._coming <= self.budget_bytes
+        """Whether the bytes of a waiting promise are free now, and those that it borrows: its load may start."""
+        if build.borrowers or (build.lender is not None and build.borrows_bytes > (build.lender.promised_bytes or 0)):
+            return False
+        need_bytes = (build.promised_bytes or 0) + build.borrows_bytes
+        return self.used_bytes + need_bytes + self._coming <= self.budget_bytes
 
     @property
     def coming_bytes(self) -> int:
@@ -100,16 +103,30 @@ class Ledger:
         self._committed += count_bytes - self.overhead_bytes
         self.overhead_bytes = count_bytes
 
-    def promise(self, build: LoadedBuild) -> None:
-        """Commit the peak of a load, or what a wake adds, which waits until the bytes are free."""
-        promised = build.promised_bytes = build.need_bytes
-        build.bytes += promised
-        self._committed += promised
-        self._waiting += promised
-        build.on_change(build.build_id)
+    def promise(self, build: LoadedBuild, count_bytes: int | None = None) -> None:
+        """Commit so much, None: the peak of a load, or what a wake adds. It waits until the bytes are free."""
+        build.promised_bytes = 0
+        self._promise_more(build, build.need_bytes if count_bytes is None else count_bytes)
 
-    def end_wait(self, build: LoadedBuild) -> None:
-        """A promise waits no more: its bytes are occupied from now on, or given up by `cancel` next."""
+    def lend(self, lender: LoadedBuild, borrowers: Collection[LoadedBuild]) -> None:
+        """Waiting `borrowers` load one after the other, and then the lender, whose promise covers each of their peaks
+        beside their own promises.
+        """
+        for build in borrowers:
+            build.lender = lender
+            build.borrows_bytes = build.need_bytes - (build.promised_bytes or 0)
+        lender.borrowers = len(borrowers)
+
+    def begin(self, build: LoadedBuild) -> None:
+        """A promise waits no more: its bytes are occupied from now on, with those that it borrows."""
+        if build.lender is not None:
+            build.owes_bytes, build.borrows_bytes = build.borrows_bytes, 0
+            self._promise_more(build.lender, -build.owes_bytes)
+            self._promise_more(build, build.owes_bytes)
+        self._waiting -= build.promised_bytes or 0
+
+    def give_up(self, build: LoadedBuild) -> None:
+        """A promise waits no more: `cancel` comes next."""
         self._waiting -= build.promised_bytes or 0
 
     def cancel(self, build: LoadedBuild) -> None:
@@ -118,6 +135,9 @@ class Ledger:
         self._committed -= promised
         build.bytes -= promised
         build.on_change(build.build_id)
+        self._give_back(build)
+        if build.borrowers:
+            self._lend_no_more(build)
 
     def recount(self, build: LoadedBuild) -> None:
         """A loaded build takes its resident size: after the peak of its load, or as newly measured."""
@@ -126,6 +146,34 @@ class Ledger:
         build.promised_bytes = None
         build.kept_bytes = 0
         build.on_change(build.build_id)
+        self._give_back(build)
+
+    def _promise_more(self, build: LoadedBuild, count_bytes: int) -> None:
+        build.promised_bytes = (build.promised_bytes or 0) + count_bytes
+        build.bytes += count_bytes
+        self._committed += count_bytes
+        self._waiting += count_bytes
+        build.on_change(build.build_id)
+
+    def _give_back(self, build: LoadedBuild) -> None:
+        """Its load is over: what it has borrowed is its lender's again."""
+        lender, owed_bytes = build.lender, build.owes_bytes
+        build.lender, build.borrows_bytes, build.owes_bytes = None, 0, 0
+        if lender is not None:
+            lender.borrowers -= 1
+            self._promise_more(lender, owed_bytes)
+
+    def _lend_no_more(self, lender: LoadedBuild) -> None:
+        """What was to come before it comes out of free memory: a load that is under way, and others as long as there
+        is some.
+        """
+        lender.borrowers = 0
+        for build in self._builds.values():
+            if build.lender is lender:
+                build.lender, build.owes_bytes = None, 0
+                if 0 < build.borrows_bytes <= self.free_bytes:
+                    self._promise_more(build, build.borrows_bytes)
+                    build.borrows_bytes = 0
 
     def leave(self, build: LoadedBuild, kept_bytes: int = 0) -> None:
         """A build begins to leave, but for what it keeps: nobody is promised those bytes any more, but they are not
@@ -254,8 +302,8 @@ class Ledger:
         assert {r.victim for r in plan.replacements} <= set(plan.victims), "a replacement without a victim"
         if plan.sufficient:
             freed = sum(self.freed_by(v) for v in victims)
-            back = sum(r.need_bytes(problem.asleep) for r in plan.replacements)
-            assert problem.free_bytes + freed - back >= problem.need_bytes, "the plan frees too little"
+            need_bytes = needed_in_turn(problem.need_bytes, plan.replacements, problem.asleep)
+            assert problem.free_bytes + freed >= need_bytes, "the plan frees too little"
         assert all(self.may_come(r.build_id) for r in plan.replacements), "a replacement that is there already"
 
     def freed_by(self, build: LoadedBuild) -> int:

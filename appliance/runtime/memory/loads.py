@@ -3,9 +3,10 @@ task of its own, or woken where it sleeps.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import LoadFailed, OutOfMemory, ShuttingDown
@@ -16,7 +17,15 @@ from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.processes import ComingProcesses
-from appliance.runtime.memory.room import Arbiter, Process, Replacement, RoomPlan, RoomProblem
+from appliance.runtime.memory.room import (
+    Arbiter,
+    NoRoomYet,
+    Process,
+    Replacement,
+    RoomPlan,
+    RoomProblem,
+    needed_in_turn,
+)
 from appliance.runtime.memory.turns import Turns
 from appliance.runtime.memory.unloads import Unloads, nothing
 
@@ -71,11 +80,28 @@ class Loads:
         """Ends a process that holds nothing awake, and that no build `wanted` needs; whether there was one."""
         self.loads = self.wakes = self.failures = self.skipped = self.replacements = 0
 
-    def start(self, build: LoadedBuild, *, is_promised: bool = False) -> asyncio.Future[None]:
-        """Load or wake a build in a task of its own, which makes room first unless that has been promised."""
-        build.is_for_good = build.is_unwanted = False
+    def start(self, build: LoadedBuild) -> asyncio.Future[None]:
+        """Load or wake a build in a task of its own, which makes room first."""
         build.to(_S.LOADING)
-        task = asyncio.create_task(self._load(build, is_promised), name=f"load {build.build_id}")
+        return self._begin(build, self._in_room(build))
+
+    def start_now(self, build: LoadedBuild, since_ns: int) -> asyncio.Future[None]:
+        """The same where room is made at once, for a request that has waited for it since then.
+
+        Raises: NoRoomYet, OutOfMemory, ShuttingDown; nothing has begun then.
+        """
+        build.to(_S.LOADING)
+        try:
+            self._commit(build, since_ns)
+        except BaseException:
+            build.to(_S.ASLEEP if build.handle is not None else _S.ABSENT)
+            raise
+        return self._begin(build, self._room_is_free(build, self._limit_ns()))
+
+    def _begin(self, build: LoadedBuild, room: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Load it in a task of its own, once there is room."""
+        build.is_for_good = build.is_unwanted = False
+        task = asyncio.create_task(self._load(build, room), name=f"load {build.build_id}")
         task.add_done_callback(_consume)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -105,11 +131,15 @@ class Loads:
 
     def promise(self, replacement: Replacement) -> LoadedBuild:
         """Commit a replacement's bytes and start its load, which waits until they are free."""
+        return self._come_in_place(replacement, None)
+
+    def _come_in_place(self, replacement: Replacement, count_bytes: int | None) -> LoadedBuild:
         build = self._ledger.entry(replacement.build_id, replacement.resident_bytes, replacement.peak_bytes)
         build.is_urgent = False
-        self._ledger.promise(build)
+        self._ledger.promise(build, count_bytes)
         self.replacements += 1
-        self.start(build, is_promised=True)
+        build.to(_S.LOADING)
+        self._begin(build, self._room_is_free(build, None))
         return build
 
     def read_ahead(self, build: LoadedBuild) -> None:
@@ -149,7 +179,7 @@ class Loads:
         Raises: OutOfMemory where no change makes room for it in time, ShuttingDown.
         """
         try:
-            limit_ns = self._clock.now_ns() + self._wait_ns_max
+            limit_ns = self._limit_ns()
             while not (self._promise_to(process) and self._ledger.has_room_to_begin):
                 await self._change_before(limit_ns, process)
             yield
@@ -181,11 +211,12 @@ class Loads:
 
     # -- one load ------------------------------------------------------------------------------------------------------
 
-    async def _load(self, build: LoadedBuild, is_promised: bool) -> None:
+    async def _load(self, build: LoadedBuild, room: Coroutine[Any, Any, None]) -> None:
+        """`room` returns when its bytes are free."""
         start_ns = self._clock.now_ns()
         wakes = build.handle is not None
         try:
-            await self._room_is_free(build, None if is_promised else await self._reserve(build))
+            await room
             if self._arbiter.is_bounded(build.build_id):
                 self._unloads.trim()
             async with self._turns.turn(build):
@@ -271,40 +302,52 @@ class Loads:
             self.on_failed(build.build_id)
         self._events.emit("variant load failed", **self._ledger.facts(build), reason=str(error) or type(error).__name__)
 
-    async def _reserve(self, build: LoadedBuild) -> int:
-        """Promise the peak of `build`, evicting what the arbiter names; returns until when to wait for the bytes to be
-        really free.
+    async def _in_room(self, build: LoadedBuild) -> None:
+        """Promise the peak of `build`, evicting what the arbiter names, and return when it is really free.
 
         Raises: OutOfMemory when waiting cannot help, took too long, or nobody waits any more; ShuttingDown.
         """
-        since_ns = self._clock.now_ns()
-        limit_ns = since_ns + self._wait_ns_max
-        while (again_ns := self._commit(build, since_ns)) is not None:
-            failures = self.failures + self.skipped
-            if again_ns < limit_ns:
-                with suppress(TimeoutError):
-                    await self._changes.next(again_ns)
-            else:
-                await self._change_before(limit_ns, build)
+        since_ns, limit_ns = self._clock.now_ns(), self._limit_ns()
+        while True:
+            try:
+                self._commit(build, since_ns)
+                break
+            except NoRoomYet as full:
+                if build.is_urgent and not build.waits:
+                    raise self._out_of_memory(build) from None
+                failures = self.failures + self.skipped
+                if full.again_ns < limit_ns:
+                    with suppress(TimeoutError):
+                        await self._changes.next(full.again_ns)
+                else:
+                    await self._change_before(limit_ns, build)
             if not build.pins:
                 raise self._out_of_memory(build)
             if not build.is_urgent and self.failures + self.skipped > failures:
                 # Perhaps its replacements: to try them again at once would fail for ever.
                 raise self._out_of_memory(build)
-        return limit_ns
+        await self._room_is_free(build, limit_ns)
 
     async def _room_is_free(self, build: LoadedBuild, limit_ns: int | None) -> None:
-        """Return when the bytes that were promised are really free; they count as used then.
+        """Return when the bytes that were promised are really free, and what comes before it has come; they count as
+        used then.
 
         Raises: OutOfMemory at the limit, or where a smaller budget has made it too large.
         """
         try:
             while not self._ledger.is_free(build):
-                if (build.promised_bytes or 0) > self._ledger.budget_bytes:
+                is_too_large = (build.promised_bytes or 0) + build.borrows_bytes > self._ledger.budget_bytes
+                if is_too_large or (build.borrows_bytes and build.lender is None):
                     raise self._out_of_memory(build)
-                await self._change_before(limit_ns, build)
-        finally:
-            self._ledger.end_wait(build)
+                await self._change_before(None if build.borrowers else limit_ns, build)
+        except BaseException:
+            self._ledger.give_up(build)
+            raise
+        self._ledger.begin(build)
+
+    def _limit_ns(self) -> int:
+        """Until when a load that begins now waits for room."""
+        return self._clock.now_ns() + self._wait_ns_max
 
     async def _change_before(self, limit_ns: int | None, wanted: LoadedBuild | Process) -> None:
         try:
@@ -312,14 +355,15 @@ class Loads:
         except TimeoutError:
             raise self._out_of_memory(wanted) from None
 
-    def _commit(self, build: LoadedBuild, since_ns: int) -> int | None:
+    def _commit(self, build: LoadedBuild, since_ns: int) -> None:
         """One transaction: plan, check, mark the victims, promise the newcomer and the replacements.
 
-        When only waiting can help, nothing of it, but until when to wait for a change.
+        Raises: NoRoomYet when only waiting can help, OutOfMemory when nothing can, ShuttingDown; with nothing done.
         """
         if self.is_closed:
             raise ShuttingDown()
         process = self._process_of(build.build_id) if build.handle is None else None
+        wanted = {build.build_id}
         while True:
             beside_bytes = self.coming.missing_bytes(process)
             plan = self._plan(
@@ -329,26 +373,43 @@ class Loads:
                 since_ns=since_ns,
                 beside_bytes=beside_bytes,
             )
-            if plan.sufficient or not build.is_urgent or not self.end_idle(self._ledger.wanted()):
+            if plan.sufficient or not build.is_urgent or not self.end_idle(wanted | self._ledger.wanted()):
                 break
         if not plan.sufficient:
             # No change can help; asked above, so that it is recorded.
             if build.need_bytes + beside_bytes > self._ledger.budget_bytes:
                 raise self._out_of_memory(build)
             if plan.again_ns is not None:
-                return plan.again_ns
+                raise NoRoomYet(plan.again_ns)
             if build.is_urgent and self._ledger.will_change(apart_from=build):
-                return _FOREVER
+                raise NoRoomYet(_FOREVER)
             raise self._out_of_memory(build)
         if not build.is_urgent and self._replace_first(plan):
-            return _FOREVER
-        for replacement in plan.replacements:  # first: who sleeps still must not go for good for a victim
-            self.promise(replacement)
-        self._make_way(plan, build.build_id)
-        self._ledger.promise(build)
+            raise NoRoomYet(_FOREVER)
+        self._enact(plan, build, beside_bytes)
         if process is not None:
             self.coming.promise(process, build.build_id)
-        return None
+
+    def _enact(self, plan: RoomPlan, build: LoadedBuild, beside_bytes: int) -> None:
+        """Its replacements come at once where there is room for all the peaks, else one after the other before the
+        newcomer, which lends them what they need then.
+        """
+        ledger, asleep = self._ledger, self._ledger.asleep()
+        free_bytes = ledger.free_bytes - beside_bytes + sum(ledger.freed_by(self._known(v)) for v in plan.victims)
+        free_bytes += sum(self._known(sleeper).bytes for sleeper in plan.dismissed)
+        need_bytes = build.need_bytes
+        in_turn = need_bytes + sum(r.need_bytes(asleep) for r in plan.replacements) > free_bytes
+        # Replacements first: who sleeps still must not go for good for a victim.
+        coming = [self._come_in_place(r, r.grown_bytes(asleep) if in_turn else None) for r in plan.replacements]
+        if in_turn:
+            grown_bytes = sum(r.grown_bytes(asleep) for r in plan.replacements)
+            need_bytes = needed_in_turn(need_bytes, plan.replacements, asleep) - grown_bytes
+        self._make_way(plan, build.build_id)
+        ledger.promise(build, need_bytes)
+        if in_turn:
+            ledger.lend(build, coming)
+            for replacement in coming:
+                replacement.is_urgent = build.is_urgent
 
     def _make_way(self, plan: RoomPlan, newcomer: str) -> None:
         """Its victims leave, and its sleepers go for good."""
@@ -358,19 +419,17 @@ class Loads:
             self._unloads.evict(self._known(victim), newcomer)
 
     def _replace_first(self, plan: RoomPlan) -> bool:
-        """Where nobody is in a hurry: load the replacements beside what they replace, if there is room, so that no
-        application goes cold.
+        """Where nobody is in a hurry: load the replacements beside what they replace, as many as there is room for, so
+        that no application goes cold.
 
         The newcomer is planned for anew when they are there. False when there is nothing to do before.
         """
-        if not plan.replacements:
-            return False
-        asleep = self._ledger.asleep()
-        if not self._ledger.has_room_beside(sum(r.need_bytes(asleep) for r in plan.replacements)):
-            return False
+        asleep, has_begun = self._ledger.asleep(), False
         for replacement in plan.replacements:
-            self._ledger.follow(self.promise(replacement), replacement.victim)
-        return True
+            if self._ledger.has_room_beside(replacement.need_bytes(asleep)):
+                self._ledger.follow(self.promise(replacement), replacement.victim)
+                has_begun = True
+        return has_begun
 
     def _plan(
         self,
@@ -416,8 +475,7 @@ class Loads:
             return refused
         coming = {r.build_id for r in plan.replacements}
         freed = sum(self._ledger.freed_by(self._known(v)) for v in plan.victims)
-        back = sum(r.need_bytes(problem.asleep) for r in plan.replacements)
-        missing = problem.need_bytes + back - freed - problem.free_bytes
+        missing = needed_in_turn(problem.need_bytes, plan.replacements, problem.asleep) - freed - problem.free_bytes
         dismissed: list[str] = []
         for sleeper in sleepers:
             if missing > 0 and sleeper.build_id not in coming:

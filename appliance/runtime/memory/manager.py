@@ -57,6 +57,8 @@ class MemoryManager:
         """
         self._clock = clock
         self._loader = loader
+        self.wait_ns_max = int(wait_ms_max * NS_PER_MS)
+        """How long a load waits for room, at most."""
         self._ledger = Ledger(budget_bytes, users_of, asleep_share)
         self.runs = RunMemory(lambda: self._ledger.budget_bytes, lambda: self._ledger.free_bytes)
         self._overheads: dict[str, int] = {}
@@ -69,7 +71,7 @@ class MemoryManager:
             arbiter=arbiter,
             changes=self._changes,
             unloads=self._unloads,
-            wait_ns_max=int(wait_ms_max * NS_PER_MS),
+            wait_ns_max=self.wait_ns_max,
             events=events,
             asleep_of=asleep_of,
             process_of=process_of,
@@ -113,13 +115,17 @@ class MemoryManager:
         *,
         is_urgent: bool = True,
         asks: bool = True,
+        since_ns: int | None = None,
     ) -> LoadedBuild:
         """Make a build resident (joining a load under way) and pin it; the caller must `unpin`.
 
         No request waits for a load that is not urgent. `asks`: where too little is free, `on_short` is called first.
+        `since_ns`: since when a request has waited for room that waits by itself (`change`): its load does not.
 
-        Raises: OutOfMemory when it cannot fit, LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
+        Raises: OutOfMemory when it cannot fit, NoRoomYet where it would have to wait for room and shall not,
+        LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
         """
+        waits = is_urgent and since_ns is None
         start_ns = self._clock.now_ns()
         while True:
             if self._loads.is_closed:
@@ -133,18 +139,20 @@ class MemoryManager:
             if build.state in (_S.DRAINING, _S.UNLOADING):
                 await self._changes.within(build.gone.wait(), deadline_ns, start_ns)
                 continue
-            build.pins += 1  # before waiting: a build that somebody waits for is no victim the moment it arrives
-            build.on_change(build_id)
             loading = build.loading
             if loading is None:
-                build.is_urgent = is_urgent
+                build.is_urgent, build.waits = is_urgent, waits
                 if asks:
                     self._ask_for(build.need_bytes)
-                loading = self._loads.start(build)
-            elif is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
-                if build.promised_bytes is None:
-                    self._ask_for(build.need_bytes)
-                self._loads.hurry(build)
+                loading = self._loads.start(build) if since_ns is None else self._loads.start_now(build, since_ns)
+            else:
+                build.waits |= waits
+                if is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for
+                    if build.promised_bytes is None:
+                        self._ask_for(build.need_bytes)
+                    self._loads.hurry(build)
+            build.pins += 1  # before waiting: a build that somebody waits for is no victim the moment it arrives
+            build.on_change(build_id)
             build.waiters += is_urgent
             try:
                 await self._changes.within(asyncio.shield(loading), deadline_ns, start_ns)
@@ -153,6 +161,20 @@ class MemoryManager:
                 if is_urgent and not build.waiters and build.pins > 1:
                     self._loads.end_hurry(build)
                 self.unpin(build)
+
+    @property
+    def changes(self) -> int:
+        """How often anything has changed that may bring room for a load."""
+        return self._changes.count
+
+    async def change(self, seen: int, until_ns: int) -> bool:
+        """Return with the next change after so many; False: there was none until then."""
+        if self._changes.count == seen:
+            try:
+                await self._changes.next(until_ns)
+            except TimeoutError:
+                return False
+        return True
 
     def _ask_for(self, need_bytes: int) -> None:
         for let_go in self.on_short:

@@ -57,8 +57,29 @@ class Replacement:
 
     def need_bytes(self, asleep: Mapping[str, int]) -> int:
         """What its load, or its wake, needs free before it starts; `asleep`: build → what it keeps."""
-        kept = asleep.get(self.build_id)
-        return max(self.peak_bytes, self.resident_bytes) if kept is None else max(0, self.resident_bytes - kept)
+        grown = self.grown_bytes(asleep)
+        return grown if self.build_id in asleep else max(self.peak_bytes, grown)
+
+    def grown_bytes(self, asleep: Mapping[str, int]) -> int:
+        """What it takes more when it is there than now."""
+        return max(0, self.resident_bytes - asleep.get(self.build_id, 0))
+
+
+def needed_in_turn(newcomer_bytes: int, replacements: Sequence[Replacement], asleep: Mapping[str, int]) -> int:
+    """What must be free for replacements that load one after the other, and then a newcomer that needs so much: no two
+    of their peaks fall together.
+    """
+    grown = [replacement.grown_bytes(asleep) for replacement in replacements]
+    peaks = (r.need_bytes(asleep) - bytes_ for r, bytes_ in zip(replacements, grown, strict=True))
+    return sum(grown) + max((newcomer_bytes, *peaks))
+
+
+class NoRoomYet(Exception):
+    """Too little memory is free for a load now. A change of what is in memory may help, or the time `again_ns`."""
+
+    def __init__(self, again_ns: int) -> None:
+        super().__init__("too little memory is free now")
+        self.again_ns = again_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +114,8 @@ class RoomPlan:
     sufficient: bool
     reason: str
     replacements: tuple[Replacement, ...] = ()
-    """Smaller builds that come for some of the victims; what they need is taken from what the victims free."""
+    """Smaller builds that come for some of the victims, out of what the victims free: at once where there is room for
+    all their peaks, else one after the other, and the wanted build after them."""
     again_ns: int | None = None
     """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
     spares_sleepers: bool = False

@@ -18,7 +18,7 @@ from appliance.policies.residency.base import (
 )
 from appliance.policies.residency.neighbours import NeighbourPlan, NeighbourProblem
 from appliance.policies.residency.steps import PART, Steps, in_steps
-from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem
+from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem, needed_in_turn
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.residency.beside import BesideBuilds
 from appliance.runtime.residency.demand import Expectations
@@ -234,12 +234,8 @@ class EvictionArbiter:
                     replacements.append(
                         Replacement(victim.build_id, after.build_id, after.resident_bytes, after.peak_bytes)
                     )
-        back = sum(r.need_bytes(problem.asleep) for r in replacements)
         freed = sum(b.freed_bytes for b in victims)
-        while replacements and problem.free_bytes + freed - back < problem.need_bytes:
-            last = replacements.pop()  # peaks do not fit together: the last one comes back when it is asked for
-            back -= last.need_bytes(problem.asleep)
-        if problem.free_bytes + freed - back < problem.need_bytes:
+        if problem.free_bytes + freed < needed_in_turn(problem.need_bytes, replacements, problem.asleep):
             return RoomPlan((), 0, False, plan.reason)
         return RoomPlan(tuple(b.build_id for b in victims), freed, True, plan.reason, tuple(replacements))
 
@@ -412,11 +408,14 @@ class EvictionArbiter:
         request: str | None,
         intent: Intent,
         asleep: Mapping[str, int] = _NOBODY,
+        since_ns: int | None = None,
     ) -> ResidencyPlan:
-        """Ask the policy about all of a group's variants, and record what it said; `memory_bytes`: the budget."""
+        """Ask the policy about all of a group's variants, and record what it said; `memory_bytes`: the budget.
+        `since_ns`: since when a request waits for it.
+        """
         problem = self.problem(memory_bytes, resident, now_ns, request, intent, asleep)
         plan = self._policy.plan(problem)
-        self._records.planned(problem, plan)
+        self._records.planned(problem, plan, since_ns)
         return plan
 
     def rebalance(

@@ -121,9 +121,10 @@ class ResidencyLoop:
         if len(self._seen) == 1:
             self._wake.set()
 
-    def order(self, application_id: str, candidates: list[Servable]) -> list[Servable]:
-        """Candidates of a cold request: the one under way, else the policy's choice, then the others; the smallest
-        first where the policy sees no room.
+    def order(self, application_id: str, candidates: list[Servable], since_ns: int) -> list[Servable]:
+        """Candidates of a cold request that came then, of which the first are the most wanted: the one under way, else
+        the policy's choice, then those behind it and at last those before it; the smallest first where the policy
+        sees no room.
         """
         loading = [s for s in candidates if self._memory.is_loading(s.build_id)]
         group = self._groups.of_application(application_id)
@@ -131,11 +132,13 @@ class ResidencyLoop:
             self._take_over()  # whoever makes room must know who was asked a moment ago
         if loading or group is None or len(candidates) < 2:
             return [*loading, *(s for s in candidates if s not in loading)]
-        plan = self._decide(group.name, "serve")
+        plan = self._decide(group.name, "serve", since_ns)
         wanted = group.servable(plan.serve).build_id if plan.serve is not None else None
         first = [form for s in candidates for form in s.forms if form.build_id == wanted]
-        rest = sorted((s for s in candidates if s.build_id != wanted), key=lambda s: s.resident_bytes)
-        return [*first, *rest]
+        places = (at for at, s in enumerate(candidates) if any(form.build_id == wanted for form in s.forms))
+        place = next(places, len(candidates))
+        rest = [s for s in candidates[place:] if s.build_id != wanted]
+        return [*first, *rest, *sorted(candidates[:place], key=lambda s: s.resident_bytes)]
 
     # -- orders of people ----------------------------------------------------------------------------------------------
 
@@ -305,8 +308,8 @@ class ResidencyLoop:
         except TimeoutError:
             pass
 
-    def _decide(self, request: str, intent: Intent) -> ResidencyPlan:
-        """What the policy says to memory as it is now."""
+    def _decide(self, request: str, intent: Intent, since_ns: int | None = None) -> ResidencyPlan:
+        """What the policy says to memory as it is now. `since_ns`: when the request came that waits for it."""
         return self._arbiter.decide(
             self._memory.budget_bytes,
             self._memory.residents(),
@@ -314,6 +317,7 @@ class ResidencyLoop:
             request,
             intent,
             self._memory.asleep(),
+            since_ns,
         )
 
     def _procure(self, group: VariantGroup) -> None:

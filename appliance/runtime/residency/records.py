@@ -49,9 +49,11 @@ class Records:
         self._policy_name = policy_name
         self._said: dict[str, _Said] = {}
 
-    def planned(self, problem: ResidencyProblem, plan: ResidencyPlan) -> None:
-        """The policy has been asked about all variants, before anything is loaded."""
-        if not plan.changes and plan.outcome == "warm":
+    def planned(self, problem: ResidencyProblem, plan: ResidencyPlan, since_ns: int | None = None) -> None:
+        """The policy has been asked about all variants, before anything is loaded. `since_ns`: since when a request
+        waits for it; one that is refused again is told of once.
+        """
+        if not plan.changes and (plan.outcome == "warm" or _is_again(problem.now_ns, since_ns)):
             return
         if problem.intent != "serve" and self._is_under_way(problem, plan):
             return
@@ -66,7 +68,7 @@ class Records:
 
         Told unless the plan before said as much.
         """
-        if not plan.changes and plan.outcome == "warm":
+        if not plan.changes and (plan.outcome == "warm" or _is_again(problem.now_ns, since_ns)):
             return
         is_refusal, changes = not plan.changes, frozenset(plan.changes)
         said = self._of_load(name, problem.now_ns, since_ns)
@@ -186,6 +188,11 @@ class Records:
     def _name(self, build: ResidentBuild) -> str | None:
         group = self._groups.of_build(build.build_id)
         return group.name if group is not None else next(iter(self._groups.users_of(build.build_id)), None)
+
+
+def _is_again(now_ns: int, since_ns: int | None) -> bool:
+    """Whether a load that began at `since_ns` has been asked about before."""
+    return since_ns is not None and now_ns > since_ns
 
 
 def _tenant_of(application: str | None) -> str | None:

@@ -3,8 +3,10 @@ for it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 
 from appliance.clock import Clock
 from appliance.domain.errors import (
@@ -18,14 +20,28 @@ from appliance.domain.request import Request
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.memory.room import NoRoomYet
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.admission import check_outputs, check_tensors
 from appliance.runtime.serving.job import too_late
+from appliance.runtime.serving.room_queue import RoomQueue
+
+_NEVER_NS = 1 << 63
 
 Placed = tuple[Servable, LoadedBuild, bool, int, int]
 """A pinned build for a request: (servable, build, warm, nanoseconds of loading, nanoseconds of waking)."""
+
+
+@dataclass(slots=True)
+class _Tried:
+    """What came of the candidates of a request, by build."""
+
+    refused: dict[str, Servable] = field(default_factory=dict)
+    """There was no room."""
+    failures: dict[str, ApplianceError] = field(default_factory=dict)
+    """They are not tried again."""
 
 
 class Placement:
@@ -39,6 +55,7 @@ class Placement:
         self._memory = memory
         self._residency = residency
         self._refusals = refusals
+        self._queue = RoomQueue(memory)
         self._wakes: set[asyncio.Task[None]] = set()
         self.on_overflow: Callable[[Servable], None] = lambda servable: None
         """Told what is to serve a request that is put on another kind of processor, for it is not there."""
@@ -92,37 +109,77 @@ class Placement:
     async def load(self, request: Request, entry: Entry, candidates: list[Servable]) -> Placed:
         """The most wanted candidate that finds room, loaded and pinned; the whole of one whose parts do not come.
 
-        Raises: OutOfMemory, LoadFailed, DeadlineExceeded, ShuttingDown.
+        Where none finds room all of them are tried again, by the order that holds then, whenever memory has changed.
+
+        Raises: OutOfMemory, where the deadline comes before there is room, too; LoadFailed, DeadlineExceeded,
+        ShuttingDown.
         """
         warm = not request.began_cold and self._is_warm(entry)
         start_ns = self._clock.now_ns()
-        refused: list[Servable] = []
-        failure: ApplianceError | None = None
-        candidates = self._in_time(request, _distinct_builds(candidates))
-        if not warm:
-            candidates = self._residency.order(request.application_id, candidates)
-        ahead = candidates[::-1]
-        while ahead:
-            servable = ahead.pop()
+        candidates = _distinct_builds(candidates)
+        in_time = self._in_time(request, candidates)
+        if not in_time:
+            raise self._too_late(request, candidates)
+        until_ns = start_ns + self._memory.wait_ns_max
+        if request.drop_ns is not None:
+            until_ns = min(until_ns, request.drop_ns)
+        tried = _Tried()
+        is_first = False
+        while in_time:
+            changes = self._memory.changes
+            ordered = in_time if warm else self._residency.order(request.application_id, in_time, start_ns)
+            forms = {form.build_id: form for servable in ordered for form in servable.forms}
             try:
-                build = await self._pin(servable, request.drop_ns)
-            except (OutOfMemory, LoadFailed) as error:
-                if isinstance(error, LoadFailed):
-                    failure = error
-                else:
-                    refused.append(servable)
-                if servable.whole is not None:
-                    ahead.append(servable.whole)
-            except DeadlineExceeded:
-                now_ns = self._clock.now_ns()
-                raise too_late(request, servable.expected_of(request.inputs, now_ns), now_ns) from None
+                servable, build = await self._first_with_room(request, forms, start_ns, tried)
+            except NoRoomYet as full:
+                again_ns = min(full.again_ns, until_ns)
             else:
                 took_ns = self._clock.now_ns() - start_ns
                 return servable, build, warm, *((0, took_ns) if build.is_woken else (took_ns, 0))
-        if refused:
-            raise self._refusals.of(refused, request.tenant)
-        assert failure is not None
-        raise failure
+            is_first = await self._queue.turn(
+                tuple(sorted(forms)),
+                changes,
+                again_ns,
+                is_first=is_first,
+                is_there=partial(self._is_coming, forms),
+            )
+            if self._clock.now_ns() >= until_ns:
+                break
+            in_time = self._in_time(request, candidates)
+        raise self._refusal(request, tried)
+
+    async def _first_with_room(
+        self, request: Request, servables: Mapping[str, Servable], start_ns: int, tried: "_Tried"
+    ) -> tuple[Servable, LoadedBuild]:
+        """The first of them, by build, that finds room now, loaded and pinned.
+
+        Raises: NoRoomYet where one may find room later; else as `load`.
+        """
+        again_ns = _NEVER_NS
+        for build_id, servable in servables.items():
+            if build_id in tried.failures:
+                continue
+            try:
+                return servable, await self._pin(servable, request.drop_ns, start_ns)
+            except NoRoomYet as full:
+                tried.refused[build_id] = servable
+                again_ns = min(again_ns, full.again_ns)
+            except OutOfMemory as error:
+                tried.refused[build_id] = servable
+                if not error.can_fit:
+                    tried.failures[build_id] = error
+            except LoadFailed as error:
+                tried.refused.pop(build_id, None)
+                tried.failures[build_id] = error
+            except DeadlineExceeded:
+                raise self._too_late(request, [servable]) from None
+        raise self._refusal(request, tried) if again_ns == _NEVER_NS else NoRoomYet(again_ns)
+
+    def _refusal(self, request: Request, tried: "_Tried") -> ApplianceError:
+        """What a request is told of which no candidate could be loaded."""
+        if tried.refused:
+            return self._refusals.of([*tried.refused.values()], request.tenant)
+        return next(reversed(tried.failures.values()))
 
     def wake_ahead(self, entry: Entry, variant: str | None) -> bool:
         """Wake what a request will want, in the background, before its body is there; whether it began cold.
@@ -137,7 +194,7 @@ class Placement:
         builds = _distinct_builds(wanted)
         is_coming = any(self._memory.is_loading(s.build_id) for s in builds)
         if not is_coming and any(self._memory.is_asleep(s.build_id) for s in builds):
-            first = self._residency.order(entry.application.id, builds)[0]
+            first = self._residency.order(entry.application.id, builds, self._clock.now_ns())[0]
             if self._memory.is_asleep(first.build_id):
                 task = asyncio.create_task(self._wake(first), name=f"wake {first.build_id}")
                 self._wakes.add(task)
@@ -145,26 +202,28 @@ class Placement:
         return not self._is_warm(entry)
 
     async def _wake(self, servable: Servable) -> None:
-        with suppress(ApplianceError):  # counted and announced by the memory manager; the request finds out itself
-            self._memory.unpin(await self._pin(servable, None))
+        with suppress(ApplianceError, NoRoomYet):  # the request finds out itself
+            self._memory.unpin(await self._pin(servable, None, self._clock.now_ns()))
+
+    def _is_coming(self, builds: Iterable[str]) -> bool:
+        """Whether one of them is in memory, or on its way there."""
+        return any(self._memory.is_resident(build) or self._memory.is_loading(build) for build in builds)
 
     def _is_warm(self, entry: Entry) -> bool:
         return any(self._memory.is_resident(build) for s in entry.servables.values() for build in s.builds)
 
     def _in_time(self, request: Request, candidates: list[Servable]) -> list[Servable]:
-        """Those whose run alone could end before the deadline: for the others no load is begun.
-
-        Raises: DeadlineExceeded when there are none.
-        """
+        """Those whose run alone could end before the deadline: for the others no load is begun."""
         drop_ns = request.drop_ns
         if drop_ns is None:
             return candidates
         now_ns = self._clock.now_ns()
-        expected = {s.build_id: s.expected_of(request.inputs, now_ns) for s in candidates}
-        kept = [s for s in candidates if now_ns + (expected[s.build_id] or 0) <= drop_ns]
-        if not kept:
-            raise too_late(request, min((ns for ns in expected.values() if ns is not None), default=None), now_ns)
-        return kept
+        return [s for s in candidates if now_ns + (s.expected_of(request.inputs, now_ns) or 0) <= drop_ns]
+
+    def _too_late(self, request: Request, candidates: Sequence[Servable]) -> DeadlineExceeded:
+        now_ns = self._clock.now_ns()
+        expected = [s.expected_of(request.inputs, now_ns) for s in candidates]
+        return too_late(request, min((ns for ns in expected if ns is not None), default=None), now_ns)
 
     async def pin(self, servable: Servable, tenant: str, deadline_ns: int | None = None) -> LoadedBuild:
         """A build in memory for a tenant, loaded if need be.
@@ -176,8 +235,10 @@ class Placement:
         except OutOfMemory:
             raise self._refusals.of([servable], tenant) from None
 
-    async def _pin(self, servable: Servable, deadline_ns: int | None) -> LoadedBuild:
-        return await self._memory.pin(servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns)
+    async def _pin(self, servable: Servable, deadline_ns: int | None, since_ns: int | None = None) -> LoadedBuild:
+        return await self._memory.pin(
+            servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns, since_ns=since_ns
+        )
 
     def preferred(self, entry: Entry, variant: str | None) -> Servable:
         """What a request for this variant, or for any, would get now.

@@ -13,7 +13,7 @@ def resident(ledger: Ledger, name: str, size: int, peak: int | None = None) -> L
     build = ledger.entry(name, size, peak or size)
     build.to(ResidencyState.LOADING)
     ledger.promise(build)
-    ledger.end_wait(build)
+    ledger.begin(build)
     ledger.recount(build)
     build.to(ResidencyState.RESIDENT)
     return build
@@ -27,7 +27,7 @@ def test_a_promise_is_no_use_until_its_wait_ends() -> None:
     build = ledger.entry("a", 30, 50)
     ledger.promise(build)
     assert (ledger.used_bytes, ledger.free_bytes, ledger.has_room_beside(51)) == (0, 50, False)
-    ledger.end_wait(build)
+    ledger.begin(build)
     assert (ledger.used_bytes, ledger.free_bytes) == (50, 50)
     ledger.recount(build)
     assert (ledger.used_bytes, ledger.free_bytes) == (30, 70)
@@ -46,12 +46,65 @@ def test_what_leaves_is_promised_to_others_but_not_free() -> None:
     assert ledger.is_free(new)
 
 
+def test_a_lender_covers_one_peak_after_the_other() -> None:
+    """Two that take 10 and need 30 while they load, and a third that needs 60: 80 are promised, not 120. Each of the
+    two begins when the lender has what it needs, and the lender begins last.
+    """
+    ledger = Ledger(80)
+    first, second, lender = (ledger.entry(name, 10, peak) for name, peak in (("a", 30), ("b", 30), ("c", 60)))
+    for build, promised in ((first, 10), (second, 10), (lender, 60)):
+        ledger.promise(build, promised)
+    ledger.lend(lender, (first, second))
+    assert ledger.free_bytes == 0
+    for build in (first, second):
+        assert (ledger.is_free(build), ledger.is_free(lender)) == (True, False)
+        ledger.begin(build)
+        assert (build.bytes, lender.bytes, ledger.free_bytes) == (30, 40, 0)
+        ledger.recount(build)
+        assert (build.bytes, lender.bytes, ledger.free_bytes) == (10, 60, 0)
+    assert ledger.is_free(lender)
+    ledger.begin(lender)
+    ledger.recount(lender)
+    assert (ledger.used_bytes, ledger.free_bytes) == (30, 50)
+
+
+def test_a_borrower_whose_load_fails_gives_back_what_it_borrowed() -> None:
+    ledger = Ledger(70)
+    borrower, lender = ledger.entry("a", 10, 30), ledger.entry("c", 60, 60)
+    ledger.promise(borrower, 10)
+    ledger.promise(lender, 60)
+    ledger.lend(lender, (borrower,))
+    ledger.begin(borrower)
+    ledger.cancel(borrower)
+    assert (lender.bytes, ledger.free_bytes, ledger.is_free(lender)) == (60, 10, True)
+
+
+def test_a_lender_that_is_given_up_leaves_its_borrowers_what_is_free() -> None:
+    """One is under way and keeps what it needs, the next gets it out of free memory, the last finds none."""
+    ledger = Ledger(80)
+    under_way, next_, last, lender = (
+        ledger.entry(name, 10, peak) for name, peak in zip("abcd", (30, 30, 40, 50), strict=True)
+    )
+    for build in (under_way, next_, last):
+        ledger.promise(build, 10)
+    ledger.promise(lender, 50)
+    ledger.lend(lender, (under_way, next_, last))
+    ledger.begin(under_way)
+    ledger.give_up(lender)
+    ledger.cancel(lender)
+    assert [build.bytes for build in (under_way, next_, last)] == [30, 30, 10]
+    assert [build.borrows_bytes for build in (under_way, next_, last)] == [0, 0, 30]
+    assert ledger.free_bytes == 10
+    ledger.recount(under_way)
+    assert ledger.free_bytes == 30
+
+
 def test_a_cancelled_load_leaves_nothing() -> None:
     """After a failure the books are as before."""
     ledger = Ledger(100)
     build = ledger.entry("a", 30, 50)
     ledger.promise(build)
-    ledger.end_wait(build)
+    ledger.begin(build)
     ledger.cancel(build)
     assert (ledger.used_bytes, ledger.free_bytes, build.bytes) == (0, 100, 0)
 
@@ -76,7 +129,7 @@ def test_figures_are_taken_over_while_a_build_is_away() -> None:
         (RoomPlan(("held",), 40, True, ""), "in use"),
         (RoomPlan(("a",), 40, True, "", (Replacement("b", "c", 1, 1),)), "without a victim"),
         (RoomPlan((), 0, True, ""), "too little"),
-        (RoomPlan(("a",), 40, True, "", (Replacement("a", "c", 20, 25),)), "too little"),
+        (RoomPlan(("a",), 40, True, "", (Replacement("a", "c", 21, 25),)), "too little"),
         (RoomPlan(("a",), 40, True, "", (Replacement("a", "held", 1, 1),)), "there already"),
     ],
 )

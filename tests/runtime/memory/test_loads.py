@@ -332,6 +332,58 @@ async def test_replacement_that_a_smaller_budget_has_no_room_for_is_given_up() -
     bench.assert_quiet()
 
 
+class Replaces(Boundless):
+    """For `new` the two others leave and a smaller build comes for each; everybody else has room."""
+
+    def plan(self, problem: RoomProblem) -> RoomPlan:
+        if problem.build_id != "new":
+            return RoomPlan((), 0, True, "there is room")
+        coming = tuple(Replacement(name, f"{name}-small", 3, 14) for name in "ab")
+        return RoomPlan(("a", "b"), 26, True, "both are replaced", coming)
+
+
+@story
+async def test_replacements_load_one_after_the_other_where_their_peaks_do_not_fit_at_once() -> None:
+    """36 hold 2 × 13; for a newcomer that needs 29 both give way to builds that take 3 and need 14 while they load:
+    both come, then the newcomer, and nobody is left with nothing.
+    """
+    bench = MemoryBench(
+        {
+            **{name: Cost(13) for name in "ab"},
+            **{f"{name}-small": Cost(3, 14, load_ms=10) for name in "ab"},
+            "new": Cost(17, 29, load_ms=50),
+        },
+        budget=36,
+        arbiter=Replaces(),
+    )
+    await bench.use("a")
+    await bench.use("b")
+    start_ns = bench.clock.now_ns()
+    await bench.use("new")
+    assert bench.elapsed_ms(start_ns) == pytest.approx(5 + 10 + 50, abs=0.01), "2 × 14 fit at once, 2 × 14 + 29 do not"
+    assert bench.resident() == ["a-small", "b-small", "new"]
+    bench.assert_quiet()
+
+
+@story
+async def test_replacement_that_fails_in_its_turn_holds_nobody_up() -> None:
+    bench = MemoryBench(
+        {
+            **{name: Cost(13) for name in "ab"},
+            "a-small": Cost(3, 14, load_ms=10, failures=[ValueError("odd")]),
+            "b-small": Cost(3, 14, load_ms=10),
+            "new": Cost(17, 29, load_ms=50),
+        },
+        budget=36,
+        arbiter=Replaces(),
+    )
+    await bench.use("a")
+    await bench.use("b")
+    await bench.use("new")
+    assert bench.resident() == ["b-small", "new"]
+    bench.assert_quiet()
+
+
 @story
 async def test_used_bytes_never_count_a_promise() -> None:
     """While the newcomer waits for a slow unload, what is shown as used stays within the budget."""

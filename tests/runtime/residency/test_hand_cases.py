@@ -1,0 +1,90 @@
+"""Cases with answers found by hand: who gets which variant, and who leaves memory for whom."""
+
+import asyncio
+
+import pytest
+
+from appliance.domain.errors import OutOfMemory
+from tests.fakes.clock import run_virtual
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+KB = 1000
+warm_start = pytest.mark.parametrize("eviction", ["iws-bfe", "ws-bfe"])
+
+
+@warm_start
+def test_request_whose_choice_no_longer_fits_gets_its_next_smaller_variant(eviction: str) -> None:
+    async def story() -> None:
+        bench = EngineBench(32_000 * KB, workers=3, eviction=eviction)
+        bench.add({"fp32": Cost(12_600 * KB, 17_920 * KB), "int8": Cost(3_200 * KB, 10_000 * KB)}, name="a1")
+        bench.add({"fp32": Cost(12_600 * KB, 16_800 * KB), "int8": Cost(4_290 * KB)}, name="a2")
+        bench.add({"fp32": Cost(16_800 * KB, 29_400 * KB), "int8": Cost(4_290 * KB, 14_000 * KB)}, name="a5")
+        async with bench.working(residency=True):
+            names = ("a1", "a2", "a5")
+            results = await asyncio.gather(*(bench.infer(application=f"t/{name}") for name in names))
+        assert [result.variant for result in results] == ["fp32", "int8", "int8"]
+        assert bench.memory.evictions == 0
+
+    run_virtual(story)
+
+
+def test_two_replacements_that_a_plan_counts_on_are_both_made() -> None:
+    """10.826 MB are free and two replacements free 9.380 MB each: 29.586 MB, and the newcomer needs 29.364 MB. Each of
+    the two needs 13.710 MB while it loads, for which there is room only one after the other.
+    """
+
+    async def story() -> None:
+        bench = EngineBench(36_000 * KB, workers=3, eviction="iws-bfe")
+        for name in ("a1", "a2"):
+            bench.add({"fp32": Cost(12_587 * KB), "int8": Cost(3_207 * KB, 13_710 * KB)}, name=name)
+        bench.add({"fp32": Cost(16_800 * KB, 29_364 * KB), "int8": Cost(4_290 * KB, 14_000 * KB)}, name="a5")
+        async with bench.working(residency=True):
+            for pause_ms, name in ((0, "a1"), (200, "a2"), (3_800, "a1"), (3_200, "a2")):
+                await bench.pause(pause_ms)
+                assert (await bench.infer(application=f"t/{name}")).variant == "fp32"
+            await bench.pause(5_750)
+            assert (await bench.infer(application="t/a5")).variant == "fp32"
+            for name in ("a1", "a2"):
+                result = await bench.infer(application=f"t/{name}")
+                assert (result.warm, result.variant) == (True, "int8")
+
+    run_virtual(story)
+
+
+def test_request_that_waits_for_room_gets_the_best_variant_that_fits_then() -> None:
+    """Nothing fits beside what runs; when that has ended the large variant does, though the small one needs less."""
+
+    async def story() -> None:
+        bench = EngineBench(20, workers=3)
+        bench.add({"v": Cost(20, load_ms=0, run_ms=300)}, name="busy")
+        bench.add({"fp32": Cost(15), "int8": Cost(5)})
+        async with bench.working():
+            running = asyncio.create_task(bench.infer(application="t/busy"))
+            await bench.pause(1)
+            assert {result.variant for result in await asyncio.gather(*(bench.infer() for _ in range(3)))} == {"fp32"}
+            await running
+        assert bench.memory.loads == 2
+
+    run_virtual(story)
+
+
+def test_request_whose_deadline_comes_before_there_is_room_is_told_of_memory() -> None:
+    """It has not been too slow: more time would not have helped, nor a faster variant."""
+
+    async def story() -> None:
+        bench = EngineBench(20, workers=3)
+        bench.add({"v": Cost(20, load_ms=0, run_ms=300)}, name="busy")
+        bench.add({"fp32": Cost(15), "int8": Cost(5)})
+        async with bench.working():
+            running = asyncio.create_task(bench.infer(application="t/busy"))
+            await bench.pause(1)
+            start_ns = bench.clock.now_ns()
+            with pytest.raises(OutOfMemory) as refused:
+                await bench.infer(within_ms=100)
+            assert bench.clock.now_ns() - start_ns == 100_000_000
+            assert [(one["application"], one["why"]) for one in refused.value.blockers] == [("t/busy", "pinned")]
+            await running
+        bench.assert_quiet()
+
+    run_virtual(story)
