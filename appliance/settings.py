@@ -250,8 +250,8 @@ class ResidencySettings(Section):
     reloads_per_min_max: int = Field(30, ge=1)
     """Changes of one application's variant in a minute before it is left alone."""
     patience_ms: float = Field(500.0, ge=0)
-    """A request that finds only expected applications in its way waits so long for their windows to close; then they
-    give way.
+    """A request that finds only expected applications in its way waits so long for their windows to close; then these
+    get smaller variants, where they have some.
     """
     neighbours_share: float = Field(1.0, ge=0, le=1)
     """Share of the budget that variants next to those that sessions use may take together, of what nobody else wants;

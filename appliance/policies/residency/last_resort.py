@@ -9,20 +9,30 @@ after, says `requester.Order`.
 from collections.abc import Sequence
 from math import inf
 
-from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
+from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.requester import loads
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import Victim, change, replaced, unloaded, victims
 
 
 def force_out(
-    problem: ResidencyProblem, ranking: Sequence[str], asker: ApplicationState, wanted: Option, level: float = inf
+    problem: ResidencyProblem,
+    ranking: Sequence[str],
+    asker: ApplicationState,
+    wanted: Option,
+    level: float = inf,
+    *,
+    shrinks_expected: bool = False,
 ) -> list[Change] | None:
-    """The changes of others that let `wanted` fit; `ranking` names the minimalists, those to go first before.
+    """The changes of others that let `wanted` fit; `ranking` names those that give way, those to go first before.
 
-    Wishes of a higher priority than `level` are kept.
+    Wishes of a higher priority than `level` are kept. `shrinks_expected`: where minimalists do not suffice, maximalists
+    are replaced, too; none is ever unloaded (EM-10).
     """
     rank = {name: place for place, name in enumerate(ranking)}
-    moves = [*_ranked(problem, rank, replaces=True), *_ranked(problem, rank, replaces=False)]
+    moves = [*_ranked(rank, victims(problem, replaced)), *_ranked(rank, victims(problem, unloaded))]
+    if shrinks_expected:
+        moves += _ranked(rank, victims(problem, replaced, are_expected=True))
     moves = [victim for victim in moves if victim.level <= level]
     own = Change(asker.name, asker.resident, wanted.name)
     taken: dict[str, Change] = {}
@@ -44,8 +54,29 @@ def force_out(
     return None
 
 
-def _ranked(problem: ResidencyProblem, rank: dict[str, int], replaces: bool) -> list[Victim]:
-    found = victims(problem, replaced if replaces else unloaded)
+def after_patience(problem: ResidencyProblem) -> ResidencyPlan | None:
+    """For a request that has waited in vain for windows of others to close: the first of its variants that fits when
+    minimalists leave and maximalists are replaced, those first whose last request was longest ago. None: none does.
+    """
+    asker = problem.asker
+    ranking = [a.name for a in sorted(problem.applications, key=_last_request)]
+    for wanted in asker.options:
+        if wanted == asker.loaded:
+            continue
+        if bounded(problem, (Change(asker.name, asker.resident, wanted.name),)):
+            return loads(asker, wanted, ())
+        others = force_out(problem, ranking, asker, wanted, shrinks_expected=True)
+        if others is not None:
+            return loads(asker, wanted, others)
+    return None
+
+
+def _last_request(application: ApplicationState) -> tuple[int, str]:
+    last_ns = application.last_request_ns
+    return -1 if last_ns is None else last_ns, application.name
+
+
+def _ranked(rank: dict[str, int], found: list[Victim]) -> list[Victim]:
     last = len(rank)
     return sorted(found, key=lambda victim: (victim.level, rank.get(victim.application.name, last)))
 

@@ -36,13 +36,16 @@ def replaced(application: ApplicationState) -> Option | None:
     return application.floor
 
 
-def victims(problem: ResidencyProblem, give_way: GiveWay) -> list[Victim]:
-    """Every victim whose giving way frees memory, by name of its application. The requester is none."""
+def victims(problem: ResidencyProblem, give_way: GiveWay, *, are_expected: bool = False) -> list[Victim]:
+    """Every victim whose giving way frees memory, by name of its application. The requester is none.
+
+    `are_expected`: of the maximalists, in the place of the minimalists.
+    """
     found = []
     for application in problem.applications:
         if application.resident is None or application.pinned or application.name == problem.request:
             continue
-        if is_maximalist(application, problem):
+        if is_maximalist(application, problem) is not are_expected:
             continue
         loaded, after = application.variant(application.resident), give_way(application)
         freed = loaded.bytes - (0 if after is None else after.bytes)

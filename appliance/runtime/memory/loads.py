@@ -19,6 +19,7 @@ from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.processes import ComingProcesses
 from appliance.runtime.memory.room import (
     Arbiter,
+    Asked,
     NoRoomYet,
     Process,
     Replacement,
@@ -85,14 +86,14 @@ class Loads:
         build.to(_S.LOADING)
         return self._begin(build, self._in_room(build))
 
-    def start_now(self, build: LoadedBuild, since_ns: int) -> asyncio.Future[None]:
-        """The same where room is made at once, for a request that has waited for it since then.
+    def start_now(self, build: LoadedBuild, asked: Asked) -> asyncio.Future[None]:
+        """The same where room is made at once.
 
         Raises: NoRoomYet, OutOfMemory, ShuttingDown; nothing has begun then.
         """
         build.to(_S.LOADING)
         try:
-            self._commit(build, since_ns)
+            self._commit(build, asked)
         except BaseException:
             build.to(_S.ASLEEP if build.handle is not None else _S.ABSENT)
             raise
@@ -307,10 +308,10 @@ class Loads:
 
         Raises: OutOfMemory when waiting cannot help, took too long, or nobody waits any more; ShuttingDown.
         """
-        since_ns, limit_ns = self._clock.now_ns(), self._limit_ns()
+        asked, limit_ns = Asked(self._clock.now_ns()), self._limit_ns()
         while True:
             try:
-                self._commit(build, since_ns)
+                self._commit(build, asked)
                 break
             except NoRoomYet as full:
                 if build.is_urgent and not build.waits:
@@ -355,7 +356,7 @@ class Loads:
         except TimeoutError:
             raise self._out_of_memory(wanted) from None
 
-    def _commit(self, build: LoadedBuild, since_ns: int) -> None:
+    def _commit(self, build: LoadedBuild, asked: Asked) -> None:
         """One transaction: plan, check, mark the victims, promise the newcomer and the replacements.
 
         Raises: NoRoomYet when only waiting can help, OutOfMemory when nothing can, ShuttingDown; with nothing done.
@@ -370,7 +371,7 @@ class Loads:
                 build.build_id,
                 build.need_bytes,
                 is_urgent=build.is_urgent,
-                since_ns=since_ns,
+                asked=asked,
                 beside_bytes=beside_bytes,
             )
             if plan.sufficient or not build.is_urgent or not self.end_idle(wanted | self._ledger.wanted()):
@@ -437,7 +438,7 @@ class Loads:
         need_bytes: int,
         *,
         is_urgent: bool = True,
-        since_ns: int | None = None,
+        asked: Asked | None = None,
         beside_bytes: int = 0,
     ) -> RoomPlan:
         """The arbiter is asked about every load but those for which there is room, of tenants without a ceiling.
@@ -457,8 +458,9 @@ class Loads:
             ledger.residents(),
             ledger.leavers(),
             is_urgent,
-            since_ns,
+            None if asked is None else asked.since_ns,
             ledger.asleep(),
+            () if asked is None else asked.instead,
         )
         plan = self._arbiter.plan(problem)
         if not plan.sufficient and not plan.spares_sleepers and (sleepers := ledger.sleepers()):

@@ -20,7 +20,7 @@ from appliance.runtime.memory.changes import Changes
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Check, Loader
 from appliance.runtime.memory.loads import Loads
-from appliance.runtime.memory.room import Arbiter, Process, Replacement, ResidentBuild
+from appliance.runtime.memory.room import Arbiter, Asked, Process, Replacement, ResidentBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.memory.unloads import Unloads
 
@@ -115,17 +115,17 @@ class MemoryManager:
         *,
         is_urgent: bool = True,
         asks: bool = True,
-        since_ns: int | None = None,
+        asked: Asked | None = None,
     ) -> LoadedBuild:
         """Make a build resident (joining a load under way) and pin it; the caller must `unpin`.
 
         No request waits for a load that is not urgent. `asks`: where too little is free, `on_short` is called first.
-        `since_ns`: since when a request has waited for room that waits by itself (`change`): its load does not.
+        `asked`: the request waits for room by itself (`change`), its load does not.
 
         Raises: OutOfMemory when it cannot fit, NoRoomYet where it would have to wait for room and shall not,
         LoadFailed, DeadlineExceeded while waiting, ShuttingDown.
         """
-        waits = is_urgent and since_ns is None
+        waits = is_urgent and asked is None
         start_ns = self._clock.now_ns()
         while True:
             if self._loads.is_closed:
@@ -144,7 +144,7 @@ class MemoryManager:
                 build.is_urgent, build.waits = is_urgent, waits
                 if asks:
                     self._ask_for(build.need_bytes)
-                loading = self._loads.start(build) if since_ns is None else self._loads.start_now(build, since_ns)
+                loading = self._loads.start(build) if asked is None else self._loads.start_now(build, asked)
             else:
                 build.waits |= waits
                 if is_urgent and not build.is_urgent:  # what was brought ahead of time is now waited for

@@ -74,6 +74,15 @@ def needed_in_turn(newcomer_bytes: int, replacements: Sequence[Replacement], asl
     return sum(grown) + max((newcomer_bytes, *peaks))
 
 
+class Asked(NamedTuple):
+    """A request that waits for room by itself, so that it can have another build where that finds room first."""
+
+    since_ns: int
+    """When it began to wait."""
+    instead: Collection[str] = ()
+    """Builds that would do in the place of the one asked for, where that finds no room."""
+
+
 class NoRoomYet(Exception):
     """Too little memory is free for a load now. A change of what is in memory may help, or the time `again_ns`."""
 
@@ -100,6 +109,10 @@ class RoomProblem:
     """Since when the request has waited for room; None = it has just come."""
     asleep: Mapping[str, int] = field(default_factory=dict)
     """Builds that sleep, or wait for room to wake, and what they keep; that is not in `free_bytes`."""
+    instead: Collection[str] = ()
+    """Builds that would do in the place of this one: where the policy would rather have a smaller one of them, there is
+    no room for this one.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Implements the memory manager's port `Arbiter`: the policy sees groups, windows 
 builds. It says which of them leave, and what comes in their place.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from appliance.policies.residency.base import (
@@ -16,6 +16,7 @@ from appliance.policies.residency.base import (
     ResidencyProblem,
     Wish,
 )
+from appliance.policies.residency.last_resort import after_patience
 from appliance.policies.residency.neighbours import NeighbourPlan, NeighbourProblem
 from appliance.policies.residency.steps import PART, Steps, in_steps
 from appliance.runtime.memory.room import Replacement, ResidentBuild, RoomPlan, RoomProblem, needed_in_turn
@@ -46,7 +47,7 @@ class EvictionArbiter:
         patience_ns: int | None = None,
     ) -> None:
         """An urgent request that finds only expected applications in its way waits `patience_ns` for their windows to
-        close; then they give way.
+        close; then these get smaller variants.
 
         None: it finds no room, as in the paper.
         """
@@ -138,49 +139,80 @@ class EvictionArbiter:
             plan, is_found = self._asked(problem, group, option, leaving)
             if is_found:
                 return plan
-        return self._despite_windows(problem, group.name, plan.reason)
+        return self._despite_windows(problem, group, option, [*strays, *in_use], plan.reason)
 
     def _asked(
         self, problem: RoomProblem, group: VariantGroup, option: Option, strays: list[ResidentBuild]
     ) -> tuple[RoomPlan, bool]:
         """The policy's plan for one variant of a group, where `strays` leave in any case; whether it found room."""
-        memory = problem.free_bytes + self._states.freed_bytes
-        intent: Intent = "serve" if problem.is_urgent else "procure"
-        only = replace(group, options=(option,), servables=(group.servable(option.name),))
-        present = self._states.resident(group.name)
-        has_other = present is not None and (problem.is_urgent or present.build_id not in group.stand_ins)
-        for beside in (True, False) if has_other else (True,):
-            if not beside:
-                intent = "procure"  # what is there would serve, but it is not what was asked for
-            question = self._problem(
-                memory, problem.now_ns, group.name, intent, only=only, beside=beside, strays=strays
-            )
+        for question, beside in self._questions(problem, group, option, strays):
             plan = self._policy.plan(question)
-            change = next((c for c in plan.changes if c.application == group.name), None)
-            if change is not None and change.after == option.name:
+            if _brings(plan, group, option):
                 self._records.answered(group.name, question, plan, problem.since_ns)
                 return self._in_builds(plan, group, strays, problem, beside=beside), True
         self._records.answered(group.name, question, plan, problem.since_ns)
         return RoomPlan((), 0, False, plan.reason), False
 
-    def _despite_windows(self, problem: RoomProblem, name: str, reason: str) -> RoomPlan:
-        """A request that is there counts for more than one that was predicted, once it has waited for that in vain."""
+    def _questions(
+        self, problem: RoomProblem, group: VariantGroup, option: Option, strays: list[ResidentBuild]
+    ) -> Iterator[tuple[ResidencyProblem, bool]]:
+        """The policy's problems about one variant of a group, and smaller ones that would do in its place; the next is
+        asked where the one before finds no room. Whether what the group has stays until the variant is there.
+        """
+        memory = problem.free_bytes + self._states.freed_bytes
+        intent: Intent = "serve" if problem.is_urgent else "procure"
+        pairs = [*zip(group.options, group.servables, strict=True)]
+        smaller = [(o, s) for o, s in pairs[group.options.index(option) + 1 :] if s.build_id in problem.instead]
+        own = [(option, group.servable(option.name)), *smaller]
+        only = replace(group, options=tuple(o for o, _ in own), servables=tuple(s for _, s in own))
+        present = self._states.resident(group.name)
+        has_other = present is not None and (problem.is_urgent or present.build_id not in group.stand_ins)
+        for beside in (True, False) if has_other else (True,):
+            if not beside:
+                intent = "procure"  # what is there would serve, but it is not what was asked for
+            yield (
+                self._problem(memory, problem.now_ns, group.name, intent, only=only, beside=beside, strays=strays),
+                beside,
+            )
+
+    def _despite_windows(
+        self, problem: RoomProblem, group: VariantGroup, option: Option, strays: list[ResidentBuild], reason: str
+    ) -> RoomPlan:
+        """A request that is there counts for more than one that was predicted, once it has waited for that in vain: who
+        is expected gets a smaller variant.
+        """
         refused = RoomPlan((), 0, False, reason)
-        if self._patience_ns is None or not problem.is_urgent:
+        if self._patience_ns is None or not problem.is_urgent or self._is_full(problem, None, None):
             return refused
-        if self._is_full(problem, None, None):
+        last_resort = self._after_patience(problem, group, option, strays) or refused
+        patient_ns = (problem.now_ns if problem.since_ns is None else problem.since_ns) + self._patience_ns
+        if problem.now_ns >= patient_ns:
+            self._records.ruled("last resort", group.name, problem, last_resort)
+            return last_resort
+        ends_ns = [patient_ns] if last_resort.sufficient else []
+        ends_ns += [end_ns for end_ns in self._window_ends_ns(problem) if end_ns < patient_ns]
+        if not ends_ns:
             return refused
-        last_resort = self._fallback.plan(problem)
-        since_ns = problem.now_ns if problem.since_ns is None else problem.since_ns
-        patient_ns = since_ns + self._patience_ns
-        if not last_resort.sufficient:
-            return refused
-        if problem.now_ns < patient_ns:
-            waits = replace(refused, again_ns=patient_ns)
-            self._records.ruled("patience", name, problem, waits)
-            return waits
-        self._records.ruled("last resort", name, problem, last_resort)
-        return last_resort
+        waits = replace(refused, again_ns=min(ends_ns))
+        self._records.ruled("patience", group.name, problem, waits)
+        return waits
+
+    def _after_patience(
+        self, problem: RoomProblem, group: VariantGroup, option: Option, strays: list[ResidentBuild]
+    ) -> RoomPlan | None:
+        for question, beside in self._questions(problem, group, option, strays):
+            plan = after_patience(question)
+            if plan is not None and _brings(plan, group, option):
+                return self._in_builds(plan, group, strays, problem, beside=beside)
+        return None
+
+    def _window_ends_ns(self, problem: RoomProblem) -> Iterator[int]:
+        """When the windows close of those that have something in memory which is not in use."""
+        for build in problem.resident:
+            group = None if build.pinned else self._groups.of_build(build.build_id)
+            window_ns = None if group is None else self._expectations.of(group.name).window_ns
+            if window_ns is not None and window_ns + self._expectations.delta_ns >= problem.now_ns:
+                yield window_ns + self._expectations.delta_ns + 1
 
     def _strays(self, problem: RoomProblem) -> list[ResidentBuild]:
         """Unpinned builds that are no application's best one in memory, and nobody's guaranteed memory: nobody
@@ -434,3 +466,8 @@ class EvictionArbiter:
         plan = yield from in_steps(self._policy, problem)
         self._records.planned(problem, plan)
         return plan
+
+
+def _brings(plan: ResidencyPlan, group: VariantGroup, option: Option) -> bool:
+    """Whether the group gets this variant."""
+    return any(change.application == group.name and change.after == option.name for change in plan.changes)

@@ -1,8 +1,8 @@
 """Which builds leave where no residency policy is asked: the least recently used ones, those of expected applications
 last.
 
-It stands behind the arbiter: for a build that is no variant of an application, for a budget that has shrunk, and for a
-request that has waited in vain.
+It stands behind the arbiter: for a build that is no variant of an application, for a process, and for a budget that has
+shrunk.
 """
 
 from dataclasses import replace
@@ -25,7 +25,9 @@ class Fallback:
         self._shares = shares
 
     def plan(self, problem: RoomProblem) -> RoomPlan:
-        """Guaranteed builds leave for a smaller budget only, and then after all others; O(n log n)."""
+        """Guaranteed builds, and those of expected applications, leave for a smaller budget or a process only, and then
+        after all others; O(n log n).
+        """
         guaranteed = self._shares.guaranteed(problem.build_id, problem.resident)
         return least_recently_used(
             replace(problem, resident=tuple(self._ranked(problem, build, guaranteed) for build in problem.resident))
@@ -37,7 +39,7 @@ class Fallback:
         is_expected = group is not None and self._expectations.of(group.name).is_maximalist
         is_guaranteed = build.build_id in guaranteed
         later_ns = (is_expected + 2 * is_guaranteed) * _AFTER_ALL_NS
-        is_kept = build.pinned or (is_guaranteed and bool(problem.build_id))
+        is_kept = build.pinned or ((is_expected or is_guaranteed) and bool(problem.build_id))
         return build._replace(last_used_ns=later_ns + build.last_used_ns, pinned=is_kept)
 
 

@@ -20,8 +20,8 @@ _SAME_NS = 100 * NS_PER_MS
 RULES: Mapping[str, str] = {
     "last use": "no policy was asked: the least recently used builds leave, expected ones last",
     "patience": "no policy was asked: a request waits so long for the windows of others to close",
-    "last resort": "no policy was asked: a request has waited in vain, so the least recently used leave, expected "
-    "ones last",
+    "last resort": "no policy was asked: a request has waited in vain, so the least recently used leave, and expected "
+    "ones get their smallest variants",
     "nobody's": "no policy was asked: builds leave that are no application's best one in memory",
     "neighbours": "no policy was asked: neighbours of what sessions use leave for whoever needs the memory",
     "ceiling": "no policy was asked: the tenant may take no more memory",
@@ -146,11 +146,17 @@ class Records:
         names = {name for build in victims for name in self._groups.users_of(build.build_id)} | (
             {name} if name else set()
         )
+        after = {r.victim: self._groups.variant_of(r.build_id) for r in plan.replacements}
         outcome = "waits" if plan.again_ns is not None else "cold" if plan.sufficient else "failed"
         answer: dict[str, Any] = {
             "outcome": outcome if problem.build_id else "shrunk",
             "actions": [
-                {"application": self._name(b), "from": self._groups.variant_of(b.build_id), "to": None} for b in victims
+                {
+                    "application": self._name(b),
+                    "from": self._groups.variant_of(b.build_id),
+                    "to": after.get(b.build_id),
+                }
+                for b in victims
             ],
             "reason": plan.reason,
         }

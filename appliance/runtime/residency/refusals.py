@@ -37,7 +37,7 @@ class Refusals:
         memory: MemoryManager,
         patience_ns: int | None,
     ) -> None:
-        """`patience_ns`: after so much waiting the windows of others give way; None: they never do."""
+        """`patience_ns`: after so much waiting those in their windows get smaller variants; None: they never do."""
         self._clock = clock
         self._catalogue = catalogue
         self._groups = groups
@@ -131,7 +131,8 @@ class Refusals:
         if window_ns is None:
             return None
         left_ns = max(0, window_ns + self._expectations.delta_ns - self._clock.now_ns())
-        if self._patience_ns is not None:
+        has_smaller = group is not None and group.servables[-1].build_id != build.build_id
+        if has_smaller and self._patience_ns is not None:
             left_ns = min(left_ns, self._patience_ns)
         return "in its window", left_ns / NS_PER_S
 

@@ -20,7 +20,7 @@ from appliance.domain.request import Request
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.room import NoRoomYet
+from appliance.runtime.memory.room import Asked, NoRoomYet
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.residency.refusals import Refusals
 from appliance.runtime.servable import Servable
@@ -156,11 +156,11 @@ class Placement:
         Raises: NoRoomYet where one may find room later; else as `load`.
         """
         again_ns = _NEVER_NS
-        for build_id, servable in servables.items():
-            if build_id in tried.failures:
-                continue
+        left = [build_id for build_id in servables if build_id not in tried.failures]
+        for place, build_id in enumerate(left, 1):
+            servable = servables[build_id]
             try:
-                return servable, await self._pin(servable, request.drop_ns, start_ns)
+                return servable, await self._pin(servable, request.drop_ns, Asked(start_ns, left[place:]))
             except NoRoomYet as full:
                 tried.refused[build_id] = servable
                 again_ns = min(again_ns, full.again_ns)
@@ -203,7 +203,7 @@ class Placement:
 
     async def _wake(self, servable: Servable) -> None:
         with suppress(ApplianceError, NoRoomYet):  # the request finds out itself
-            self._memory.unpin(await self._pin(servable, None, self._clock.now_ns()))
+            self._memory.unpin(await self._pin(servable, None, Asked(self._clock.now_ns())))
 
     def _is_coming(self, builds: Iterable[str]) -> bool:
         """Whether one of them is in memory, or on its way there."""
@@ -235,9 +235,9 @@ class Placement:
         except OutOfMemory:
             raise self._refusals.of([servable], tenant) from None
 
-    async def _pin(self, servable: Servable, deadline_ns: int | None, since_ns: int | None = None) -> LoadedBuild:
+    async def _pin(self, servable: Servable, deadline_ns: int | None, asked: Asked | None = None) -> LoadedBuild:
         return await self._memory.pin(
-            servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns, since_ns=since_ns
+            servable.build_id, servable.resident_bytes, servable.peak_bytes, deadline_ns, asked=asked
         )
 
     def preferred(self, entry: Entry, variant: str | None) -> Servable:

@@ -88,3 +88,30 @@ def test_request_whose_deadline_comes_before_there_is_room_is_told_of_memory() -
         bench.assert_quiet()
 
     run_virtual(story)
+
+
+@pytest.mark.parametrize("eviction", ["iws-bfe", "ws-bfe", "bfe", "lfe", "expected-utility"])
+def test_the_expected_get_smaller_variants_and_never_nothing(eviction: str) -> None:
+    """Two fill memory and are in their windows when a third is asked for, whose smallest variant lacks 2 MB: it waits
+    for the windows, then one of the two is replaced, and both are warm afterwards.
+    """
+
+    async def story() -> None:
+        bench = EngineBench(
+            30_000 * KB, workers=3, eviction=eviction, patience_ms=500, delta_ms=3000, delta_share_max=9
+        )
+        for name in ("a1", "a2"):
+            bench.add({"fp32": Cost(13_000 * KB), "int8": Cost(3_200 * KB)}, name=name)
+        bench.add({"fp32": Cost(16_800 * KB), "int8": Cost(6_000 * KB)}, name="a4")
+        async with bench.working(residency=True):
+            for _ in range(4):
+                for name in ("a1", "a2"):
+                    await bench.infer(application=f"t/{name}")
+                await bench.pause(1_000)
+            sets = {row["application"]: row["set"] for row in bench.core.residency.snapshot()["applications"]}
+            assert (sets["t/a1"], sets["t/a2"]) == ("maximalist", "maximalist")
+            assert (await bench.infer(application="t/a4")).variant == "int8"
+            results = [await bench.infer(application=f"t/{name}") for name in ("a1", "a2")]
+            assert [result.warm for result in results] == [True, True]
+
+    run_virtual(story)

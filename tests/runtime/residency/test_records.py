@@ -171,11 +171,11 @@ async def test_who_leaves_for_a_lowered_ceiling_is_recorded() -> None:
 
 @story
 async def test_patience_and_the_last_resort_are_decisions() -> None:
-    """A request waits for a window to close, and then the expected one leaves: both are told, and plan says that no
-    policy made them.
+    """A request waits for a window to close, and then the expected one gets a smaller variant: both are told, and plan
+    says that no policy made them.
     """
     bench = EngineBench(20, patience_ms=50)
-    bench.add({"v": Cost(20, load_ms=300)}, name="other")
+    bench.add({"v": Cost(20, load_ms=300), "w": Cost(10)}, name="other")
     bench.add({"v": Cost(5)})
     async with bench.working(residency=True):
         for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
@@ -186,8 +186,9 @@ async def test_patience_and_the_last_resort_are_decisions() -> None:
         await bench.pause(350)
         await bench.infer()
     assert rules(bench)[-2:] == ["patience", "last resort"]
-    last = bench.decisions.told[-1][1]["problem"]
-    answer = plan_one(last)
+    last: Any = bench.decisions.told[-1][1]
+    assert last["answer"]["actions"] == [{"application": "t/other", "from": "v", "to": "w"}]
+    answer = plan_one(last["problem"])
     assert answer["plan"] is None
     assert answer["reason"]
 
