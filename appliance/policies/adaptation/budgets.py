@@ -5,17 +5,6 @@ from collections.abc import Iterable
 from appliance.policies.adaptation.base import TOLERANCE, Client, Network
 
 
-def harmonic_mean_bps(samples_bps: Iterable[float]) -> float:
-    """The bandwidth estimate from the samples of the past second (JF-06); slow requests weigh as they hurt.
-
-    0 without samples, or with a dead one.
-    """
-    samples = tuple(samples_bps)
-    if not samples or min(samples) <= 0.0:
-        return 0.0
-    return len(samples) / sum(1.0 / sample for sample in samples)
-
-
 def latency_budget_ms(client: Client, network: Network) -> float:
     """L_ij: the SLO less the time on the link of a frame in this network's size (JF-07).
 

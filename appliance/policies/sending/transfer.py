@@ -31,6 +31,8 @@ STALLED = 4.0
 """One sample off by more than this factor is a stall, not the link's rate; two in a row are the link."""
 MS_A_BYTE_MIN = 8e-6
 """1 Gbit/s: no frame's time is all latency."""
+MEASURED_BYTES_MIN = 1460
+"""A smaller body comes in one packet: that says nothing of the link's rate. The box counts with the same."""
 
 
 class Unacknowledged(NamedTuple):
@@ -83,12 +85,15 @@ class TransferEstimate:
             self._fit_latency()
 
     def observe(self, size_bytes: int, sent_ms: float, acknowledged_ms: float) -> None:
-        """A frame was acknowledged; in the order in which they were sent."""
+        """A frame was acknowledged; in the order in which they were sent. One of a single packet is a round trip."""
         free_ms = self._last_ms - self.latency_ms
         is_alone = sent_ms >= self._last_ms
         sample = _Sample(size_bytes, acknowledged_ms - max(sent_ms, free_ms), acknowledged_ms)
         self._last_ms = acknowledged_ms
         if size_bytes <= 0 or sample.took_ms <= 0.0:
+            return
+        if size_bytes < MEASURED_BYTES_MIN:
+            self.observe_round_trip(sample.took_ms)
             return
         if not self._is_stall(sample):
             if is_alone:

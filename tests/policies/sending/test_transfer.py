@@ -112,3 +112,16 @@ def test_what_cannot_be_is_passed_over() -> None:
     estimate.observe(1000, 20.0, 20.0)
     assert estimate.ms_a_byte == PRIOR_MS_A_BYTE
     assert estimate.latency_ms == PRIOR_LATENCY_MS
+
+
+@pytest.mark.parametrize("ms", [1.0, 8.0, 60.0])
+def test_link_after_tiny_bodies_is_as_quick_as_before(ms: float) -> None:
+    """A body of one packet says how long any message takes, and nothing of the rate."""
+    estimate = TransferEstimate()
+    for at in range(8):
+        estimate.observe_round_trip(1.0)
+        estimate.observe(40_000, at * 100.0, at * 100.0 + 1.0 + 40_000 * 8 / 471e3)
+    before = estimate.mbps
+    for at in range(8, 14):
+        estimate.observe(35, at * 100.0, at * 100.0 + ms)
+    assert estimate.mbps >= 0.99 * before

@@ -1,13 +1,18 @@
 """What frames show of a link."""
 
 import random
-from statistics import median
+from statistics import harmonic_mean, median
 
 import pytest
 
 from appliance.clock import NS_PER_MS, NS_PER_S
-from appliance.policies.adaptation.budgets import harmonic_mean_bps
+from appliance.domain.session import FrameHead, LatencyPromise
+from appliance.domain.states import SessionState
 from appliance.runtime.sessions.link import LinkEstimate
+from appliance.tasks.base import Media
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import PICTURE, Fleet
 
 START_NS = 5 * NS_PER_S
 
@@ -26,7 +31,7 @@ def test_frames_of_one_size_are_averaged_harmonically() -> None:
     times = (20.0, 40.0, 30.0)
     for at, ms in enumerate(times):
         sent(link, at, START_NS + at * 100 * NS_PER_MS, 40_000, ms)
-    expected = harmonic_mean_bps(8000.0 * 40_000 / ms for ms in times)
+    expected = harmonic_mean([8000.0 * 40_000 / ms for ms in times])
     assert link.bandwidth_bps == pytest.approx(expected)
 
 
@@ -86,3 +91,95 @@ def test_what_the_device_says_counts_until_frames_come() -> None:
     assert link.bandwidth_bps == pytest.approx(30e6)
     sent(link, 0, START_NS, 40_000, 40.0)
     assert link.bandwidth_bps == pytest.approx(8e6)
+
+
+LOOPBACK_MS = 40_000 * 8 / 471e3
+"""What 40 kB take at 471 Mbit/s."""
+
+
+def on_loopback(link: LinkEstimate, count: int = 4) -> int:
+    """Frames of 40 kB at 471 Mbit/s; returns when the last was whole."""
+    at_ns = START_NS
+    for frame in range(count):
+        at_ns = sent(link, frame, at_ns + 60 * NS_PER_MS, 40_000, LOOPBACK_MS)
+    return at_ns
+
+
+@pytest.mark.parametrize("ms", [0.2, 1.0, 20.0, 500.0])
+def test_link_after_tiny_bodies_is_as_quick_as_before(ms: float) -> None:
+    """What a body of one packet takes is the box's turn, not the link's rate: not for the estimate, nor for what is
+    allowed beyond it."""
+    link = LinkEstimate()
+    at_ns = on_loopback(link)
+    before, margin = link.transfer_ms(40_000), link.margin
+    for frame, size in enumerate((35, 61, 35, 250, 90, 35), 10):
+        at_ns = sent(link, frame, at_ns + 60 * NS_PER_MS, size, ms)
+    assert link.bandwidth_bps == pytest.approx(471e6, rel=0.01)
+    assert link.transfer_ms(40_000) == pytest.approx(before)
+    assert link.margin == margin
+
+
+def test_link_of_tiny_bodies_alone_is_what_the_device_says() -> None:
+    """They say how long any frame takes, and nothing of the rate."""
+    link = LinkEstimate(20e6)
+    at_ns = START_NS
+    for frame, size in enumerate((35, 61, 35, 250)):
+        at_ns = sent(link, frame, at_ns + 60 * NS_PER_MS, size, 3.0)
+    assert link.bandwidth_bps == pytest.approx(20e6)
+    assert link.transfer_ms(40) == pytest.approx(3.0, abs=0.1)
+    assert link.last_ns is None
+
+
+def test_link_weighs_its_frames_by_their_bytes() -> None:
+    """Of 40 kB in 0.7 ms three times and 2 kB in 4 ms there are 122 kB in 6.1 ms, 160 Mbit/s; a mean of the four rates
+    is 15."""
+    link = LinkEstimate()
+    at_ns = on_loopback(link, 3)
+    sent(link, 3, at_ns + 60 * NS_PER_MS, 2_000, 4.0)
+    assert link.bandwidth_bps == pytest.approx(8000 * 122_000 / (3 * LOOPBACK_MS + 4.0), rel=0.01)
+
+
+def test_link_is_not_quicker_for_a_body_that_had_come_before_it_was_looked_for() -> None:
+    """The box was busy while one of four came: what it then took to read says nothing."""
+    link = LinkEstimate()
+    at_ns = START_NS
+    for frame, ms in enumerate((40.0, 40.0, 0.05, 40.0)):
+        at_ns = sent(link, frame, at_ns + 60 * NS_PER_MS, 40_000, ms)
+    assert link.bandwidth_bps == pytest.approx(8e6)
+
+
+def test_link_that_is_too_quick_to_be_measured_stays_quick_after_a_stall() -> None:
+    """Frames of 10 kB that come at once, and one that the box takes up 5 ms late."""
+    link = LinkEstimate()
+    at_ns = START_NS
+    for frame, ms in enumerate((0.1, 0.1, 0.1, 5.0, 0.1, 0.1)):
+        at_ns = sent(link, frame, at_ns + 60 * NS_PER_MS, 10_000, ms)
+    assert link.bandwidth_bps > 50e6
+
+
+def test_tiny_body_under_way_does_not_make_a_quick_link_slow() -> None:
+    """It is there a millisecond later than its bytes take, as everything is."""
+    link = LinkEstimate()
+    at_ns = on_loopback(link)
+    link.begin(9, 35, at_ns + 60 * NS_PER_MS)
+    assert link.transfer_ms(40_000, at_ns + 61 * NS_PER_MS) <= LOOPBACK_MS + 1.0
+
+
+@story
+async def test_frames_after_a_tiny_body_on_a_quick_link_are_answered() -> None:
+    """One body of 35 bytes that takes a millisecond; the pictures after it are in time as those before."""
+    fleet = Fleet()
+    gate = fleet.add({640: Cost(run_ms=20)})
+    async with fleet.working():
+        live = await fleet.join(gate, LatencyPromise(150.0, 10.0), mbps=471.0, rtt_ms=0.2)
+        for number in range(30):
+            size = 35 if number == 5 else 40_000
+            head = FrameHead(number, fleet.clock.now_ns(), None, None, size, 640, None, None)
+            frame = fleet.sessions.frame_begins(live, head)
+            await fleet.bench.pause(1.0 if number == 5 else LOOPBACK_MS)
+            body = PICTURE.ljust(size)
+            frame.received(body)
+            await frame.answer(Media(body, "application/json"), f"r{number}")
+            await fleet.pass_s(0.1)
+        assert live.state is SessionState.SERVED
+        assert live.counts.answered == 30
