@@ -65,7 +65,7 @@ from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig, RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.ports import RunGroup
-from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
+from appliance.runtime.sessions.sent import BYTES_PER_PIXEL
 from appliance.runtime.telemetry import Telemetry
 
 T = TypeVar("T")

@@ -66,7 +66,30 @@ def read_header(body: bytes) -> ImageHeader:
     return header
 
 
+def longer_side(body: bytes) -> int | None:
+    """Pixels of the longer side of a JPEG, PNG or WebP, by its first bytes alone; None: it is none, or damaged."""
+    try:
+        if body[:3] == b"\xff\xd8\xff":
+            _, size, _ = _jpeg_until_scan(body)
+        elif body[:8] == b"\x89PNG\r\n\x1a\n":
+            size = struct.unpack_from(">II", body, 16)
+        elif body[:4] == b"RIFF" and body[8:12] == b"WEBP":
+            size = _webp_size(body)
+        else:
+            return None
+    except (struct.error, IndexError, BadMedia):
+        return None
+    return max(size) or None
+
+
 def _read_jpeg(body: bytes) -> ImageHeader:
+    at, (height, width), orientation = _jpeg_until_scan(body)
+    _check_jpeg_scans(body, at)
+    return ImageHeader(JPEG, width, height, orientation=orientation)
+
+
+def _jpeg_until_scan(body: bytes) -> tuple[int, tuple[int, int], int]:
+    """Where the first scan begins, height and width, and orientation. Raises: struct.error, IndexError, BadMedia."""
     at = 2
     orientation: int | None = None
     size = (0, 0)
@@ -88,9 +111,7 @@ def _read_jpeg(body: bytes) -> ImageHeader:
         at += 1 + max(length, 2)
     else:
         raise BadMedia(reason=f"the JPEG has more than {_SEGMENTS_MAX} markers before its picture")
-    _check_jpeg_scans(body, at)
-    height, width = size
-    return ImageHeader(JPEG, width, height, orientation=orientation or 1)
+    return at, size, orientation or 1
 
 
 def _next_marker(body: bytes, at: int) -> int:
@@ -144,19 +165,25 @@ def _read_webp(body: bytes) -> ImageHeader:
     (riff_length,) = struct.unpack_from("<I", body, 4)
     if riff_length + 8 > len(body):
         raise BadMedia(reason="the WebP is cut off")
+    width, height = _webp_size(body)
+    if body[12:16] != b"VP8X":
+        return ImageHeader(WEBP, width, height, body[12:16] == b"VP8L" and bool(body[24] & 0x10))
+    orientation = _webp_orientation(body) if body[20] & 0x08 else 1
+    return ImageHeader(WEBP, width, height, bool(body[20] & 0x10), orientation=orientation)
+
+
+def _webp_size(body: bytes) -> tuple[int, int]:
+    """Width and height. Raises: struct.error, BadMedia."""
     kind = body[12:16]
     if kind == b"VP8X":
-        flags = body[20]
-        width = 1 + int.from_bytes(body[24:27], "little")
-        height = 1 + int.from_bytes(body[27:30], "little")
-        orientation = _webp_orientation(body) if flags & 0x08 else 1
-        return ImageHeader(WEBP, width, height, bool(flags & 0x10), orientation=orientation)
+        width, more_width, height, more_height = struct.unpack_from("<HBHB", body, 24)
+        return 1 + width + (more_width << 16), 1 + height + (more_height << 16)
     if kind == b"VP8L":
         (bits,) = struct.unpack_from("<I", body, 21)
-        return ImageHeader(WEBP, 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF), bool(bits >> 28 & 1))
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
     if kind == b"VP8 ":
         width, height = struct.unpack_from("<HH", body, 26)
-        return ImageHeader(WEBP, width & 0x3FFF, height & 0x3FFF)
+        return width & 0x3FFF, height & 0x3FFF
     raise BadMedia(reason="the WebP has no picture chunk")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import BadMedia
-from appliance.tasks.image_header import essential_png, read_header
+from appliance.tasks.image_header import essential_png, longer_side, read_header
 from tests.tasks import pictures
 
 
@@ -21,6 +21,16 @@ def test_reads_the_size(extension: str, size: tuple[int, int]) -> None:
     """Width and height are those of the stored picture."""
     header = read_header(pictures.encoded(pictures.scene(*size), extension))
     assert (header.width, header.height, header.orientation, header.has_alpha) == (*size, 1, False)
+
+
+@pytest.mark.parametrize("extension", pictures.FORMATS)
+@pytest.mark.parametrize("size", [(64, 48), (33, 57)])
+def test_longer_side_is_known_from_the_first_bytes(extension: str, size: tuple[int, int]) -> None:
+    """Also of a picture that is cut off behind them."""
+    body = pictures.encoded(pictures.scene(*size), extension)
+    assert longer_side(body) == longer_side(body[: len(body) - 8]) == max(size)
+    assert longer_side(body[:9]) is None
+    assert longer_side(b'{"inputs": {}}') is None
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -58,6 +68,7 @@ def test_a_cut_picture_is_refused(extension: str, percent: int) -> None:
 )
 def test_any_bytes_end_in_a_header_or_bad_media(tail: bytes, start: bytes) -> None:
     """Nothing that a caller sends gets another error out of it."""
+    assert longer_side(start + tail) != 0
     try:
         header = read_header(start + tail)
     except BadMedia:

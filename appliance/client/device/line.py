@@ -279,13 +279,14 @@ class Line:
             self._sender.sent(len(body), self.now_ms())
             reports = self._receiver.reports()
         self._sent_ms = self.now_ms()
+        is_as_it_came = isinstance(frame, bytes)
         head = FrameHead(
             frame=send.frame,
             captured_ms=send.captured_ms,
             bytes=len(body),
             variant=self._variant,
-            size=send.size_px,
-            quality=None if isinstance(frame, bytes) else send.quality,
+            size=None if is_as_it_came else send.size_px,  # the box reads it from the picture
+            quality=None if is_as_it_came else send.quality,
             **reports,
         )
         return head, body

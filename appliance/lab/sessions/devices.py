@@ -25,7 +25,7 @@ from appliance.lab.workload import nanoseconds
 from appliance.policies.offload.drop import reference_stride
 from appliance.runtime.sessions.orders import JoinOrder
 from appliance.runtime.sessions.pipeline_service import CUT_SIDE
-from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
+from appliance.runtime.sessions.sent import BYTES_PER_PIXEL
 
 
 def device_of(scenario: Scenario, box: LabBox, side: BoxSide, entry: SessionShape, number: int, name: str) -> Device:

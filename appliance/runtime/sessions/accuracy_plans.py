@@ -388,6 +388,6 @@ def _too_slow(live: LiveSession, zoo: Zoo) -> Cause:
     promise = live.promise
     assert isinstance(promise, AccuracyPromise)
     way_ms = live.head_delay_ms + live.down_ms
-    way_ms += live.link.transfer_ms(zoo.best.frame_bytes(live.picture_factor, live.body_bytes))
+    way_ms += live.link.transfer_ms(live.sent.expected_bytes(zoo.best.size))
     stride = reference_stride(way_ms, 0.0, live.session.fps)
     return Cause.LINK if live.drop_of(stride) > promise.drop_max else Cause.PROCESSOR

@@ -16,9 +16,11 @@ from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, 
 from appliance.policies.adaptation.zoo import filtered, monotone
 from appliance.policies.sending.pictures import QUALITY_LOW, quality_share
 from appliance.policies.sending.sender import BUSY_MAX
+from appliance.runtime.sessions.link import BPS_MAX
 from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.sent import BODY_BYTES, QUALITY, usual_bytes
 from appliance.runtime.sessions.worker_queues import PlannedWorker
-from appliance.runtime.sessions.zoo import PICTURE_FACTOR, QUALITY, Rung
+from appliance.runtime.sessions.zoo import Rung
 
 VALID_NS = 1_500 * NS_PER_MS
 """Three periods: a plan that was lost on the way is followed by another."""
@@ -44,7 +46,10 @@ def problem_of(
     seed: int = 0,
 ) -> AdaptationInput:
     """The problem of a pool; `clients` as of `client_of`, one for each member."""
-    found = (Network(r.name, r.accuracy, r.frame_bytes(None, _typical_bytes(members)), r.worst_ms) for r in rungs)
+    any_bytes = _typical_bytes(members)
+    found = (
+        Network(r.name, r.accuracy, any_bytes if r.size is None else usual_bytes(r.size), r.worst_ms) for r in rungs
+    )
     networks = monotone(filtered(found, {name for name in previous if name is not None}))
     known = {network.name for network in networks}
     return AdaptationInput(
@@ -125,7 +130,7 @@ def least_load(live: LiveSession, rungs: Sequence[Rung], workers: int, beside: F
 def keeps(live: LiveSession, rung: Rung, beside: FrameOverhead) -> bool:
     """Whether its frames are in time on a variant, on the link as it is (eq. 5)."""
     left_ms = _slo_left_ms(live, beside)
-    left_ms -= live.link.transfer_ms(_bytes_share(live) * rung.frame_bytes(live.picture_factor, live.body_bytes))
+    left_ms -= live.link.transfer_ms(_bytes_share(live) * live.sent.expected_bytes(rung.size))
     return 2.0 * min(rung.worst_ms.values()) <= left_ms
 
 
@@ -148,21 +153,35 @@ def accuracy_of(rung: Rung) -> float | None:
 
 def client_of(live: LiveSession, share: float, beside: FrameOverhead, *, is_cautious: bool = True) -> Client:
     """One session; `share` of all workers' time that its pool has. Frames that are larger than others' of the same size
-    make the link narrower by as much: a network has one frame size. Its device keeps the link free for a part of the
-    time, as `Sender` does. Cautious: frames are in time though the link is as much slower than expected as devices
-    allow for when they fit their pictures to it.
+    make the link narrower by as much: a network has one frame size. What frames take on the link that are as large for
+    every network comes off the SLO. The device keeps the link free for a part of the time, as `Sender` does. Cautious:
+    frames are in time though the link is as much slower than expected as devices allow for when they fit their pictures
+    to it.
     """
     margin = live.link.margin if is_cautious else 1.0
-    bandwidth_bps = live.link.bandwidth_bps / margin * PICTURE_FACTOR / (live.picture_factor or PICTURE_FACTOR)
-    bandwidth_bps /= _bytes_share(live)
-    interval_ms = 1000.0 * interval_of(live) / live.session.fps
+    bandwidth_bps = live.link.bandwidth_bps / margin / _bytes_share(live)
+    left_ms = _slo_left_ms(live, beside)
+    most_ms = margin * BUSY_MAX * 1000.0 * interval_of(live) / live.session.fps
+    if live.sent.is_as_asked:
+        bandwidth_bps /= live.sent.share_of_usual
+    else:
+        takes_ms = 8000.0 * live.sent.expected_bytes(None) / bandwidth_bps
+        left_ms = left_ms - takes_ms if takes_ms <= most_ms else 0.0
+        bandwidth_bps = BPS_MAX
     return Client(
         name=live.id,
         rate_rps=rate_of(live) / share,
-        slo_ms=max(SLO_LEFT_MS_MIN, _slo_left_ms(live, beside)),
+        slo_ms=max(SLO_LEFT_MS_MIN, left_ms),
         bandwidth_bps=bandwidth_bps,
-        transfer_ms_max=margin * BUSY_MAX * interval_ms,
+        transfer_ms_max=most_ms,
     )
+
+
+def client_at_the_box(live: LiveSession, beside: FrameOverhead) -> Client:
+    """One session that has the box for itself, on the box's own wire."""
+    assert isinstance(live.promise, LatencyPromise)
+    slo_ms = max(SLO_LEFT_MS_MIN, live.promise.slo_ms - beside.decode_ms - beside.foreign_ms)
+    return Client(name=live.id, rate_rps=rate_of(live), slo_ms=slo_ms, bandwidth_bps=BPS_MAX)
 
 
 def _sending_something(client: Client, networks: Sequence[Network]) -> Client:
@@ -187,7 +206,7 @@ def _slo_left_ms(live: LiveSession, beside: FrameOverhead) -> float:
     return live.promise.slo_ms - way_ms(live) - beside.decode_ms - beside.foreign_ms
 
 
-def _typical_bytes(members: Sequence[LiveSession]) -> float | None:
-    """Of frames without a size in pixels."""
-    known = [live.body_bytes for live in members if live.body_bytes is not None]
-    return sum(known) / len(known) if known else None
+def _typical_bytes(members: Sequence[LiveSession]) -> float:
+    """Of frames without a size in pixels, of devices of which none has come."""
+    known = [live.sent.body_bytes for live in members if live.sent.body_bytes is not None]
+    return sum(known) / len(known) if known else BODY_BYTES

@@ -93,7 +93,7 @@ class FrameSession(Protocol):
         """The answer of the engine. Raises: what the engine raises."""
         ...
 
-    def frame_received(self, frame: "Frame", body_bytes: int) -> float:
+    def frame_received(self, frame: "Frame", body: bytes) -> float:
         """Its body is complete; returns the milliseconds that it took."""
         ...
 
@@ -180,7 +180,7 @@ class Frame:
         if frame.result is not None or frame.received_ns:
             return FrameAck(self.number, 0.0)
         frame.received_ns = self._session.now_ns()
-        return FrameAck(self.number, self._session.frame_received(frame, len(body)))
+        return FrameAck(self.number, self._session.frame_received(frame, body))
 
     async def answer(self, media: Media, request_id: str) -> FrameResult:
         """Run it through the engine's ordinary admission and say how it ended; raises nothing but cancellation."""

@@ -12,7 +12,6 @@ from appliance.runtime.decisions.sessions import adaptation
 from appliance.runtime.sessions import adapting
 from appliance.runtime.sessions.context import AT_ONCE, PlanningContext
 from appliance.runtime.sessions.ledger import Load
-from appliance.runtime.sessions.link import BPS_MAX
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
 from appliance.runtime.sessions.reasons import reason_for
@@ -62,7 +61,7 @@ class LatencyPlans:
         client = problem.clients[0]
         if binding(client, problem.networks) is Binding.WORKERS:
             return self._context.shares.cause(live)
-        at_the_box = replace(client, slo_ms=client.slo_ms + adapting.way_ms(live), bandwidth_bps=BPS_MAX)
+        at_the_box = adapting.client_at_the_box(live, self._context.beside(key))
         return Cause.LINK if binding(at_the_box, problem.networks) is Binding.WORKERS else Cause.PROCESSOR
 
     def _is_able(self, live: LiveSession, zoo: Zoo, key: PoolKey) -> bool:

@@ -37,9 +37,10 @@ from appliance.runtime.sessions.holding import Holding
 from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.patience import Patience
 from appliance.runtime.sessions.rate import TokenBucket
+from appliance.runtime.sessions.sent import SentPictures
 from appliance.runtime.sessions.windows import AccuracyWindows, LatencyWindows
-from appliance.runtime.sessions.zoo import bytes_at_quality, raised_pixels
 from appliance.tasks.base import Media
+from appliance.tasks.image_header import longer_side
 
 NUMBERS_BEHIND = 64
 """A frame may come so many numbers behind the newest, or `RESULTS_NS` of frames ..."""
@@ -158,8 +159,7 @@ class LiveSession:
         self.ageing, self.patience = Ageing(), Patience()
         self.holding = Holding()
         # What frames have shown.
-        self.picture_factor: float | None = None  # bytes over pixels to the power by which they grow
-        self.body_bytes: float | None = None
+        self.sent = SentPictures()
         self._head_delays_ms: deque[float] = deque(maxlen=RECENT)
         self._head_delay_ms: float | None = None  # their median; None: to be computed
         self.arrivals: deque[tuple[int, int, int]] = deque(maxlen=RECENT)
@@ -272,13 +272,14 @@ class LiveSession:
         """Take over what another session knows of its device: as that says itself, and as frames have shown."""
         self.downlink_ms = other.downlink_ms
         self.ageing, self.curves = other.ageing, other.curves
-        self.picture_factor, self.body_bytes = other.picture_factor, other.body_bytes
+        self.sent = other.sent
         self.lowers_quality = other.lowers_quality
         self._head_delays_ms, self._head_delay_ms = other._head_delays_ms.copy(), other._head_delay_ms
 
     def take(self, plan: SessionPlan, reason: str = "") -> None:
         """Follow another plan; one that says the same tells the device nothing new. `reason`: for a person."""
         before, self.plan = self.plan, plan
+        self.sent.ask(plan.size, self._clock.now_ns())
         is_other = before is not None and before.answering != plan.answering
         self.tell(Notice(NoticeKind.VARIANT if is_other else NoticeKind.PLAN, self.state, plan, reason))
 
@@ -406,6 +407,8 @@ class LiveSession:
         self.counts.unplanned += not frame.is_planned
         cause = refused or self._hopeless(frame, now_ns)
         if cause is not None:
+            if head.body_bytes:  # what is never read has its size all the same
+                self.sent.observe(head.body_bytes, head.quality, head.size, now_ns)
             raise frame.drop(cause)
         self.link.begin(head.frame, head.body_bytes, head.arrived_ns)
         return frame
@@ -517,20 +520,17 @@ class LiveSession:
         frame.ran(variant)
         self._on_ran(self, frame)
 
-    def frame_received(self, frame: Frame, body_bytes: int) -> float:
+    def frame_received(self, frame: Frame, body: bytes) -> float:
         """Its body is complete: the link's estimate learns of it."""
         self._unacknowledged -= 1
         head, now_ns = frame.head, frame.received_ns
-        took_ms = self.link.end(head.frame, body_bytes, now_ns)
+        took_ms = self.link.end(head.frame, len(body), now_ns)
         if head.captured_ns is not None or head.age_ms is not None:
             self._head_delays_ms.append(max(0.0, (head.arrived_ns - frame.captured_ns) / NS_PER_MS))
             self._head_delay_ms = None
         self.arrivals.append((head.frame, frame.captured_ns, now_ns))
         self.lowers_quality = head.quality is not None
-        usual_bytes = bytes_at_quality(body_bytes, head.quality)
-        self.body_bytes = _smoothed(self.body_bytes, usual_bytes)
-        if head.size:
-            self.picture_factor = _smoothed(self.picture_factor, usual_bytes / raised_pixels(head.size))
+        self.sent.observe(len(body), head.quality, head.size or longer_side(body), now_ns)
         self._on_received(self)
         return took_ms
 
@@ -557,7 +557,3 @@ class LiveSession:
             self.last_result = frame.number, frame.captured_ns, result.ended_ns
         self._on_ended(self, frame, result)
         self._answers.put(frame, is_asked_for=self.state is not SessionState.ENDED)
-
-
-def _smoothed(before: float | None, value: float) -> float:
-    return value if before is None else before + 0.2 * (value - before)

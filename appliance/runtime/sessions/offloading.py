@@ -19,7 +19,8 @@ from appliance.runtime.sessions.adapting import accuracy_of
 from appliance.runtime.sessions.batches import Batches, PlannedBatch
 from appliance.runtime.sessions.curves import RATE_PRIOR
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.zoo import QUALITY, Rung
+from appliance.runtime.sessions.sent import QUALITY
+from appliance.runtime.sessions.zoo import Rung
 
 HORIZON_MS = 1000.0
 GRACE = 0.1
@@ -219,7 +220,7 @@ def is_out_of_reach(live: LiveSession, rungs: Sequence[Rung], decode_ms: float) 
 def dedicated_stride(live: LiveSession, rung: Rung, fps: float, decode_ms: float) -> float:
     """Mean age in frames of what a box would show that serves nobody else, with a variant over the same link."""
     up_ms = decode_ms + live.head_delay_ms
-    up_ms += live.link.transfer_ms(rung.frame_bytes(live.picture_factor, live.body_bytes))
+    up_ms += live.link.transfer_ms(live.sent.expected_bytes(rung.size))
     one = rung.usual_ms.get(1) or rung.usual_ms[min(rung.usual_ms)]
     return reference_stride(up_ms + live.down_ms, one, fps)
 
@@ -372,7 +373,7 @@ def _client(
         rung.name: phase_ms
         + decode_ms
         + live.head_delay_ms
-        + live.link.transfer_ms(rung.frame_bytes(live.picture_factor, live.body_bytes))
+        + live.link.transfer_ms(live.sent.expected_bytes(rung.size))
         for rung in (best, *rungs)
     }
     curves = live.curves

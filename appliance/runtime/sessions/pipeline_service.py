@@ -24,7 +24,7 @@ from appliance.domain.session import (
     SessionPlan,
 )
 from appliance.domain.states import SessionState
-from appliance.policies.sending.pictures import quality_share, rungs
+from appliance.policies.sending.pictures import rungs
 from appliance.policies.sending.sender import BUSY_MAX
 from appliance.runtime.ports import PipelineFrame, PipelineStanding, StreamedPipelines
 from appliance.runtime.sessions.adapting import VALID_NS, interval_of, rate_of, way_ms
@@ -33,8 +33,8 @@ from appliance.runtime.sessions.frame import Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offers import MARGIN, RATE_RPS_MIN, SLO_MS_MAX
 from appliance.runtime.sessions.pools import holds, waiting
+from appliance.runtime.sessions.sent import QUALITY
 from appliance.runtime.sessions.verdict import Verdict
-from appliance.runtime.sessions.zoo import BODY_BYTES, PICTURE_FACTOR, QUALITY, raised_pixels
 from appliance.tasks.base import Media
 
 TRY_NS = NS_PER_S
@@ -362,13 +362,7 @@ def _pictures(standing: PipelineStanding) -> list[tuple[int | None, int]]:
 
 def _on_way_ms(live: LiveSession, picture: tuple[int | None, int]) -> float:
     """What a picture takes on its way beside `way_ms`, by what those of the session have taken."""
-    size, quality = picture
-    if size is None:
-        sent_bytes = live.body_bytes or BODY_BYTES
-    else:
-        usual_bytes = (live.picture_factor or PICTURE_FACTOR) * raised_pixels(size)
-        sent_bytes = usual_bytes * quality_share(quality) / quality_share(QUALITY)
-    return live.link.transfer_ms(sent_bytes) - live.link.fixed_ms
+    return live.link.transfer_ms(live.sent.expected_bytes(*picture)) - live.link.fixed_ms
 
 
 def _least_ms(live: LiveSession, standing: PipelineStanding, margin: float) -> float:

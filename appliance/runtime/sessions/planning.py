@@ -287,7 +287,7 @@ class Planning:
         if before is None or not isinstance(live.promise, LatencyPromise):
             return False
         now = live.link.bandwidth_bps
-        by_ms = abs(8000.0 / now - 8000.0 / before) * (live.body_bytes or math.inf)
+        by_ms = abs(8000.0 / now - 8000.0 / before) * (live.sent.body_bytes or math.inf)
         return abs(now - before) > LINK_CHANGE * before and by_ms > LINK_NOTICED * live.promise.slo_ms
 
     def is_unplaced(self, live: LiveSession) -> bool:

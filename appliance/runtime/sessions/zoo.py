@@ -5,18 +5,9 @@ from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.session import Cause
-from appliance.policies.sending.pictures import SIZE_EXPONENT, quality_share
 from appliance.runtime.catalogue import Entry
 from appliance.runtime.servable import Servable
 
-QUALITY = 75
-"""Of JPEG, that plans ask for; a device sends less where its link does not carry as much."""
-BYTES_PER_PIXEL = 0.13
-"""Of a JPEG of quality 75 with a longer side of 640 pixels, by the square of that, before a device has sent any."""
-PICTURE_FACTOR = BYTES_PER_PIXEL * 640.0 ** (2.0 - 2.0 * SIZE_EXPONENT)
-"""The same over its pixels to the power by which bytes grow."""
-BODY_BYTES = 40_000.0
-"""Of what has no size in pixels."""
 RUN_MS_MIN = 0.1
 """No run is planned with less: what is beside it takes as long, and a plan holds no end of batches."""
 
@@ -53,12 +44,6 @@ class Rung:
             for place, times in self.servable.places.items()
             if times is not None
         }
-
-    def frame_bytes(self, picture_factor: float | None, body_bytes: float | None) -> float:
-        """What a frame for it takes, by what frames of the session have taken."""
-        if self.size is None:
-            return body_bytes or BODY_BYTES
-        return (picture_factor or PICTURE_FACTOR) * raised_pixels(self.size)
 
 
 @dataclass(slots=True)
@@ -98,17 +83,6 @@ class Zoo:
         if self.is_short:
             return Cause.MEMORY, "no variant that is accurate enough fits into memory"
         return Cause.PROCESSOR, "no variant that is accurate enough is in service and measured"
-
-
-def raised_pixels(size: int) -> float:
-    """Pixels of a square picture to the power by which its bytes grow: as devices expect it of theirs."""
-    raised: float = float(size) ** (2.0 * SIZE_EXPONENT)
-    return raised
-
-
-def bytes_at_quality(body_bytes: float, quality: int | None) -> float:
-    """What a picture of so many bytes and of a quality (None: that of plans) would take at the quality of plans."""
-    return body_bytes if quality is None else body_bytes * quality_share(QUALITY) / quality_share(quality)
 
 
 def zoo_of(

@@ -402,6 +402,7 @@ def test_a_camera_that_gives_jpeg(box: SessionBox) -> None:
         assert shown.objects == ()
         assert json.dumps(shown.answer)
     assert set(box.bodies.values()) == {jpeg}
+    assert {(head.size, head.quality) for head in box.heads} == {(None, None)}
 
 
 def test_who_makes_jpegs_in_a_way_of_its_own_gets_whole_frames(box: SessionBox) -> None:

@@ -11,7 +11,7 @@ from appliance.lab.scenario import parse_scenario
 from appliance.lab.sessions.devices import _camera_before
 from appliance.lab.simulation import simulate
 from appliance.runtime.sessions.pipeline_service import CUT_SIDE
-from appliance.runtime.sessions.zoo import BYTES_PER_PIXEL
+from appliance.runtime.sessions.sent import BYTES_PER_PIXEL
 from tests.harness.lanes import seeds
 from tests.lab.pipelines.test_crowd import STAGES
 from tests.lab.pipelines.test_crowd import document as signs

@@ -47,7 +47,7 @@ async def test_a_frame_waits_for_one_run_of_its_own_kind_and_the_longest_of_othe
     fleet = Fleet(workers=1)
     async with fleet.working():
         rung, live = await _rung(fleet)
-        assert rung.frame_bytes(None, None) == pytest.approx(KILOBYTES_640 * 1000)
+        assert live.sent.expected_bytes(rung.size) == pytest.approx(KILOBYTES_640 * 1000)
         for foreign_ms, most_ms in ((30.0, 39.688), (0.0, 54.688)):
             for ms, is_kept in ((most_ms - 0.001, True), (most_ms + 0.001, False)):
                 one = replace(rung, worst_ms={1: ms})

@@ -1,0 +1,135 @@
+"""Plans are made with the bytes that pictures really have, whether or not their heads say a size."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from appliance.domain.errors import FrameDropped
+from appliance.domain.session import FrameHead, LatencyPromise
+from appliance.domain.states import SessionState
+from appliance.runtime.sessions.live import LiveSession
+from appliance.tasks.base import Media
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import PICTURE, Fleet
+
+COSTS = {640: Cost(run_ms=30), 512: Cost(run_ms=24), 384: Cost(run_ms=18), 256: Cost(run_ms=12), 128: Cost(run_ms=6)}
+PROMISE = LatencyPromise(160.0, 5.0)
+
+
+def jpeg(side: int, count: int) -> bytes:
+    """As many bytes, that begin as a JPEG of so many pixels."""
+    return (b"\xff\xd8\xff\xc0" + struct.pack(">HBHHB", 8, 8, side * 3 // 4, side, 1) + b"\xff\xda\0\2").ljust(count)
+
+
+def as_it_is(side: int, count: int) -> Callable[[LiveSession], bytes]:
+    """A client that posts its camera's pictures, whatever its plan asks for."""
+    return lambda live: jpeg(side, count)
+
+
+async def post(
+    fleet: Fleet,
+    live: LiveSession,
+    picture: Callable[[LiveSession], bytes],
+    mbps: float,
+    count: int,
+    *,
+    states_size: bool = False,
+    from_frame: int = 0,
+) -> int:
+    """Frames as plain requests, five a second; how many of them were answered in time."""
+    before = live.counts.answered
+    for number in range(from_frame, from_frame + count):
+        body = picture(live)
+        now_ns = fleet.clock.now_ns()
+        size = 1920 if states_size else None
+        try:
+            frame = fleet.sessions.frame_begins(live, FrameHead(number, now_ns, None, None, len(body), size))
+            await fleet.pass_s(len(body) * 8e-6 / mbps)
+            frame.received(body)
+            await frame.answer(Media(PICTURE, "application/json"), f"r{number}")
+        except FrameDropped:
+            pass
+        await fleet.clock.sleep_until_ns(now_ns + 200_000_000)
+    return live.counts.answered - before
+
+
+@pytest.mark.parametrize("states_size", [True, False])
+@story
+async def test_session_whose_pictures_are_too_large_for_its_link_is_not_told_served(states_size: bool) -> None:
+    """300 kB at 8 Mbit/s take 300 ms, whichever variant is to answer within 160."""
+    fleet = Fleet()
+    gate = fleet.add(COSTS)
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=5.0, mbps=8.0)
+        await post(fleet, live, as_it_is(1920, 300_000), 8.0, 12, states_size=states_size)
+        assert live.state is SessionState.WAITING
+        assert live.reason.startswith("link")
+
+
+@pytest.mark.parametrize("states_size", [True, False])
+@story
+async def test_session_whose_pictures_do_not_shrink_gets_a_variant_that_leaves_time_for_them(states_size: bool) -> None:
+    """100 kB at 8 Mbit/s take 100 ms of 160, whatever is asked for: 640 takes too long beside that, 384 does not."""
+    fleet = Fleet()
+    gate = fleet.add(COSTS)
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=5.0, mbps=8.0)
+        await post(fleet, live, as_it_is(1920, 100_000), 8.0, 20, states_size=states_size)
+        assert live.state is SessionState.SERVED
+        assert live.variant in ("v384", "v256")
+        assert await post(fleet, live, as_it_is(1920, 100_000), 8.0, 20, from_frame=20, states_size=states_size) == 20
+
+
+@pytest.mark.parametrize("is_picture", [True, False])
+@story
+async def test_session_that_scales_its_pictures_unsaid_gets_a_size_that_its_link_carries(is_picture: bool) -> None:
+    """Three times the usual bytes at each size, as JPEG or as something that says no size: 640 would take 160 ms."""
+    fleet = Fleet()
+    gate = fleet.add(COSTS)
+
+    def scaled(live: LiveSession) -> bytes:
+        size = 640 if live.plan is None else live.plan.size or 640
+        count = int(3 * 53_248 * (size / 640) ** 1.64)
+        return jpeg(size, count) if is_picture else PICTURE.ljust(count)
+
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=5.0, mbps=8.0)
+        await post(fleet, live, scaled, 8.0, 20)
+        assert live.state is SessionState.SERVED
+        assert live.variant in ("v384", "v256")
+        assert await post(fleet, live, scaled, 8.0, 20, from_frame=20) == 20
+
+
+@story
+async def test_session_whose_pictures_were_too_large_is_served_once_they_are_smaller() -> None:
+    """It goes on to post while it waits: by the heads of its frames."""
+    fleet = Fleet()
+    gate = fleet.add(COSTS)
+    async with fleet.working():
+        live = await fleet.join(gate, PROMISE, fps=5.0, mbps=8.0)
+        await post(fleet, live, as_it_is(1920, 300_000), 8.0, 12)
+        assert live.state == "waiting"
+        await post(fleet, live, as_it_is(320, 20_000), 8.0, 60, from_frame=12)
+        assert live.state == "served"
+        assert await post(fleet, live, as_it_is(320, 20_000), 8.0, 10, from_frame=72) == 10
+
+
+@story
+async def test_session_of_an_application_without_sizes_is_planned_by_its_own_bytes() -> None:
+    """Beside three that send next to nothing, one whose frames take 300 ms is not served by the mean."""
+    fleet = Fleet()
+    application = fleet.bench.add({"quick": Cost(run_ms=5), "slow": Cost(run_ms=30)}, name="any")
+    async with fleet.working():
+        small = [await fleet.join(application, PROMISE, fps=5.0, mbps=8.0) for _ in range(3)]
+        large = await fleet.join(application, PROMISE, fps=5.0, mbps=8.0)
+        for at in range(0, 20, 4):
+            async with asyncio.TaskGroup() as posting:
+                for live in small:
+                    posting.create_task(post(fleet, live, lambda live: PICTURE.ljust(2_000), 8.0, 4, from_frame=at))
+                posting.create_task(post(fleet, large, lambda live: PICTURE.ljust(300_000), 8.0, 4, from_frame=at))
+        assert [live.state for live in small] == [SessionState.SERVED] * 3
+        assert large.state is SessionState.WAITING
+        assert large.reason.startswith("link")
