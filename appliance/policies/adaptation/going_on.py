@@ -8,9 +8,14 @@ from appliance.policies.adaptation.answer import assemble
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.budgets import batch_for, link_keeps_up
 from appliance.policies.adaptation.mapping import Mapped
-from appliance.policies.adaptation.zoo import WORTH
 
-EPSILON = 1e-9
+WORTH = 0.8
+"""Other networks that are as accurate are worth a change where they take at most so much of the time of those before.
+What a run takes moves with the load, and of two precisions of one network now the one seems quicker, now the other."""
+PAID_S = 30.0
+"""Within which they make good what the change costs."""
+AS_ACCURATE = 0.1
+"""Points: networks no further apart are as accurate as each other."""
 
 
 def gone_on(problem: AdaptationInput, before: AdaptationPlan) -> AdaptationPlan | None:
@@ -34,12 +39,24 @@ def gone_on(problem: AdaptationInput, before: AdaptationPlan) -> AdaptationPlan 
     return assemble(problem, mapped, "as before")
 
 
-def is_needless(problem: AdaptationInput, before: AdaptationPlan, plan: AdaptationPlan) -> bool:
-    """Whether a plan that has somebody change networks does so for nothing: `before`, as `gone_on` gives it, is as
-    accurate, and takes hardly more time."""
-    if plan.objective > before.objective + EPSILON:
-        return False
-    return _takes(problem, plan) > WORTH * _takes(problem, before)
+def points_gained(problem: AdaptationInput, before: AdaptationPlan, plan: AdaptationPlan) -> float | None:
+    """Points of accuracy that a frame gains on average, of the clients that change networks from one plan to the other;
+    None where nobody does."""
+    accuracy = {network.name: network.accuracy for network in problem.networks}
+    rates = {client.name: client.rate_rps for client in problem.clients}
+    had, gained, total = networks_of(before), 0.0, 0.0
+    for name, network in networks_of(plan).items():
+        if name in had and had[name] != network and had[name] in accuracy:
+            gained += rates[name] * (accuracy[network] - accuracy[had[name]])
+            total += rates[name]
+    return gained / total if total else None
+
+
+def pays(problem: AdaptationInput, before: AdaptationPlan, plan: AdaptationPlan, cost_ms: float) -> bool:
+    """Whether a plan takes so much less of the workers than another one that a change is worth it, and makes good
+    within `PAID_S` what the change costs: `cost_ms` of all workers' time, as the problem counts it."""
+    takes, took = _takes(problem, plan), _takes(problem, before)
+    return takes <= WORTH * took and (took - takes) * PAID_S >= cost_ms
 
 
 def networks_of(plan: AdaptationPlan) -> dict[str, str]:

@@ -12,10 +12,6 @@ from itertools import groupby
 
 from appliance.policies.adaptation.base import Network
 
-WORTH = 0.8
-"""Another network of the same accuracy is worth a change where it takes at most so much of the time of the one before.
-What a run takes moves with the load, and of two precisions of one network now the one seems quicker, now the other."""
-
 
 def by_size(networks: Iterable[Network]) -> tuple[Network, ...]:
     """Ascending input size; equal sizes (precisions of one network) by accuracy, then name."""
@@ -28,14 +24,14 @@ def filtered(networks: Iterable[Network], kept: Collection[str] = ()) -> tuple[N
 
     For one network a size this is JF-02 (640 leaves, against 608). A network that is larger and less accurate but
     quicker, as int8 may be beside the fp32 of a smaller size, stays. Of equals the first by name stays.
-    Those of `kept`, by name, stay unless they take so much longer that a change is worth it.
+    Those of `kept`, by name, stay whatever the others take: whether a change pays is not decided here (`going_on`).
     """
     ordered = by_size(networks)
     measured = monotone(ordered)
     return tuple(
         network
         for network, own in zip(ordered, measured, strict=True)
-        if not any(_makes_needless(other, _a_little_quicker(own) if own.name in kept else own) for other in measured)
+        if network.name in kept or not any(_makes_needless(other, own) for other in measured)
     )
 
 
@@ -63,10 +59,6 @@ def _raised(latency_ms: Mapping[int, float], floors: Mapping[int, float]) -> dic
         floor = max(floor, latency_ms[batch], floors.get(batch, 0.0))
         raised[batch] = floor
     return raised
-
-
-def _a_little_quicker(network: Network) -> Network:
-    return replace(network, latency_ms={batch: WORTH * ms for batch, ms in network.latency_ms.items()})
 
 
 def _makes_needless(better: Network, worse: Network) -> bool:

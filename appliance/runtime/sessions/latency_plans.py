@@ -7,7 +7,7 @@ from appliance.clock import others_first
 from appliance.domain.session import Cause, SessionPlan
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.binding import Binding, binding
-from appliance.policies.adaptation.going_on import gone_on, is_needless, networks_of
+from appliance.policies.adaptation.going_on import AS_ACCURATE, gone_on, networks_of, pays, points_gained
 from appliance.runtime.decisions.sessions import adaptation
 from appliance.runtime.sessions import adapting
 from appliance.runtime.sessions.context import AT_ONCE, PlanningContext
@@ -87,13 +87,14 @@ class LatencyPlans:
         context.taken_away(pool, members, zoo)
         share = PLANNED * context.shares.for_plan(key)
         problem = await self._problem(key, members, zoo, share)
-        plan = await self._going_on(pool, problem)
+        plan = await self._going_on(pool, problem, zoo, share)
         for is_cautious in (True, False):
             if not plan.unmapped:
                 break
             share = context.shares.for_admission(key)
             problem = await self._problem(key, members, zoo, share, is_cautious=is_cautious)
-            plan = await self._going_on(pool, problem)
+            plan = await self._going_on(pool, problem, zoo, share)
+        problem, plan = await self._kept(pool, members, zoo, problem, plan)
         for _ in range(REMOVALS_MAX):
             if not plan.unmapped:
                 break
@@ -131,8 +132,9 @@ class LatencyPlans:
             found = [live for live in members if live.session.weight < most] or left_out
         return max(found, key=order)
 
-    async def _going_on(self, pool: Pool, problem: AdaptationInput) -> AdaptationPlan:
-        """A new plan, or the one before where only that serves all, or devices would change variants for nothing."""
+    async def _going_on(self, pool: Pool, problem: AdaptationInput, zoo: Zoo, share: float) -> AdaptationPlan:
+        """A new plan, or the one before where only that serves all, or where the new one is not worth that devices
+        change variants."""
         context = self._context
         plan = await context.pools.timed(pool.key, context.deciding.adapt(problem))
         if pool.plan is None or not (plan.unmapped or networks_of(plan) != networks_of(pool.plan)):
@@ -140,9 +142,48 @@ class LatencyPlans:
         before = gone_on(problem, pool.plan)
         if before is None:
             return plan
-        if plan.unmapped:
-            return before
-        return before if _mapping(before) == pool.mapping and is_needless(problem, before, plan) else plan
+        return plan if not plan.unmapped and self._is_worth(pool, problem, before, plan, zoo, share) else before
+
+    def _is_worth(
+        self,
+        pool: Pool,
+        problem: AdaptationInput,
+        before: AdaptationPlan,
+        plan: AdaptationPlan,
+        zoo: Zoo,
+        share: float,
+    ) -> bool:
+        """Whether a plan is more accurate than the one before; or as accurate, and takes so much less that the change
+        pays, also for what has to be loaded, and the last one was a while ago."""
+        gained = points_gained(problem, before, plan)
+        if gained is None or abs(gained) > AS_ACCURATE:
+            return gained is None or gained > 0.0
+        if not pool.changes.are_allowed(self._context.environment.clock.now_ns()):
+            return False
+        more = set(networks_of(plan).values()).difference(networks_of(before).values())
+        load_ms = sum(self._load_ms(zoo.by_name[name]) for name in more)
+        return pays(problem, before, plan, load_ms / (share * self._context.environment.workers))
+
+    def _load_ms(self, rung: Rung) -> float:
+        """Until a variant is in memory, awake."""
+        environment, profile = self._context.environment, rung.servable.profile
+        if profile is None or environment.is_resident(rung.servable):
+            return 0.0
+        return profile.wake_ms or 0.0 if environment.is_asleep(rung.servable) else profile.load_ms
+
+    async def _kept(
+        self, pool: Pool, members: Sequence[LiveSession], zoo: Zoo, problem: AdaptationInput, plan: AdaptationPlan
+    ) -> tuple[AdaptationInput, AdaptationPlan]:
+        """The plan; while changes rest the one before in place of one that is as accurate, as long as it serves all as
+        those are judged who are served."""
+        context = self._context
+        if pool.plan is None or plan.unmapped or pool.changes.are_allowed(context.environment.clock.now_ns()):
+            return problem, plan
+        if not _is_as_accurate(problem, pool.plan, plan):
+            return problem, plan
+        bold = await self._problem(pool.key, members, zoo, context.shares.for_admission(pool.key), is_cautious=False)
+        before = gone_on(bold, pool.plan)
+        return (problem, plan) if before is None else (bold, before)
 
     async def _enact(
         self,
@@ -166,6 +207,9 @@ class LatencyPlans:
         mapping = _mapping(plan)
         if mapping != pool.mapping:
             self._record(key, problem, plan, "planned", None)
+        if pool.plan is not None and _is_as_accurate(problem, pool.plan, plan):
+            names = set(networks_of(plan).values())
+            pool.changes.changed(set(networks_of(pool.plan).values()) - names, now_ns)
         pool.mapping = mapping
         pool.plan = plan
         pool.previous = _by_worker(plan, workers, pool.previous)
@@ -244,8 +288,18 @@ class LatencyPlans:
             clients.append(adapting.client_of(live, share, beside, is_cautious=is_cautious))
             if at % AT_ONCE == 0:
                 await others_first()
-        previous = context.pools.pool(key).previous
-        return adapting.problem_of(members, clients, zoo.rungs, context.environment.workers, previous)
+        pool = context.pools.pool(key)
+        return adapting.problem_of(
+            members, clients, self._to_choose_from(pool, zoo), context.environment.workers, pool.previous
+        )
+
+    def _to_choose_from(self, pool: Pool, zoo: Zoo) -> Sequence[Rung]:
+        """The variants without those that were left a moment ago, while all that took their places are there."""
+        left = pool.changes.left(self._context.environment.clock.now_ns())
+        used = set() if pool.plan is None else set(networks_of(pool.plan).values())
+        if not left or not used <= zoo.by_name.keys():
+            return zoo.rungs
+        return [rung for rung in zoo.rungs if rung.name in used or rung.name not in left]
 
     def _record(
         self, key: PoolKey, problem: AdaptationInput, plan: AdaptationPlan, outcome: str, session: str | None
@@ -253,6 +307,12 @@ class LatencyPlans:
         policy = self._context.deciding.adaptation
         facts = adaptation(key.application_id, key.tenant, problem, plan, policy, outcome, session)
         self._context.environment.decisions.record("adaptation", facts)
+
+
+def _is_as_accurate(problem: AdaptationInput, before: AdaptationPlan, plan: AdaptationPlan) -> bool:
+    """Whether clients change networks, for others that are as accurate."""
+    gained = points_gained(problem, before, plan)
+    return gained is not None and abs(gained) <= AS_ACCURATE
 
 
 def _mapping(plan: AdaptationPlan) -> tuple[tuple[str, int, tuple[str, ...]], ...]:

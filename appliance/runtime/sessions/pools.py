@@ -16,6 +16,7 @@ from appliance.policies.adaptation.base import AdaptationPlan
 from appliance.policies.offload.base import Batch
 from appliance.runtime.serving.reservations import Reservations
 from appliance.runtime.sessions.batches import BatchCounts, Batches
+from appliance.runtime.sessions.changes import Changes
 from appliance.runtime.sessions.deciding import RECENT
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.offloading import Scale, Shift
@@ -51,6 +52,8 @@ class Pool:
     """Of offload: who waits for whom."""
     previous: tuple[str | None, ...] = ()
     """Of adaptation: the network of each worker."""
+    changes: Changes = field(default_factory=Changes)
+    """Of adaptation: of variants that are as accurate."""
     mapping: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
     """Of adaptation: what was recorded last."""
     plan: AdaptationPlan | None = None
