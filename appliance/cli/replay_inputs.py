@@ -97,7 +97,7 @@ class Feed:
         own: frozenset[str] = frozenset(),
     ) -> None:
         """`inputs`: of the model's metadata; `own`: those that the box fills itself (constants, states of a
-        sequence).
+        sequence, optional ones).
         """
         fed = [one for one in inputs if one["name"] not in own]
         arrays = [_tensor(one, np.random.default_rng(rng.getrandbits(64)), sizes) for one in fed]
@@ -124,7 +124,8 @@ def feed_of(inputs: Sequence[Mapping[str, Any]], model: ModelShape | None, rng: 
     """The feed of an application; without its model (a key that may not look) every input is made."""
     if model is None:
         return Feed(inputs, rng)
-    own = frozenset(model.task.constants) | {state.input for state in model.task.state}
+    optional = {one.name for variant in model.variants for one in variant.inputs if one.optional}
+    own = frozenset(model.task.constants) | {state.input for state in model.task.state} | optional
     return Feed(inputs, rng, Sizes.of(model), own)
 
 

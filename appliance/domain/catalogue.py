@@ -158,6 +158,17 @@ class StateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultValue:
+    """What an optional input holds where a request leaves it out."""
+
+    datatype: str
+    """The Open Inference Protocol's word, as of the input."""
+    shape: tuple[int, ...]
+    values: tuple[int | float | str, ...]
+    """In row-major order."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSpec:
     """Everything that turns bytes into tensors and outputs into answers, as the tenant stated it or the import
     inferred it.
@@ -179,6 +190,13 @@ class TaskSpec:
     """The largest shape that the tenant wants of an input; None, or an input left out: as large as the box chooses."""
     index_limits: Mapping[str, int] = field(default_factory=dict)
     """Integer inputs whose values index a table → what they must stay below in trial runs."""
+    defaults: Mapping[str, DefaultValue] = field(default_factory=dict)
+    """Optional inputs of the graph, which are none of `state` and `constants`."""
+
+    @property
+    def supplied(self) -> frozenset[str]:
+        """Inputs that a request may leave out."""
+        return frozenset((*self.constants, *self.defaults, *(state.input for state in self.state)))
 
 
 @dataclass(frozen=True, slots=True)

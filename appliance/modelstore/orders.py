@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from appliance.domain.catalogue import Accuracy, Precision, Shapes, TaskSpec, TensorSpec
+from appliance.domain.catalogue import Accuracy, DefaultValue, Precision, Shapes, TaskSpec, TensorSpec
 from appliance.domain.padding import Padding
 
 MIB = 2**20
@@ -134,6 +134,8 @@ class Inspection:
     notes: tuple[str, ...] = ()
     """What was changed or is worth knowing, sentences for the tenant."""
     index_limits: Mapping[str, int] = field(default_factory=dict)
+    """As in `TaskSpec`."""
+    defaults: Mapping[str, DefaultValue] = field(default_factory=dict)
     """As in `TaskSpec`."""
 
 

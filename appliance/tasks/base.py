@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from appliance.domain.catalogue import Shapes, StateSpec, TaskKind, TaskSpec, TensorSpec
-from appliance.tasks.datatypes import cast, dtype_of
+from appliance.tasks.datatypes import cast, default_array, dtype_of
 
 Arrays = Mapping[str, np.ndarray]
 Infer = Callable[[dict[str, np.ndarray]], Mapping[str, np.ndarray]]
@@ -155,18 +155,22 @@ class ReadsTokens(Protocol):
 
 
 def fed_inputs(spec: TaskSpec, target: Target) -> list[TensorSpec]:
-    """The inputs that the media fills: all but states and constants."""
-    others = {state.input for state in spec.state} | set(spec.constants)
-    return [tensor for tensor in target.inputs if tensor.name not in others]
+    """The inputs that the media fills: all but states, constants and optional ones."""
+    return [tensor for tensor in target.inputs if tensor.name not in spec.supplied]
 
 
 def with_constants(inputs: dict[str, np.ndarray], spec: TaskSpec, target: Target) -> dict[str, np.ndarray]:
-    """Add the constants in the type and rank that the graph declares."""
+    """Add the constants in the type and rank that the graph declares, and optional inputs that are not there."""
     for tensor in target.inputs:
         if tensor.name in spec.constants:
             value = np.full([1] * len(tensor.shape), spec.constants[tensor.name])
             inputs[tensor.name] = cast(value, tensor.datatype)
-    return inputs
+    return with_defaults(inputs, spec)
+
+
+def with_defaults(inputs: Arrays, spec: TaskSpec) -> dict[str, np.ndarray]:
+    """The inputs, and optional ones that are not among them."""
+    return {name: default_array(one) for name, one in spec.defaults.items() if name not in inputs} | dict(inputs)
 
 
 def zero_state(state: StateSpec) -> np.ndarray:
@@ -177,11 +181,12 @@ def zero_state(state: StateSpec) -> np.ndarray:
 def step_inputs(
     step: Arrays, spec: TaskSpec, state: Arrays, dtypes: Mapping[str, np.dtype[Any]] = MappingProxyType({})
 ) -> dict[str, np.ndarray]:
-    """All inputs of one run: the step's own, constants that it lacks, and the state (zeros where there is none yet).
+    """All inputs of one run: the step's own, constants and optional inputs that it lacks, and the state (zeros where
+    there is none yet).
 
     `dtypes` of the network's inputs; a constant without one is an integer where its value is.
     """
-    inputs = dict(step)
+    inputs = with_defaults(step, spec)
     for name, value in spec.constants.items():
         if name not in inputs:
             dtype = dtypes.get(name) or (np.int64 if float(value).is_integer() else np.float32)

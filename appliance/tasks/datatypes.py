@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from appliance.domain.catalogue import DefaultValue
 from appliance.domain.errors import BadTensor
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
@@ -54,6 +55,11 @@ def cast(array: np.ndarray, word: str) -> np.ndarray:
         over="ignore", invalid="ignore"
     ):  # too large for a narrow float: infinity, as the graph would make it
         return np.asarray(array, dtype=dtype, order="C")
+
+
+def default_array(default: DefaultValue) -> np.ndarray:
+    """What an optional input holds where a request leaves it out."""
+    return np.array(default.values, dtype_of(default.datatype)).reshape(default.shape)
 
 
 def _bound(bound: int, dtype: np.dtype[Any]) -> int | float:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
-from appliance.tasks.datatypes import dtype_of
+from appliance.tasks.datatypes import default_array, dtype_of
 
 _TOKENS = 100
 """Token ids stay below, where nothing says how many there are: every vocabulary has as many."""
@@ -26,6 +26,8 @@ def synthetic_tensor(
     dtype = dtype_of(tensor.datatype)
     if tensor.name in task.constants:
         return np.full([1] * len(shape), task.constants[tensor.name]).astype(dtype)
+    if (default := task.defaults.get(tensor.name)) is not None:
+        return _repeated(default_array(default), shape, roles)
     if tensor.name in {state.input for state in task.state}:
         return np.zeros(shape, dtype)
     if tensor.datatype == "BYTES":
@@ -38,6 +40,12 @@ def synthetic_tensor(
         return np.ones(shape, dtype)
     limit = task.index_limits.get(tensor.name, _TOKENS)
     return _integers(tensor.name.lower(), shape, limit, rng).astype(dtype)
+
+
+def _repeated(value: np.ndarray, shape: Sequence[int], roles: Sequence[str]) -> np.ndarray:
+    """A default for so many items, where an axis counts them; all else of it stays as it is."""
+    sides = [side if role == "batch" else own for side, own, role in zip(shape, value.shape, roles, strict=False)]
+    return np.resize(value, sides) if len(sides) == value.ndim else value
 
 
 def _integers(name: str, shape: Sequence[int], limit: int, rng: np.random.Generator) -> np.ndarray:

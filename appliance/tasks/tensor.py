@@ -28,10 +28,12 @@ class Tensors:
 
     def decode(self, media: Media, spec: TaskSpec, target: Target, carry: Arrays) -> Decoded:
         given = _read_npz(media.body) if media.body[:2] == b"PK" else _read_json(media.body)
-        wanted = {tensor.name: tensor for tensor in fed_inputs(spec, target)}
-        if set(given) != set(wanted):
-            raise BadTensor(reason=f"the model takes the inputs {sorted(wanted)}, not {sorted(given)}")
-        step = {name: fit(given[name], tensor) for name, tensor in wanted.items()}
+        wanted = {tensor.name for tensor in fed_inputs(spec, target)}
+        optional = {tensor.name for tensor in target.inputs if tensor.name in spec.defaults}
+        if not wanted <= given.keys() <= wanted | optional:
+            also = f" (optional: {sorted(optional)})" if optional else ""
+            raise BadTensor(reason=f"the model takes the inputs {sorted(wanted)}{also}, not {sorted(given)}")
+        step = {tensor.name: fit(given[tensor.name], tensor) for tensor in target.inputs if tensor.name in given}
         return Decoded([with_constants(step, spec, target)])
 
     def encode(self, outputs: list[dict[str, np.ndarray]], decoded: Decoded, spec: TaskSpec) -> Answer:

@@ -49,6 +49,8 @@ class TensorShape(Shape):
     name: str
     datatype: str
     shape: tuple[int, ...]
+    optional: bool = False
+    """Of an input: a request may leave it out. It has a default then, or the box fills it."""
 
 
 class AccuracyShape(Shape):

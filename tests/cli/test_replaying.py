@@ -10,8 +10,9 @@ import httpx
 from appliance.cli.replay import left_out
 from appliance.cli.replay_inputs import IDLE_NS_MAX, SEQUENCE_LENGTH, Feed, Sizes, Streams, feed_of
 from appliance.cli.replaying import read_timing, told_by
+from appliance.domain.catalogue import Precision, Variant
 from appliance.lab.scenario import parse_scenario
-from appliance.wire.catalogue import ModelShape
+from appliance.wire.catalogue import ModelShape, TensorShape, VariantShape
 from tests.lab.pipelines.test_devices import CAMERA
 from tests.lab.pipelines.test_devices import document as streamed
 from tests.lab.scenarios import document
@@ -59,6 +60,15 @@ def test_what_the_box_fills_itself_is_not_sent() -> None:
     head = json.loads(body[:length])
     assert [(one["name"], one["shape"]) for one in head["inputs"]] == [("input", [1, 576])]
     assert head["parameters"] == {"binary_data_output": True, "sequence_id": "a"}
+
+
+def test_replay_of_model_with_optional_input_leaves_it_out() -> None:
+    """Its default is what the model was made with; noise might mean anything."""
+    shown = [TensorShape(name=name, datatype="FP32", shape=(1,), optional=name == "scale") for name in ("x", "scale")]
+    variant = VariantShape.model_validate(Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), ()))
+    model = _silero().model_copy(update={"variants": [variant.model_copy(update={"inputs": shown})]})
+    body, length = feed_of([one.model_dump() for one in shown], model, Random(1)).body()
+    assert [one["name"] for one in json.loads(body[:length])["inputs"]] == ["x"]
 
 
 def test_a_sequence_goes_on_only_when_it_was_answered() -> None:

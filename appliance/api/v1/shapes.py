@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.accuracy import share
-from appliance.domain.catalogue import Model, Profile, Variant
+from appliance.domain.catalogue import Model, Profile, TensorSpec, Variant
 from appliance.domain.confidence import losses
 from appliance.domain.jobs import Awaited, GivenUp
 from appliance.domain.names import content_of
@@ -22,6 +22,7 @@ from appliance.wire.catalogue import (
     ProfileShape,
     SeenShape,
     TaskShape,
+    TensorShape,
     VariantShape,
 )
 
@@ -82,6 +83,7 @@ def variant_shapes(model: Model, memory: Mapping[str, Any], catalogue: Catalogue
     return [
         VariantShape.model_validate(variant).model_copy(
             update={
+                "inputs": [_input(tensor, model) for tensor in variant.inputs],
                 "profile": _alone(variant.profile),
                 "residency": _residency(variant, memory),
                 "loss": share(lost[variant.id]) if variant.id in lost else None,
@@ -104,6 +106,11 @@ def variant_shape(
     """A variant of a model, as it is now."""
     others = tuple(one for one in model.variants if one.id != variant.id)
     return variant_shapes(replace(model, variants=(variant, *others)), memory, catalogue, tried)[0]
+
+
+def _input(tensor: TensorSpec, model: Model) -> TensorShape:
+    shown = TensorShape.model_validate(tensor)
+    return shown.model_copy(update={"optional": True}) if tensor.name in model.task.supplied else shown
 
 
 def _awaited(variant: Variant, tried: Tried) -> list[AwaitedShape]:

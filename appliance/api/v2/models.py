@@ -37,7 +37,6 @@ async def config(box: ServingBox, principal: Principal, parts: list[str], _: Map
     application = callable_application(box.catalogue, principal, name)
     variant = variant_of(box, application, version)
     task = box.catalogue.model_of(application).task
-    supplied = {*task.constants, *(state.input for state in task.state)}
     batch_max = max_batch_size(variant)
     shown = {
         "name": name,
@@ -45,7 +44,7 @@ async def config(box: ServingBox, principal: Principal, parts: list[str], _: Map
         "backend": "onnxruntime",
         "max_batch_size": batch_max,
         "input": [
-            _configured(t, batch_max) | ({"optional": True} if t.name in supplied else {}) for t in variant.inputs
+            _configured(t, batch_max) | ({"optional": True} if t.name in task.supplied else {}) for t in variant.inputs
         ],
         "output": [_configured(t, batch_max) for t in variant.outputs],
     }

@@ -29,7 +29,7 @@ def case_lists(variant: Variant, axes: Axes, task: TaskSpec) -> Iterator[list[Me
     """Cases for every batch up to the variant's, once for each length worth trying: a model may refuse lengths that
     it was not made for.
     """
-    for length in _lengths(variant, axes):
+    for length in _lengths(variant, axes, task):
         batches = [batch for batch in BATCHES if batch <= max(1, variant.batch_max)]
         cases = [MeasureCase(1, inputs(variant, axes, task, 1, length))]
         room = CASES_BYTES_MAX // max(1, sum(array.nbytes for array in cases[0].inputs.values()))
@@ -51,12 +51,12 @@ def inputs(variant: Variant, axes: Axes, task: TaskSpec, batch: int, length: int
     return made
 
 
-def _lengths(variant: Variant, axes: Axes) -> tuple[int, ...]:
+def _lengths(variant: Variant, axes: Axes, task: TaskSpec) -> tuple[int, ...]:
     free = [
         tensor
         for tensor in variant.inputs
         for dim, role in zip(tensor.shape, axes.get(tensor.name, ()), strict=False)
-        if dim < 0 and role in ("sequence", "")
+        if dim < 0 and role in ("sequence", "") and tensor.name not in task.defaults
     ]
     if not free:
         return (1,)

@@ -110,8 +110,15 @@ def _free_axes(variant: Variant, axes: Axes, task: TaskSpec) -> Iterator[_FreeAx
     for tensor in variant.inputs:
         roles = axes.get(tensor.name, ("",) * len(tensor.shape))
         for axis, (dim, role) in enumerate(zip(tensor.shape, roles, strict=True)):
-            if dim < 0 and tensor.name not in task.constants:
+            if dim >= 0 or tensor.name in task.constants:
+                continue
+            if tensor.name not in task.defaults or role == "batch" or axis in _stated(task, tensor.name):
                 yield _FreeAxis((tensor.name, axis), role, tensor.datatype.startswith("FP"))
+
+
+def _stated(task: TaskSpec, name: str) -> set[int]:
+    """Axes of an input whose end the tenant has said."""
+    return {axis for axis, size in enumerate(task.shape_max.get(name, ())) if size is not None}
 
 
 def _role(free: list[_FreeAxis], place: Place) -> str:

@@ -25,10 +25,11 @@ def stated_task(request: ImportRequest, unpacked: Unpacked) -> TaskSpec:
 def settled_task(request: ImportRequest, unpacked: Unpacked, inspection: Inspection) -> TaskSpec:
     """The task that serves. Raises: BadMetadata naming the key."""
     kind = _kind(request, unpacked)
-    inferred = infer_spec(kind, inspection.inputs, inspection.outputs, inspection.metadata_props)
+    needed = [tensor for tensor in inspection.inputs if tensor.name not in inspection.defaults]
+    inferred = infer_spec(kind, needed, inspection.outputs, inspection.metadata_props)
     task = _corrected(request, unpacked, inferred)
     check_stated(task, inspection.inputs)
-    return replace(task, index_limits=inspection.index_limits)
+    return replace(task, index_limits=inspection.index_limits, defaults=inspection.defaults)
 
 
 def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Precision, ...]:

@@ -24,7 +24,7 @@ def axes_of(values: Sequence[onnx.ValueInfoProto], task: TaskSpec) -> dict[str, 
     of these.
     """
     states = {state.input for state in task.state}
-    first = next((value for value in values if value.name not in states), values[0])
+    first = next((value for value in values if value.name not in states | task.defaults.keys()), values[0])
     batch_symbol = (facts.symbols(first) or ("",))[0]
     return {value.name: _roles(value, task, batch_symbol, value.name in states) for value in values}
 
@@ -33,6 +33,9 @@ def _roles(value: onnx.ValueInfoProto, task: TaskSpec, batch_symbol: str, is_sta
     dims, symbols = facts.dims(value), facts.symbols(value)
     if value.name in task.constants:
         return ("",) * len(dims)
+    if value.name in task.defaults:
+        is_batch = [bool(one) and (one == batch_symbol or one.lower() in BATCH_SYMBOLS) for one in symbols]
+        return tuple("batch" if one and axis == is_batch.index(True) else "" for axis, one in enumerate(is_batch))
     picture = _picture_roles(dims, task) if len(dims) == 4 and not is_state else None
     if picture:
         return picture

@@ -136,7 +136,7 @@ def batch_freed(form: Form, task: TaskSpec, scratch: Path) -> Form:
     """The graph with a free batch axis where it declares a batch of 1 but does not depend on it: most exporters fix
     it by default.
     """
-    names = {tensor.name for tensor in form.inputs if tensor.name not in task.constants}
+    names = set(_batched(form, task))
     fixed = {tensor.name for tensor in form.inputs if form.axes[tensor.name][:1] == ("batch",) and tensor.shape[0] == 1}
     if task.state or not names or names != fixed:
         return form
@@ -155,11 +155,17 @@ def batch_freed(form: Form, task: TaskSpec, scratch: Path) -> Form:
     return freed if is_batchable(freed, task) else form
 
 
+def _batched(form: Form, task: TaskSpec) -> list[str]:
+    """Inputs that have a row for each item: all but constants and optional ones that are the same for all items."""
+    shared = {name for name in task.defaults if "batch" not in form.axes.get(name, ())} | task.constants.keys()
+    return [tensor.name for tensor in form.inputs if tensor.name not in shared]
+
+
 def is_batchable(form: Form, task: TaskSpec) -> bool:
     """Whether two inputs stacked on axis 0 give the two answers stacked on axis 0; declared shapes are not to be
     trusted here.
     """
-    batched = [tensor.name for tensor in form.inputs if tensor.name not in task.constants]
+    batched = _batched(form, task)
     free = {tensor.name: bool(tensor.shape) and tensor.shape[0] < 0 for tensor in form.inputs}
     if task.state or not all(free[name] and form.axes[name][0] == "batch" for name in batched):
         return False

@@ -42,6 +42,9 @@ WEIGHT_FORMATS: dict[int, str] = {
 CONV = frozenset({"Conv", "ConvTranspose", "ConvInteger", "QLinearConv"})
 MATMUL = frozenset({"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul"})
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+NORMALISING = frozenset({"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization"})
+LAYERS = CONV | MATMUL | RECURRENT | NORMALISING
+"""Operators that have weights."""
 QUANTISED = frozenset(
     {"QuantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearConv", "QLinearMatMul"}
 )

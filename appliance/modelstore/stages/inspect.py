@@ -2,7 +2,7 @@
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,21 +34,29 @@ def inspect(order: InspectOrder, report: Report) -> Inspection:
     Raises: BadModel.
     """
     report(0.05, "reading the file")
-    uploaded = read(Path(order.source), order.tensor_bytes_max)
+    uploaded, task = _opened(order)
     limits = index_limits(uploaded.graph)
     smallest = smallest_limits(uploaded.graph, limits)
     try:
-        return _inspected(uploaded, _limited(order, limits), report)
+        return _inspected(uploaded, replace(order, task=replace(task, index_limits=limits)), report)
     except TooSlow:
         raise
     except BadModel:
         if smallest == limits:
             raise
-    return _inspected(read(Path(order.source), order.tensor_bytes_max), _limited(order, smallest), report)
+    uploaded, task = _opened(order)
+    return _inspected(uploaded, replace(order, task=replace(task, index_limits=smallest)), report)
 
 
-def _limited(order: InspectOrder, limits: Mapping[str, int]) -> InspectOrder:
-    return replace(order, task=replace(order.task, index_limits=limits))
+def _opened(order: InspectOrder) -> tuple[ModelProto, TaskSpec]:
+    """The upload, its optional inputs made plain ones, and the task with what they hold where nothing is given.
+
+    Raises: BadModel.
+    """
+    uploaded, task = read(Path(order.source), order.tensor_bytes_max), order.task
+    defaults = {**normalise.take_defaults(uploaded), **task.defaults}
+    fed = {value.name for value in uploaded.graph.input} - task.supplied.difference(task.defaults)
+    return uploaded, replace(task, defaults={name: one for name, one in defaults.items() if name in fed})
 
 
 def _inspected(uploaded: ModelProto, order: InspectOrder, report: Report) -> Inspection:
@@ -79,6 +87,7 @@ def _inspected(uploaded: ModelProto, order: InspectOrder, report: Report) -> Ins
         ladder=sizes,
         notes=(*notes, *dropped),
         index_limits=order.task.index_limits,
+        defaults=order.task.defaults,
     )
 
 

@@ -5,19 +5,25 @@ inputs or Constant nodes, none of them unused, nodes sorted and with names of th
 """
 
 import heapq
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 import onnx.version_converter
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
+from appliance.domain.catalogue import DefaultValue
 from appliance.domain.errors import BadModel
 from appliance.modelstore.stages import graph as facts
 
 OPSET_MIN, OPSET_MAX = 17, 21
 """17: per-channel QDQ and LayerNormalization; 21: loaded by every ONNX Runtime since 1.18 and by TensorRT 10."""
 IR_VERSION = 10
+IR_WITH_DEFAULTS = 4
+"""From this IR on weights need not be inputs, and those that are have a reason."""
+DEFAULT_ELEMENTS_MAX = 1024
+"""A larger default is a weight."""
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
@@ -63,6 +69,48 @@ def tidy(model: ModelProto) -> None:
     _drop_weight_inputs(model.graph)
     _drop_unused(model.graph)
     _name_nodes(model.graph)
+
+
+def optional_inputs(model: ModelProto) -> list[str]:
+    """Names of inputs that have a default: initialisers that are inputs, too, from IR 4 on.
+
+    Some exporters list all weights like that, as IR 3 demanded: where a layer's weights, or more than
+    DEFAULT_ELEMENTS_MAX numbers, are among them, none is an optional input.
+    """
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    listed = {value.name: value for value in model.graph.input if value.name in stored}
+    if not listed or model.ir_version < IR_WITH_DEFAULTS:
+        return []
+    layers = (node for node in facts.nodes(model.graph) if node.op_type in facts.LAYERS)
+    are_weights = any(name in listed for node in layers for name in node.input)
+    if are_weights or any(math.prod(stored[name].dims) > DEFAULT_ELEMENTS_MAX for name in listed):
+        return []
+    return [name for name, value in listed.items() if _may_be_sent(value, stored[name])]
+
+
+def _may_be_sent(value: ValueInfoProto, default: TensorProto) -> bool:
+    """Whether requests can carry the input and its default."""
+    tensor = value.type.tensor_type
+    sides = facts.dims(value)
+    return (
+        tensor.elem_type in facts.DATATYPES
+        and tensor.elem_type == default.data_type
+        and tensor.HasField("shape")
+        and len(sides) == len(default.dims)
+        and all(own > 0 and side in (-1, own) for side, own in zip(sides, default.dims, strict=True))
+    )
+
+
+def take_defaults(model: ModelProto) -> dict[str, DefaultValue]:
+    """In place: make plain inputs of optional ones. Returns what each holds where a request leaves it out."""
+    found: dict[str, DefaultValue] = {}
+    names = optional_inputs(model)
+    for tensor in [one for one in model.graph.initializer if one.name in names]:
+        array = onnx.numpy_helper.to_array(tensor)
+        values = tuple(one.decode() if isinstance(one, bytes) else one for one in array.ravel().tolist())
+        found[tensor.name] = DefaultValue(facts.DATATYPES[tensor.data_type], tuple(tensor.dims), values)
+        model.graph.initializer.remove(tensor)
+    return found
 
 
 def sort_nodes(graph: GraphProto) -> None:

@@ -15,7 +15,7 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from appliance.domain.errors import BadModel
 from appliance.modelstore.stages import graph as facts
-from appliance.modelstore.stages.normalise import STANDARD_DOMAINS, first_line, sort_nodes
+from appliance.modelstore.stages.normalise import STANDARD_DOMAINS, first_line, optional_inputs, sort_nodes
 
 LFS_POINTER = b"version https://git-lfs."
 FILE_BYTES_MAX = 2 * 2**30
@@ -221,7 +221,7 @@ def _check_operators(model: ModelProto) -> None:
 
 def _check_interface(model: ModelProto) -> None:
     """Inputs and outputs are plain tensors of types that travel over the protocol."""
-    stored = {tensor.name for tensor in model.graph.initializer}
+    stored = {tensor.name for tensor in model.graph.initializer}.difference(optional_inputs(model))
     inputs = [value for value in model.graph.input if value.name not in stored]
     for what, values in (("input", inputs), ("output", model.graph.output)):
         if not values:

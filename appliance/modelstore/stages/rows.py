@@ -56,6 +56,9 @@ def dependence(order: ReviewOrder) -> str:
     """Return why rows of the network may influence one another, for a person; empty where the graph keeps them apart,
     and where an input has no rows.
     """
+    for tensor in order.inputs:
+        if tensor.name in order.task.defaults and order.axes[tensor.name][:1] != ("batch",):
+            return f"input {tensor.name} has a default"
     if not all(tensor.shape[:1] == (-1,) and order.axes[tensor.name][0] == "batch" for tensor in order.inputs):
         return ""
     reason = ""

@@ -47,7 +47,7 @@ from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.trial_samples import TrialSamples
 from appliance.runtime.serving.worker import Worker
 from appliance.runtime.telemetry import Telemetry
-from appliance.tasks.base import next_state, step_inputs
+from appliance.tasks.base import next_state, step_inputs, with_defaults
 
 _STUCK_NS = 60 * NS_PER_S
 
@@ -161,8 +161,11 @@ class Engine:
         self._availability.begin(model_id)
         try:
             self._admission.set_deadline(request, entry.application)
-            if entry.model.task.state or entry.model.task.constants:
+            task = entry.model.task
+            if task.state or task.constants:
                 return await self._infer_stateful(request, entry)
+            if task.defaults:
+                request.inputs = with_defaults(request.inputs, task)
             return await self._infer(request, entry)
         except Exception as error:
             self.outcomes.failed(request, entry, error)
