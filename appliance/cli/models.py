@@ -161,7 +161,7 @@ def _explain(model: "ModelShape") -> None:
     """Why a variant is excluded, failed or not excluded, and whether accuracy was measured on enough samples."""
     for variant in model.variants:
         if variant.reason:
-            print(f"  {variant.name}: {variant.reason.removeprefix(f'{variant.name}: ')}")
+            print(f"  {variant.name}: {variant.reason}")
         if variant.state is VariantState.QUARANTINED:
             print(f"  {variant.name}: is not run until: appliance models release {model.name} {variant.name}")
     for variant in model.variants:

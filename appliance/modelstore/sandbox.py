@@ -1,6 +1,7 @@
 """How the failures of a stage's process are put into words. Called by `modelstore.stages.program` inside the child."""
 
 import errno
+import traceback
 
 from appliance.confinement.limits import GIB, ChildLimits
 from appliance.domain.errors import ApplianceError, BadModel, StorageFull
@@ -17,10 +18,21 @@ def as_error(error: BaseException, limits: ChildLimits) -> ApplianceError:
             return StorageFull()
         if error.errno == errno.EFBIG:
             return BadModel(reason=f"writes a file of more than {in_gib(limits.file_bytes)}")
+        if error.strerror:
+            return BadModel(reason=f"a file of it cannot be worked with: {error.strerror}")
     if isinstance(error, RecursionError):
         return BadModel(reason="the file nests too deeply")
-    first_line = (str(error).strip().splitlines() or [""])[0][:400]
-    return BadModel(reason=f"{type(error).__name__}: {first_line}")
+    return BadModel(
+        reason=f"the box does not know what to do with this file ({type(error).__name__}{_place_of(error)})"
+    )
+
+
+def _place_of(error: BaseException) -> str:
+    """Which function of the box was at work, as ` in module.function`."""
+    frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
+    names = (f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}" for frame in reversed(frames))
+    own = next((name for name in names if name.startswith("appliance.")), "")
+    return f" in {own.removeprefix('appliance.')}" if own else ""
 
 
 def is_memory_shortage(error: BaseException) -> bool:

@@ -23,6 +23,7 @@ from appliance.child import Ended, run_child
 from appliance.confinement.limits import ChildLimits
 from appliance.domain import errors
 from appliance.domain.errors import ApplianceError, BadArchive, BadInput, BadModel
+from appliance.domain.wording import crashed
 from appliance.forkserver import ForkServer, begin_child
 from appliance.modelstore.orders import (
     ORDERS,
@@ -204,8 +205,10 @@ class _Child:
             return f"took more than {self.limits.cpu_s} s of processor time"
         if -status == signal.SIGKILL:
             return "was killed, most likely because the box ran out of memory"
+        if status < 0 and self.stage == "unpack":
+            return f"ended its process (signal {-status}): pack it anew, as a tar or zip"
         if status < 0:
-            return f"crashed with signal {-status}"
+            return f"ended its process: {crashed(-status)}"
         last = next((line for line in reversed(tail.splitlines()) if line.strip()), "")
         return f"ended without an answer: {last[:300]}"
 

@@ -79,7 +79,7 @@ def _memory(variant: Variant) -> float:
 def _below(variant: Variant, original: Variant | None, floor: float) -> str:
     accuracy = variant.accuracy
     assert accuracy is not None
-    figure = f"{variant.name}: {accuracy.metric} {accuracy.share:.2f}"
+    figure = f"{accuracy.metric} {accuracy.share:.2f}"
     if accuracy.against == "labels" and original is not None and original.accuracy is not None:
         best = original.accuracy.share
         if accuracy.share < floor * best:
@@ -91,7 +91,7 @@ def _below(variant: Variant, original: Variant | None, floor: float) -> str:
 
 def _dominated(variant: Variant, other: Variant) -> str:
     figures = _figures(variant, other)
-    return f"{variant.name}: no more accurate than {other.name} ({figures}), and neither smaller in memory nor faster"
+    return f"no more accurate than {other.name} ({figures}), and neither smaller in memory nor faster"
 
 
 def _doubt(variant: Variant, other: Variant) -> str:
@@ -105,7 +105,7 @@ def _doubt(variant: Variant, other: Variant) -> str:
         return ""
     wanted = f", of {SAMPLES_MIN} that it takes," if found.samples < SAMPLES_MIN else ""
     return (
-        f"{variant.name}: stays available beside {other.name}, which seems no less accurate "
+        f"stays available beside {other.name}, which seems no less accurate "
         f"({_figures(variant, other)}) and is no larger and no slower: {found.samples} samples{wanted} do not show "
         f"that "
         f"(the difference is {found.low:+.3f} to {found.high:+.3f} at 95 %)"

@@ -226,7 +226,7 @@ class Importer:
             reason = str(error)
         else:
             log.exception("import broke", job_id=id, exc_info=error)
-            reason = f"the box made a mistake: {type(error).__name__}: {error}"[:500]
+            reason = f"the box made a mistake ({type(error).__name__}); its log says which"
         await asyncio.to_thread(remove, self._scratch / id)
         await self._withdraw(id, reason, JobState.FAILED)
 

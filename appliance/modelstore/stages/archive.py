@@ -64,7 +64,7 @@ def unpack(order: UnpackOrder, report: Report) -> Unpacked:
                 _open_part(target, name, extraction)
     except BROKEN as error:
         if isinstance(error, tarfile.ReadError) and not extraction.entries:
-            reason = "it is packed, but no tar is inside: unpack it (gunzip) and upload the .onnx file"
+            reason = "it is packed, but no tar is inside: unpack it (gunzip, bunzip2, unxz) and upload the .onnx file"
             raise BadArchive(reason=reason) from error
         raise BadArchive(reason=f"the archive is damaged: {error}") from error
     except OSError as error:
@@ -209,12 +209,11 @@ def _model_file(target: Path) -> Path:
     if len(found) == 1 or len(named) == 1:
         return (named or found)[0]
     names = ", ".join(str(path.relative_to(target)) for path in found[:5])
-    reason = (
-        f"the archive holds several ONNX files ({names}): name one of them model.onnx"
-        if found
-        else "the archive holds no .onnx file"
-    )
-    raise BadArchive(reason=reason)
+    if found:
+        raise BadArchive(reason=f"the archive holds several ONNX files ({names}): name one of them model.onnx")
+    if next(target.rglob("data.pkl"), None) is not None:
+        raise BadArchive(reason="this is a PyTorch file: export the model to ONNX with torch.onnx.export")
+    raise BadArchive(reason="the archive holds no .onnx file")
 
 
 def _media(folder: Path) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
-from appliance.domain.errors import BadModel
+from appliance.domain.errors import ApplianceError, BadModel
 from appliance.modelstore.orders import MakeOrder
 from appliance.modelstore.sandbox import is_memory_shortage
 from appliance.modelstore.stages import graph as facts
@@ -112,8 +112,9 @@ class Bench:
         except Exception as error:  # the converters raise whatever they met
             if is_memory_shortage(error):
                 raise
-            words = str(error).strip().splitlines() or [type(error).__name__]
-            self.problems.append(f"{note}: {words[0][:REASON_CHARACTERS_MAX]}")
+            is_plain = isinstance(error, ApplianceError | TimeoutError)
+            words = str(error) if is_plain else f"the converter does not know what to do ({type(error).__name__})"
+            self.problems.append(f"{note}: {words[:REASON_CHARACTERS_MAX]}")
             return math.inf
 
     def _measured(self, note: str, path: Path) -> Attempt:

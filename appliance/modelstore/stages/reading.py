@@ -7,6 +7,7 @@ that the rest of the box relies on.
 
 import math
 import os
+import re
 from pathlib import Path, PurePosixPath
 
 import onnx
@@ -17,7 +18,27 @@ from appliance.domain.errors import BadModel
 from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages.normalise import STANDARD_DOMAINS, first_line, optional_inputs, sort_nodes
 
-LFS_POINTER = b"version https://git-lfs."
+OTHER_FILES: tuple[tuple[str, str], ...] = (
+    (
+        r"version https://git-lfs\.",
+        "a pointer of Git LFS, not the file itself: run 'git lfs pull' where you cloned, and upload what is there then",
+    ),
+    (r".{4}TFL3", "a TensorFlow Lite model: convert it to ONNX with tf2onnx"),
+    (r"\x89HDF", "an HDF5 file, as Keras writes: convert the model to ONNX with tf2onnx"),
+    (
+        r"\x80[\x02-\x05]",
+        "a Python pickle, as PyTorch and scikit-learn write: export the model with torch.onnx.export or skl2onnx",
+    ),
+    (r"GGUF", "a GGUF file, which has weights and no graph: export the model to ONNX"),
+    (r'.{8}\{\s*"', "a safetensors file, which has weights and no graph: export the model to ONNX"),
+    (r".{4}ORTM", "a model in ORT format: upload the ONNX file that it was made of"),
+    (r"\s*(?i:<!doctype html|<html)", "a web page, not a model: the download gave a page in its place"),
+    (r"\s*<\?xml", "an XML file; if it is OpenVINO's, upload the ONNX file that it was made of"),
+    (r"\x28\xb5\x2f\xfd", "packed with zstd: unpack it, and upload the .onnx file"),
+    (r"7z\xbc\xaf", "packed as 7z: unpack it, and upload the .onnx file, or all as a tar or zip"),
+    (r"Rar!", "packed as RAR: unpack it, and upload the .onnx file, or all as a tar or zip"),
+)
+"""How files that are no ONNX begin, and what they are."""
 FILE_BYTES_MAX = 2 * 2**30
 """Protobuf's own limit; larger weights come as external data."""
 CHECKED_BYTES_MAX = 1_800_000_000
@@ -83,18 +104,20 @@ def _parse(source: Path) -> ModelProto:
             reason="an ONNX file cannot exceed 2 GiB: save the weights as external data and send both as a tar or zip"
         )
     model, body = ModelProto(), source.read_bytes()
-    if body.startswith(LFS_POINTER):
-        raise BadModel(
-            reason="this is a pointer of Git LFS, not the file itself: run 'git lfs pull' where you cloned, and upload "
-            "what is there then"
-        )
     try:
         model.ParseFromString(body)
     except Exception as error:  # protobuf's DecodeError; its package has no types to import
-        raise BadModel(reason="this is no ONNX file, or it is truncated or damaged") from error
+        raise BadModel(reason=_other(body) or "this is no ONNX file, or it is truncated or damaged") from error
     if not model.HasField("graph") or not model.opset_import or not model.graph.node:
-        raise BadModel(reason="this is no ONNX model, or it is truncated: it has no graph, no nodes or no operator set")
+        nothing = "this is no ONNX model, or it is truncated: it has no graph, no nodes or no operator set"
+        raise BadModel(reason=_other(body) or nothing)
     return model
+
+
+def _other(body: bytes) -> str:
+    """What a file is that is no ONNX, and what to do; empty where that is not known."""
+    found = (what for how, what in OTHER_FILES if re.match(how.encode("latin-1"), body, re.DOTALL))
+    return next((f"this is {what}" for what in found), "")
 
 
 def _check_structure(model: ModelProto) -> None:
@@ -227,16 +250,33 @@ def _check_interface(model: ModelProto) -> None:
         if not values:
             raise BadModel(reason=f"the model has no {what}")
         for value in values:
+            carrier = "requests" if what == "input" else "answers"
             if not value.type.HasField("tensor_type"):
+                kind = (value.type.WhichOneof("value") or "value_type").removesuffix("_type")
                 raise BadModel(
-                    reason=f"{what} {value.name!r} is no tensor (a map or sequence; for scikit-learn models export "
-                    f"with zipmap=False)"
+                    reason=f"{what} {value.name!r} is {_NO_TENSORS.get(kind, 'no tensor')}, which {carrier} cannot "
+                    f"carry: export the model with tensors at its interface{_TENSORS_INSTEAD.get(kind, '')}"
                 )
-            if value.type.tensor_type.elem_type not in facts.DATATYPES:
-                kind = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+            elem_type = value.type.tensor_type.elem_type
+            if elem_type not in facts.DATATYPES:
                 raise BadModel(
-                    reason=f"{what} {value.name!r} is of type {kind}, which requests cannot carry: export the model "
-                    f"with another type at its interface, for example float32"
+                    reason=f"{what} {value.name!r} is of {_type_name(elem_type)}, which {carrier} cannot carry: export "
+                    f"the model with another type at its interface, for example float32"
                 )
             if what == "input" and not value.type.tensor_type.HasField("shape"):
                 raise BadModel(reason=f"input {value.name!r} does not declare its shape")
+
+
+_NO_TENSORS = {"sequence": "a sequence", "map": "a map", "optional": "an optional", "sparse_tensor": "a sparse tensor"}
+_TENSORS_INSTEAD = {
+    "sequence": " (one output for each element, by SequenceAt, or all in one, by ConcatFromSequence; scikit-learn "
+    "models with zipmap=False)",
+    "map": " (scikit-learn models with zipmap=False)",
+}
+
+
+def _type_name(kind: int) -> str:
+    try:
+        return f"type {TensorProto.DataType.Name(kind).lower()}"
+    except ValueError:
+        return f"an unknown type ({kind})"

@@ -5,7 +5,6 @@ Not the way serving runs a model (that is the processor's business, and `Measure
 file runs at all and what it computes.
 """
 
-import re
 import resource
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ import numpy as np
 import onnxruntime as ort
 
 from appliance.domain.errors import BadModel
+from appliance.domain.wording import plain
 from appliance.modelstore.sandbox import is_memory_shortage
 
 RUN_SECONDS_MAX = 30.0
@@ -103,17 +103,6 @@ def _plain_errors(what: str) -> Iterator[None]:
         if is_memory_shortage(error):
             raise MemoryError(str(error)) from error
         raise BadModel(reason=f"{what}: {plain(error)}") from error
-
-
-def plain(error: BaseException) -> str:
-    """The words of an ONNX Runtime error without codes, signatures of functions and paths of its source files."""
-    if unknown := re.search(r"Opset (\d+) is under development", str(error)):
-        return f"operator set {unknown[1]} is not known here: export the model for an earlier one"
-    text = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error))
-    text = re.sub(r"Load model from \S+ failed:\s*", "", text)
-    text = re.sub(r"\S*onnxruntime\S*\.(cc|h):\d+\s*", "", text)
-    text = re.sub(r"[\w:<>,&* ]*\bonnxruntime::[^()]*\([^()]*\)( const)?", "", text)
-    return " ".join(text.split())[:400]
 
 
 def largest_error(outputs: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> float:

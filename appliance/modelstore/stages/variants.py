@@ -28,7 +28,7 @@ def make(order: MakeOrder, report: Callable[[float, str], None]) -> Made:
         rungs = _rungs(order, (str(path),), note, running_sizes(order, path, sizes))
         return Made(rungs, reviewed=_reviewed(order, str(path), report))
     except BadModel as error:
-        return Made((), f"{order.precision.value}: {error}")
+        return Made((), str(error))
 
 
 def _reviewed(order: MakeOrder, path: str, report: Callable[[float, str], None]) -> Reviewed:

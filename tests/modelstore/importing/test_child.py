@@ -81,10 +81,18 @@ async def test_typed_errors_cross_the_pipe(tmp_path: Path) -> None:
 
 async def test_crashes_and_limits_become_plain_reasons(tmp_path: Path) -> None:
     """Each way to die has words that say what happened."""
-    assert "crashed with signal 11" in await refusal_of("segfault", tmp_path)
+    assert "ended its process (signal 11): pack it anew" in await refusal_of("segfault", tmp_path)
     assert "something was wrong" in await refusal_of("exit", tmp_path)
     assert "more than 1 s of processor time" in await refusal_of("spin", tmp_path, replace(LIMITS, cpu_s=1))
     assert "took longer than 1 s" in await refusal_of("sleep", tmp_path, replace(LIMITS, wall_s=1.0))
+
+
+async def test_crash_on_graph_says_what_to_try(tmp_path: Path) -> None:
+    """The number of a signal alone helps nobody."""
+    order = InspectOrder(str(tmp_path / "segfault"), str(tmp_path))
+    with closing(Stages(MISBEHAVING)) as stages, pytest.raises(BadModel) as caught:
+        await stages.run(order, limits=LIMITS)
+    assert "the runtime crashed on this graph (signal 11); simplify it" in str(caught.value)
 
 
 async def test_memory_and_file_limits_hold(tmp_path: Path) -> None:

@@ -301,7 +301,7 @@ def test_what_cannot_travel_is_refused(tmp_path: Path) -> None:
     nodes = [helper.make_node("SequenceConstruct", ["x"], ["y"])]
     made = networks.model(nodes, {"x": (1,)}, {"y": (1,)})
     made.graph.output[0].CopyFrom(helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None))
-    assert "no tensor" in refusal(made, tmp_path)
+    assert "is a sequence, which answers cannot carry" in refusal(made, tmp_path)
     shapeless = networks.relu()
     shapeless.graph.input[0].type.tensor_type.ClearField("shape")
     assert "does not declare its shape" in refusal(shapeless, tmp_path)

@@ -19,6 +19,7 @@ import onnxruntime as ort
 from appliance.domain.errors import LoadFailed, RunFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
+from appliance.domain.wording import plain
 from appliance.runtime.processors.cpu.align import align
 from appliance.runtime.processors.cpu.heap import Trimmer, set_up
 from appliance.runtime.processors.cpu.leases import Lease
@@ -132,7 +133,7 @@ class OnnxSessions:
         try:
             return ort.InferenceSession(form.path, self.options(optimised=form.optimised), providers=[_PROVIDER])
         except Exception as error:
-            raise LoadFailed(build_id=form.build_id, reason=str(error)[:500]) from error
+            raise LoadFailed(build_id=form.build_id, reason=plain(error)) from error
 
     def sleep(self, loaded: Loaded) -> None:
         """Give the pages of its weights back. Raises: RunFailed where they cannot be told any more."""
@@ -164,7 +165,7 @@ class OnnxSessions:
         except Exception as error:
             if stop is not None and stop.terminate:
                 raise RunStopped(variant_id=loaded.build_id, reason="it took longer than it may") from None
-            raise RunRefused(variant_id=loaded.build_id, reason=str(error)[:500]) from error
+            raise RunRefused(variant_id=loaded.build_id, reason=plain(error)) from error
 
     def unload(self, loaded: Loaded) -> None:
         """Drop the session; the C heap keeps what it frees until it is trimmed."""

@@ -28,6 +28,7 @@ from appliance.confinement.limits import ChildLimits, enter
 from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference, TriedForm
+from appliance.domain.wording import crashed
 from appliance.runtime import processors
 from appliance.runtime.processors.cpu.heap import set_up
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS
@@ -243,11 +244,14 @@ class ChildMeasure:
                     build_id=build_id, reason=f"measuring took longer than {self._limits.wall_s:g} s"
                 ) from None
         if ended.status != 0:
-            reason = ended.stderr.strip().splitlines()[-1:] or [f"exit status {ended.status}"]
+            words = crashed(-ended.status) if ended.status < 0 else f"exit status {ended.status}"
+            reason = ended.stderr.strip().splitlines()[-1:] or [words]
             raise LoadFailed(build_id=build_id, reason=f"measuring failed: {reason[0][:300]}")
         answer: dict[str, Any] = json.loads(lines[-1])
         if "not_confined" in answer:
             raise NotConfined(missing=answer["not_confined"])
+        if "load_failed" in answer:
+            raise LoadFailed(build_id=build_id, reason=answer["load_failed"])
         if "run_failed" in answer:
             raise RunFailed(variant_id=build_id, reason=answer["run_failed"])
         return answer
@@ -325,6 +329,8 @@ def main() -> None:
     else:
         try:
             answer = _profile(sessions, order) if order["do"] == "profile" else _times(sessions, order)
+        except LoadFailed as error:
+            answer = {"load_failed": error.reason}
         except RunFailed as error:
             answer = {"run_failed": error.reason}
     print(json.dumps(answer), flush=True)

@@ -16,6 +16,7 @@ import onnxruntime as ort
 from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
+from appliance.domain.wording import plain
 from appliance.runtime.processors.providers.placement import CPU, RECORD, misplaced, placed, ran_on
 
 Options = Mapping[str, str]
@@ -91,7 +92,7 @@ class ProviderSessions:
         try:
             session = ort.InferenceSession(path, options, providers=list(providers))
         except Exception as error:
-            raise LoadFailed(build_id=build_id, reason=str(error)[:500]) from error
+            raise LoadFailed(build_id=build_id, reason=plain(error)) from error
         first = str(session.get_providers()[0])
         if first != providers[0][0]:
             raise LoadFailed(build_id=build_id, reason=f"it fell back to {first}")
@@ -122,7 +123,7 @@ class ProviderSessions:
         except Exception as error:
             if stop is not None and stop.terminate:
                 raise RunStopped(variant_id=loaded.build_id, reason="it took longer than it may") from None
-            raise RunRefused(variant_id=loaded.build_id, reason=str(error)[:500]) from error
+            raise RunRefused(variant_id=loaded.build_id, reason=plain(error)) from error
 
     def session_for(self, loaded: Loaded, inputs: Tensors) -> Any:
         """The one that takes inputs of these shapes."""
