@@ -130,7 +130,7 @@ def predict_pipeline(
     box: Connection,
     name: str,
     file: Annotated[
-        Path | None, typer.Argument(help="JPEG, PNG, WebP, WAV, text, or JSON; - reads standard input.")
+        Path | None, typer.Argument(help="JPEG, PNG, WebP, BMP, GIF, TIFF, WAV, text, or JSON; - reads standard input.")
     ] = None,
     text: Annotated[str | None, typer.Option(help="Text instead of a file.")] = None,
     content_type: Annotated[str | None, typer.Option(help="What the file is, where its name does not tell.")] = None,

@@ -17,7 +17,7 @@ def predict(
     box: Connection,
     application: Annotated[str, typer.Argument(help="Name of the application.")],
     file: Annotated[
-        Path | None, typer.Argument(help="JPEG, PNG, WebP, WAV, text, or JSON; - reads standard input.")
+        Path | None, typer.Argument(help="JPEG, PNG, WebP, BMP, GIF, TIFF, WAV, text, or JSON; - reads standard input.")
     ] = None,
     text: Annotated[str | None, typer.Option(help="Text instead of a file.")] = None,
     content_type: Annotated[str | None, typer.Option(help="What the file is, where its name does not tell.")] = None,

@@ -70,7 +70,7 @@ class Unpacked:
     assets: Mapping[str, str] = field(default_factory=dict)
     """File name to path of what tasks need beside the graph: tokenizer.json."""
     calibration: tuple[str, ...] = ()
-    """Inputs without truth: calibration/*.{jpg,jpeg,png,webp,wav,txt,json,npz}, sorted."""
+    """Inputs without truth: calibration/*.{jpg,jpeg,png,webp,bmp,gif,tif,tiff,wav,txt,json,npz}, sorted."""
     evaluation: str | None = None
     """Folder with truth.json and the files it names."""
     evaluation_samples: int = 0

@@ -14,7 +14,7 @@ from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata
 from appliance.tasks.base import Decoded, Media, Pixels, Target, fed_inputs, number, with_constants
 from appliance.tasks.datatypes import dtype_of
-from appliance.tasks.image_header import JPEG, PNG, ImageHeader, essential_png, read_header
+from appliance.tasks.image_header import GIF, JPEG, PNG, ImageHeader, essential_gif, essential_png, read_header
 from appliance.tasks.opencv import opencv
 
 PIXELS_MAX = 50_000_000
@@ -273,6 +273,8 @@ def read_pixels(body: bytes, header: ImageHeader, places: Sequence[Placement] | 
     cv2 = opencv()
     if header.format == PNG:
         body = essential_png(body)
+    elif header.format == GIF:
+        body = essential_gif(body)
     reduce = min(_reduction(header, place) for place in places) if places and header.format == JPEG else 1
     name = "IMREAD_COLOR" if reduce == 1 else f"IMREAD_REDUCED_COLOR_{reduce}"
     # The orientation is ours to apply: IMREAD_UNCHANGED, which keeps alpha, would not.

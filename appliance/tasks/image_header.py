@@ -14,27 +14,50 @@ from appliance.domain.errors import BadMedia
 JPEG = "jpeg"
 PNG = "png"
 WEBP = "webp"
+BMP = "bmp"
+GIF = "gif"
+TIFF = "tiff"
+READ = "JPEG, PNG, WebP, BMP, GIF or TIFF"
+_UNREAD: tuple[tuple[bytes, str], ...] = (
+    (rb".{4}ftyp(hei|hev|mif|msf)", "a HEIC picture"),
+    (rb".{4}ftypavi", "an AVIF picture"),
+    (rb".{4}ftyp|\x1a\x45\xdf\xa3|RIFF.{4}AVI ", "a video, of which the box takes single pictures only"),
+    (rb"\xff\x0a|\x00{3}\x0cJXL ", "a JPEG XL picture"),
+    (rb"\x00{3}\x0cjP  |\xff\x4f\xff\x51", "a JPEG 2000 picture"),
+    (rb"(II\x2b\x00|MM\x00\x2b)", "a BigTIFF picture"),
+    (rb"%PDF", "a PDF document"),
+    (rb"8BPS", "a Photoshop document"),
+    (rb"\x00\x00\x01\x00", "an icon"),
+    (rb"\x76\x2f\x31\x01", "an OpenEXR picture"),
+    (rb".{128}DICM", "a DICOM file"),
+    (rb"\s*<(\?xml|svg)", "an SVG drawing"),
+)
+"""How other pictures begin, and what they are."""
 
 _JPEG_SCANS_MAX = 100
 """A progressive file has about ten; thousands of them are an attack on the processor's time."""
 _SEGMENTS_MAX = 1024
-"""Markers before the picture of a JPEG; cameras write some twenty."""
+"""Markers before the picture of a JPEG, fields of a TIFF; cameras write some twenty."""
 _FILL_BYTES_MAX = 4096
 """Between two of them."""
 _CHUNKS_MAX = 65_536
-"""Of a PNG or WebP; a PNG of 64 MB in the smallest chunks that are usual has 16,000."""
+"""Of a PNG, WebP or GIF; a PNG of 64 MB in the smallest chunks that are usual has 16,000."""
 _STEP_BYTES = 2**20
 """Looked through at once, so that other threads get their turn."""
 _STANDALONE_MARKERS = {0x01, *range(0xD0, 0xD9)}
 _FRAME_MARKERS = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _EXIF_ORIENTATION = 0x0112
+_WIDTH, _HEIGHT, _DEPTH, _COLOURS, _ORIENTATION, _SAMPLES = 256, 257, 258, 262, 274, 277
+_TILE_WIDTH, _TILE_HEIGHT, _SAMPLE_FORMAT = 322, 323, 339
+"""Fields of a TIFF."""
+_TILE_PIXELS_MAX = 4096 * 4096
 _PNG_ESSENTIAL = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
     """Facts of the file; `width` and `height` are as stored, before the orientation (1..8, as EXIF counts) is
-    applied.
+    applied. Of a TIFF, whose decoder applies it, they are those of the upright picture.
     """
 
     format: str
@@ -46,7 +69,7 @@ class ImageHeader:
 
 
 def read_header(body: bytes) -> ImageHeader:
-    """Look at the first bytes and the structure of a JPEG, PNG or WebP.
+    """Look at the first bytes and the structure of a picture.
 
     Raises: BadMedia for another format, a damaged structure or a file that was cut off.
     """
@@ -57,10 +80,19 @@ def read_header(body: bytes) -> ImageHeader:
             header = _read_png(body)
         elif body[:4] == b"RIFF" and body[8:12] == b"WEBP":
             header = _read_webp(body)
+        elif body[:2] == b"BM":
+            header = _read_bmp(body)
+        elif body[:6] in (b"GIF87a", b"GIF89a"):
+            header = _read_gif(body)
+        elif body[:4] in (b"II*\0", b"MM\0*"):
+            header = _read_tiff(body)
         else:
-            raise BadMedia(reason="this is no picture the box can read: send a JPEG, PNG or WebP")
+            kind = next((what for begin, what in _UNREAD if re.match(begin, body[:200], re.DOTALL)), "")
+            if kind:
+                raise BadMedia(reason=f"this is {kind}, which the box does not read: convert it to JPEG or PNG")
+            raise BadMedia(reason=f"this is no picture the box can read: send a {READ}")
     except (struct.error, IndexError):
-        raise BadMedia(reason="the picture is cut off inside its header") from None
+        raise BadMedia(reason="the picture is cut off") from None
     if header.width < 1 or header.height < 1:
         raise BadMedia(reason=f"the {header.format} says it is {header.width} x {header.height} pixels")
     return header
@@ -185,6 +217,85 @@ def _webp_size(body: bytes) -> tuple[int, int]:
         width, height = struct.unpack_from("<HH", body, 26)
         return width & 0x3FFF, height & 0x3FFF
     raise BadMedia(reason="the WebP has no picture chunk")
+
+
+def _read_bmp(body: bytes) -> ImageHeader:
+    """Its decoder is told of no alpha: most files have nothing sensible there."""
+    (pixels_at, size) = struct.unpack_from("<II", body, 10)
+    if size < 40:
+        width, height, _, depth = struct.unpack_from("<HHHH", body, 18)
+        packing = 0
+    else:
+        width, height, _, depth, packing = struct.unpack_from("<iiHHI", body, 18)
+        height = abs(height)  # below 0: from the top down
+    if packing in (0, 3) and pixels_at + (width * depth + 31) // 32 * 4 * height > len(body):
+        raise BadMedia(reason="the BMP is cut off")
+    return ImageHeader(BMP, width, height)
+
+
+def _read_gif(body: bytes) -> ImageHeader:
+    """Of an animation the first picture counts."""
+    width, height = struct.unpack_from("<HH", body, 6)
+    _, has_alpha = _first_of_gif(body)
+    return ImageHeader(GIF, width, height, has_alpha)
+
+
+def essential_gif(body: bytes) -> bytes:
+    """A checked GIF with its first picture alone."""
+    end, _ = _first_of_gif(body)
+    return body[:end] + b";"
+
+
+def _first_of_gif(body: bytes) -> tuple[int, bool]:
+    """Where the first picture ends, and whether it is transparent somewhere. Raises: BadMedia."""
+    at, has_alpha = 13 + _colours_bytes(body[10]), False
+    for _ in range(_CHUNKS_MAX):
+        if body[at] == 0x21:  # an extension
+            has_alpha = has_alpha or (body[at + 1] == 0xF9 and bool(body[at + 3] & 1))
+            at = _behind_blocks(body, at + 2)
+        elif body[at] == 0x2C:
+            return _behind_blocks(body, at + 11 + _colours_bytes(body[at + 9])), has_alpha
+        else:
+            break
+    raise BadMedia(reason="the GIF holds no picture")
+
+
+def _colours_bytes(flags: int) -> int:
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _behind_blocks(body: bytes, at: int) -> int:
+    """Where blocks that begin with their length end; the last one is empty. Raises: IndexError where they do not."""
+    while body[at]:
+        at += body[at] + 1
+    return at + 1
+
+
+def _read_tiff(body: bytes) -> ImageHeader:
+    """Of several pages the first counts."""
+    order = "<" if body[:2] == b"II" else ">"
+    (directory,) = struct.unpack_from(order + "I", body, 4)
+    (count,) = struct.unpack_from(order + "H", body, directory)
+    found: dict[int, int] = {}
+    for entry in range(min(count, _SEGMENTS_MAX)):
+        tag, kind, number, value = struct.unpack_from(order + "HHII", body, directory + 2 + 12 * entry)
+        if tag in found:
+            raise BadMedia(reason=f"the TIFF says twice what its field {tag} is")
+        if kind == 3 and number * 2 > 4:
+            (value,) = struct.unpack_from(order + "H", body, value)
+        elif kind == 3:
+            value = value & 0xFFFF if order == "<" else value >> 16
+        found[tag] = value
+    width, height, depth = found.get(_WIDTH, 0), found.get(_HEIGHT, 0), found.get(_DEPTH, 1)
+    if depth not in (1, 2, 4, 8, 16) or found.get(_SAMPLE_FORMAT, 1) != 1:
+        raise BadMedia(reason=f"the TIFF has samples of {depth} bits or no whole numbers: save it with 8 or 16 bits")
+    if found.get(_COLOURS, 1) not in (0, 1, 2, 3, 6):
+        raise BadMedia(reason="the TIFF is neither grey nor RGB: convert it to RGB")
+    if found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0) > _TILE_PIXELS_MAX:
+        raise BadMedia(reason="the tiles of the TIFF are too large: save it in strips")
+    if found.get(_ORIENTATION, 1) >= 5:
+        width, height = height, width
+    return ImageHeader(TIFF, width, height, found.get(_SAMPLES, 1) == 4, depth)
 
 
 def essential_png(body: bytes) -> bytes:

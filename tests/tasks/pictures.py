@@ -2,12 +2,13 @@
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import cv2
 import numpy as np
 
-FORMATS = (".jpg", ".png", ".webp")
+WITH_EXIF = (".jpg", ".png", ".webp")
+FORMATS = (*WITH_EXIF, ".bmp", ".tiff")
 
 
 def scene(width: int = 64, height: int = 48) -> np.ndarray:
@@ -62,6 +63,39 @@ def webp_with_exif(webp: bytes, width: int, height: int, block: bytes) -> bytes:
     metadata = b"EXIF" + struct.pack("<I", len(block)) + block + b"\0" * (len(block) & 1)
     body = b"WEBP" + header + webp[12:] + metadata
     return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def tiff(upright: np.ndarray, fields: Mapping[int, int] | None = None, order: str = "<") -> bytes:
+    """An RGB picture of 8 bits in one strip; `fields`: others than usual, or more."""
+    height, width = upright.shape[:2]
+    data = cv2.cvtColor(upright, cv2.COLOR_BGR2RGB).tobytes()
+    known = {256: width, 257: height, 259: 1, 262: 2, 273: 8, 277: 3, 278: height, 279: len(data)}
+    known |= {258: 0} | dict(fields or {})
+    at = 8 + len(data)
+    depths_at = at + 2 + 12 * len(known) + 4
+    directory = struct.pack(order + "H", len(known))
+    for tag, value in sorted(known.items()):
+        if tag == 258 and not value:
+            directory += struct.pack(order + "HHII", tag, 3, 3, depths_at)
+        else:
+            directory += struct.pack(order + "HHII", tag, 4, 1, value)
+    magic = b"II*\0" if order == "<" else b"MM\0*"
+    return magic + struct.pack(order + "I", at) + data + directory + bytes(4) + struct.pack(order + "3H", 8, 8, 8)
+
+
+def gif(image: np.ndarray) -> bytes:
+    """With a table of 8 colours, one for each corner of the cube; every pixel its own code, so nothing is packed."""
+    height, width = image.shape[:2]
+    table = b"".join(bytes([255 * (n >> 2 & 1), 255 * (n >> 1 & 1), 255 * (n & 1)]) for n in range(8))
+    places = (image[..., 2] > 127) * 4 + (image[..., 1] > 127) * 2 + (image[..., 0] > 127)
+    codes: list[int] = []
+    for number, place in enumerate(places.ravel()):
+        codes += [8, int(place)] if number % 6 == 0 else [int(place)]  # 8 clears the table, before codes grow
+    bits = sum(code << 4 * n for n, code in enumerate([*codes, 9]))
+    data = bits.to_bytes((4 * len(codes) + 11) // 8, "little")
+    blocks = b"".join(bytes([len(part)]) + part for part in (data[n : n + 255] for n in range(0, len(data), 255)))
+    size = struct.pack("<HH", width, height)
+    return b"GIF89a" + size + b"\x82\0\0" + table + b"\x2c" + bytes(4) + size + b"\0\3" + blocks + b"\0;"
 
 
 def disoriented(upright: np.ndarray, orientation: int) -> np.ndarray:

@@ -55,7 +55,7 @@ def near(found: list[tuple[int, ...]], wanted: list[tuple[int, ...]]) -> bool:
     return bool(np.abs(np.array(found) - np.array(wanted)).max() <= 12)
 
 
-@pytest.mark.parametrize("extension", pictures.FORMATS)
+@pytest.mark.parametrize("extension", pictures.WITH_EXIF)
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_every_orientation_is_undone(extension: str, orientation: int) -> None:
     """Whatever way the camera was held, red is top left and the frame is that of the upright picture."""
@@ -71,6 +71,22 @@ def test_every_orientation_is_undone(extension: str, orientation: int) -> None:
     assert (frame.width, frame.height) == (64, 48)
     assert array.shape == (1, 3, 48, 64)
     assert near(corners(array), [RED, GREEN, BLUE, WHITE])
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_of_tiff_is_undone_once(orientation: int) -> None:
+    """Its decoder does that."""
+    body = pictures.tiff(pictures.disoriented(pictures.scene(64, 48), orientation), {274: orientation})
+    array, frame = tensor_of(body, raw())
+    assert (frame.width, frame.height) == (64, 48)
+    assert near(corners(array), [RED, GREEN, BLUE, WHITE])
+
+
+@pytest.mark.parametrize("body", [pictures.encoded(pictures.scene(), ".bmp"), pictures.gif(pictures.scene())])
+def test_bmp_and_gif_are_decoded(body: bytes) -> None:
+    array, frame = tensor_of(body, raw())
+    assert (frame.width, frame.height) == (64, 48)
+    assert corners(array) == [RED, GREEN, BLUE, WHITE]
 
 
 @pytest.mark.parametrize("orientation", [1, 6])

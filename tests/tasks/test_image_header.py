@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import BadMedia
-from appliance.tasks.image_header import essential_png, longer_side, read_header
+from appliance.tasks.image_header import essential_gif, essential_png, longer_side, read_header
 from tests.tasks import pictures
 
 
@@ -77,13 +77,59 @@ def test_any_bytes_end_in_a_header_or_bad_media(tail: bytes, start: bytes) -> No
     assert header.height > 0
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"GIF89a" + bytes(40), b"%PDF-1.7", b'{"text": "no picture"}', b"RIFF\0\0\0\0WAVE"]
-)
-def test_other_formats_are_refused_with_advice(body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"", b'{"text": "no picture"}', b"RIFF\0\0\0\0WAVE"])
+def test_what_is_no_picture_is_refused_with_advice(body: bytes) -> None:
     """The message says what can be sent."""
-    with pytest.raises(BadMedia, match="JPEG, PNG or WebP"):
+    with pytest.raises(BadMedia, match="send a JPEG, PNG, WebP, BMP, GIF or TIFF"):
         read_header(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"\0\0\0\x18ftypheic" + bytes(40), "a HEIC picture"),
+        (b"\0\0\0\x18ftypmif1" + bytes(40), "a HEIC picture"),
+        (b"\0\0\0\x20ftypavif" + bytes(40), "an AVIF picture"),
+        (b"\0\0\0\x18ftypisom" + bytes(40), "a video"),
+        (b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(40), "a JPEG 2000 picture"),
+        (b"\xff\x0a" + bytes(40), "a JPEG XL picture"),
+        (b"II+\0" + bytes(40), "a BigTIFF picture"),
+        (b"%PDF-1.7", "a PDF document"),
+        (b'<?xml version="1.0"?><svg', "an SVG drawing"),
+    ],
+)
+def test_picture_of_format_that_is_not_read_is_named(body: bytes, kind: str) -> None:
+    """The message says what it is, and what to convert it to."""
+    with pytest.raises(BadMedia, match=f"this is {kind}.*convert it to JPEG or PNG"):
+        read_header(body)
+
+
+def test_first_picture_of_gif_counts() -> None:
+    """However many follow, whole or not; and only what is needed of it reaches the decoder."""
+    first = pictures.gif(pictures.scene())
+    header = read_header(first)
+    assert (header.width, header.height, header.has_alpha) == (64, 48, False)
+    more = first[:-1] + b"\x2c" + bytes(4) + first[6:10] + b"\0\2\xff"
+    assert read_header(more) == header
+    assert essential_gif(more) == first
+    for cut in range(len(first) - 2):
+        with pytest.raises(BadMedia):
+            read_header(first[:cut])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({258: 32, 339: 3}, "8 or 16 bits"),
+        ({262: 5}, "convert it to RGB"),
+        ({322: 60_000, 323: 60_000}, "save it in strips"),
+        ({256: 0}, "0 x 48 pixels"),
+    ],
+)
+@pytest.mark.parametrize("order", "<>")
+def test_tiff_that_decoder_should_not_see_is_refused(fields: dict[int, int], words: str, order: str) -> None:
+    with pytest.raises(BadMedia, match=words):
+        read_header(pictures.tiff(pictures.scene(), fields, order))
 
 
 def test_a_jpeg_of_endless_scans_is_refused() -> None:

@@ -35,7 +35,7 @@ class FormFile:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Text fields and files by their names in the form; of two with one name the last counts."""
+    """Text fields and files by their names in the form, of which each is there once."""
 
     fields: dict[str, str] = field(default_factory=dict)
     files: dict[str, FormFile] = field(default_factory=dict)
@@ -74,6 +74,7 @@ class _Reader:
         self._file_bytes_max = file_bytes_max
         self._form = Form()
         self._made: list[Path] = []
+        self._names: set[str] = set()
         self._parts = 0
         self._is_whole = False
         self._header = b""
@@ -147,6 +148,12 @@ class _Reader:
         if b"name" not in options:
             raise BadInput(reason="each part of a form needs Content-Disposition with a name")
         self._name = options[b"name"].decode(errors="replace")
+        if self._name in self._names:
+            raise BadInput(
+                reason=f"the form has two parts called {self._name!r}: send one; files of a model that belong together "
+                "go as a tar or zip"
+            )
+        self._names.add(self._name)
         if b"filename" in options:
             self._begin_file(options[b"filename"].decode(errors="replace"))
 

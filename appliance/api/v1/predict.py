@@ -123,7 +123,7 @@ async def predict_route(
     sequence_end: End = False,
     wait: Wait = True,
 ) -> Response:
-    """Send the file itself as the body (JPEG, PNG, WebP, WAV, text or JSON), or a form with one `file`.
+    """Send the file itself as the body (JPEG, PNG, WebP, BMP, GIF, TIFF, WAV, text or JSON), or a form with one `file`.
 
     The first bytes decide what it is, not the content type. The deadline covers decoding, waiting and computing; a
     request that can no longer be in time is answered 504 without being run. Stateful models (voice activity) keep their

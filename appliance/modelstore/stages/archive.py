@@ -36,7 +36,7 @@ ASSETS = ("tokenizer.json",)
 MODEL_PART = "model.part"
 PARTS = {MODEL_PART: ".", "calibration.part": "calibration", "evaluation.part": "evaluation"}
 """File of an outer tar to the folder that its content goes to."""
-MEDIA = (".jpg", ".jpeg", ".png", ".webp", ".wav", ".txt", ".json", ".npz")
+MEDIA = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".wav", ".txt", ".json", ".npz")
 BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,

@@ -90,6 +90,14 @@ async def test_broken_forms(tmp_path: Path, body: bytes) -> None:
     assert left(tmp_path) == []
 
 
+@pytest.mark.parametrize("first", [part("file", b"1", "a.onnx"), part("file", b"1")])
+async def test_form_with_two_parts_of_one_name_is_refused(first: bytes, tmp_path: Path) -> None:
+    """One of them would be ignored, and nobody would know which."""
+    with pytest.raises(BadInput, match=r"two parts called 'file'.*tar or zip"):
+        await read(first + part("file", b"2", "b.bin") + b"--xyz--\r\n", tmp_path)
+    assert left(tmp_path) == []
+
+
 @pytest.mark.parametrize("content_type", ["application/json", "multipart/form-data", ""])
 async def test_no_form(tmp_path: Path, content_type: str) -> None:
     """Another content type, or one without a boundary, says what to send."""
