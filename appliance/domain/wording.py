@@ -14,6 +14,11 @@ _SIGNATURE = re.compile(
 )
 _REWORDED: tuple[tuple[str, str], ...] = (
     (
+        r".*Failed to construct locale with name:(.*?):locale::.*",
+        r"the locale \1 of a StringNormalizer is not installed on this box: give it the locale C.UTF-8, or have \1 "
+        "installed",
+    ),
+    (
         r".*Opset (\d+) is under development.*for domain (\S+) is till opset (\d+).*",
         r"operator set \1 of \2 is newer than this box knows: export the model for operator set \3 or an earlier one",
     ),

@@ -24,6 +24,9 @@ IR_WITH_DEFAULTS = 4
 """From this IR on weights need not be inputs, and those that are have a reason."""
 DEFAULT_ELEMENTS_MAX = 1024
 """A larger default is a weight."""
+COMMON_LOCALE = "C.UTF-8"
+OWN_CASE = frozenset({"tr", "az"})
+"""Languages whose i becomes another capital letter."""
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 
 
@@ -66,6 +69,7 @@ def tidy(model: ModelProto) -> None:
     for current in facts.graphs(model.graph):
         _lift_constants(current)
         sort_nodes(current)
+        _use_common_locale(current)
     _drop_weight_inputs(model.graph)
     _drop_unused(model.graph)
     _name_nodes(model.graph)
@@ -188,6 +192,21 @@ def constant_value(node: NodeProto) -> TensorProto | None:
     value = onnx.helper.get_attribute_value(attribute)
     shape = [len(value)] if attribute.name.endswith("s") else []
     return onnx.helper.make_tensor("", plain[attribute.name], shape, value if shape else [value])
+
+
+def _use_common_locale(graph: GraphProto) -> None:
+    """Texts change their case by the rules that all languages share but for those in OWN_CASE, in the one locale that
+    is installed everywhere; left out, ONNX Runtime wants en_US.
+    """
+    for node in graph.node:
+        if node.op_type != "StringNormalizer":
+            continue
+        stated = next((one.s.decode(errors="replace") for one in node.attribute if one.name == "locale"), "")
+        if stated in ("C", "POSIX") or stated[:2].lower() in OWN_CASE:
+            continue
+        others = [one for one in node.attribute if one.name != "locale"]
+        del node.attribute[:]
+        node.attribute.extend([*others, onnx.helper.make_attribute("locale", COMMON_LOCALE)])
 
 
 def _drop_weight_inputs(graph: GraphProto) -> None:
