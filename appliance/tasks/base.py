@@ -7,7 +7,7 @@ model). The offline loop (`run_steps`) and the online path share `step_inputs` a
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Pixels:
     width: int
     height: int
     """Of the upright original."""
+    warnings: tuple[str, ...] = ()
+    """What was lost of it, for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Decoded:
 
     steps: list[dict[str, np.ndarray]]
     context: Any = None
+    warnings: tuple[str, ...] = ()
+    """What was lost of the media, for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,16 @@ class Score:
         return Score(self.value_sum + other.value_sum, self.weight + other.weight, self.metric)
 
 
-TokenRows = list[tuple[list[int], list[int]]]
-"""(token ids, segment ids) of each text."""
+class TokenRow(NamedTuple):
+    """The tokens of one text."""
+
+    ids: list[int]
+    segments: list[int]
+    is_cut: bool = False
+    """Whether the text goes on."""
+
+
+TokenRows = list[TokenRow]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from appliance.tasks.base import (
     Score,
     Target,
     TokenOrder,
+    TokenRow,
     TokenRows,
     fed_inputs,
     number,
@@ -120,7 +121,8 @@ class TextEmbedding:
         runs = [rows[at : at + per_run] for at in range(0, len(rows), per_run)]
         batches = [_token_tensors(run, fed) for run in runs]
         masks = [mask for _, mask in batches]
-        return Decoded([with_constants(step, spec, target) for step, _ in batches], (masks, order.is_list))
+        steps = [with_constants(step, spec, target) for step, _ in batches]
+        return Decoded(steps, (masks, order.is_list), _cuts(order, rows))
 
     def encode(self, outputs: list[dict[str, np.ndarray]], decoded: Decoded, spec: TaskSpec) -> Answer:
         masks, is_list = decoded.context
@@ -139,6 +141,17 @@ class TextEmbedding:
 
     def accuracy(self, answer: Mapping[str, Any], truth: Mapping[str, Any]) -> Score:
         return _accuracy(answer, truth)
+
+
+def _cuts(order: TokenOrder, rows: TokenRows) -> tuple[str, ...]:
+    """What was lost of the texts, for a person."""
+    cut = [number for number, row in enumerate(rows, 1) if row.is_cut]
+    if not cut:
+        return ()
+    if not order.is_list:
+        return (f"the text was cut: the model reads its first {order.tokens_max} tokens",)
+    which = f"{len(cut)} of {len(rows)} texts were cut (number {cut[0]} is the first)"
+    return (f"{which}: the model reads the first {order.tokens_max} tokens of each",)
 
 
 def read_texts(media: Media) -> tuple[list[str], bool]:
@@ -183,7 +196,7 @@ def tokenize(path: str, texts: list[str], tokens_max: int) -> TokenRows:
         raise
     except BaseException as error:  # bare Exception, and panics of the library, which are no Exceptions
         raise BadMetadata(reason=f"{_TOKENIZER_FILE} cannot be used: {str(error)[:_REASON_CHARACTERS_MAX]}") from None
-    return [(encoding.ids, encoding.type_ids) for encoding in encodings]
+    return [TokenRow(encoding.ids, encoding.type_ids, bool(encoding.overflowing)) for encoding in encodings]
 
 
 def parsed_tokenizers() -> int:
@@ -214,11 +227,11 @@ def _largest(fed: list[TensorSpec], target: Target, axis: int) -> tuple[int, ...
 def _token_tensors(rows: TokenRows, fed: list[TensorSpec]) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Inputs by what their names say (ids, mask, types), padded with zeros, and the mask int64[N, L]."""
     fixed = next((tensor.shape[1] for tensor in fed if len(tensor.shape) == 2 and tensor.shape[1] > 0), None)
-    length = fixed or max(1, *(len(ids) for ids, _ in rows))
+    length = fixed or max(1, *(len(row.ids) for row in rows))
     ids, mask, types = (np.zeros((len(rows), length), np.int64) for _ in range(3))
-    for row, (tokens, segments) in enumerate(rows):
-        count = len(tokens)
-        ids[row, :count], mask[row, :count], types[row, :count] = tokens, 1, segments
+    for place, row in enumerate(rows):
+        count = len(row.ids)
+        ids[place, :count], mask[place, :count], types[place, :count] = row.ids, 1, row.segments
     step = {}
     for tensor in fed:
         name = tensor.name.lower()

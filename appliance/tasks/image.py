@@ -13,6 +13,7 @@ import numpy as np
 from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMedia, BadMetadata
 from appliance.tasks.base import Decoded, Media, Pixels, Target, fed_inputs, number, with_constants
+from appliance.tasks.damage import lacks_its_rest
 from appliance.tasks.datatypes import dtype_of
 from appliance.tasks.image_header import GIF, JPEG, PNG, ImageHeader, essential_gif, essential_png, read_header
 from appliance.tasks.opencv import opencv
@@ -80,11 +81,11 @@ def decode_picture(media: Media, spec: TaskSpec, target: Target) -> Decoded:
         _check_bounds(header)
         width, height = upright_size(header)
         place = _place(width, height, spec, target)
-        pixels = read_pixels(media.body, header, (place,))
+        given = read_pixels(media.body, header, (place,))
     else:
-        pixels, width, height = given.array, given.width, given.height
+        width, height = given.width, given.height
         place = _place(width, height, spec, target)
-    array = to_tensor(_cut_and_resize(pixels, (width, height), place), image, place, tensor)
+    array = to_tensor(_cut_and_resize(given.array, (width, height), place), image, place, tensor)
     x, y, window_width, window_height = place.window
     frame = Frame(
         width,
@@ -96,7 +97,7 @@ def decode_picture(media: Media, spec: TaskSpec, target: Target) -> Decoded:
         x,
         y,
     )
-    return Decoded([with_constants({tensor.name: array}, spec, target)], frame)
+    return Decoded([with_constants({tensor.name: array}, spec, target)], frame, given.warnings)
 
 
 def read_picture(body: bytes, wanted: Sequence[tuple[TaskSpec, Target]] | None = None) -> Pixels:
@@ -109,7 +110,7 @@ def read_picture(body: bytes, wanted: Sequence[tuple[TaskSpec, Target]] | None =
     _check_bounds(header)
     width, height = upright_size(header)
     places = None if wanted is None else [_place(width, height, spec, target) for spec, target in wanted]
-    return Pixels(read_pixels(body, header, places), width, height)
+    return read_pixels(body, header, places)
 
 
 def _place(width: int, height: int, spec: TaskSpec, target: Target) -> Placement:
@@ -263,8 +264,8 @@ def _side(value: float, side_max: int) -> int:
     return min(max(1, round(value)), side_max)
 
 
-def read_pixels(body: bytes, header: ImageHeader, places: Sequence[Placement] | None = None) -> np.ndarray:
-    """Upright pixels: uint8[H, W, 3], BGR, alpha laid over white.
+def read_pixels(body: bytes, header: ImageHeader, places: Sequence[Placement] | None = None) -> Pixels:
+    """Upright pixels, alpha laid over white.
 
     With placements, all that will be made of it, a JPEG may come out smaller by 2, 4 or 8.
 
@@ -286,7 +287,9 @@ def read_pixels(body: bytes, header: ImageHeader, places: Sequence[Placement] | 
     expected = (-(-header.height // reduce), -(-header.width // reduce))
     if pixels is None or pixels.shape[:2] != expected:
         raise BadMedia(reason=f"the {header.format} is damaged and cannot be decoded")
-    return np.asarray(_turn_upright(_to_bgr8(pixels), header.orientation))
+    is_missing = header.data_at is not None and lacks_its_rest(body, header.data_at, pixels, reduce)
+    warnings = ("the JPEG is damaged: the lower part of the picture is missing",) if is_missing else ()
+    return Pixels(_turn_upright(_to_bgr8(pixels), header.orientation), *upright_size(header), warnings)
 
 
 def _reduction(header: ImageHeader, place: Placement) -> int:

@@ -66,6 +66,8 @@ class ImageHeader:
     has_alpha: bool = False
     bit_depth: int = 8
     orientation: int = 1
+    data_at: int | None = None
+    """Where the data of a JPEG begin that has them from the top down; None: they refine the whole, or it is another."""
 
 
 def read_header(body: bytes) -> ImageHeader:
@@ -102,7 +104,7 @@ def longer_side(body: bytes) -> int | None:
     """Pixels of the longer side of a JPEG, PNG or WebP, by its first bytes alone; None: it is none, or damaged."""
     try:
         if body[:3] == b"\xff\xd8\xff":
-            _, size, _ = _jpeg_until_scan(body)
+            _, size, *_ = _jpeg_until_scan(body)
         elif body[:8] == b"\x89PNG\r\n\x1a\n":
             size = struct.unpack_from(">II", body, 16)
         elif body[:4] == b"RIFF" and body[8:12] == b"WEBP":
@@ -115,16 +117,19 @@ def longer_side(body: bytes) -> int | None:
 
 
 def _read_jpeg(body: bytes) -> ImageHeader:
-    at, (height, width), orientation = _jpeg_until_scan(body)
+    at, (height, width), orientation, is_refined = _jpeg_until_scan(body)
     _check_jpeg_scans(body, at)
-    return ImageHeader(JPEG, width, height, orientation=orientation)
+    return ImageHeader(JPEG, width, height, orientation=orientation, data_at=None if is_refined else at)
 
 
-def _jpeg_until_scan(body: bytes) -> tuple[int, tuple[int, int], int]:
-    """Where the first scan begins, height and width, and orientation. Raises: struct.error, IndexError, BadMedia."""
+def _jpeg_until_scan(body: bytes) -> tuple[int, tuple[int, int], int, bool]:
+    """Where the first scan begins, height and width, orientation, and whether later scans refine the picture.
+
+    Raises: struct.error, IndexError, BadMedia.
+    """
     at = 2
     orientation: int | None = None
-    size = (0, 0)
+    size, is_refined = (0, 0), False
     for _ in range(_SEGMENTS_MAX):
         at = _next_marker(body, at)
         marker = body[at]
@@ -135,7 +140,7 @@ def _jpeg_until_scan(body: bytes) -> tuple[int, tuple[int, int], int]:
             raise BadMedia(reason="the JPEG holds no picture")
         (length,) = struct.unpack_from(">H", body, at + 1)
         if marker in _FRAME_MARKERS:
-            size = struct.unpack_from(">HH", body, at + 4)
+            size, is_refined = struct.unpack_from(">HH", body, at + 4), marker == 0xC2
         elif marker == 0xE1 and body[at + 3 : at + 9] == b"Exif\0\0" and orientation is None:
             orientation = _exif_orientation(body[at + 9 : at + 1 + length])
         elif marker == 0xDA:
@@ -143,7 +148,7 @@ def _jpeg_until_scan(body: bytes) -> tuple[int, tuple[int, int], int]:
         at += 1 + max(length, 2)
     else:
         raise BadMedia(reason=f"the JPEG has more than {_SEGMENTS_MAX} markers before its picture")
-    return at, size, orientation or 1
+    return at, size, orientation or 1, is_refined
 
 
 def _next_marker(body: bytes, at: int) -> int:

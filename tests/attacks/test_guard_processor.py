@@ -32,7 +32,7 @@ from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
 from appliance.runtime.processors.guard import dispatcher
 from appliance.runtime.processors.guard.process import GuardedBuild
 from appliance.runtime.processors.guard.processor import GUARD_PROGRAM, GuardedProcessor, GuardOptions
-from appliance.tasks.base import TokenOrder
+from appliance.tasks.base import TokenOrder, TokenRow
 from tests.attacks import killers
 from tests.fakes.forms import prepared_form
 
@@ -169,12 +169,12 @@ async def test_a_tokenizer_hurts_its_own_guard_only(processor: GuardedProcessor,
     attack = asyncio.ensure_future(processor.tokenize(TokenOrder(str(hostile), ["aa"], 8, True), "b", "hostile"))
     for _ in range(5):
         rows = await processor.tokenize(TokenOrder(str(honest), ["hello you", "", "hello"], 1, True), "b", "quiet")
-        assert rows == [([1], [0]), ([], []), ([1], [0])]
+        assert rows == [TokenRow([1], [0], is_cut=True), TokenRow([], []), TokenRow([1], [0])]
     with pytest.raises(RunFailed if kind == "grows" else BadMetadata):
         await attack
     assert crashed == (["b"] if kind == "grows" else []), "the memory was its guard's"
     rows = await processor.tokenize(TokenOrder(str(honest), ["hello"], 8, False), "b", "hostile")
-    assert rows == [([1], [0])]
+    assert rows == [TokenRow([1], [0])]
 
 
 def assert_counted(count_bytes: int, pid: int) -> None:
@@ -303,7 +303,7 @@ async def test_guards_killed_at_random(processor: GuardedProcessor, tmp_path: Pa
         handle = await processor.load(replace(own, build_id=f"own{number}"))
         for value in range(50):
             assert (await processor.run(handle, numbers(value), None))["SUM"].tolist() == [[value + 1.0] * 4]
-            assert await processor.tokenize(words, "b", "hostile") == [([1], [0])]
+            assert await processor.tokenize(words, "b", "hostile") == [TokenRow([1], [0])]
 
     for number in range(KILLS_AT_RANDOM):
         try:

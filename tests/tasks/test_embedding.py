@@ -116,6 +116,20 @@ def test_long_texts_are_cut(tokenizer: str) -> None:
     assert step["input_ids"].tolist() == [[1, 4, 4, 4, 4, 2]]
 
 
+def test_text_that_was_cut_is_told(tokenizer: str) -> None:
+    """Not one that just fits; of several texts how many, and which is the first."""
+    spec = TaskSpec(params={"tokens_max": 6.0})
+    told = {
+        b"one one one one": (),
+        b"one one one one one": ("the text was cut: the model reads its first 6 tokens",),
+        b'{"texts": ["one", "one one one one one", "two"]}': (
+            "1 of 3 texts were cut (number 2 is the first): the model reads the first 6 tokens of each",
+        ),
+    }
+    for body, warnings in told.items():
+        assert TASK.decode(Media(body), spec, target(tokenizer), {}).warnings == warnings
+
+
 def test_forms_of_text() -> None:
     """JSON with one or several, plain text in UTF-8, and a word for what is neither."""
     assert read_texts(Media(b'{"text": "\xc3\xa4"}')) == (["ä"], False)

@@ -102,7 +102,7 @@ def test_a_large_jpeg_is_decoded_smaller_with_the_same_result(orientation: int) 
     assert np.abs(small - exact).max() < 12
     assert np.abs(small - exact).mean() < 2
     place = placement(1601, 1203, ImageSpec(), (96, 128))
-    assert read_pixels(jpeg, read_header(jpeg), (place,)).shape == (151, 201, 3)
+    assert read_pixels(jpeg, read_header(jpeg), (place,)).array.shape == (151, 201, 3)
 
 
 def test_alpha_is_laid_over_white() -> None:

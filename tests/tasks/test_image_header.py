@@ -23,7 +23,7 @@ def test_reads_the_size(extension: str, size: tuple[int, int]) -> None:
     assert (header.width, header.height, header.orientation, header.has_alpha) == (*size, 1, False)
 
 
-@pytest.mark.parametrize("extension", pictures.FORMATS)
+@pytest.mark.parametrize("extension", pictures.WITH_EXIF)
 @pytest.mark.parametrize("size", [(64, 48), (33, 57)])
 def test_longer_side_is_known_from_the_first_bytes(extension: str, size: tuple[int, int]) -> None:
     """Also of a picture that is cut off behind them."""

@@ -139,6 +139,8 @@ class _Run:
     watch: Watch | None = None
     timings: Timings = field(default_factory=Timings)
     results: list[Result] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()
+    """What was lost when the media was decoded."""
 
     @property
     def drop_ns(self) -> int | None:
@@ -301,6 +303,7 @@ class Predictor:
         except asyncio.CancelledError:
             self._engine.outcomes.cancelled(_request(run, {}), run.entry)
             raise
+        run.warnings = decoded.warnings
         outputs, state = await self._steps(run, decoded, state)
 
         kind = pictures.wanted(media.accept) if media.accept and run.spec.kind is TaskKind.TENSOR else None
@@ -412,7 +415,7 @@ class Predictor:
             "accuracy": accuracy.share if accuracy else None,
             "accuracy_metric": f"{accuracy.metric} against {accuracy.against}" if accuracy else None,
             "evidence": None if answered is None else answered.evidence.value,
-            "warnings": [answered.doubt] if answered is not None and answered.doubt else [],
+            "warnings": [*([answered.doubt] if answered is not None and answered.doubt else []), *run.warnings],
             "warm": run.results[0].warm if run.results else True,
             "timings_ms": {name: round(ns / NS_PER_MS, 3) for name, ns in (parts | {"total": total_ns}).items()},
             "request_id": run.call.request_id,

@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from appliance.runtime.processors.guard import messages as m
-from appliance.tasks.base import TokenRows
+from appliance.tasks.base import TokenRow, TokenRows
 
 _DIGITS_MAX = 18
 
@@ -27,15 +27,15 @@ def outputs(tensors: Mapping[str, np.ndarray], names: tuple[str, ...]) -> Mappin
 
 def token_rows(tensors: Mapping[str, np.ndarray], texts: int, tokens_max: int) -> TokenRows:
     """Of so many texts, each cut at `tokens_max`. Raises: m.BadMessage."""
-    lengths, ids, types = (tensors.get(name) for name in ("lengths", "ids", "types"))
-    if any(one is None or one.dtype != np.int64 or one.ndim != 1 for one in (lengths, ids, types)):
+    lengths, ids, types, cut = (tensors.get(name) for name in ("lengths", "ids", "types", "cut"))
+    if any(one is None or one.dtype != np.int64 or one.ndim != 1 for one in (lengths, ids, types, cut)):
         raise m.BadMessage("it answered with other tensors")
-    assert lengths is not None and ids is not None and types is not None
+    assert lengths is not None and ids is not None and types is not None and cut is not None
     counts = lengths.tolist()
-    if len(counts) != texts or not all(0 <= count <= tokens_max for count in counts):
+    if not len(counts) == len(cut) == texts or not all(0 <= count <= tokens_max for count in counts):
         raise m.BadMessage("it answered for other texts")
     if not sum(counts) == len(ids) == len(types):
         raise m.BadMessage("its tokens do not add up")
     ends = list(accumulate(counts))
-    spans = list(zip([0, *ends], ends, strict=False))
-    return [(ids[start:end].tolist(), types[start:end].tolist()) for start, end in spans]
+    spans = zip([0, *ends], ends, cut.tolist(), strict=False)
+    return [TokenRow(ids[start:end].tolist(), types[start:end].tolist(), bool(is_cut)) for start, end, is_cut in spans]

@@ -194,9 +194,10 @@ class ChannelThread(threading.Thread):
         rows = tokenize(self._guard.root + path, texts, message.number)
         taken_bytes = 0 if parsed_tokenizers() == known else self._guard.taken_bytes()
         tensors = {
-            "lengths": np.array([len(ids) for ids, _ in rows], np.int64),
-            "ids": np.array([token for ids, _ in rows for token in ids], np.int64),
-            "types": np.array([kind for _, kinds in rows for kind in kinds], np.int64),
+            "lengths": np.array([len(row.ids) for row in rows], np.int64),
+            "ids": np.array([token for row in rows for token in row.ids], np.int64),
+            "types": np.array([kind for row in rows for kind in row.segments], np.int64),
+            "cut": np.array([row.is_cut for row in rows], np.int64),
         }
         return self._answers.pack(m.DONE, taken_bytes, (), tensors)
 
