@@ -5,6 +5,7 @@ out.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.session import AccuracyPromise, Cause, PromiseKind
@@ -17,6 +18,7 @@ from appliance.runtime.sessions.context import AT_ONCE, PlanningContext
 from appliance.runtime.sessions.drop_priors import DropPriors
 from appliance.runtime.sessions.ledger import Load
 from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.offloading import FORGIVING, WAIVING, Lenience
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
 from appliance.runtime.sessions.reasons import reason_for
 from appliance.runtime.sessions.shares import order
@@ -34,6 +36,8 @@ HEAVIER_MAX = 3
 """Of those that wait, when one of them fits: so many that weigh more are tried in its place, ..."""
 LIGHTER_MAX = 4
 """... and when one has to go, so many that weigh less are tried to go in its place, one after the other."""
+
+NOBODY: Mapping[str, Lenience] = MappingProxyType({})
 
 
 class AccuracyPlans:
@@ -124,6 +128,7 @@ class AccuracyPlans:
         lacking = [live.id for live in members if live.id in plan.removed and await self._lacks_memory(key, live, zoo)]
         problem, plan = await self._forgiving(key, members, zoo, problem, plan, lacking)
         problem, plan = await self._sparing(key, members, zoo, problem, plan)
+        problem, plan = await self._one_at_a_time(key, members, zoo, problem, plan, lacking)
         end_ns = context.environment.clock.now_ns()
         is_late = end_ns - now_ns > LATE_NS and bool(pool.batches)
         if is_late or (plan.admitted and not context.shares.is_left(key, most)):
@@ -203,6 +208,36 @@ class AccuracyPlans:
                 return other, replace(found, removed=tuple(sorted({*found.removed, *gone})))
         return problem, plan
 
+    async def _one_at_a_time(
+        self,
+        key: PoolKey,
+        members: Sequence[LiveSession],
+        zoo: Zoo,
+        problem: OffloadInput,
+        plan: OffloadPlan,
+        lacking: Collection[str],
+    ) -> tuple[OffloadInput, OffloadPlan]:
+        """The plan, or another one where it leaves out sessions: they stay for a few turns although their promises
+        break, and then one of them goes. What devices show after a stall is old, which breaks the promises of all, and
+        passes.
+        """
+        context = self._context
+        broken = [live for live in members if live.id in plan.removed and live.id not in lacking]
+        impatient = [live for live in broken if not live.ageing.forgiven_turns]
+        going = sorted(impatient, key=lambda live: (_rank(live), _newest_first(live)))[:1]
+        if len(broken) == len(going):
+            return problem, plan
+        gone = {*(live.id for live in going), *plan.removed}.difference(live.id for live in broken if live not in going)
+        staying = [live for live in members if live.id not in gone]
+        for lenience in WAIVING:
+            other = await self._problem(key, staying, (), zoo, lenience={live.id: lenience for live in staying})
+            found = await context.pools.timed(key, context.deciding.offloads(other))
+            if not found.removed:
+                break
+        for live in broken if going else ():  # whether it helps that one goes has to show first
+            live.ageing.forgiven_turns = 1
+        return other, replace(found, removed=tuple(sorted({*found.removed, *gone})), reason=plan.reason)
+
     async def _is_able(self, key: PoolKey, live: LiveSession, zoo: Zoo) -> bool:
         """Whether it would stay served, had it the worker for itself."""
         problem = await self._problem(key, [live], (), zoo)
@@ -229,7 +264,7 @@ class AccuracyPlans:
             if not more:
                 break
             forgiven |= more
-            problem = await self._problem(key, members, (), zoo, forgiven=forgiven)
+            problem = await self._problem(key, members, (), zoo, lenience=dict.fromkeys(forgiven, FORGIVING))
             plan = await context.pools.timed(key, context.deciding.offloads(problem))
         for live in members:
             live.ageing.forgiven_turns = live.ageing.forgiven_turns + 1 if live.id in forgiven else 0
@@ -300,7 +335,7 @@ class AccuracyPlans:
         others: Sequence[LiveSession],
         zoo: Zoo,
         spared: float = 0.0,
-        forgiven: Collection[str] = (),
+        lenience: Mapping[str, Lenience] = NOBODY,
     ) -> OffloadInput:
         context = self._context
         environment, pool = context.environment, context.pools.pool(key)
@@ -325,7 +360,7 @@ class AccuracyPlans:
                 await others_first()
             some = sessions[at : at + AT_ONCE]
             clients |= offloading.clients_of(
-                some, zoo.rungs, pool.scale, shifts, share, decode_ms, forgiven, zoo.refused
+                some, zoo.rungs, pool.scale, shifts, share, decode_ms, lenience, zoo.refused
             )
         return offloading.problem_of(
             members, others, clients, zoo.rungs, pool.scale, now_ns, share, busy_ns, previous, zoo.refused

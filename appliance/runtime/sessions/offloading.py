@@ -7,8 +7,9 @@ makes inferences longer by as much, but not those of the reference that drops ar
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.session import AccuracyPromise, Reference, SessionPlan
@@ -36,8 +37,21 @@ SHIFT_SLACK = 0.75
 """Frames by which a capture may lie beside its place before the shift is another one: jitter is no shift."""
 
 
-FORGIVEN_SHARE = 1.0
-"""Of what a promise allows, what it is taken to allow beyond that where it cannot be kept for the moment."""
+@dataclass(frozen=True, slots=True)
+class Lenience:
+    """What a promise that cannot be kept for the moment is taken to allow beyond what it does, as shares of the frames
+    of age that it leaves: its plan may be as bad as `allowed` says, and aims at what `aimed` says. With the second at 0
+    the device sends as often as ever."""
+
+    allowed: float
+    aimed: float = 0.0
+
+
+STRICT, FORGIVING = Lenience(0.0), Lenience(1.0)
+WAIVING = tuple(Lenience(1e4, aimed) for aimed in (0.0, 1.0, 3.0, 10.0, 1e4))
+"""Anything; with the later ones devices send less often."""
+LEFT_MIN = 1.0
+"""Frames of age that a promise is taken to leave at least, for shares of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +99,13 @@ def clients_of(
     shifts: Mapping[str, Shift],
     share: float,
     decode_ms: float = 0.0,
-    forgiven: Collection[str] = (),
+    lenience: Mapping[str, Lenience] = MappingProxyType({}),
     refused: Sequence[Rung] = (),
 ) -> dict[str, Client]:
     """Sessions as the planner sees them, by id; without those whose promise is out of reach on their link, whatever is
     sent.
 
-    A frame has arrived when it is decoded. `forgiven`: sessions, by id, whose promises are taken to allow more.
+    A frame has arrived when it is decoded. `lenience`: of sessions, by id, that are not held to their promises.
     `refused`: variants that cannot run now, of which one may be the best, that promises count from.
     """
     known = (*rungs, *refused)
@@ -107,7 +121,7 @@ def clients_of(
             scale,
             shifts.get(live.id),
             decode_ms,
-            is_forgiven=live.id in forgiven,
+            lenience.get(live.id, STRICT),
         )
         for live in sessions
         if not is_out_of_reach(live, rungs, decode_ms)
@@ -362,8 +376,7 @@ def _client(
     scale: Scale,
     shift: Shift | None,
     decode_ms: float,
-    *,
-    is_forgiven: bool,
+    lenience: Lenience,
 ) -> Client:
     promise = live.promise
     assert isinstance(promise, AccuracyPromise)
@@ -386,9 +399,9 @@ def _client(
         reference = dedicated_stride(live, best, scale.fps, decode_ms)
     spare = _spare(live, best, scale.fps, decode_ms)
     kept_free = rate * live.ageing.kept_free(spare)
-    if is_forgiven:  # its plan may break its promise for the moment, and aims at what was promised all the same
-        allowed += rate * FORGIVEN_SHARE * spare
-        kept_free += rate * FORGIVEN_SHARE * spare
+    left = rate * max(spare, LEFT_MIN)
+    allowed += lenience.allowed * left
+    kept_free += (lenience.allowed - lenience.aimed) * left
     # Pictures for another variant than the best one take another time.
     larger_ms = uplinks[best.name] - uplinks.get(live.variant, uplinks[best.name])
     arrivals = (

@@ -1,7 +1,6 @@
 """Sessions with promises of accuracy as the planner sees them."""
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,17 @@ from appliance.runtime.sessions.answers import KeptAnswers
 from appliance.runtime.sessions.batches import Batches
 from appliance.runtime.sessions.frame import FrameResult
 from appliance.runtime.sessions.live import LiveSession
-from appliance.runtime.sessions.offloading import Scale, Shift, clients_of, gates_of, previous_of, shift_of
+from appliance.runtime.sessions.offloading import (
+    FORGIVING,
+    STRICT,
+    Lenience,
+    Scale,
+    Shift,
+    clients_of,
+    gates_of,
+    previous_of,
+    shift_of,
+)
 from appliance.runtime.sessions.zoo import Rung, zoo_of
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
@@ -58,12 +67,12 @@ def session_of(phase_ms: float, reference: Reference) -> LiveSession:
     return live
 
 
-def client_of(live: LiveSession, rungs: list[Rung], share: float = 1.0, forgiven: Collection[str] = ()) -> Client:
+def client_of(live: LiveSession, rungs: list[Rung], share: float = 1.0, lenience: Lenience = STRICT) -> Client:
     """As the planner sees it, alone."""
     scale = Scale(EPOCH_NS, FPS)
     shift = shift_of(live, scale, None)
     assert shift is not None
-    return clients_of([live], rungs, scale, {"s": shift}, share, forgiven=forgiven)["s"]
+    return clients_of([live], rungs, scale, {"s": shift}, share, lenience={"s": lenience})["s"]
 
 
 @story
@@ -95,7 +104,7 @@ async def test_what_is_forgiven_is_aimed_at_all_the_same() -> None:
         bench.bench.catalogue.entry(application.id), 0.0, 1, bench.clock.now_ns(), lambda servable: True
     )
     live = session_of(0.0, Reference.FRESH)
-    usual, forgiven = client_of(live, rungs), client_of(live, rungs, forgiven=["s"])
+    usual, forgiven = client_of(live, rungs), client_of(live, rungs, lenience=FORGIVING)
     assert forgiven.accuracy_slo > usual.accuracy_slo
     assert forgiven.accuracy_slo - forgiven.kept_free == pytest.approx(usual.accuracy_slo - usual.kept_free)
 
