@@ -55,7 +55,9 @@ class HttpSettings(Section):
     uploads_per_tenant_max: int = Field(64, ge=1)
     """Uploads by `/v1/uploads` that one tenant may have under way; all tenants together ten times as many."""
     inflight_bytes_max: int = Field(256 * MIB, ge=1024)
-    """Sum of the bodies of requests that are being handled."""
+    """Sum of the bodies of requests that are being handled, and of what is made of them: arrays, texts. One tenant's at
+    most seven times what is free.
+    """
     results_bytes_max: int = Field(64 * MIB, ge=1024)
     """Sum of the results that wait to be fetched (`wait=false`), each for a minute; one tenant's at most seven times
     what is free. One that finds no room is lost.

@@ -153,6 +153,25 @@ class Task(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedMedia:
+    """Media of which nothing large is made yet."""
+
+    bytes: int
+    """What the next step takes at most."""
+    go_on: "Callable[[], Decoded | OpenedMedia]"
+    """The next step of decoding. Raises: as `Task.decode`."""
+
+
+@runtime_checkable
+class OpensMedia(Protocol):
+    """A task whose media may become far larger than it is, and which can tell before."""
+
+    def open(self, media: Media, spec: TaskSpec, target: Target) -> OpenedMedia:
+        """The first step of `decode`. Blocks; called from a thread. Raises: as `decode`."""
+        ...
+
+
 @runtime_checkable
 class ReadsTokens(Protocol):
     """A task whose `decode` can be done in two steps, with the tokenizer somewhere else in between."""

@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -30,6 +31,13 @@ _LISTED = 65_536
 """Elements made Python objects at once."""
 _WRITTEN = 16_384
 """Elements written at once."""
+_WIDE_BYTES = 4
+"""Of each character of a string that has one beyond the first plane."""
+_STRING_OBJECT_BYTES = 200
+"""What a string takes beside its characters; one that is a key, and its object."""
+_PLAIN_FACTOR = 24
+"""Bytes of an empty object, or a number, for each of its bytes."""
+_ESCAPED = b"\\u"
 _DELIMITER, _QUOTE, _BRACKET = re.compile(rb"[{}:]"), re.compile(rb'"'), re.compile(rb"\[")
 _NO_STRUCTURE = bytes(set(range(256)) - set(b"[],"))
 _BRACKETS_TO_SPACES = bytes.maketrans(b"[]", b"  ")
@@ -49,23 +57,28 @@ class Numbers:
     start: int
     end: int
 
+    @property
+    def elements_max(self) -> int:
+        """More it cannot have."""
+        return (self.end - self.start) // 2
+
     def shape(self) -> tuple[int, ...]:
         """How it is nested; nothing but brackets and commas is looked at. Raises: BadJson when it is irregular."""
-        steps = range(self.start, self.end, _SCAN_BYTES)
-        pattern = b"".join(
-            bytes(self.text[at : min(at + _SCAN_BYTES, self.end)]).translate(None, _NO_STRUCTURE) for at in steps
-        )
+        pattern = bytearray()
+        for at in range(self.start, self.end, _SCAN_BYTES):
+            pattern += bytes(self.text[at : min(at + _SCAN_BYTES, self.end)]).translate(None, _NO_STRUCTURE)
         depth = _leading_brackets(pattern)
         shape: list[int] = []
-        group = b""
+        inner = 0  # length of what each list of the level holds
         for level in range(1, depth + 1):
+            begin = depth - level
             end = len(pattern) if level == depth else _find(pattern, b"]" * level) + level
-            whole = pattern[depth - level : end]
-            count = (len(whole) - 1) // (len(group) + 1)
-            if whole != b"[" + (group + b",") * (count - 1) + group + b"]":
+            count = (end - begin - 1) // (inner + 1)
+            is_whole = end - begin == 1 + count * (inner + 1) and pattern[end - 1] == ord("]")
+            if not is_whole or not _repeats(pattern, begin + 1, end - 1, inner):
                 raise BadJson("nested lists must be of equal depth and length")
             shape.insert(0, count)
-            group = whole
+            inner = end - begin
         return tuple(shape)
 
     def steps(self) -> Iterator[list[Any]]:
@@ -80,20 +93,43 @@ class Numbers:
             yield _loads(b"[" + bytes(self.text[at:stop]).translate(_BRACKETS_TO_SPACES) + b"]")
             at = stop + 1
 
-    def array(self, read: Callable[[list[Any]], np.ndarray]) -> np.ndarray:
+    def array(self, dtype: "np.dtype[Any]", read: Callable[[list[Any]], np.ndarray]) -> np.ndarray:
         """The elements in their shape, each step of them read by `read`. Raises: BadJson, and what `read` raises."""
         shape = self.shape()
-        flat = np.concatenate([read(step) for step in self.steps()])
-        if len(flat) != prod(shape):
+        flat, at = np.empty(prod(shape), dtype), 0
+        for step in self.steps():
+            end = at + len(step)
+            if end <= len(flat):
+                flat[at:end] = read(step)
+            at = end
+        if at != len(flat):
             raise BadJson("cannot be read: an element is missing in a list of numbers")
         return flat.reshape(shape)
+
+
+def flattened(data: list[Any]) -> tuple[list[Any], tuple[int, ...]]:
+    """The elements of nested lists in row-major order, and their shape. Numpy may not guess here: it would turn one
+    long text among many elements into gigabytes. Raises: BadJson when they are irregular.
+    """
+    shape = [len(data)]
+    while data and type(data[0]) is list:
+        if set(map(type, data)) != {list} or len(set(map(len, data))) != 1:
+            raise BadJson("nested lists must be of equal depth and length")
+        shape.append(len(data[0]))
+        data = list(chain.from_iterable(data))
+    return data, tuple(shape)
 
 
 def read_json(text: Text) -> Any:
     """As `orjson.loads`, but long arrays of numbers in a text above `LARGE_BYTES` are `Numbers`. Raises: BadJson."""
     if len(text) <= LARGE_BYTES:
         return _loads(text)
-    return _Cutter(text).read()
+    return scan_json(text).read()
+
+
+def scan_json(text: Text) -> "ScannedJson":
+    """Look through a text, and cut out long arrays of numbers; nothing of it is made. Raises: BadJson."""
+    return ScannedJson(text)
 
 
 def write_json(value: Any) -> bytes:
@@ -131,8 +167,8 @@ def fragment(values: "list[Any] | np.ndarray") -> orjson.Fragment:
     return orjson.Fragment(b"[" + b",".join(written) + b"]")
 
 
-class _Cutter:
-    """Goes over a text from string to string, and cuts out what is long between them."""
+class ScannedJson:
+    """A text gone over from string to string, of which what is long between them is cut out."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
@@ -142,15 +178,32 @@ class _Cutter:
         self._mark = secrets.token_hex(8)
         self._plain_bytes = 0
         self._strings = 0
+        self._string_bytes = 0
+        """As objects, characters only."""
+        self._scan()
+
+    @property
+    def length(self) -> int:
+        """Of the text, in bytes."""
+        return len(self._text)
+
+    @property
+    def tree_bytes(self) -> int:
+        """What `read` makes at most, and what it needs for that."""
+        kept = sum(map(len, self._kept))
+        return kept + self._string_bytes + self._strings * _STRING_OBJECT_BYTES + self._plain_bytes * _PLAIN_FACTOR
 
     def read(self) -> Any:
+        """As `read_json`. Raises: BadJson."""
+        return self._with_numbers(_loads(b"".join(self._kept)))
+
+    def _scan(self) -> None:
         at = 0
         while at < len(self._text):
             quote = self._next(_QUOTE, at, len(self._text))
             self._cut(at, quote)
             at = self._string_end(quote)
-        self._kept.append(self._text[self._kept_to :])
-        return self._with_numbers(_loads(b"".join(self._kept)))
+        self._kept.append(memoryview(self._text)[self._kept_to :])
 
     def _cut(self, at: int, end: int) -> None:
         """Cut the long arrays out of a stretch without strings."""
@@ -162,7 +215,7 @@ class _Cutter:
             stop = _last(self._text, b"]", start, run_end) + 1
             if stop - start > _LONG_BYTES:
                 mark = b'{"%s":%d}' % (self._mark.encode(), len(self._numbers))
-                self._kept += (self._text[self._kept_to : start], mark)
+                self._kept += (memoryview(self._text)[self._kept_to : start], mark)
                 self._numbers.append(Numbers(self._text, start, stop))
                 self._kept_to = stop
                 self._plain(start - at)
@@ -192,6 +245,7 @@ class _Cutter:
     def _string_end(self, quote: int) -> int:
         """Behind the string that begins at `quote`."""
         at = quote + 1
+        is_wide = False
         while at < len(self._text):
             self._strings += 1
             if self._strings > _STRINGS_MAX:
@@ -200,8 +254,10 @@ class _Cutter:
             if end == len(self._text):
                 return end
             before = bytes(self._text[at:end])
+            is_wide = is_wide or not before.isascii() or _ESCAPED in before
             at = end + 1
             if (len(before) - len(before.rstrip(b"\\"))) % 2 == 0:
+                self._string_bytes += (at - quote) * (_WIDE_BYTES if is_wide else 1)
                 return at
         return len(self._text)
 
@@ -227,7 +283,18 @@ def _loads(text: Text) -> Any:
         raise BadJson(f"cannot be read: {error}") from None
 
 
-def _leading_brackets(pattern: bytes) -> int:
+def _repeats(pattern: bytearray, at: int, end: int, inner: int) -> bool:
+    """Whether the stretch is its first `inner` bytes time and again, with commas between; compared in steps."""
+    if at + inner < end and pattern[at + inner] != ord(","):
+        return False
+    ahead = inner + 1
+    return all(
+        pattern[one : min(one + _SCAN_BYTES, end - ahead)] == pattern[one + ahead : min(one + _SCAN_BYTES + ahead, end)]
+        for one in range(at, end - ahead, _SCAN_BYTES)
+    )
+
+
+def _leading_brackets(pattern: bytearray) -> int:
     depth = next((at for at, byte in enumerate(pattern[: _DEPTH_MAX + 1]) if byte != ord("[")), _DEPTH_MAX + 1)
     if depth > _DEPTH_MAX:
         raise BadJson(f"lists are nested deeper than {_DEPTH_MAX}")
@@ -245,7 +312,7 @@ def _last(text: Text, byte: bytes, at: int, end: int) -> int:
     return -1
 
 
-def _find(pattern: bytes, needle: bytes) -> int:
+def _find(pattern: bytearray, needle: bytes) -> int:
     """Where it first stands. Raises: BadJson when it does not."""
     for at in range(0, len(pattern), _SCAN_BYTES):
         found = pattern.find(needle, at, at + _SCAN_BYTES + len(needle))

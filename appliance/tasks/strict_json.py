@@ -6,6 +6,7 @@ whoever walks or prints them.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,16 +15,36 @@ import orjson
 DEPTH_MAX = 64
 
 
-def read(text: bytes | bytearray | memoryview | str, names_max: int | None = None) -> Any:
+VALUES_MAX = 100_000
+"""Of a text from a caller that does not carry tensors. Each takes a hundred bytes, and may be two in the text."""
+VALUE_BYTES = 100
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BEFORE_VALUES = (b",", b"[", b"{")
+
+
+def read(
+    text: bytes | bytearray | memoryview | str, values_max: int | None = None, names_max: int | None = None
+) -> Any:
     """The value of a JSON text.
 
-    Raises: json.JSONDecodeError, also where values are nested deeper than `DEPTH_MAX` or an object has more than
-    `names_max` names.
+    Raises: json.JSONDecodeError, also where values are nested deeper than `DEPTH_MAX`, are more than `values_max`, or
+    where an object has more than `names_max` names.
     """
+    if values_max is not None and values_in(text, values_max) > values_max:
+        raise json.JSONDecodeError(f"has more than {values_max} values", "", 0)
     value = orjson.loads(text)
     if fault := _fault(value, names_max):
         raise json.JSONDecodeError(fault, "", 0)
     return value
+
+
+def values_in(text: bytes | bytearray | memoryview | str, exact_above: int = 0) -> int:
+    """How many values a JSON text has at most, counted before it is read; without what stands in strings where there
+    are more than `exact_above` of them with that.
+    """
+    raw = text.encode(errors="replace") if isinstance(text, str) else bytes(text)
+    count = sum(map(raw.count, _BEFORE_VALUES))
+    return sum(map(_STRING.sub(b"", raw).count, _BEFORE_VALUES)) if count > exact_above else count
 
 
 def _fault(value: Any, names_max: int | None) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.api.v2 import tensors
 from appliance.tasks import tensor
-from appliance.tasks.large_json import LARGE_BYTES, read_json
+from appliance.tasks.large_json import LARGE_BYTES, scan_json
 from tests.api.stand import Stand
 
 PATIENCE_S = 60.0
@@ -29,16 +29,14 @@ async def test_requests_are_answered_while_large_json_is_read(
     """The test holds the reader: if it stood on the event loop, nothing else would come."""
     is_read, let_on = threading.Event(), threading.Event()
 
-    def read(text: Any) -> Any:
+    def scan(text: Any) -> Any:
         is_read.set()
         assert let_on.wait(PATIENCE_S)
-        return read_json(text)
+        return scan_json(text)
 
     small = json.dumps(ORDERS[path]).encode()
     for module in (tensors, tensor):
-        monkeypatch.setattr(
-            module, "read_json", lambda text: read(text) if len(text) > LARGE_BYTES else read_json(text)
-        )
+        monkeypatch.setattr(module, "scan_json", scan)
     large = asyncio.create_task(stand.client("harbour").post(path, content=small + b" " * 2 * LARGE_BYTES))
     try:
         assert await asyncio.to_thread(is_read.wait, PATIENCE_S)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gate("takes seconds")
 def whole(value: Any) -> Any:
     """With every `Numbers` read."""
     if isinstance(value, Numbers):
-        return value.array(lambda step: np.array(step, np.float64)).tolist()
+        return value.array(np.dtype(np.float64), lambda step: np.array(step, np.float64)).tolist()
     if isinstance(value, dict):
         return {key: whole(each) for key, each in value.items()}
     return [whole(each) for each in value] if isinstance(value, list) else value

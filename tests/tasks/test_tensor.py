@@ -18,6 +18,7 @@ from appliance.tasks.base import Decoded, Media, Target
 
 TASK = TASKS[TaskKind.TENSOR]
 TWO = Target((TensorSpec("a", "FP32", (-1, 2)), TensorSpec("b", "INT64", (1, -1))), ())
+ONE = Target((TensorSpec("a", "FP64", (-1,)),), ())
 SPEC = TaskSpec()
 
 
@@ -118,12 +119,12 @@ def test_hostile_archives_are_refused() -> None:
         npz(a=np.zeros(4))[:-30],
     ):
         with pytest.raises(BadMedia):
-            decode(body)
+            decode(body, ONE)
     large = bytearray(npz(a=np.zeros(10)))
     size_at = large.index(b"PK\x01\x02") + 24  # what the directory says it unpacks to
     large[size_at : size_at + 4] = b"\xff\xff\xff\x7f"
     with pytest.raises(BadMedia, match="take more than"):
-        decode(bytes(large))
+        decode(bytes(large), ONE)
 
 
 def test_answers_leave_out_states_and_what_json_lacks() -> None:
@@ -164,3 +165,44 @@ def test_scores_of_tensors() -> None:
     assert TASK.accuracy(answer, {"outputs": {"y": [[2.0, 6.0]]}}).value == pytest.approx(0.5)
     with pytest.raises(BadMetadata, match="label"):
         TASK.accuracy(answer, {})
+
+
+@pytest.mark.parametrize("word", ["FP32", "BYTES"])
+def test_one_long_text_among_many_values_takes_no_room_for_as_many_long_texts(word: str) -> None:
+    """It would be 400 GB."""
+    values: list[Any] = ["x" * 1_000_000, *["" if word == "BYTES" else 1] * 100_000]
+    to = Target((TensorSpec("x", word, (-1,)),), ())
+    body = json.dumps({"inputs": {"x": values}}).encode()
+    if word == "BYTES":
+        assert decode(body, to)["x"].tolist() == values
+    else:
+        with pytest.raises(BadTensor, match="no number"):
+            decode(body, to)
+
+
+def test_shapes_that_are_stated_are_those_of_numpy() -> None:
+    """With one side that follows from the others; nothing else is bent into shape."""
+    to = Target((TensorSpec("x", "FP32", (-1, -1)),), ())
+    for stated in ([2, 3], [-1, 3], [6, 1], [2, -1]):
+        got = decode(json.dumps({"inputs": {"x": {"shape": stated, "data": list(range(6))}}}).encode(), to)["x"]
+        np.testing.assert_array_equal(got, np.arange(6).reshape(stated))
+    for wrong in ([-1, -1], [4, -1], [-2, -3], [0, -1], [2, 3.0], [10**30, 10**30], {}, [[2], [3]]):
+        with pytest.raises(BadTensor, match="shape"):
+            decode(json.dumps({"inputs": {"x": {"shape": wrong, "data": list(range(6))}}}).encode(), to)
+
+
+def test_inputs_larger_than_the_model_takes_are_refused_before_they_are_read() -> None:
+    """What stands in them would be refused in other words."""
+    to = Target((TensorSpec("x", "FP32", (-1,)),), (), shape_max={"x": (3,)})
+    with pytest.raises(BadTensor, match="at most"):
+        decode(b'{"inputs": {"x": ["a", "b", "c", "d"]}}', to)
+
+
+def test_archives_of_very_many_arrays_are_refused_unread() -> None:
+    """What is known of each takes a kilobyte, and fifty bytes in the file."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(5000):
+            archive.writestr(str(number), b"")
+    with pytest.raises(BadMedia, match="more than 4096"):
+        decode(file.getvalue(), ONE)

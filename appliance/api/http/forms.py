@@ -16,6 +16,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
+from appliance.api.http.limits import HELD_BODY, HeldBody
 from appliance.domain.errors import BadInput, TooLarge
 from appliance.modelstore.store.disk import failed_disk_is_typed, full_disk_is_typed, private_file, require_free
 
@@ -48,9 +49,10 @@ async def received_form(
     """Read the request's form; its files lie in `folder` and are gone at the end unless moved away. `reserve_bytes` of
     the disk stay free.
 
-    Raises: BadInput (no form, or a broken one), TooLarge, StorageFull.
+    Raises: BadInput (no form, or a broken one), TooLarge, Busy, StorageFull.
     """
-    reader = _Reader(_boundary(request), folder, file_bytes_max, reserve_bytes)
+    held: HeldBody | None = request.scope.get(HELD_BODY)
+    reader = _Reader(_boundary(request), folder, file_bytes_max, reserve_bytes, held)
     try:
         yield await reader.read(request.stream())
     finally:
@@ -68,7 +70,11 @@ def _boundary(request: Request) -> bytes:
 class _Reader:
     """Turns the parser's callbacks into a form. The parser runs on the event loop, writes in a thread."""
 
-    def __init__(self, boundary: bytes, folder: Path, file_bytes_max: int, reserve_bytes: int) -> None:
+    def __init__(
+        self, boundary: bytes, folder: Path, file_bytes_max: int, reserve_bytes: int, held: HeldBody | None
+    ) -> None:
+        """`held` counts the text fields, which stay in memory."""
+        self._held = held
         self._folder = folder
         self._reserve_bytes = reserve_bytes
         self._file_bytes_max = file_bytes_max
@@ -170,6 +176,8 @@ class _Reader:
             self._text += data[start:end]
             if len(self._text) > FIELD_BYTES_MAX:
                 raise TooLarge(what=f"the field {self._name!r}", limit_bytes=FIELD_BYTES_MAX)
+            if self._held is not None:
+                self._held.add(end - start)
             return
         self._file.size_bytes += end - start
         if self._file.size_bytes > self._file_bytes_max:

@@ -54,7 +54,9 @@ class Member(Protocol):
 
 
 class InFlight:
-    """Bytes of request bodies in memory, of all requests together; no tenant can take all. Event-loop thread only."""
+    """Bytes of request bodies in memory, and of what was made of them, of all requests together; no tenant can take
+    all. Event-loop thread only.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.portions = Portions(bytes_max)
@@ -70,7 +72,7 @@ class InFlight:
 
 
 class HeldBody:
-    """One body's bytes: counted as they come, given back at the end of the `with`.
+    """One body's bytes, and those of what was made of it: counted as they come, given back at the end of the `with`.
 
     What is announced is reserved only up to `RESERVED_BYTES`, so that who announces much and sends nothing keeps nobody
     out.
@@ -101,6 +103,15 @@ class HeldBody:
             if not self._portions.take(self._tenant, more):
                 raise Busy()
             self._bytes = count
+
+    def add(self, count: int) -> None:
+        """So many bytes more are made of the body: arrays, texts, a tree of JSON.
+
+        Raises: TooLarge when they never fit; Busy when they do not fit beside what others hold.
+        """
+        if self._bytes + count > self._portions.of_one_max:
+            raise TooLarge(what="the body with what the box makes of it", limit_bytes=self._portions.of_one_max)
+        self.grow(self._bytes + count)
 
     def shrink(self, count: int) -> None:
         """No more than so many bytes are kept now."""
@@ -269,8 +280,8 @@ class _BoundedCall:
         """
         try:
             self._check(length or 0)
+            self._held = held
             if held is not None and self._rule.in_memory:
-                self._held = held
                 held.announce(length or 0)
         except (TooLarge, Busy) as error:
             if not self._rule.refused_inside:
@@ -286,7 +297,7 @@ class _BoundedCall:
             self._seen += len(message.get("body", b""))
             self._ended = not message.get("more_body", False)
             self._check(self._seen)
-            if self._held is not None:
+            if self._held is not None and self._rule.in_memory:
                 self._held.grow(self._seen)
         return message
 

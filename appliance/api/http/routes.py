@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from appliance.api.http.faults import ERRORS_MAX
-from appliance.api.http.limits import PRINCIPAL
+from appliance.api.http.limits import HELD_BODY, PRINCIPAL, HeldBody
 from appliance.runtime.ports import MediaRunner
 from appliance.tasks import strict_json
 
@@ -45,22 +45,33 @@ class StrictRequest(Request):
     """A request whose body is JSON that the box can store and say again, or none."""
 
     async def json(self) -> Any:
-        """Raises: json.JSONDecodeError."""
+        """Raises: json.JSONDecodeError; TooLarge, Busy where what is made of it does not fit."""
         if not hasattr(self, "_json"):
-            self._json = strict_json.read(await self.body(), NAMES_MAX)
+            body = await self.body()
+            self._hold(body)
+            self._json = strict_json.read(body, strict_json.VALUES_MAX, NAMES_MAX)
         return self._json
 
+    def _hold(self, body: bytes) -> None:
+        """Count what is made of it. Raises: TooLarge, Busy."""
+        held: HeldBody | None = self.scope.get(HELD_BODY)
+        if held is not None:
+            held.add(strict_json.VALUE_BYTES * strict_json.values_in(body, strict_json.VALUES_MAX))
+
     async def check_large(self, check: Check) -> None:
-        """Refuse a large body with its first errors, off the event loop. Raises: RequestValidationError, QueueFull."""
+        """Refuse a large body with its first errors, off the event loop. Raises: RequestValidationError, QueueFull;
+        TooLarge, Busy where what is made of it does not fit.
+        """
         body = await self.body()
         if len(body) <= LARGE_BYTES:
             return
         if body.count(b'":') > NAMES_TOTAL_MAX:  # not even parsed
             message = f"has more than {NAMES_TOTAL_MAX:,} names"
             raise RequestValidationError([{"type": "too_many_names", "loc": ("body",), "msg": message}])
+        self._hold(body)
 
         def read() -> tuple[Any, list[dict[str, Any]]]:
-            value = strict_json.read(body, NAMES_MAX)
+            value = strict_json.read(body, strict_json.VALUES_MAX, NAMES_MAX)
             return value, check(value, loc=("body",))[1][:ERRORS_MAX]
 
         media: MediaRunner = self.state.box.media

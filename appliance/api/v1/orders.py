@@ -79,7 +79,7 @@ def pack(model: Path, form: Form, target: Path) -> None:
 def _metadata(form: Form) -> dict[str, Any]:
     text = form.fields.get("metadata", "").strip()
     try:
-        metadata = strict_json.read(text) if text else {}
+        metadata = strict_json.read(text, strict_json.VALUES_MAX) if text else {}
     except json.JSONDecodeError as error:
         raise BadMetadata(reason=f"metadata is no JSON: {error}") from None
     if not isinstance(metadata, dict):

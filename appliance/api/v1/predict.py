@@ -157,6 +157,7 @@ async def predict_route(
         sequence_start,
         sequence_end,
     )
+    held: HeldBody | None = request.scope.get(HELD_BODY)
     deadline_ns = None if timeout_ms is None else arrival_ns + int(timeout_ms * NS_PER_MS)
     if not wait:
         box.deferred.check_room(principal.tenant)
@@ -166,12 +167,13 @@ async def predict_route(
             call = replace(call, began_cold=box.engine.wake_ahead(found, variant))
             media = await media_of(request)
             media = media if wait else replace(media, accept="")
+        if not wait and held is not None:
+            held = holds.enter_context(held.hand_over())
+        if held is not None:
+            call = replace(call, hold=held.add)
         if wait:
             answer = await box.predictor.predict(found, media, call)
             return Response(answer, media_type=answer_type(answer))
-        held: HeldBody | None = request.scope.get(HELD_BODY)
-        if held is not None:
-            holds.enter_context(held.hand_over())
         answering = partial(box.predictor.predict, found, media, call)
         one = await box.deferred.begin(principal.tenant, application, answering, holds)
     headers = {"Location": f"/v1/requests/{one.id}"}

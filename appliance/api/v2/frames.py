@@ -37,7 +37,7 @@ async def infer_frame(
     arrival_ns = box.clock.now_ns()
 
     async def work(call: FrameCall) -> bytes:
-        asked = await call_of(box, application, principal.tenant, body, json_length(headers))
+        asked = await call_of(box, application, principal.tenant, version, body, json_length(headers), held)
         if asked.shared is not None:
             raise BadTensor(reason="the tensors of a frame come with it, and not by shared memory")
         request = made_of(box, application, principal, version, asked, arrival_ns, source)

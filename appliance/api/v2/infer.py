@@ -6,24 +6,31 @@ from typing import Any
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
 from appliance.api.box import ServingBox
-from appliance.api.http.limits import Receive
+from appliance.api.http.limits import HeldBody, Receive
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, named_variant
 from appliance.api.v2.shared_memory import infer_shared
 from appliance.api.v2.tensors import (
     Body,
+    Header,
     InferCall,
     encode_infer,
-    is_slow_to_read,
+    has_long_json,
+    is_slow_to_make,
     is_slow_to_write,
-    parse_infer,
+    make_call,
+    read_header,
+    scan_header,
 )
 from appliance.clock import NS_PER_MS, NS_PER_US
 from appliance.domain.catalogue import Application, doubt_about
 from appliance.domain.errors import BadTensor
 from appliance.domain.request import Request, Result
 from appliance.runtime.serving.eager import in_task
+from appliance.tasks.large_json import LARGE_BYTES
 
+UNCOUNTED_BYTES = LARGE_BYTES
+"""What may be made of a small body before that is counted."""
 _PRIORITY_LEVELS = 64
 _TIMEOUT_US_MAX = 3_600_000_000
 """An hour, as under `/v1`; who allows more allows this much."""
@@ -46,23 +53,37 @@ async def infer(
     name, version = model_and_version(parts[:-1])
     application = callable_application(box.catalogue, principal, name)
     arrival_ns = box.clock.now_ns()
+    ahead = json_length(headers)
     if small is not None:
-        call = parse_infer(small, json_length(headers))
-        asked = (box, application, principal, version, call, arrival_ns, source)
-        if call.shared is None:
-            result = await box.engine.infer(made_of(*asked))
-        else:
-            box.engine.check(application, principal.tenant)
-            result = await infer_shared(box, application, principal.tenant, call, call.shared, lambda: made_of(*asked))
+        header = read_header(small, ahead)
+        if header.built:
+            _check_built(box, application, principal.tenant, version, header)
+        held = box.in_flight.body(principal.tenant) if header.built_bytes > UNCOUNTED_BYTES else None
+        try:
+            if held is not None:
+                held.add(header.built_bytes)
+            call = make_call(header, small)
+            asked = (box, application, principal, version, call, arrival_ns, source)
+            if call.shared is None:
+                result = await box.engine.infer(made_of(*asked))
+            else:
+                box.engine.check(application, principal.tenant)
+                variant = _variant(box, application, version)
+                asking = (box, application, principal.tenant, variant, call, call.shared)
+                result = await infer_shared(*asking, lambda: made_of(*asked))
+        finally:
+            if held is not None:
+                held.release()
         return await encoded(box, application, principal.tenant, call, name, result)
     box.engine.check(application, principal.tenant)
-    variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
-    ahead = json_length(headers)
+    variant = _variant(box, application, version)
+    if variant is not None:
+        box.catalogue.servable(box.catalogue.entry(application.id), variant)
     with box.in_flight.body(principal.tenant) as held:
         with box.engine.announce(application, principal.tenant):
             began_cold = box.engine.wake_ahead(application, variant)
             body = await whole_body(receive, content_length(headers), box.body_bytes_max, held, ahead or 0)
-            call = await call_of(box, application, principal.tenant, body, ahead)
+            call = await call_of(box, application, principal.tenant, version, body, ahead, held)
         del body
 
         def request() -> Request:
@@ -73,16 +94,49 @@ async def infer(
         if call.shared is None:
             result = await box.engine.infer(request())
         else:
-            result = await infer_shared(box, application, principal.tenant, call, call.shared, request)
+            result = await infer_shared(box, application, principal.tenant, variant, call, call.shared, request)
     return await encoded(box, application, principal.tenant, call, name, result)
 
 
-async def call_of(box: ServingBox, application: Application, tenant: str, body: Body, length: int | None) -> InferCall:
-    """Where media is worked on, when it takes long: the event loop is everybody's."""
-    if not is_slow_to_read(body, length):
-        return parse_infer(body, length)
+async def call_of(
+    box: ServingBox,
+    application: Application,
+    tenant: str,
+    version: str | None,
+    body: Body,
+    length: int | None,
+    held: HeldBody,
+) -> InferCall:
+    """Read a body of which `held` counts the bytes; what is made of it is counted, too. Where media is worked on, when
+    it takes long: the event loop is everybody's.
+
+    Raises: BadTensor, also where no variant takes such inputs; TooLarge, Busy.
+    """
+    header = read_header(body, length) if not has_long_json(body, length) else None
+    if header is None:
+        await in_task()
+        scanned = await box.media.run(application.id, tenant, None, lambda: scan_header(body, length))
+        held.add(scanned.tree_bytes)
+        header = await box.media.run(application.id, tenant, None, lambda: read_header(body, length, scanned))
+    if header.built:
+        _check_built(box, application, tenant, version, header)
+        held.add(header.built_bytes)
+    if not is_slow_to_make(header, body):
+        return make_call(header, body)
     await in_task()
-    return await box.media.run(application.id, tenant, None, lambda: parse_infer(body, length))
+    call = await box.media.run(application.id, tenant, None, lambda: make_call(header, body))
+    held.add(max(0, call.texts_bytes - header.built_bytes))
+    return call
+
+
+def _check_built(box: ServingBox, application: Application, tenant: str, version: str | None, header: Header) -> None:
+    """Before anything is made of the data. Raises: BadTensor."""
+    described = [each.described for each in header.built]
+    box.engine.check_inputs(application, tenant, _variant(box, application, version), described)
+
+
+def _variant(box: ServingBox, application: Application, version: str | None) -> str | None:
+    return None if version is None else named_variant(box.catalogue.entry(application.id), version)
 
 
 def made_of(
@@ -94,7 +148,7 @@ def made_of(
     arrival_ns: int,
     source: int,
 ) -> Request:
-    variant = None if version is None else named_variant(box.catalogue.entry(application.id), version)
+    variant = _variant(box, application, version)
     request = Request(application.id, principal.tenant, call.inputs, arrival_ns, variant=variant, outputs=call.outputs)
     request.source = source
     if call.id:

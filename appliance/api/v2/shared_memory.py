@@ -119,11 +119,13 @@ async def infer_shared(
     box: ServingBox,
     application: Application,
     tenant: str,
+    variant: str | None,
     call: InferCall,
     shared: SharedTensors,
     request: Callable[[], Request],
 ) -> Result:
-    """Read the inputs that are in shared memory, run `request()`, write the outputs that belong there.
+    """Read the inputs that are in shared memory, run `request()`, write the outputs that belong there. `variant`: that
+    the request names.
 
     A region that is unregistered meanwhile stays open until then. Raises: SharedMemoryOff, UnknownRegion, BadRegion,
     BadTensor, TooLarge, Busy, and what a run raises.
@@ -134,6 +136,9 @@ async def infer_shared(
     inputs, outputs = _Inputs(regions, tenant, shared), _Outputs(regions, tenant, shared)
     if inputs.size > box.body_bytes_max:
         raise TooLarge(what="what a request reads from shared memory", limit_bytes=box.body_bytes_max)
+    texts = [each for each, _ in shared.inputs if each.is_built]
+    if texts:
+        box.engine.check_inputs(application, tenant, variant, [each.described for each in texts])
 
     async def do(work: Callable[[], None], is_slow: bool) -> None:
         """Where media is worked on, when it takes long."""
@@ -146,6 +151,7 @@ async def infer_shared(
     with box.in_flight.body(tenant) as held:  # the copies take memory as a body does
         held.announce(inputs.size)
         held.grow(inputs.size)
+        held.add(sum(each.built_bytes for each in texts))
         await do(lambda: inputs.read(call), inputs.are_slow)
         result = await box.engine.infer(request())
         await do(lambda: outputs.write(call, result), outputs.are_slow(result))

@@ -9,16 +9,27 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import prod
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
 from appliance.domain.errors import BadTensor
+from appliance.runtime.serving.admission import Described
 from appliance.tasks.datatypes import dtype_of, word_of
-from appliance.tasks.large_json import LARGE_BYTES, BadJson, Numbers, fragment, read_json
+from appliance.tasks.large_json import (
+    LARGE_BYTES,
+    BadJson,
+    Numbers,
+    ScannedJson,
+    flattened,
+    fragment,
+    read_json,
+    scan_json,
+)
 
 Body = bytes | bytearray | memoryview
 """A request's body, as the server gathered it."""
@@ -53,7 +64,7 @@ class Place(NamedTuple):
 class SharedTensors:
     """What of a call is in shared memory."""
 
-    inputs: "tuple[tuple[_Described, Place], ...]"
+    inputs: "tuple[tuple[DescribedInput, Place], ...]"
     outputs: Mapping[str, Place]
     """By name, with the bytes that there are for it."""
 
@@ -75,41 +86,75 @@ class InferCall:
     shared: SharedTensors | None = None
     written: Mapping[str, Place] | None = None
     """Outputs that were written into shared memory, with the bytes that they took: an answer says where they are."""
+    texts_bytes: int = 0
+    """What the texts among the inputs take, where they are many."""
 
 
-def parse_infer(body: Body, json_length: int | None) -> InferCall:
-    """Read a request body; with `json_length` (Inference-Header-Content-Length) the bytes behind it are binary tensors
-    in order.
+def read_header(body: Body, json_length: int | None, scanned: ScannedJson | None = None) -> "Header":
+    """Read the JSON part of a request body; with `json_length` (Inference-Header-Content-Length) the bytes behind it
+    are binary tensors in order. Nothing is made of tensors yet. `scanned`: what `scan_header` has returned.
 
     Raises: BadTensor saying which key is wrong.
     """
-    length = len(body) if json_length is None else json_length
+    if scanned is not None:
+        return _header(scanned)
+    length = _json_length(body, json_length)
+    if length == len(body):
+        return _whole_header(body)
+    if length <= _REMEMBERED_BYTES_MAX:
+        return _remembered_header(bytes(body[:length]))
+    return _header(body[:length])
+
+
+def scan_header(body: Body, json_length: int | None) -> ScannedJson:
+    """Look through the JSON part of a request body: what will be made of it can be counted then. Raises: BadTensor."""
+    try:
+        return scan_json(body[: _json_length(body, json_length)])
+    except BadJson as error:
+        raise _no_json(error) from None
+
+
+def _json_length(body: Body, stated: int | None) -> int:
+    length = len(body) if stated is None else stated
     if not 0 < length <= len(body):
         raise BadTensor(reason=f"Inference-Header-Content-Length {length} does not fit a body of {len(body)} bytes")
-    if length == len(body):
-        header = _whole_header(body)
-    elif length <= _REMEMBERED_BYTES_MAX:
-        header = _remembered_header(bytes(body[:length]))
-    else:
-        header = _header(body[:length])
-    inputs = _inputs(header.inputs, body, length)
-    return InferCall(
+    return length
+
+
+def _no_json(error: BadJson) -> BadTensor:
+    return BadTensor(reason=f"the JSON of the request {error}")
+
+
+def make_call(header: "Header", body: Body) -> InferCall:
+    """Make the tensors of a request body with this header. Raises: BadTensor saying which key is wrong."""
+    inputs = _inputs(header.inputs, body, header.length)
+    call = InferCall(
         header.id, inputs, header.outputs, header.binary, header.binary_default, header.parameters, header.shared
     )
+    if is_slow_to_make(header, body):
+        texts = [inputs[each.name].ravel().tolist() for each in header.built if each.word == "BYTES"]
+        call.texts_bytes = sum(map(_size_of_texts, texts))
+    return call
 
 
-def shared_input(described: "_Described", data: memoryview) -> np.ndarray:
+def parse_infer(body: Body, json_length: int | None) -> InferCall:
+    """`make_call` of `read_header`."""
+    return make_call(read_header(body, json_length), body)
+
+
+def shared_input(described: "DescribedInput", data: memoryview) -> np.ndarray:
     """An input of which the bytes are in shared memory, by a copy of them. Raises: BadTensor."""
     return _inputs([described], data, 0)[described.name]
 
 
-def is_slow_to_read(body: Body, json_length: int | None) -> bool:
-    """Whether `parse_infer` would take more than a millisecond: much JSON, or many texts."""
-    if len(body) <= LARGE_BYTES:
-        return False
-    if json_length is None or not 0 < json_length <= _REMEMBERED_BYTES_MAX:
-        return json_length is None or json_length > LARGE_BYTES or b"BYTES" in bytes(body[:json_length])
-    return _remembered_header(bytes(body[:json_length])).has_texts
+def has_long_json(body: Body, json_length: int | None) -> bool:
+    """Whether `read_header` may take more than a millisecond."""
+    return len(body) > LARGE_BYTES and (json_length is None or json_length > LARGE_BYTES)
+
+
+def is_slow_to_make(header: "Header", body: Body) -> bool:
+    """Whether `make_call` may take more than a millisecond: many numbers in JSON, or many texts."""
+    return len(body) > LARGE_BYTES and bool(header.built)
 
 
 def is_slow_to_write(call: InferCall, outputs: Mapping[str, np.ndarray]) -> bool:
@@ -200,7 +245,7 @@ _remembered_answer = lru_cache(_REMEMBERED)(_answer)
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-class _Described(NamedTuple):
+class DescribedInput(NamedTuple):
     """An input as the JSON describes it.
 
     `size` None: its values are `data`; `dtype` None: its bytes need more than a view.
@@ -215,30 +260,60 @@ class _Described(NamedTuple):
     dtype: "np.dtype[Any] | None"
     data: Any
 
+    @property
+    def described(self) -> Described:
+        """As admission looks at it. Raises: BadTensor where the type is none."""
+        return self.name, dtype_of(self.word), tuple(self.shape)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the tensor takes memory of its own: numbers in JSON, and texts."""
+        return self.size is None or self.word == "BYTES"
+
+    @property
+    def built_bytes(self) -> int:
+        """What that takes at most; of texts in binary as much as if all their characters were ASCII."""
+        if self.size is not None:
+            return min(self.elements, self.size // 4) * _TEXT_BYTES + self.size if self.is_built else 0
+        if self.word == "BYTES":
+            return _size_of_texts(self.data)
+        most = self.data.elements_max if isinstance(self.data, Numbers) else _LISTED_MAX
+        return min(self.elements, most) * dtype_of(self.word).itemsize
+
+
+_TEXT_BYTES = 80
+"""What a text takes beside its characters: the object, and its places in a list and an array."""
+_LISTED_MAX = 2**20
+"""Elements that lists of a request can have that are not `Numbers`."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Header:
+class Header:
     """The JSON part of a request, checked.
 
     Shared by all requests that begin with the same bytes: nobody may change it.
     """
 
+    length: int
+    """Of the JSON; tensors in binary follow it."""
     id: str | None
-    inputs: list[_Described]
+    inputs: list[DescribedInput]
     outputs: list[str] | None
     binary: dict[str, bool]
     binary_default: bool
     parameters: Mapping[str, Any]
     shared: SharedTensors | None
-    has_texts: bool
-    """Among the inputs in the body."""
+    built: tuple[DescribedInput, ...]
+    """Inputs in the body that take memory of their own."""
+    built_bytes: int
+    """How much."""
 
 
-def _header(text: Body) -> _Header:
+def _header(text: Body | ScannedJson) -> Header:
     try:
-        header = read_json(text)
+        header = text.read() if isinstance(text, ScannedJson) else read_json(text)
     except BadJson as error:
-        raise BadTensor(reason=f"the JSON of the request {error}") from None
+        raise _no_json(error) from None
     if not isinstance(header, dict):
         raise BadTensor(reason="the request must be a JSON object")
     parameters = _mapping(header.get("parameters"), "parameters")
@@ -249,7 +324,9 @@ def _header(text: Body) -> _Header:
     call_id = header.get("id")
     if call_id is not None and type(call_id) not in (str, int):
         raise BadTensor(reason="id: must be a string")
-    return _Header(
+    built = tuple(each for each in in_body if each.is_built)
+    return Header(
+        text.length if isinstance(text, ScannedJson) else len(text),
         str(call_id) if call_id is not None and call_id != "" else None,
         in_body,
         outputs,
@@ -257,20 +334,21 @@ def _header(text: Body) -> _Header:
         parameters.get("binary_data_output") is True,
         {name: value for name, value in parameters.items() if name != "binary_data_output"},
         SharedTensors(in_regions, places) if in_regions or places else None,
-        any(each.word == "BYTES" for each in in_body),
+        built,
+        sum(each.built_bytes for each in built),
     )
 
 
 _remembered_header = lru_cache(_REMEMBERED)(_header)
 
 
-def _whole_header(body: Body) -> _Header:
+def _whole_header(body: Body) -> Header:
     """Of a request that is all JSON: the same each time where it says that its tensors are in shared memory."""
     text = bytes(body) if len(body) <= _REMEMBERED_BYTES_MAX else b""
     return _remembered_header(text) if b'"shared_memory_region"' in text else _header(body)
 
 
-def _described_inputs(listed: Any) -> list[tuple[_Described, Place | None]]:
+def _described_inputs(listed: Any) -> list[tuple[DescribedInput, Place | None]]:
     if not isinstance(listed, list) or not listed:
         raise BadTensor(reason="inputs: must be a list of at least one tensor")
     inputs = [_described(described, f"inputs[{index}]") for index, described in enumerate(listed)]
@@ -282,7 +360,7 @@ def _described_inputs(listed: Any) -> list[tuple[_Described, Place | None]]:
     return inputs
 
 
-def _described(described: Any, where: str) -> tuple[_Described, Place | None]:
+def _described(described: Any, where: str) -> tuple[DescribedInput, Place | None]:
     if not isinstance(described, dict):
         raise BadTensor(reason=f"{where}: must be an object")
     name, word = described.get("name"), described.get("datatype")
@@ -296,17 +374,17 @@ def _described(described: Any, where: str) -> tuple[_Described, Place | None]:
             raise BadTensor(reason=f"{where}: binary_data_size or shared_memory_region, not both")
         size = place.size
     if size is None:
-        return _Described(where, name, word, shape, count, None, None, described.get("data")), None
+        return DescribedInput(where, name, word, shape, count, None, None, described.get("data")), None
     if type(size) is not int or size < 0:
         raise BadTensor(reason=f"{where}: binary_data_size does not fit: it must be a whole number ≥ 0")
     if word == "BYTES":
-        return _Described(where, name, word, shape, count, size, None, None), place
+        return DescribedInput(where, name, word, shape, count, size, None, None), place
     dtype = dtype_of(word)
     if size != count * dtype.itemsize:
         raise BadTensor(
             reason=f"{where}: {size} bytes for shape {shape} of {word}, which takes {count * dtype.itemsize}"
         )
-    return _Described(where, name, word, shape, count, size, None if word == "BOOL" else dtype, None), place
+    return DescribedInput(where, name, word, shape, count, size, None if word == "BOOL" else dtype, None), place
 
 
 def _place(parameters: Mapping[str, Any], where: str) -> Place | None:
@@ -324,7 +402,7 @@ def _place(parameters: Mapping[str, Any], where: str) -> Place | None:
     return Place(region, *numbers.values())
 
 
-def _inputs(described: list[_Described], body: Body, offset: int) -> dict[str, np.ndarray]:
+def _inputs(described: list[DescribedInput], body: Body, offset: int) -> dict[str, np.ndarray]:
     inputs: dict[str, np.ndarray] = {}
     for where, name, word, shape, count, size, dtype, data in described:
         if size is None:
@@ -364,7 +442,10 @@ def _from_json(data: Any, word: str, shape: list[int], count: int, where: str) -
     if not isinstance(data, list):
         raise BadTensor(reason=f"{where}: needs data (a list) or parameters.binary_data_size")
     dtype = dtype_of(word)
-    flat = _flat(data, where)
+    try:
+        flat, _ = flattened(data)
+    except BadJson as error:
+        raise BadTensor(reason=f"{where}: {error}") from None
     if len(flat) != count:
         raise BadTensor(reason=f"{where}: {len(flat)} elements for shape {shape}, which takes {count}")
     return _checked(flat, dtype, word, where).reshape(shape)
@@ -377,7 +458,7 @@ def _from_numbers(data: Numbers, word: str, shape: list[int], count: int, where:
         elements = prod(data.shape())
         if elements != count:
             raise BadTensor(reason=f"{where}: {elements} elements for shape {shape}, which takes {count}")
-        return data.array(lambda step: _checked(step, dtype, word, where)).reshape(shape)
+        return data.array(dtype, lambda step: _checked(step, dtype, word, where)).reshape(shape)
     except BadJson as error:
         raise BadTensor(reason=f"{where}: {error}") from None
 
@@ -393,22 +474,11 @@ def _checked(flat: list[Any], dtype: "np.dtype[Any]", word: str, where: str) -> 
         raise BadTensor(reason=f"{where}: a value does not fit {word}") from None
 
 
-def _flat(data: list[Any], where: str) -> list[Any]:
-    """The elements of nested lists in row-major order; numpy may not guess here: it would turn one long text among
-    numbers into gigabytes.
-    """
-    while data and type(data[0]) is list:
-        if set(map(type, data)) != {list} or len(set(map(len, data))) != 1:
-            raise BadTensor(reason=f"{where}: the nested lists of data must be of equal depth and length")
-        data = list(chain.from_iterable(data))
-    return data
-
-
 def _unpack_bytes(data: memoryview, shape: list[int], count: int, where: str) -> np.ndarray:
     """Each element: a little-endian 32-bit length and that many bytes."""
     values: list[Any] = []
     offset = 0
-    while offset < len(data):
+    while offset < len(data) and len(values) <= count:
         if offset + 4 > len(data):
             raise BadTensor(reason=f"{where}: the BYTES data ends inside a length")
         (length,) = struct.unpack_from("<I", data, offset)
@@ -418,10 +488,20 @@ def _unpack_bytes(data: memoryview, shape: list[int], count: int, where: str) ->
         values.append(_text(data[offset : offset + length], where))
         offset += length
     if len(values) != count:
-        raise BadTensor(reason=f"{where}: {len(values)} BYTES elements for shape {shape}, which takes {count}")
+        found = f"more than {count}" if len(values) > count else len(values)
+        raise BadTensor(reason=f"{where}: {found} BYTES elements for shape {shape}, which takes {count}")
     array = np.empty(count, dtype=np.object_)
     array[:] = values
     return array.reshape(shape)
+
+
+def _size_of_texts(data: Any) -> int:
+    """What texts in lists take, lists and all."""
+    size, level = 0, data if isinstance(data, list) else []
+    while level:
+        size += sum(map(getsizeof, level)) + 16 * len(level)
+        level = [part for each in level if type(each) is list for part in each]
+    return size
 
 
 def _text(value: memoryview, where: str) -> str:

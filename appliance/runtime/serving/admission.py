@@ -6,6 +6,9 @@ Cheap refusals come before costly work.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, Quota
@@ -13,6 +16,8 @@ from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
 from appliance.runtime.servable import InputSlot, Servable
 
+Described = tuple[str, "np.dtype[Any]", tuple[int, ...]]
+"""Name, type and shape of an input whose data nobody has looked at yet."""
 _FITTING_MAX = 64
 """Shapes of one input that are remembered."""
 
@@ -104,15 +109,23 @@ def check_tensors(inputs: Tensors, servable: Servable) -> None:
     """
     slots = servable.inputs
     for name, tensor in inputs.items():
-        slot = slots.get(name)
-        if slot is None:
-            raise BadTensor(reason=f"there is no input {name!r}; this variant has {', '.join(sorted(slots))}")
-        if tensor.dtype is not slot.dtype and slot.dtype is not None and tensor.dtype != slot.dtype:
-            raise BadTensor(reason=f"input {name!r} is {tensor.dtype}, the variant takes {slot.spec.datatype}")
-        if tensor.shape != slot.fixed and tensor.shape not in slot.fitting and not _shape_fits(tensor.shape, slot):
-            raise BadTensor(reason=f"input {name!r} {_misfit(tensor.shape, slot)}")
+        slot, shape = slots.get(name), tensor.shape
+        is_known = slot is not None and (shape == slot.fixed or shape in slot.fitting)
+        if slot is None or not is_known or tensor.dtype is not slot.dtype:
+            check_input(name, tensor.dtype, shape, servable)
     if len(inputs) < len(slots):
         raise BadTensor(reason=f"missing input {', '.join(sorted(set(slots) - set(inputs)))}")
+
+
+def check_input(name: str, dtype: "np.dtype[Any]", shape: tuple[int, ...], servable: Servable) -> None:
+    """As `check_tensors`, of one input that may not be there yet. Raises: BadTensor naming it."""
+    slot = servable.inputs.get(name)
+    if slot is None:
+        raise BadTensor(reason=f"there is no input {name!r}; this variant has {', '.join(sorted(servable.inputs))}")
+    if slot.dtype is not None and dtype != slot.dtype:
+        raise BadTensor(reason=f"input {name!r} is {dtype}, the variant takes {slot.spec.datatype}")
+    if shape != slot.fixed and not _shape_fits(shape, slot):
+        raise BadTensor(reason=f"input {name!r} {_misfit(shape, slot)}")
 
 
 def check_outputs(names: Sequence[str] | None, servable: Servable) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application
-from appliance.domain.errors import LimitReached, NoRoomToRun, Overloaded, ProcessorLost, QuotaExceeded
+from appliance.domain.errors import BadTensor, LimitReached, NoRoomToRun, Overloaded, ProcessorLost, QuotaExceeded
 from appliance.domain.request import RanPart, Request, Result
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch.base import DispatchPolicy
@@ -24,7 +24,7 @@ from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink, Processor, RunGroup
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.servable import Servable
-from appliance.runtime.serving.admission import Admission
+from appliance.runtime.serving.admission import Admission, Described, check_input
 from appliance.runtime.serving.availability import Availability
 from appliance.runtime.serving.backlog import Announced
 from appliance.runtime.serving.batching import Batching
@@ -190,6 +190,31 @@ class Engine:
         except LimitReached as error:
             self.outcomes.failed(Request(application.id, tenant, {}, self._clock.now_ns()), entry, error)
             raise
+
+    def check_inputs(
+        self, application: Application, tenant: str, variant: str | None, inputs: Sequence[Described]
+    ) -> None:
+        """Whether a variant that may answer takes such inputs: asked before anything is made of their data.
+
+        Raises: BadTensor, ModelUnavailable, ShuttingDown.
+        """
+        entry = self._availability.entry(application.id)
+        misfit: BadTensor | None = None
+        for servable in entry.order if variant is None else filter(None, (entry.servables.get(variant),)):
+            try:
+                for name, dtype, shape in inputs:
+                    check_input(name, dtype, shape, servable)
+            except BadTensor as error:
+                misfit = misfit or error
+            else:
+                return
+        if misfit is not None:
+            asked = Request(application.id, tenant, {}, self._clock.now_ns(), variant=variant)
+            self.outcomes.failed(asked, entry, misfit)
+            try:
+                raise misfit
+            finally:
+                del misfit  # it holds this frame, which would hold it, and so the body of the request
 
     def wake_ahead(self, application: Application, variant: str | None) -> bool:
         """Begin to wake what a request that was let in will want, while its body is read and decoded; whether it

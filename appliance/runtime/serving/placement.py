@@ -79,7 +79,10 @@ class Placement:
             except BadTensor as error:
                 misfit = misfit or error
         if not fitting and misfit is not None:
-            raise misfit
+            try:
+                raise misfit
+            finally:
+                del misfit  # it holds this frame, which would hold it, and so the request
         return fitting
 
     def pin_resident(self, request: Request, entry: Entry) -> Placed | None:

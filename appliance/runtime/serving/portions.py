@@ -17,6 +17,11 @@ class Portions:
         self.taken = 0
         self._held: dict[str, int] = {}
 
+    @property
+    def of_one_max(self) -> int:
+        """What one tenant may take while nobody else holds anything."""
+        return self.limit * GREED // (1 + GREED)
+
     def has_room(self, tenant: str, count: int = 1) -> bool:
         """Whether a tenant may take so much more now.
 

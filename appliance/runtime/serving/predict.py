@@ -8,6 +8,7 @@ a request that failed can be sent again. `ask` gives the answer as data, for a p
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,10 +24,23 @@ from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.job import too_late
 from appliance.runtime.serving.sequences import Sequences
 from appliance.tasks import TASKS, pictures
-from appliance.tasks.base import Decoded, Media, ReadsTokens, Target, Task, TokenOrder, next_state, step_inputs
+from appliance.tasks.base import (
+    Decoded,
+    Media,
+    OpenedMedia,
+    OpensMedia,
+    ReadsTokens,
+    Target,
+    Task,
+    TokenOrder,
+    next_state,
+    step_inputs,
+)
 from appliance.tasks.large_json import write_json
 
 T = TypeVar("T")
+UNCOUNTED_BYTES = 64 * 1024
+"""What may be made of a request's media before that is counted."""
 Watch = Callable[[Request], None]
 """Is shown the first request that a call makes to the engine, before the engine is."""
 
@@ -67,6 +81,10 @@ class Call:
     """As of a `Request`."""
     ran: Callable[[str], None] | None = None
     """Called with the variant that answered when its last run is over, before its answer is written."""
+    hold: Callable[[int], None] | None = None
+    """Called with the bytes that are made of the media, before they are made where the task can tell. Raises: TooLarge,
+    Busy. None: whoever made the call has counted them.
+    """
 
 
 @dataclass(slots=True)
@@ -338,7 +356,7 @@ class Predictor:
     async def _decoded(self, run: _Run, task: Task, media: Media, carry: Mapping[str, Any]) -> Decoded:
         reader = self._catalogue.servables.reader_of(run.entry.model)
         if reader is None or not isinstance(task, ReadsTokens):
-            return await self._timed(run, "decode", lambda: task.decode(media, run.spec, self._target(run), carry))
+            return await self._decoded_and_held(run, task, media, carry)
 
         def ordered() -> tuple[Target, TokenOrder]:
             target = self._target(run)
@@ -359,6 +377,27 @@ class Predictor:
             raise DeadlineExceeded(waited_ms=waited_ms, decoded_ms=waited_ms) from None
         run.timings.decode += self._clock.now_ns() - start_ns
         return await self._timed(run, "decode", lambda: task.decode_tokens(order, rows, run.spec, target))
+
+    async def _decoded_and_held(self, run: _Run, task: Task, media: Media, carry: Mapping[str, Any]) -> Decoded:
+        hold = run.call.hold
+        if hold is None:
+            return await self._timed(run, "decode", lambda: task.decode(media, run.spec, self._target(run), carry))
+
+        def begin() -> Decoded | OpenedMedia:
+            if not isinstance(task, OpensMedia):
+                return task.decode(media, run.spec, self._target(run), carry)
+            return _gone_on(task.open(media, run.spec, self._target(run)))
+
+        decoded = await self._timed(run, "decode", begin)
+        if isinstance(decoded, Decoded):
+            made_bytes = sum(array.nbytes for step in decoded.steps for array in step.values())
+            if made_bytes > UNCOUNTED_BYTES:
+                hold(made_bytes)
+            return decoded
+        while isinstance(decoded, OpenedMedia):
+            hold(decoded.bytes)
+            decoded = await self._timed(run, "decode", partial(_next_step, decoded))
+        return decoded
 
     async def _steps(
         self, run: _Run, decoded: Decoded, state: Mapping[str, Any]
@@ -428,6 +467,17 @@ class Predictor:
                 for one in parts_ran
             ]
         return text[:-1] + (b"," if len(text) > 2 else b"") + write_json(frame)[1:]
+
+
+def _next_step(opened: OpenedMedia) -> Decoded | OpenedMedia:
+    return _gone_on(opened.go_on())
+
+
+def _gone_on(step: Decoded | OpenedMedia) -> Decoded | OpenedMedia:
+    """As far as nothing is made that must be counted."""
+    while isinstance(step, OpenedMedia) and step.bytes <= UNCOUNTED_BYTES:
+        step = step.go_on()
+    return step
 
 
 def _decoded(task: Task, media: Media, spec: TaskSpec, target: Target) -> Decoded | ApplianceError:
