@@ -186,6 +186,7 @@ def test_shapes_that_are_stated_are_those_of_numpy() -> None:
     for stated in ([2, 3], [-1, 3], [6, 1], [2, -1]):
         got = decode(json.dumps({"inputs": {"x": {"shape": stated, "data": list(range(6))}}}).encode(), to)["x"]
         np.testing.assert_array_equal(got, np.arange(6).reshape(stated))
+    wrong: object
     for wrong in ([-1, -1], [4, -1], [-2, -3], [0, -1], [2, 3.0], [10**30, 10**30], {}, [[2], [3]]):
         with pytest.raises(BadTensor, match="shape"):
             decode(json.dumps({"inputs": {"x": {"shape": wrong, "data": list(range(6))}}}).encode(), to)
