@@ -195,7 +195,9 @@ class ImportSettings(Section):
     machine can, which the log and `/v1/system` say.
     """
     jobs_parallel_max: int = Field(1, ge=1, le=8)
-    """Import jobs at once; the rest queue."""
+    """Import jobs at once; the rest queue. While models are measured and made into further variants, as many small ones
+    begin beside them.
+    """
     child_memory_bytes: int = Field(6 * GIB, ge=256 * MIB)
     """Address-space limit of a child that inspects or converts a hostile model."""
     child_cpu_s: int = Field(900, ge=10)

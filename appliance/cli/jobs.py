@@ -1,12 +1,16 @@
 """`appliance jobs`: imports, and how far they have come."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from appliance.cli.connection import Connection, connected
 from appliance.cli.following import follow
+from appliance.domain.states import JobState
 from appliance.terminal import screen
+
+if TYPE_CHECKING:
+    from appliance.wire.jobs import JobShape
 
 app = typer.Typer(no_args_is_help=True, help="Jobs: imports under way and their outcome.")
 
@@ -29,13 +33,21 @@ def list_jobs(
     if box.as_json:
         screen.show_json(jobs)
         return
-    rows = [(j.id, j.model, j.state, f"{j.percent:.0f} %", j.stage, str(j.created_at)[:19], j.error) for j in jobs]
-    columns = ("job", "model", "state", "done>", "stage", "begun", "trouble")
+    rows = [
+        (j.id, j.model, j.state, f"{j.percent:.0f} %", j.stage, str(j.created_at)[:19], j.error or _doing(j))
+        for j in jobs
+    ]
+    columns = ("job", "model", "state", "done>", "stage", "begun", "remarks")
     screen.show_table(
         columns,
         rows,
         box.nothing("There is no job yet; one begins with: appliance import FILE --name NAME --task TASK"),
     )
+
+
+def _doing(job: "JobShape") -> str:
+    """What is said of a job that has not ended."""
+    return job.message if job.state in (JobState.QUEUED, JobState.RUNNING) else ""
 
 
 @app.command("show")

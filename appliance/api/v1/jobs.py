@@ -34,7 +34,7 @@ async def list_jobs(
 ) -> Page[JobShape]:
     """The tenant's imports, newest first; with `tenant=*` those of all tenants in one order."""
     jobs = await box.store.jobs.page(None if every_tenant else principal.tenant, before=cursor, limit=limit + 1)
-    return page(jobs, limit, lambda job: job.id, shape_of)
+    return page(jobs, limit, lambda job: job.id, lambda job: shape_of(box, job))
 
 
 @router.get("/{job}", summary="Show a job", responses=problems(Forbidden, UnknownJob))
@@ -43,7 +43,7 @@ async def show_job(job: JobId, box: TheBox, principal: Member) -> JobShape:
 
     The model can be called as soon as its first variant is ready, before the job ends.
     """
-    return shape_of(await _own(box, principal, job))
+    return shape_of(box, await _own(box, principal, job))
 
 
 @router.get(
@@ -65,20 +65,21 @@ async def follow_job(job: JobId, box: TheBox, principal: Member, welcome: Follow
 
 
 async def _frames(box: RunningBox, job: JobRecord, welcome: Welcome) -> AsyncIterator[bytes]:
-    yield frame(shape_of(job).model_dump(mode="json"), event="job")
-    if job.state in ENDED:
+    shown = shape_of(box, job)
+    yield frame(shown.model_dump(mode="json"), event="job")
+    if shown.state in ENDED:
         return
     quiet = 0
     async for _ in beating(box.telemetry.subscribe(), LOOK_S):
         if not welcome.holds(have_frames_come=False):
             return
-        known, job = job, await box.store.jobs.get(job.id)
-        quiet = quiet + 1 if job == known else 0
-        if job != known:
-            yield frame(shape_of(job).model_dump(mode="json"), event="job")
+        known, shown = shown, shape_of(box, await box.store.jobs.get(job.id))
+        quiet = quiet + 1 if shown == known else 0
+        if shown != known:
+            yield frame(shown.model_dump(mode="json"), event="job")
         elif quiet % HEARTBEAT_LOOKS == 0:
             yield HEARTBEAT
-        if job.state in ENDED:
+        if shown.state in ENDED:
             return
 
 
@@ -89,8 +90,8 @@ async def _own(box: RunningBox, principal: Principal, job: str) -> JobRecord:
     return record
 
 
-def shape_of(job: JobRecord) -> JobShape:
-    """A job as it stands."""
+def shape_of(box: RunningBox, job: JobRecord) -> JobShape:
+    """A job as it stands, and behind what it waits."""
     return JobShape(
         id=job.id,
         tenant=job.tenant,
@@ -98,7 +99,7 @@ def shape_of(job: JobRecord) -> JobShape:
         state=job.state,
         stage=job.stage,
         percent=round(job.percent, 1),
-        message=job.message,
+        message=box.importer.waits_of(job.id) or job.message,
         error=job.error,
         created_at=job.created_at,
         updated_at=job.updated_at,

@@ -132,7 +132,7 @@ async def create_model(request: Request, box: TheBox, principal: Member, respons
     async with _received(request, box, principal) as (form, source):
         order = import_request(principal.tenant, form, source)
         job = await _submit(box, order, form.fields.get("upload"))
-    return _accepted(response, job)
+    return _accepted(response, box, job)
 
 
 @router.get("", summary="List models", responses=problems(Forbidden))
@@ -211,7 +211,7 @@ async def create_variant(
             variant=checked_variant_name(form.fields.get("name", "")),
         )
         job = await _submit(box, order, form.fields.get("upload"))
-    return _accepted(response, job)
+    return _accepted(response, box, job)
 
 
 @router.get(
@@ -309,6 +309,6 @@ async def _submit(box: RunningBox, order: ImportRequest, upload: str | None) -> 
     return job
 
 
-def _accepted(response: Response, job: JobRecord) -> JobShape:
+def _accepted(response: Response, box: RunningBox, job: JobRecord) -> JobShape:
     response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return jobs.shape_of(job)
+    return jobs.shape_of(box, job)

@@ -2,108 +2,127 @@
 
 A model is servable after the first part of its import. So a job that has come so far gives way to jobs that have not:
 ten models uploaded at once all serve soon, then all are measured, and their other variants follow, part by part in
-rounds. Event-loop thread only.
+rounds. A part that continues may take minutes: a small model begins beside it. Event-loop thread only.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
-_Line = deque[asyncio.Future[None]]
-
-
-class FairSlots:
-    """At most `count` slots at once."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._beginning: dict[str, _Line] = {}
-        self._continuing: _Line = deque()
-        self._served_at: dict[str, int] = {}
-        self._served = 0
-
-    @asynccontextmanager
-    async def turn(self, tenant: str) -> AsyncIterator["Turn"]:
-        """Wait for a turn behind the tenant's other beginners; whoever was served longest ago is next among tenants."""
-        turn = Turn(self)
-        await turn.take(self._beginning.setdefault(tenant, deque()))
-        try:
-            yield turn
-        finally:
-            turn.end()
-
-    def release(self) -> None:
-        """One turn is free again."""
-        self._free += 1
-        self.grant()
-
-    def grant(self) -> None:
-        """Hand out free slots."""
-        while self._free and (future := self._next()) is not None:
-            self._free -= 1
-            future.set_result(None)
-
-    @property
-    def somebody_waits(self) -> bool:
-        """Whether a job waits for a turn, its first or its next."""
-        lines = (*self._beginning.values(), self._continuing)
-        return any(not future.done() for line in lines for future in line)
-
-    @property
-    def continuing(self) -> _Line:
-        """The line of those who gave way, first come first served."""
-        return self._continuing
-
-    def _next(self) -> asyncio.Future[None] | None:
-        for tenant in sorted(self._beginning, key=lambda name: (self._served_at.get(name, 0), name)):
-            future = _first(self._beginning[tenant])
-            if not self._beginning[tenant]:
-                del self._beginning[tenant]
-            if future is not None:
-                self._served += 1
-                self._served_at[tenant] = self._served
-                return future
-        return _first(self._continuing)
+SMALL_BYTES = 128 * 2**20
+"""An upload up to this takes a gigabyte or so until its model serves."""
 
 
+@dataclass(slots=True, eq=False)
 class Turn:
     """A job's right to work, which it may hand on for a while."""
 
-    def __init__(self, slots: FairSlots) -> None:
-        self._slots = slots
-        self._is_held = False
+    slots: "FairSlots"
+    tenant: str
+    is_small: bool
+    """Whether its first part takes little memory, so that it may be done beside parts that continue."""
+    is_beginning: bool = True
+    """Whether its first part is not done yet."""
+    granted: asyncio.Future[None] | None = None
+    """What it waits for; None: for nothing."""
 
     async def give_way(self) -> None:
-        """Let all others have their turn who wait for it; returns when it is ours again."""
-        if self._slots.somebody_waits:
-            self.end()
-            await self.take(self._slots.continuing)
+        """Its first part is done, or a later one: let all others have their turn who wait for one; returns when it is
+        this job's again.
+        """
+        self.is_beginning = False
+        if self.slots.must_yield:
+            self.slots.leave(self)
+            await self.slots.take(self)
 
-    async def take(self, line: _Line) -> None:
-        """Stand in line for the turn."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line.append(future)
-        self._slots.grant()
+
+class FairSlots:
+    """At most `count` jobs work at once, and beside those that continue as many small ones that begin."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._working: list[Turn] = []
+        self._waiting: list[Turn] = []
+        """In the order in which they came to wait."""
+        self._served_at: dict[str, int] = {}
+        self._served = 0
+
+    def turn_of(self, tenant: str, *, is_small: bool = False) -> Turn:
+        """The turn of a job that begins; it is neither held nor waited for yet."""
+        return Turn(self, tenant, is_small)
+
+    @asynccontextmanager
+    async def held(self, turn: Turn) -> AsyncIterator[None]:
+        """Wait for a turn behind the tenant's other beginners; whoever was served longest ago is next among tenants."""
+        await self.take(turn)
         try:
-            await future
+            yield
+        finally:
+            self.leave(turn)
+
+    async def take(self, turn: Turn) -> None:
+        """Stand in line until the job may work."""
+        turn.granted = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._grant()
+        try:
+            await turn.granted
         except asyncio.CancelledError:
-            if not future.cancelled():  # it was granted at this very moment
-                self._slots.release()
+            self.leave(turn)  # it may have been granted at this very moment
             raise
-        self._is_held = True
+        finally:
+            turn.granted = None
 
-    def end(self) -> None:
-        """Hand the turn back; once."""
-        if self._is_held:
-            self._is_held = False
-            self._slots.release()
+    def leave(self, turn: Turn) -> None:
+        """The job neither works nor waits."""
+        for line in (self._working, self._waiting):
+            if turn in line:
+                line.remove(turn)
+        self._grant()
 
+    @property
+    def must_yield(self) -> bool:
+        """Whether a job that continues makes room: another one waits, or more work than there are slots."""
+        return bool(self._waiting) or len(self._working) > self._count
 
-def _first(line: _Line) -> asyncio.Future[None] | None:
-    """The first of a line who still waits."""
-    while line:
-        future = line.popleft()
-        if not future.done():
-            return future
-    return None
+    def before(self, turn: Turn) -> list[Turn] | None:
+        """Return what a job waits for: those that work in its place, and those that get a turn before it. None: it does
+        not wait.
+        """
+        line = list(self._line())
+        if turn not in line:
+            return None
+        goes_beside = turn.is_beginning and turn.is_small
+        in_its_place = [one for one in self._working if one.is_beginning or not goes_beside]
+        return [*in_its_place, *line[: line.index(turn)]]
+
+    def _grant(self) -> None:
+        while (turn := next((one for one in self._line() if self._may_work(one)), None)) is not None:
+            self._waiting.remove(turn)
+            self._working.append(turn)
+            if turn.is_beginning:
+                self._served += 1
+                self._served_at[turn.tenant] = self._served
+            assert turn.granted is not None, "it waits"
+            turn.granted.set_result(None)
+
+    def _may_work(self, turn: Turn) -> bool:
+        """Whether there is a slot for a job; none that continues takes one before one that begins and waits for it."""
+        if len(self._working) < self._count:
+            return True
+        beginning = sum(one.is_beginning for one in self._working)
+        return turn.is_beginning and turn.is_small and beginning < self._count
+
+    def _line(self) -> Iterator[Turn]:
+        """Those that wait, as they would get their turns one by one."""
+        served_at, served = dict(self._served_at), self._served
+        waiting = [one for one in self._waiting if one.granted is not None and not one.granted.done()]
+        beginning = [one for one in waiting if one.is_beginning]
+        while beginning:
+            turn = min(beginning, key=lambda one: (served_at.get(one.tenant, 0), one.tenant))
+            beginning.remove(turn)
+            served += 1
+            served_at[turn.tenant] = served
+            yield turn
+        yield from [one for one in waiting if not one.is_beginning]

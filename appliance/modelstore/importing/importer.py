@@ -26,7 +26,7 @@ from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
 from appliance.modelstore.importing.child import Stages
 from appliance.modelstore.importing.cutting import Cutting
-from appliance.modelstore.importing.fair_slots import FairSlots, Turn
+from appliance.modelstore.importing.fair_slots import SMALL_BYTES, FairSlots, Turn
 from appliance.modelstore.importing.prepared import Build, Builds
 from appliance.modelstore.importing.profiling import Content, profiled, profiled_elsewhere, reviewed_file
 from appliance.modelstore.importing.progress import Progress
@@ -72,6 +72,7 @@ class Importer:
         self._requests: dict[str, tuple[JobRecord, ImportRequest]] = {}
         """Jobs that wait or run."""
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._turns: dict[str, Turn] = {}
         self._cancelled: set[str] = set()
         self._given_up: dict[str, str] = {}
         """Builds, and whatever else is looked after when nothing is imported, that were tried: once a start; and what
@@ -140,6 +141,17 @@ class Importer:
             task.cancel()
             await asyncio.wait([task])
 
+    def waits_of(self, id: str) -> str:
+        """Return behind what a job waits for its turn, for a person; empty where it does not."""
+        turn = self._turns.get(id)
+        before = None if turn is None else self._slots.before(turn)
+        if turn is None or not before:
+            return ""
+        others = sum(one.tenant != turn.tenant for one in before)
+        if len(before) == 1:
+            return f"waits behind an import{' of another tenant' if others else ''}"
+        return f"waits behind {len(before)} imports{f', {others} of other tenants' if others else ''}"
+
     def awaited(self, content_sha256: str) -> list[Awaited]:
         """Kinds of processors that a content is yet to be measured on, and how far that is."""
         now, doing = self._measured_now
@@ -188,7 +200,8 @@ class Importer:
         progress = Progress(self._store, self._events, job)
         source = self._scratch / id / UPLOAD
         try:
-            async with self._slots.turn(request.tenant) as turn:
+            turn = self._turns[id] = self._slots.turn_of(request.tenant, is_small=await _is_small(source))
+            async with self._slots.held(turn):
                 message, error = await self._run(request, source, progress, turn)
             await progress.settle()
             await asyncio.to_thread(remove, source.parent)
@@ -249,6 +262,7 @@ class Importer:
     def _forget(self, id: str) -> None:
         self._requests.pop(id, None)
         self._running.pop(id, None)
+        self._turns.pop(id, None)
         self._cancelled.discard(id)
         if not self._requests:
             self._idle.set()
@@ -402,6 +416,12 @@ def _full_size(variants: Iterable[tuple[Variant, TaskSpec, Axes]]) -> Size | Non
     if not rungs:
         return None
     return Size(max(one.height or 0 for one in rungs), max(one.width or 0 for one in rungs))
+
+
+async def _is_small(source: Path) -> bool:
+    """Whether the first part of an import takes little memory; one whose file is gone takes none."""
+    size_bytes = await asyncio.to_thread(lambda: source.stat().st_size if source.is_file() else 0)
+    return size_bytes <= SMALL_BYTES
 
 
 def _size_of(source: Path) -> int:

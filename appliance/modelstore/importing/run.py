@@ -103,6 +103,7 @@ class ImportRun:
             return
         try:
             made = await maker.make(precision)
+            await self._turn.give_way()
             await maker.measure_all(made.variants, of_original.joined(made.reviewed))
         except StorageFull:
             raise
@@ -121,6 +122,7 @@ class ImportRun:
         model = await self._store.models.get(self._model_id)
         original = next((one for one in model.variants if one.servable and one.content_sha256), None)
         inspection = reference = await self._inspect(unpacked, model.task)
+        await self._turn.give_way()  # the model serves already
         if original is not None:
             _require_same_interface(inspection, original)
             files = await asyncio.to_thread(self._store.blobs.files, original.content_sha256)
@@ -174,7 +176,7 @@ class ImportRun:
     def _maker(self, unpacked: Unpacked, inspection: Inspection, task: TaskSpec, reference: Inspection) -> VariantMaker:
         tenant, folder = self._request.tenant, self._folder
         subject = Subject(tenant, self._model_id, folder, unpacked, inspection, task, reference)
-        return VariantMaker(self._tools, subject, self._progress)
+        return VariantMaker(self._tools, subject, self._progress, self._turn)
 
 
 def _require_same_interface(inspection: Inspection, original: Variant) -> None:

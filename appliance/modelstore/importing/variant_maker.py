@@ -14,6 +14,7 @@ from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
 from appliance.modelstore.importing.dominance import dominance
+from appliance.modelstore.importing.fair_slots import Turn
 from appliance.modelstore.importing.profiling import Content, profiled
 from appliance.modelstore.importing.progress import Progress
 from appliance.modelstore.importing.tools import Tools
@@ -66,7 +67,8 @@ class _Content:
 class VariantMaker:
     """`make` a precision, then `measure_all` of its rungs; `put_original` in between for the very first."""
 
-    def __init__(self, tools: Tools, subject: Subject, progress: Progress) -> None:
+    def __init__(self, tools: Tools, subject: Subject, progress: Progress, turn: Turn) -> None:
+        self._turn = turn
         self._tools = tools
         self._store = tools.store
         self._subject = subject
@@ -104,7 +106,7 @@ class VariantMaker:
             await self._put(self._variant(made, content.sha256, accuracy, None), content)
 
     async def measure_all(self, rungs: Sequence[MadeVariant], reviewed: Reviewed) -> None:
-        """Accuracy, prepared form and profile of each rung that has no finished row.
+        """Accuracy, prepared form and profile of each rung that has no finished row; before each others have a turn.
 
         Raises: StorageFull, QuotaExceeded.
         """
@@ -117,6 +119,7 @@ class VariantMaker:
             full = next(iter(self._subject.inspection.ladder), None)
             known = Content(content.source, reviewed, full)
             for number, rung in enumerate(rungs):
+                await self._turn.give_way()
                 self._progress.part(0.6, 1.0)(number / len(rungs), f"profile {rung.name}")
                 profile = await self._measure(rung, content, known, evaluated, number)
                 known = replace(known, grown=known.grown or profile)

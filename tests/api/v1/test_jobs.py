@@ -56,3 +56,20 @@ async def test_a_reader_that_hangs_up_leaves_nothing(stand: Stand, digits: toys.
         assert await asking.status() == 200
         assert b"event: job" in await asking.piece()
     assert not stand.appliance.running().telemetry._subscribers
+
+
+async def test_job_that_waits_says_behind_how_many(stand: Stand, digits: toys.Digits) -> None:
+    """In its message, until its turn comes; those of other tenants are told by number."""
+    museum, harbour = stand.client("museum"), stand.client("harbour")
+    for client, name in ((museum, "a"), (harbour, "b")):
+        assert (await client.post("/v1/models", **model_form(digits, name))).status_code == 202
+    job = (await museum.post("/v1/models", **model_form(digits, "c"))).json()["id"]
+    said, listed = set(), set()
+    while (shown := (await museum.get(f"/v1/jobs/{job}")).json())["state"] in ("queued", "running"):
+        said.add(shown["message"])
+        listed |= {one["message"] for one in (await museum.get("/v1/jobs")).json()["items"]}
+    assert shown["state"] == "done"
+    waiting = {"waits behind 2 imports, 1 of other tenants", "waits behind an import of another tenant"}
+    assert said & waiting
+    assert listed & waiting
+    assert not shown["message"].startswith("waits")

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from appliance.modelstore.importing.fair_slots import FairSlots
+from appliance.modelstore.importing.fair_slots import FairSlots, Turn
+from tests.fakes.waiting import until
 
 
 async def _job(slots: FairSlots, tenant: str, name: str, log: list[str], parts: int = 2) -> None:
-    async with slots.turn(tenant) as turn:
+    turn = slots.turn_of(tenant)
+    async with slots.held(turn):
         for part in range(parts):
             log.append(f"{name}{part}")
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
@@ -46,7 +48,7 @@ async def test_cancelled_jobs_leave_the_turn(cancelled: int) -> None:
     tasks[cancelled].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert all(f"{name}2" in log for number, name in enumerate("xyz") if number != cancelled)
-    async with asyncio.timeout(120), slots.turn("b"):
+    async with asyncio.timeout(120), slots.held(slots.turn_of("b")):
         pass
 
 
@@ -57,7 +59,7 @@ async def test_count() -> None:
 
     async def job() -> None:
         nonlocal working, peak
-        async with slots.turn("a"):
+        async with slots.held(slots.turn_of("a")):
             working += 1
             peak = max(peak, working)
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
@@ -65,3 +67,51 @@ async def test_count() -> None:
 
     await asyncio.gather(*(job() for _ in range(6)))
     assert peak == 2
+
+
+async def _begun(slots: FairSlots, tenant: str, *, is_small: bool, is_beginning: bool = True) -> Turn:
+    """A job that works, on its first part or on one after it."""
+    turn = slots.turn_of(tenant, is_small=is_small)
+    await slots.take(turn)
+    if not is_beginning:
+        await turn.give_way()
+    return turn
+
+
+def _waits(slots: FairSlots, tenant: str, *, is_small: bool) -> tuple[Turn, "asyncio.Task[None]"]:
+    turn = slots.turn_of(tenant, is_small=is_small)
+    return turn, asyncio.ensure_future(slots.take(turn))
+
+
+@pytest.mark.anyio
+async def test_small_job_begins_beside_part_that_continues() -> None:
+    """A large one waits, and so does a second small one; what continues waits for both when it has given way."""
+    slots = FairSlots(1)
+    continuing = await _begun(slots, "a", is_small=False, is_beginning=False)
+    small = await asyncio.wait_for(_begun(slots, "b", is_small=True), 60)
+    (second, taken), (large, has_slot) = _waits(slots, "c", is_small=True), _waits(slots, "d", is_small=False)
+    await until(lambda: slots.before(large) is not None)
+    assert not taken.done()
+    assert slots.before(second) == [small]
+    assert slots.before(large) == [continuing, small, second]
+    going_on = asyncio.ensure_future(small.give_way())
+    await taken
+    assert slots.before(small) == [continuing, second, large]
+    slots.leave(second)
+    slots.leave(continuing)
+    await has_slot
+    assert slots.before(small) == [large]
+    slots.leave(large)
+    await going_on
+    assert slots.before(small) is None
+
+
+@pytest.mark.anyio
+async def test_small_job_waits_for_first_part_of_another() -> None:
+    slots = FairSlots(1)
+    first = await _begun(slots, "a", is_small=False)
+    second, taken = _waits(slots, "b", is_small=True)
+    await until(lambda: slots.before(second) is not None)
+    assert slots.before(second) == [first]
+    slots.leave(first)
+    await taken

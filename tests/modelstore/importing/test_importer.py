@@ -423,6 +423,40 @@ def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.usefixtures("processes")
+def test_newcomer_serves_while_models_of_others_are_measured(tmp_path: Path) -> None:
+    """Other tenants' profiles take minutes and keep no first answer waiting; a job that waits says behind what."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            await box.store.tenants.create(Tenant("harbour"))
+            box.measure.gate.clear()
+            for name in ("a", "b"):
+                await box.importer.submit(asked(net(tmp_path), name))
+
+            async def measures() -> bool:
+                return bool(box.measure.prepared)
+
+            await box.settled(measures)
+            newcomer = await box.importer.submit(asked(net(tmp_path), "small", tenant="harbour"))
+
+            async def serves() -> bool:
+                return any(one.servable for one in (await box.store.models.get("harbour/small")).variants)
+
+            await box.settled(serves)
+            assert (await box.store.jobs.get(newcomer.id)).state is JobState.RUNNING
+
+            async def waits() -> bool:
+                return box.importer.waits_of(newcomer.id) == "waits behind 2 imports, 2 of other tenants"
+
+            await box.settled(waits)
+            box.measure.gate.set()
+            await done(box, newcomer)
+            assert box.importer.waits_of(newcomer.id) == ""
+
+    asyncio.run(story())
+
+
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_tenants_take_turns(tmp_path: Path) -> None:
