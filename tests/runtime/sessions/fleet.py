@@ -70,8 +70,9 @@ class Fleet:
         *,
         bench: EngineBench | None = None,
         pipelines: StreamedPipelines | None = None,
+        offload: str = "earliest-due",
     ) -> None:
-        """`pipelines`: that sessions may name, on the same `bench`."""
+        """`offload`: the policy of promises of accuracy. `pipelines`: that sessions may name, on the same `bench`."""
         self.bench = bench = bench or EngineBench(budget, workers=workers, queue_len=500, queue_total=1000)
         self.clock = bench.clock
         numbers = count(1)
@@ -94,7 +95,7 @@ class Fleet:
             telemetry=bench.telemetry,
             decisions=bench.decisions,
             deciding=Decisions(
-                bench.clock, "exchange", "earliest-due", in_place_clients_max=10**6, spent_ns=bench.clock.now_ns
+                bench.clock, "exchange", offload, in_place_clients_max=10**6, spent_ns=bench.clock.now_ns
             ),
             pipelines=pipelines,  # type: ignore[arg-type]  # most sessions name none
             new_id=lambda: f"s{next(numbers):04}",

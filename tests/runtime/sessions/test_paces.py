@@ -1,0 +1,42 @@
+"""Devices with promises of accuracy send as often as their plans say, and their frames run together as planned."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from appliance.domain.session import AccuracyPromise
+from tests.fakes.clock import story
+from tests.fakes.processor import Cost
+from tests.runtime.sessions.fleet import Fleet
+
+BATCHES = {2: 26.0, 3: 32.0, 4: 38.0}
+
+
+@pytest.mark.parametrize("policy", ["arise", "earliest-due"])
+@pytest.mark.parametrize(("devices", "drop_max"), [(1, 0.05), (3, 0.05), (16, 0.05), (6, 0.03)])
+@story
+async def test_frames_that_a_plan_names_are_an_interval_apart(policy: str, devices: int, drop_max: float) -> None:
+    """A box that has nothing else to do has no device send more than its promise needs."""
+    fleet = Fleet(offload=policy)
+    gate = fleet.add({640: Cost(run_ms=20.0, run_ms_by_batch=BATCHES)})
+    ran = fleet.bench.processor.ran_for
+    async with fleet.working():
+        lives = []
+        for _ in range(devices):
+            lives.append(await fleet.join(gate, AccuracyPromise(drop_max), mbps=40.0))
+            fleet.stream(lives[-1], lambda _: 40e6, drop_rate=0.004)
+            await fleet.pass_s(1)
+        await fleet.pass_s(10)
+        before, planned = len(ran), Counter[int]()
+        for _ in range(25):
+            await fleet.pass_s(0.2)
+            for pool in fleet.sessions.planning._pools:
+                planned.update(len(batch.requests) for batch in pool.batches)
+            for live in lives:
+                assert live.plan is not None
+                spaces = [after - frame for frame, after in pairwise(live.plan.frames)]
+                assert all(0.5 * live.plan.interval <= space <= 2.0 * live.plan.interval for space in spaces), spaces
+        assert set(map(len, ran[before:])) == set(planned)
+        assert max(planned) == min(4, devices)
+        assert all(live.kept == live.windows for live in lives)
