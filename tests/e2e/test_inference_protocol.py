@@ -70,6 +70,20 @@ def test_infer(client: triton.InferenceServerClient, headers: dict[str, str], is
     np.testing.assert_array_equal(answer.as_numpy("SUM"), 3 * values)
 
 
+@pytest.mark.parametrize("packing", ["gzip", "deflate"])
+@pytest.mark.parametrize("rows", [1, 8])
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_infer_with_a_packed_body_is_answered(
+    client: triton.InferenceServerClient, headers: dict[str, str], packing: str, rows: int, is_binary: bool
+) -> None:
+    """As the client packs it; the next request on the connection is another one."""
+    for start in (0, 7):
+        values = np.arange(start, start + 4 * rows, dtype=np.float32).reshape(rows, 4)
+        inputs = _inputs({"A": values, "B": values}, is_binary)
+        answer = client.infer("adding", inputs, headers=dict(headers), request_compression_algorithm=packing)
+        np.testing.assert_array_equal(answer.as_numpy("SUM"), 2 * values)
+
+
 def test_infer_by_version(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
     """The version pins the variant, by number or by name; the answer says which one ran."""
     zeros = np.zeros((1, 4), np.float32)
@@ -170,6 +184,23 @@ def test_pipelined_requests_are_answered_in_order(furnished_server: Server) -> N
                 assert json.loads(body)["name"] == "adding"
             elif status == 200:
                 assert np.frombuffer(body[-16:], np.float32).tolist() == [index + 1.0] * 4
+
+
+def test_blanks_around_the_length_of_the_json_are_none_of_it(furnished_server: Server) -> None:
+    """Whichever way the request is read: with a head seen before, or the first of a connection."""
+    asked = _add(furnished_server, 1)
+    host, port = furnished_server.url.removeprefix("http://").split(":")
+    for before, after in ((b" ", b" "), (b"", b"\t"), (b"  \t", b"  ")):
+        head = b"Inference-Header-Content-Length:"
+        start = asked.index(head) + len(head)
+        end = asked.index(b"\r\n", start)
+        said = asked[:start] + before + asked[start:end].strip() + after + asked[end:]
+        connect = socket.create_connection((host, int(port)), timeout=120)
+        with connect as connection, connection.makefile("rb") as answers:
+            for _ in range(4):
+                connection.sendall(said)
+                status, body = _answer(answers)
+                assert (status, np.frombuffer(body[-16:], np.float32).tolist()) == (200, [2.0] * 4)
 
 
 def test_a_wrong_key_counts_once(furnished_server: Server) -> None:

@@ -73,6 +73,7 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
     e.TooManyStages(key="stages", count=17, most=16, what="stages"),
     e.SloTooSmall(latency_slo_ms=30.0, needs_ms=34.0, path=("find 24", "read 10")),
     e.TooLarge(what="the body", limit_bytes=67108864),
+    e.BadEncoding(reason="a body of Content-Encoding 'br' is not read; send it as it is, or as gzip or deflate"),
     e.MissingKey(),
     e.WrongKey(),
     e.Forbidden(action="manage the box; it may only call applications"),
@@ -135,11 +136,14 @@ _ALWAYS: tuple[type[e.ApplianceError], ...] = (
     e.UnknownTenant,
     e.TooManyFailedKeys,
     e.TooLarge,
+    e.BadEncoding,
     e.Busy,
     e.StorageBusy,
     e.StorageFailed,
 )
-"""A key may be wrong, or not the one to act for a tenant with; a body may be large; a database out of reach."""
+"""A key may be wrong, or not the one to act for a tenant with; a body may be large, or packed; a database may be out of
+reach.
+"""
 
 
 def problems(*classes: type[e.ApplianceError], keyless: bool = False, validated: bool = True) -> dict[int | str, Any]:

@@ -19,6 +19,8 @@ from appliance.runtime.serving.eager import Begun, gone_on_with
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+BLANKS = b" \t"
+"""May stand around the value of a header; the parser leaves those behind it."""
 EXCHANGE = "appliance.exchange"
 """Its place in the scope."""
 ALIGNMENT_BYTES = 64
@@ -215,4 +217,5 @@ class HttpExchange:
 @lru_cache(64)
 def number(text: bytes | None) -> int | None:
     """A length in a header; None where it says nothing sane. Nearly always one that was asked for before."""
-    return int(text) if text is not None and text.isdigit() and len(text) < 10 else None
+    digits = b"" if text is None else text.strip(BLANKS)
+    return int(digits) if digits.isdigit() and len(digits) < 10 else None

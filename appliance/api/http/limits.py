@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import structlog
 
+from appliance.api.http.packed_body import HEADER as PACKING
+from appliance.api.http.packed_body import PackedBody, packing_of
 from appliance.api.http.problems import problem_response
 from appliance.domain.errors import ApplianceError, BadInput, Busy, TooLarge
 from appliance.runtime.serving.portions import Portions
@@ -232,6 +234,8 @@ class Bounds:
     async def _run(self, scope: Scope, exchange: "_BoundedCall", *, needs_key: bool) -> None:
         try:
             length = content_length(scope)
+            if length != 0 and (packing := packing_of(dict(scope["headers"]))) is not None:
+                exchange.unpack(packing)
             if length != 0 and not needs_key:
                 exchange.expect(None, length)
             elif length != 0:
@@ -288,8 +292,12 @@ class _BoundedCall:
                 raise
             self._refusal = error
 
+    def unpack(self, packing: str) -> None:
+        """The body comes packed, and is counted unpacked."""
+        self._receive = PackedBody(self._receive, packing).receive
+
     async def receive(self) -> Message:
-        """The next piece, counted. Raises: TooLarge, Busy."""
+        """The next piece, counted. Raises: TooLarge, Busy; BadInput where it cannot be unpacked."""
         if self._refusal is not None:
             raise self._refusal
         message = await self._receive()
@@ -333,13 +341,14 @@ class _BoundedCall:
 
 
 def content_length(scope: Scope) -> int | None:
-    """The announced size of the body, 0 where there is none; None where it comes in chunks.
+    """The announced size of the body, 0 where there is none; None where it comes in chunks, or packed.
 
     Raises: BadInput when it is no number.
     """
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            if not value.isdigit() or len(value) > 18:
-                raise BadInput(reason="Content-Length is no sane number")
-            return int(value)
-    return None if any(name == b"transfer-encoding" for name, _ in scope["headers"]) else 0
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    length = headers.get(b"content-length")
+    if length is not None and not (length.isdigit() and len(length) <= 18):
+        raise BadInput(reason="Content-Length is no sane number")
+    if length == b"0" or (length is None and b"transfer-encoding" not in headers):
+        return 0
+    return None if length is None or PACKING in headers else int(length)

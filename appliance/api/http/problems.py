@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from appliance.api.http.packed_body import READ
 from appliance.domain import errors as e
 from appliance.domain.session import DropCause
 from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
@@ -72,6 +73,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.BadSeries: Row(422, "There is no such series"),
     e.BadPeriod: Row(422, "The times contradict one another"),
     e.BadEdit: Row(422, "An edit cannot be made"),
+    e.BadEncoding: Row(415, "The body is packed in a way that is not read"),
     e.SloNotKept: Row(422, "No variant keeps the SLO"),
     e.BadPipeline: Row(422, "The pipeline cannot be run"),
     e.PipelineCycle: Row(422, "Stages wait for one another"),
@@ -154,13 +156,15 @@ def _row_for(error: e.ApplianceError) -> Row:
 
 
 def headers_of(exc: BaseException) -> dict[str, str]:
-    """Headers that belong to the error whatever the shape of its body: Retry-After, WWW-Authenticate."""
+    """Headers that belong to the error whatever the shape of its body: Retry-After, WWW-Authenticate, what is read."""
     headers = {}
     retry_after_s = getattr(exc, "retry_after_s", None)
     if retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(min(retry_after_s, RETRY_AFTER_S_MAX))))
     if status_of(exc) == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(exc, e.BadEncoding):
+        headers["Accept-Encoding"] = ", ".join(READ)
     return headers
 
 

@@ -91,6 +91,10 @@ def _errors(*statuses: int) -> dict[str, Any]:
         403: ("The key may not do this", "this key may not load or unload models"),
         404: ("No such model or version", "there is no application 'door'"),
         413: ("The body is too large", "the body is larger than the limit of 67108864 bytes"),
+        415: (
+            "The body is packed in a way that is not read",
+            "a body of Content-Encoding 'br' is not read; send it as it is, or as gzip or deflate",
+        ),
         429: ("A quota or queue is full; see Retry-After", "256 requests of 'harbour/door' are waiting already"),
         500: ("The run broke off", "the model's process ended during this run; the model is loaded anew ..."),
         503: ("No memory, or shutting down; see Retry-After", "the box is shutting down"),
@@ -120,7 +124,8 @@ def _operation(
 
 _INFER_OPERATION = _operation(
     "Infer",
-    "Tensors in, tensors out, as JSON or binary (`Inference-Header-Content-Length`). `parameters.timeout` is in "
+    "Tensors in, tensors out, as JSON or binary (`Inference-Header-Content-Length`), as they are or packed "
+    "(`Content-Encoding`: gzip or deflate). `parameters.timeout` is in "
     "microseconds, "
     "`parameters.priority` 1 is the most urgent; `sequence_id`, `sequence_start` and `sequence_end` carry stateful "
     "models. With `shared_memory_region`, `shared_memory_byte_size` and `shared_memory_offset` in the parameters of an "
@@ -130,7 +135,7 @@ _INFER_OPERATION = _operation(
         "The outputs; `model_version` and `parameters.variant` are number and name of the variant that answered, "
         "`parameters.evidence` says on which inputs it was measured, and `parameters.warnings` why it may be wrong.",
     ),
-    (413, 500, 503, 504, 507),
+    (413, 415, 500, 503, 504, 507),
 ) | {
     "requestBody": {
         "required": True,
@@ -159,7 +164,7 @@ _READY_OPERATION = _operation(
 _STATISTICS_OPERATION = _operation(
     "Statistics of a model", "Counts and durations since the start.", _json(_STATISTICS, "By variant.")
 )
-_LOAD = (413, 500, 503, 507)
+_LOAD = (413, 415, 500, 503, 507)
 _STATUS_OPERATION = _operation(
     "Shared memory regions",
     "Those of the tenant. 404 where the box takes no tensors in shared memory.",
@@ -169,14 +174,14 @@ _UNREGISTER_OPERATION = _operation(
     "Unregister shared memory",
     "Requests under way still use it. One that is not there is no error.",
     _json({}, "Unregistered."),
-    (413, 503),
+    (413, 415, 503),
 )
 _REGISTER_OPERATION = _operation(
     "Register shared memory",
     "A part of a POSIX shared memory object, over a connection from the box itself. The object belongs to the user who "
     "runs the caller's process, and to no other tenant's region.",
     _json({}, "Registered."),
-    (413, 503),
+    (413, 415, 503),
 ) | {"requestBody": {"required": True, "content": {"application/json": {"example": _REGISTERED}}}}
 
 V2_PATHS: dict[str, Any] = {
@@ -224,7 +229,7 @@ V2_PATHS: dict[str, Any] = {
             "List models",
             "READY is servable, UNAVAILABLE unloaded or still importing.",
             _json(_INDEX, "By application and variant."),
-            (413,),
+            (413, 415),
         )
     },
     "/v2/repository/models/{model}/load": {

@@ -15,6 +15,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.box import ServingBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import JSON_BYTES_MAX, Receive, Scope, Send
+from appliance.api.http.packed_body import PackedBody, packing_of
 from appliance.api.streams.plain import SESSION
 from appliance.api.v2 import models, shared_memory, statistics
 from appliance.api.v2.frames import infer_frame
@@ -107,7 +108,13 @@ class V2:
         principal = caller_of(box.keyring, scope, headers)
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
             exchange: HttpExchange | None = scope.get(EXCHANGE)
-            small = None if exchange is None else exchange.small_body(min(LARGE_BYTES, box.body_bytes_max))
+            packing = packing_of(headers)
+            small = None
+            if packing is not None:
+                await in_task()
+                receive = PackedBody(receive, packing).receive
+            elif exchange is not None:
+                small = exchange.small_body(min(LARGE_BYTES, box.body_bytes_max))
             connection = scope.get(CONNECTION)
             source = 0 if connection is None else id(connection)
             asked = infer if SESSION not in headers else infer_frame
@@ -139,6 +146,9 @@ async def _parameters(
     box: ServingBox, principal: Principal, headers: Mapping[bytes, bytes], receive: Receive
 ) -> Mapping[str, Any]:
     """The JSON that an order carries. Raises: BadTensor, TooLarge, Busy."""
+    packing = packing_of(headers)
+    if packing is not None:
+        receive = PackedBody(receive, packing).receive
     with box.in_flight.body(principal.tenant) as held:
         return parameters_of(await whole_body(receive, content_length(headers), JSON_BYTES_MAX, held))
 

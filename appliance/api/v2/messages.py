@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from appliance.api.http.exchange import BLANKS
 from appliance.api.http.large_body import LargeBody
 from appliance.api.http.limits import HeldBody, Message, Receive
+from appliance.api.http.packed_body import HEADER as PACKING
 from appliance.api.http.problems import headers_of, shortened, status_of
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadRegion, BadTensor, ModelUnavailable, RunRefused, TooLarge
@@ -21,8 +23,8 @@ BINARY = (b"content-type", b"application/octet-stream")
 
 
 def content_length(headers: Mapping[bytes, bytes]) -> int:
-    """As announced; 0 where nothing is, or nonsense."""
-    return _number(headers.get(b"content-length", b"")) or 0
+    """As announced; 0 where nothing is, or nonsense, or of a body that comes packed."""
+    return 0 if PACKING in headers else _number(headers.get(b"content-length", b"")) or 0
 
 
 def json_length(headers: Mapping[bytes, bytes]) -> int | None:
@@ -41,7 +43,8 @@ def _number(text: bytes) -> int | None:
     """A whole number ≥ 0 in a header; None where it is none, or none that a body could have. Nearly always one that was
     asked for before.
     """
-    return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None
+    digits = text.strip(BLANKS)
+    return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else None
 
 
 async def whole_body(receive: Receive, length: int, limit: int, held: HeldBody, ahead: int = 0) -> Body:

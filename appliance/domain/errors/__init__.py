@@ -7,7 +7,7 @@ ApplianceError
 ├── Conflict: AlreadyExists, InUse, BoxNotEmpty, Overcommitted, IllegalState, OffsetMismatch, ModelUnavailable,
 │   PromiseNotPossible, FrameMismatch, NothingToSimulate, ApplicationInUse, PipelineNotPossible
 ├── BadInput: BadName, BadTensor, BadRegion, BadMedia, BadMetadata, BadQuota, BadModel, BadArchive, BadSeries,
-│   BadPeriod, BadEdit, SloNotKept, BadPipeline (PipelineCycle, UnknownStage, StageMismatch, TooManyStages,
+│   BadPeriod, BadEdit, BadEncoding, SloNotKept, BadPipeline (PipelineCycle, UnknownStage, StageMismatch, TooManyStages,
 │   SloTooSmall)
 ├── TooLarge
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox, ForeignOrigin, TlsRequired
@@ -47,6 +47,7 @@ from appliance.domain.errors.conflicts import (
 from appliance.domain.errors.inputs import (
     BadArchive,
     BadEdit,
+    BadEncoding,
     BadInput,
     BadMedia,
     BadMetadata,
@@ -129,6 +130,7 @@ __all__ = [
     "ApplicationInUse",
     "BadArchive",
     "BadEdit",
+    "BadEncoding",
     "BadInput",
     "BadMedia",
     "BadMetadata",

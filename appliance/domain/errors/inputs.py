@@ -95,6 +95,11 @@ class SloNotKept(BadInput):
 
 
 @dataclass(kw_only=True, eq=False)
+class BadEncoding(BadInput):
+    """A body is packed in a way that the box does not read."""
+
+
+@dataclass(kw_only=True, eq=False)
 class TooLarge(ApplianceError):
     what: str
     limit_bytes: int
