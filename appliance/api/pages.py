@@ -88,10 +88,10 @@ def register(app: FastAPI, folder: Path = FOLDER) -> None:
         # As phones want it: they offer to trust it.
         return Response(content, media_type="application/x-x509-ca-cert", headers={"Content-Disposition": ATTACHED})
 
-    app.add_api_route("/authority.crt", authority, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/authority.crt", authority, methods=["GET"], include_in_schema=False)
     for path in PATHS:
-        app.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
-    app.add_api_route("/assets/{name}", asset, methods=["GET", "HEAD"], include_in_schema=False)
+        app.add_api_route(path, page, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/assets/{name}", asset, methods=["GET"], include_in_schema=False)
 
 
 def _file(path: Path, request: Request) -> Response | None:

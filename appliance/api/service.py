@@ -15,6 +15,7 @@ from appliance.api import documents, pages
 from appliance.api.audit_trail import AuditTrail
 from appliance.api.box import RunningBox
 from appliance.api.http import faults
+from appliance.api.http.heads import Heads
 from appliance.api.v1 import (
     applications,
     audit,
@@ -106,7 +107,7 @@ class Service:
 
     def __init__(self, box: RunningBox) -> None:
         """Any thread. The first service of a process makes the application, which takes 0.15 s."""
-        self._app, self._box = _prepared(), box
+        self._app, self._box = Heads(_prepared(), ROUTERS), box
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.setdefault("state", {})["box"] = self._box

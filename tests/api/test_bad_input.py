@@ -268,7 +268,7 @@ async def test_methods_that_are_none(stand: Stand) -> None:
         for path in ("health/live", "models/digits", "models/digits/infer", "repository/index", "models/stats"):
             answer = await harbour.request(method, f"/v2/{path}")
             assert answer.status_code == 405, path
-            assert answer.headers["allow"] in ("GET", "POST", "GET, HEAD")
+            assert answer.headers["allow"] in ("GET, HEAD", "POST")
             assert answer.json()["error"]
     assert (await harbour.get("/v2/models/digits/infer")).headers["allow"] == "POST"
     assert (await harbour.get("/v2elsewhere")).status_code == 404

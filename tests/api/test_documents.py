@@ -176,7 +176,7 @@ async def test_http_errors_are_problems_too(stand: Stand) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["type"] == f"/problems/{kind}"
         assert answer.json()["status"] == status
-    assert cases[2][0].headers["allow"] == "GET, POST"
+    assert cases[2][0].headers["allow"] == "GET, HEAD, POST"
 
 
 def test_the_written_api_names_every_route() -> None:

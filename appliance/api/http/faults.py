@@ -64,7 +64,7 @@ async def _http(request: Request, exc: Exception) -> Response:
     if exc.status_code == 404:
         return _plain(request, "no-such-path", "there is nothing at this path; /docs lists what there is")
     if exc.status_code == 405:
-        allowed = ", ".join(sorted(_methods(request))) or (exc.headers or {}).get("Allow", "GET")
+        allowed = ", ".join(sorted(_methods(request) or {"GET", "HEAD"}))
         return _plain(request, "method-not-allowed", f"use {allowed}", headers={"Allow": allowed})
     return _plain(request, "bad-request", str(exc.detail))
 
@@ -72,9 +72,10 @@ async def _http(request: Request, exc: Exception) -> Response:
 def _methods(request: Request) -> set[str]:
     """What the path can be asked with; the framework itself names only those of the first route that fits."""
     routes = [route for router in request.app.state.routers for route in router.routes if isinstance(route, APIRoute)]
-    return {
+    methods = {
         method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods or ()
     }
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 async def _gone(request: Request, _: Exception) -> Response:

@@ -68,7 +68,7 @@ class V2:
             if scope["method"] == "POST" and exchange.answer(status, headers, body):
                 return
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
     def begin(self, scope: Scope) -> Callable[[], None] | None:
         """Begin with a request outside any task, or go on with it when its body has come; what is returned writes its
@@ -101,10 +101,10 @@ class V2:
 
     async def _made(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         parts = _parts(scope)
-        method: str = scope["method"]
+        method: str = "GET" if scope["method"] == "HEAD" else scope["method"]
         box = self._find_box()
         if not parts or parts[0] == "health":
-            return self._health(box, parts) if method in _READING else not_allowed(_READING)
+            return self._health(box, parts) if method == "GET" else not_allowed(_READING)
         principal = caller_of(box.keyring, scope, headers)
         if parts[0] == "models" and parts[-1] == "infer" and method == "POST":
             exchange: HttpExchange | None = scope.get(EXCHANGE)
@@ -173,7 +173,8 @@ def _other_methods(parts: list[str], method: str) -> tuple[str, ...]:
         return ()
     if parts[0] == "models" and parts[-1] == "infer" and len(parts) > 2:
         return ("POST",)
-    return tuple(other for other in ("GET", "POST") if _route(parts, other) is not None)
+    reading = _READING if _route(parts, "GET") is not None else ()
+    return (*reading, "POST") if _route(parts, "POST") is not None else reading
 
 
 def _parts(scope: Scope) -> list[str]:
