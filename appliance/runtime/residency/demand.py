@@ -109,6 +109,9 @@ class Expectations:
         self._alpha = alpha
         self._delta_share_max = delta_share_max
         self._residuals = Residuals(delta_ns)
+        """Against what was predicted at the request before (EM-07)."""
+        self._spreads = Residuals(delta_ns)
+        """Against what was predicted last, or before that: predictions that are made anew say less."""
         self._hit_rates = HitRates()
         self._interarrivals = Interarrivals(history_ns)
         self._companions = Companions()
@@ -141,6 +144,7 @@ class Expectations:
             self._open.pop(name, None)
             self._edges.forget(name)
             self._residuals.forget(name)
+            self._spreads.forget(name)
             self._hit_rates.forget(name)
             self._interarrivals.forget(name)
             self._companions.forget(name)
@@ -148,13 +152,16 @@ class Expectations:
     def arrived(self, name: str, at_ns: int) -> None:
         """A request came."""
         expectation = self.of(name)
-        meant_ns = expectation.meant_ns(at_ns)
+        due_ns, meant_ns = expectation.due_ns, expectation.meant_ns(at_ns)
         expectation.missed_ns = None
-        if meant_ns is not None and expectation.arrivals_ns:
+        if expectation.arrivals_ns:
             rate = expectation.rate
             self._note_hit(expectation, at_ns, rate)
-            if abs(at_ns - meant_ns) <= self._reach_ns(at_ns, rate):
-                self._residuals.add(name, meant_ns, at_ns)
+            reach_ns = self._reach_ns(at_ns, rate)
+            if due_ns is not None and abs(at_ns - due_ns) <= reach_ns:
+                self._residuals.add(name, due_ns, at_ns)
+            if meant_ns is not None and abs(at_ns - meant_ns) <= reach_ns:
+                self._spreads.add(name, meant_ns, at_ns)
         self._interarrivals.add(name, at_ns)
         self.history_ns = self._interarrivals.mean_ns()
         self.delta_ns = int(min(self._residuals.delta_ns(self._alpha), self._delta_share_max * self.history_ns))
@@ -171,11 +178,11 @@ class Expectations:
     @property
     def spread_ns(self) -> int:
         """How far off predictions are in the mean, of all groups."""
-        return self._residuals.mean_ns()
+        return self._spreads.mean_ns()
 
     def own_spread_ns(self, name: str) -> int | None:
         """The same of one group; None while too little is known of it."""
-        return self._residuals.own_ns(name)
+        return self._spreads.own_ns(name)
 
     def hit_rate(self, name: str) -> float:
         """The share of a group's predictions that are true."""

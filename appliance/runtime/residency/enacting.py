@@ -12,7 +12,6 @@ from appliance.policies.residency.steps import PART
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Replacement
 from appliance.runtime.residency.arbiter import EvictionArbiter
-from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.groups import VariantGroup, VariantGroups
 from appliance.runtime.residency.reloads import Reloads
 from appliance.runtime.servable import Servable
@@ -25,7 +24,6 @@ class PlanEnactor:
         self,
         *,
         groups: VariantGroups,
-        expectations: Expectations,
         arbiter: EvictionArbiter,
         memory: MemoryManager,
         reloads: Reloads,
@@ -33,7 +31,6 @@ class PlanEnactor:
     ) -> None:
         """`on_brought`: called when a variant that was to come is there."""
         self._groups = groups
-        self._expectations = expectations
         self._arbiter = arbiter
         self._memory = memory
         self._reloads = reloads
@@ -188,9 +185,6 @@ class PlanEnactor:
         finally:
             del self._busy[group.name]
             self._arbiter.end_change(group.name)
-        if not build.is_woken:
-            self._groups.loaded(servable.build_id, build.load_ns)
-        self._expectations.look_again(group.name)
         self._arbiter.adopt(servable.build_id)
         kept = {servable.build_id, *(one.build_id for one in servable.overflow)}
         kept |= {*self._arbiter.beside.in_use(group.name), *self._arbiter.beside.neighbours}

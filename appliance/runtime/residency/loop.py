@@ -80,7 +80,6 @@ class ResidencyLoop:
         self._reloads = Reloads(clock, events, reloads_per_min_max)
         self._enactor = PlanEnactor(
             groups=groups,
-            expectations=expectations,
             arbiter=arbiter,
             memory=memory,
             reloads=self._reloads,
@@ -355,6 +354,8 @@ class ResidencyLoop:
         self._enactor.end_pause(build_id)
         if build.is_woken:
             self._groups.woken(build_id, build.wake_ns)
+        else:
+            self._groups.loaded(build_id, build.load_ns)
         self._groups.comes_by_wake(build_id, wakes=self._memory.will_sleep(build_id))
         if group is not None:
             if not build.is_woken and build_id not in self._arbiter.beside.neighbours:

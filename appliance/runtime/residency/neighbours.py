@@ -119,8 +119,6 @@ class Neighbours:
                 servable.build_id, servable.resident_bytes, servable.peak_bytes, None, is_urgent=False, asks=False
             )
             rest_ns = _REST * (build.wake_ns if build.is_woken else build.load_ns)
-            if not build.is_woken:
-                self._groups.loaded(servable.build_id, build.load_ns)
             self._memory.unpin(build)
         except ApplianceError:  # counted and announced by the memory manager
             self._arbiter.left(servable.build_id)

@@ -111,6 +111,19 @@ def test_a_late_request_stays_due_for_when_it_was() -> None:
     assert one.next_ns == 90 * S
 
 
+def test_residual_counts_against_the_first_prediction() -> None:
+    """Predicted at 4.35 s, again and again while nobody came, and asked at 7.00 s: 2.65 s off (EM-07)."""
+    anew = tuple(int(s * S) for s in (4.35, 4.9, 5.6, 6.553, 9))
+    all_ = Expectations(lambda name: At(anew), alpha=0.0, delta_ns=S // 10, history_ns=4 * S)
+    all_.arrived("a", 0)
+    one = all_.of("a")
+    all_.step(one, 0, 0)
+    while (edge_ns := all_.next_edge_ns()) is not None and edge_ns < 7 * S:
+        all_.step(one, 0, edge_ns)
+    all_.arrived("a", 7 * S)
+    assert all_.delta_ns == int(2.65 * S)
+
+
 def test_an_application_left_alone_has_few_windows_and_then_none() -> None:
     """Asked twice, 50 ms apart: a window for each doubling of its lateness, none once the forecast has ended, and
     nothing is due then.

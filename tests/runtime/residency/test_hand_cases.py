@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from appliance.domain.errors import OutOfMemory
+from appliance.policies.residency.base import ResidencyProblem
 from tests.fakes.clock import run_virtual
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -113,5 +114,25 @@ def test_the_expected_get_smaller_variants_and_never_nothing(eviction: str) -> N
             assert (await bench.infer(application="t/a4")).variant == "int8"
             results = [await bench.infer(application=f"t/{name}") for name in ("a1", "a2")]
             assert [result.warm for result in results] == [True, True]
+
+    run_virtual(story)
+
+
+def test_load_time_learns_from_loads_for_requests() -> None:
+    """The profile says 10.6 ms; two loads for requests took 1,194 and 142 ms: 668 ms from then on (EM-08)."""
+
+    async def story() -> None:
+        bench = EngineBench(20)
+        bench.add({"fp32": Cost(10, load_ms=10.6), "int8": Cost(5)})
+        known_ms: list[float] = []
+        async with bench.working():
+            for load_ms in (1_194, 142, 10):
+                bench.processor.costs[bench.build("fp32")].load_ms = load_ms
+                await bench.infer()
+                problem = bench.decisions.told[-1][1]["problem"]
+                assert isinstance(problem, ResidencyProblem)
+                known_ms.append(problem.by_name["t/app"].best.load_ns / 1e6)
+                await bench.memory.unload(bench.build("fp32"))
+        assert known_ms == [10.6, 1_194, 668]
 
     run_virtual(story)
