@@ -17,6 +17,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
+import appliance
+
 LINE_BYTES_MAX = 16 * 2**20
 STDERR_TAIL_BYTES = 8192
 _PR_SET_PDEATHSIG = 1
@@ -135,6 +137,22 @@ def _signal_all(pid: int, number: signal.Signals) -> None:
     """A child and all that it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)
+
+
+def scrubbed_environment() -> dict[str, str]:
+    """Nothing of the service's but the way to the libraries. One thread a pool: the system calls of threads that a
+    library starts when it is imported would not be filtered, and no thread may run in a process that is forked.
+    """
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    return kept | {
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(Path(appliance.__file__).resolve().parents[1]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "MALLOC_ARENA_MAX": "2",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
 
 
 async def executed(

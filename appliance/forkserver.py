@@ -19,22 +19,18 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 import psutil
 
-import appliance
-from appliance.child import LINE_BYTES_MAX, Child, die_with_parent
+from appliance.child import LINE_BYTES_MAX, Child, die_with_parent, scrubbed_environment
 
 _ORDER_BYTES_MAX = 65_536
 _DESCRIPTORS_MAX = 128
 _MODULE = "appliance.forkserver"
 _NOWHERE = "/dev/null"
-"""A home in which no folder can be made."""
 ANSWER_S_MAX = 60.0
 """From an order to its child, what the fork server imports first included; many times what that takes."""
-_KEPT = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 
 
 class Program(Protocol):
@@ -179,18 +175,10 @@ async def begin_child(server: ForkServer, order: Mapping[str, Any]) -> Child:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of the service's but the way to the libraries; one thread a pool, for none may run when it forks."""
-    return {name: os.environ[name] for name in _KEPT if name in os.environ} | {
-        "PYTHONPATH": str(Path(appliance.__file__).resolve().parents[1]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PATH": "/usr/bin:/bin",
-        "LANG": "C.UTF-8",
-        "HOME": _NOWHERE,
-        "XDG_CACHE_HOME": _NOWHERE,
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
+    """Scrubbed, without a home in which a folder could be made."""
+    kept = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
+    nowhere = {"HOME": _NOWHERE, "XDG_CACHE_HOME": _NOWHERE, "TOKENIZERS_PARALLELISM": "false"}
+    return scrubbed_environment() | kept | nowhere
 
 
 # -- the process -------------------------------------------------------------------------------------------------------

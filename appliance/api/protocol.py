@@ -8,7 +8,7 @@ the computing.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from appliance.api.http.bounded_protocol import BODY_WATER_BYTES, Refused
 from appliance.api.http.direct_body import DirectBodyProtocol, Receiver
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
 from appliance.api.http.known_head import KnownHead, head_of
-from appliance.api.http.turns import Turns
 from appliance.api.http.upgrades import FRAMING
 from appliance.api.streams.plain import SESSION
 from appliance.api.streams.target import is_stream
@@ -55,9 +54,8 @@ PIPELINE_MAX = 256
 class BoxProtocol(DirectBodyProtocol):
     """For `uvicorn.Config(http=partial(BoxProtocol, ...))`."""
 
-    def __init__(self, *args: Any, turns: Turns, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._turns = turns
         self.shown: Shown | None = None
         self._gathering: ASGI3Application | None = None
         """Who is to answer, or goes on with, the request whose body is being gathered."""
@@ -236,26 +234,6 @@ class BoxProtocol(DirectBodyProtocol):
         except Exception:
             self.logger.exception("stream failed")
             self.transport.abort()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the owner has had its part of this turn of the event loop. The first request of a connection does not
-        wait behind others of its owner: of new connections there are only so many in a turn.
-        """
-        return self._requests > 1 and self._turns.is_over(self.owner)
-
-    def take_turn(self, work: Callable[[], None]) -> None:
-        """Do work on what was read; where the owner has had its part then, the next is read in a later turn."""
-        began_ns = self._turns.now_ns()
-        work()
-        self._turns.took(self.owner, self._turns.now_ns() - began_ns)
-        if self.is_over and not self.transport.is_closing():
-            self.transport.pause_reading()
-            self._turns.next(self.owner, self._read_on)
-
-    def _read_on(self) -> None:
-        if not self.transport.is_closing() and not self.flow.read_paused:
-            self.transport.resume_reading()
 
     def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Answer the handshake as a request that is the last one."""

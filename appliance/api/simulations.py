@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-import appliance
-from appliance.child import executed, run_child
+from appliance.child import executed, run_child, scrubbed_environment
 from appliance.clock import Clock
 from appliance.confinement.limits import GIB, ChildLimits
 from appliance.domain.errors import TooManySimulations, UnknownSimulation
@@ -22,7 +20,6 @@ PROGRAM = "appliance.lab.what_if"
 LIMITS = ChildLimits(memory_bytes=2 * GIB, cpu_s=300, wall_s=600, file_bytes=0, files_max=64)
 WAITING_MAX = 4
 KEPT_MAX = 20
-_PACKAGE_PARENT = str(Path(appliance.__file__).resolve().parents[1])
 
 
 @dataclass(slots=True)
@@ -105,7 +102,7 @@ class Simulations:
             order = {"limits": asdict(self._limits), "parent": os.getpid(), **scenarios}
             try:
                 ended = await run_child(
-                    partial(executed, PROGRAM, environment=_environment()),
+                    partial(executed, PROGRAM, environment=scrubbed_environment()),
                     json.dumps(order).encode(),
                     wall_s=self._limits.wall_s,
                     on_line=take,
@@ -131,15 +128,3 @@ async def _ended(simulation: Simulation) -> None:
         simulation.task.cancel()
         with suppress(asyncio.CancelledError):
             await simulation.task
-
-
-def _environment() -> dict[str, str]:
-    """Nothing of ours but the way to the interpreter's libraries."""
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    return kept | {
-        "PATH": "/usr/bin:/bin",
-        "LANG": "C.UTF-8",
-        "PYTHONPATH": _PACKAGE_PARENT,
-        "PYTHONDONTWRITEBYTECODE": "1",  # it may write no files
-        "OMP_NUM_THREADS": "1",
-    }

@@ -9,6 +9,8 @@ UNMEASURED_POINTS = 100.0
 """What a variant counts as long as its accuracy is not known. Only an original is offered before it is measured, while
 its import goes on, and it is what the others are measured against. With less, an application's least accuracy would
 refuse every request in the meantime."""
+Z = 1.959964
+"""Two-sided 95 % of the normal distribution: half the width of an interval, in standard errors."""
 SAMPLES_MIN = 30
 """With fewer samples nobody can say which of two variants is the more accurate."""
 _DIGITS = 9

@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from appliance.domain.accuracy import points
+from appliance.domain.accuracy import Z, points
 from appliance.domain.catalogue import Accuracy, SampleScore, Variant
 
-Z = 1.959964
-"""Two-sided 95 % of the normal distribution."""
 _PAIRS_MIN = 4
 """Fewer pairs say nothing about a fidelity: two that happen to be equal have no spread at all."""
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import log, sqrt
 
-_Z = 1.959964
-"""Two-sided 95 % of the normal distribution."""
+from appliance.domain.accuracy import Z
 
 
 class Verdict(StrEnum):
@@ -76,7 +75,7 @@ class Trial:
             return 0.0, 1.0
         mean = self.agreement
         spread = max(0.0, self.squares / count - mean * mean)
-        half = _Z * sqrt((spread + 1.0 / (count + 2) ** 2) / (count - 1))
+        half = Z * sqrt((spread + 1.0 / (count + 2) ** 2) / (count - 1))
         return max(0.0, mean - half), min(1.0, mean + half)
 
     def after(self, agreement: float, rules: TrialRules) -> "Trial":

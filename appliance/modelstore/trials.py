@@ -38,7 +38,6 @@ BASE_BYTES = 128 * 2**20
 """Of the process that runs a variant, and of the one that it is forked of."""
 _UNMEASURED_FACTOR = 4
 """Bytes assumed per byte of file until the variant is measured."""
-DATA = "requests"
 
 
 class Samples(Protocol):
@@ -67,15 +66,7 @@ class TrialPorts:
 class Trials:
     """`run` in the background. Event-loop thread only."""
 
-    def __init__(
-        self,
-        store: Store,
-        stages: Stages,
-        ports: TrialPorts,
-        limits: ChildLimits,
-        core_share: float,
-        rules: TrialRules | None = None,
-    ) -> None:
+    def __init__(self, store: Store, stages: Stages, ports: TrialPorts, limits: ChildLimits, core_share: float) -> None:
         """`core_share`: processor time that trials may take, as a share of one core."""
         self._store = store
         self._clock = store.clock
@@ -83,7 +74,7 @@ class Trials:
         self._ports = ports
         self._limits = replace(limits, nice=19, wall_s=WALL_S, cpu_s=int(WALL_S))
         self._core_share = core_share
-        self._rules = rules or TrialRules()
+        self._rules = TrialRules()
 
     async def run(self) -> None:
         """Try what is kept, for ever."""
@@ -187,7 +178,7 @@ def _judged(before: Accuracy, trial: Trial, metric: str) -> Accuracy:
         metric or before.metric,
         "fp32",
         trial.samples,
-        f"{trial.samples} {DATA}, against the answers of fp32",
+        f"{trial.samples} requests, against the answers of fp32",
         evidence=Evidence.TRAFFIC,
         loss_points=points(round(1.0 - low, 6)),
         trial=trial,

@@ -34,7 +34,7 @@ _WRITTEN = 16_384
 _WIDE_BYTES = 4
 """Of each character of a string that has one beyond the first plane."""
 _STRING_OBJECT_BYTES = 200
-"""What a string takes beside its characters; one that is a key, and its object."""
+"""Memory of a string beside its characters, with the object that it may be a key of."""
 _PLAIN_FACTOR = 24
 """Bytes of an empty object, or a number, for each of its bytes."""
 _ESCAPED = b"\\u"
@@ -189,7 +189,7 @@ class ScannedJson:
 
     @property
     def tree_bytes(self) -> int:
-        """What `read` makes at most, and what it needs for that."""
+        """Memory that `read` needs at most, its result and intermediate objects together."""
         kept = sum(map(len, self._kept))
         return kept + self._string_bytes + self._strings * _STRING_OBJECT_BYTES + self._plain_bytes * _PLAIN_FACTOR
 

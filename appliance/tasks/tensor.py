@@ -171,7 +171,7 @@ class Fitting:
     """What a caller gave for an input whose shape it has."""
 
     bytes: int
-    """What `array` will take, and what it makes on its way to that."""
+    """Memory that `array` needs at most, its result and intermediate copies together."""
     array: Callable[[], np.ndarray]
     """The tensor. Raises: BadTensor, BadMedia."""
 

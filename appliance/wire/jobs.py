@@ -48,7 +48,7 @@ class JobShape(Shape):
     percent: float = Field(examples=[62.5])
     """0..100 over all stages; never falls."""
     message: str
-    """What happened so far; of one that waits for its turn, behind how many others."""
+    """What happened so far; while the job waits for its turn, how many imports are before it."""
     error: str
     """Why it failed, or what single variants failed of; empty when all is well."""
     created_at: datetime.datetime

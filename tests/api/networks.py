@@ -1,6 +1,7 @@
 """Networks of fixed shapes, written by hand."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,6 +24,11 @@ def running_sum(path: Path) -> Path:
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, row) for name in ("Y", "SN")]
     nodes = [helper.make_node("Add", ["X", "S"], ["Y"], "add"), helper.make_node("Identity", ["Y"], ["SN"], "keep")]
     return _saved(helper.make_graph(nodes, "running_sum", inputs, outputs), path)
+
+
+def sensor_counts(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """An input of `sensor_level`: what its converter measures, counts around 2,048."""
+    return np.asarray(np.random.default_rng(seed).normal(2048, 60, (1, 1, 64)), np.float32)
 
 
 def sensor_level(path: Path) -> Path:

@@ -24,3 +24,9 @@ def test_a_shape_says_how_large_its_inputs_are(elements: int, rung: str) -> None
     shape = shape_of(rung, size_class(elements))
     assert SeenRuns("b@cpu", shape, "f", ()).elements_max == largest_of(size_class(elements))
     assert SeenRuns("b@cpu", rung, "f", ()).elements_max is None
+
+
+def test_a_shape_names_the_processor_where_the_import_measured_on_another() -> None:
+    """Where it measured on that processor, the shape names none."""
+    assert SeenRuns("b", shape_of("240x320", 3, "gpu"), "f", ()).processor == "gpu"
+    assert SeenRuns("b", shape_of("240x320", 3), "f", ()).processor == ""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -17,7 +16,7 @@ from appliance.domain.trial import Trial, Verdict
 from appliance.modelstore import trials as module
 from appliance.modelstore.trials import TrialPorts, Trials
 from appliance.tasks.trial_sample import TensorsAsked, TrialSample
-from tests.api.networks import sensor_level
+from tests.api.networks import sensor_counts, sensor_level
 from tests.modelstore.boxes import Parts, parts
 from tests.modelstore.importing.test_importer import asked, done
 
@@ -45,11 +44,6 @@ def trials(box: Parts, kept: Kept, *, is_idle: bool = True, free_bytes: int = 1 
     return Trials(box.store, box.importer.stages, ports, ChildLimits(), 0.05)
 
 
-def counts(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """What a converter measures: counts around 2,048."""
-    return np.asarray(np.random.default_rng(seed).normal(2048, 60, (1, 1, 64)), np.float32)
-
-
 def named(model: Model, name: str) -> Variant:
     return next(one for one in model.variants if one.name == name)
 
@@ -60,7 +54,7 @@ def answered(
     """Requests for tensors that the original has answered."""
     found = []
     for seed in seeds:
-        inputs = {"X": counts(seed)}
+        inputs = {"X": sensor_counts(seed)}
         names = [one.name for one in session.get_outputs()]
         outputs = dict(zip(names, session.run(None, inputs), strict=True))
         scaled = {name: np.asarray(array * scale, array.dtype) for name, array in outputs.items()}

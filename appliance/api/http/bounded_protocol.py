@@ -5,7 +5,7 @@ Uvicorn reads heads without end, and waits without end for what does not come.
 """
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httptools
@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from appliance.api.http.connections import Connections, Counted, group_of
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
-from appliance.api.http.turns import STRANGER
+from appliance.api.http.turns import STRANGER, Turns
 from appliance.api.http.unread import Unread
 from appliance.api.http.upgrades import go_on_behind_head
 from appliance.domain.errors import Busy, TooManyConnections
@@ -55,6 +55,7 @@ class BoundedProtocol(HttpToolsProtocol):
         unread: Unread,
         pace: Pace,
         head_bytes_max: int,
+        turns: Turns,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -63,6 +64,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._all = connections
         self._unread = unread
         self._pace = pace
+        self._turns = turns
+        self._stranger = STRANGER
+        """The owner before a good key was shown."""
         self._watch = Watch()
         self._head_bytes_max = head_bytes_max
         self._bare_bytes = 0
@@ -80,9 +84,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        address = self.client[0] if self.client else ""
+        self._stranger = STRANGER + group_of(address)
         self._keep_in_kernel(STRANGER_WATER_BYTES)
         try:
-            gone = self._all.enter(self, self.client[0] if self.client else "")
+            gone = self._all.enter(self, address)
         except Busy as error:
             self._end(*problem_response(error))
             return
@@ -94,11 +100,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread.end(self)
         self._gather_no_more()
         super().connection_lost(exc)
-
-    @property
-    def owner(self) -> str:
-        """Who what is done for the connection counts for (`Turns`)."""
-        return self.tenant or STRANGER + group_of(self.client[0] if self.client else "")
 
     def known(self, tenant: str) -> None:
         """Count for a tenant from now on. Raises: TooManyConnections."""
@@ -191,6 +192,33 @@ class BoundedProtocol(HttpToolsProtocol):
         self._drains += 1
         self.drained()
         super().resume_writing()
+
+    # -- its part of a turn --------------------------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> str:
+        """The owner that work for the connection counts for (`Turns`): its tenant, else its address."""
+        return self.tenant or self._stranger
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the owner has had its part of this turn of the event loop. The first request of a connection does not
+        wait behind others of its owner: of new connections there are only so many in a turn.
+        """
+        return self._requests > 1 and self._turns.is_over(self.owner)
+
+    def take_turn(self, work: Callable[[], None]) -> None:
+        """Do work on what was read; where the owner has had its part then, the next is read in a later turn."""
+        began_ns = self._turns.now_ns()
+        work()
+        self._turns.took(self.owner, self._turns.now_ns() - began_ns)
+        if self.is_over and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self._turns.next(self.owner, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing() and not self.flow.read_paused:
+            self.transport.resume_reading()
 
     # -- refusing ------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ Uvicorn copies a body three times: out of the buffer of the event loop, out of t
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -39,15 +38,6 @@ class DirectBodyProtocol(BoundedProtocol):
         transport.set_protocol(Receiver(self))
         self._tcp_file = tcp_file(transport)
         super().connection_made(transport)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the owner has had its part of this turn of the event loop."""
-        return False
-
-    def take_turn(self, work: Callable[[], None]) -> None:
-        """Do work on what was read, which counts for the owner."""
-        work()
 
     def data_received(self, data: bytes | memoryview) -> None:
         """Whatever comes, in order; `data` is used now and not kept. For who begins with requests to say."""

@@ -137,11 +137,6 @@ def make_call(header: "Header", body: Body) -> InferCall:
     return call
 
 
-def parse_infer(body: Body, json_length: int | None) -> InferCall:
-    """`make_call` of `read_header`."""
-    return make_call(read_header(body, json_length), body)
-
-
 def shared_input(described: "DescribedInput", data: memoryview) -> np.ndarray:
     """An input of which the bytes are in shared memory, by a copy of them. Raises: BadTensor."""
     return _inputs([described], data, 0)[described.name]

@@ -115,7 +115,7 @@ class FairSlots:
         return turn.is_beginning and turn.is_small and beginning < self._count
 
     def _line(self) -> Iterator[Turn]:
-        """Those that wait, as they would get their turns one by one."""
+        """Yield the waiting jobs' turns in the order in which they will be granted."""
         served_at, served = dict(self._served_at), self._served
         waiting = [one for one in self._waiting if one.granted is not None and not one.granted.done()]
         beginning = [one for one in waiting if one.is_beginning]

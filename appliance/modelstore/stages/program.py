@@ -43,14 +43,9 @@ from appliance.domain.errors import ApplianceError, NotConfined, is_domain_error
 from appliance.forkserver import with_streams
 from appliance.modelstore.orders import (
     ORDERS,
-    CutOrder,
     DissectOrder,
-    EvaluateOrder,
     InspectOrder,
-    MakeOrder,
     ReviewOrder,
-    TrialOrder,
-    UnpackOrder,
     from_json,
     paths_of,
     to_json,
@@ -61,77 +56,23 @@ Report = Callable[[float, str], None]
 """Tells the parent how far a stage is: a share in 0..1 and a phrase."""
 
 
-def _unpack(order: UnpackOrder, report: Report) -> Any:
-    from appliance.modelstore.stages.archive import unpack
-
-    return unpack(order, report)
-
-
-def _inspect(order: InspectOrder, report: Report) -> Any:
-    from appliance.modelstore.stages.inspect import inspect
-
-    return inspect(order, report)
-
-
-def _make(order: MakeOrder, report: Report) -> Any:
-    from appliance.modelstore.stages.variants import make
-
-    return make(order, report)
-
-
-def _review(order: ReviewOrder, report: Report) -> Any:
-    from appliance.modelstore.stages.review import review
-
-    return review(order, report)
-
-
-def _evaluate(order: EvaluateOrder, report: Report) -> Any:
-    from appliance.modelstore.stages.accuracy import evaluate
-
-    return evaluate(order, report)
-
-
-def _trial(order: TrialOrder, report: Report) -> Any:
-    from appliance.modelstore.stages.trial import trial
-
-    return trial(order, report)
-
-
-def _dissect(order: DissectOrder, report: Report) -> Any:
-    from appliance.modelstore.stages.dissect import dissect
-
-    return dissect(order, report)
-
-
-def _cut(order: CutOrder, report: Report) -> Any:
-    from appliance.modelstore.stages.cut import cut
-
-    return cut(order, report)
-
-
-STAGES: dict[str, Callable[[Any, Report], Any]] = {
-    "unpack": _unpack,
-    "inspect": _inspect,
-    "make": _make,
-    "review": _review,
-    "evaluate": _evaluate,
-    "trial": _trial,
-    "dissect": _dissect,
-    "cut": _cut,
-}
+STAGES: dict[str, Callable[[Any, Report], Any]] = {}
+"""By name; filled by `get_ready`."""
 
 
 def get_ready() -> None:
-    """Import what stages need, so that none of them waits for it."""
-    from appliance.modelstore.stages import (  # noqa: F401
-        accuracy,
-        archive,
-        cut,
-        dissect,
-        inspect,
-        review,
-        trial,
-        variants,
+    """Import the stages, so that none of them waits for the libraries that it needs."""
+    from appliance.modelstore.stages import accuracy, archive, cut, dissect, inspect, review, trial, variants
+
+    STAGES.update(
+        unpack=archive.unpack,
+        inspect=inspect.inspect,
+        make=variants.make,
+        review=review.review,
+        evaluate=accuracy.evaluate,
+        trial=trial.trial,
+        dissect=dissect.dissect,
+        cut=cut.cut,
     )
 
 

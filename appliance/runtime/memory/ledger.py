@@ -156,7 +156,7 @@ class Ledger:
         build.on_change(build.build_id)
 
     def _give_back(self, build: LoadedBuild) -> None:
-        """Its load is over: what it has borrowed is its lender's again."""
+        """Return borrowed bytes to the lender when the load of a build is over."""
         lender, owed_bytes = build.lender, build.owes_bytes
         build.lender, build.borrows_bytes, build.owes_bytes = None, 0, 0
         if lender is not None:

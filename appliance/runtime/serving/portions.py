@@ -19,7 +19,7 @@ class Portions:
 
     @property
     def of_one_max(self) -> int:
-        """What one tenant may take while nobody else holds anything."""
+        """The portion of a tenant that is alone."""
         return self.limit * GREED // (1 + GREED)
 
     def has_room(self, tenant: str, count: int = 1) -> bool:

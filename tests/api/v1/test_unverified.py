@@ -11,16 +11,10 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.api.networks import sensor_level
+from tests.api.networks import sensor_counts, sensor_level
 from tests.api.stand import Stand, job_end
 
 pytestmark = pytest.mark.anyio
-
-
-def counts(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """What the converter measures: counts around 2,048."""
-    drawn = np.random.default_rng(seed).normal(2048, 60, (1, 1, 64))
-    return np.asarray(drawn, np.float32)
 
 
 def calibration() -> bytes:
@@ -28,7 +22,7 @@ def calibration() -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         for seed in range(16):
-            archive.writestr(f"{seed:02}.json", json.dumps({"inputs": {"X": counts(seed).tolist()}}))
+            archive.writestr(f"{seed:02}.json", json.dumps({"inputs": {"X": sensor_counts(seed).tolist()}}))
     return target.getvalue()
 
 
@@ -68,7 +62,7 @@ async def test_import_without_samples_serves_original(stand: Stand, tmp_path: Pa
     left_out = [
         name for name in ("int8", "fp16") if shown[name]["state"] == "ready"
     ]  # fp16 gains nothing on some machines
-    inputs = counts(99)
+    inputs = sensor_counts(99)
     exact = float(onnxruntime.InferenceSession(path).run(None, {"X": inputs})[0].item())
     level, parameters = await infer(museum, inputs)
     assert level == pytest.approx(exact, rel=1e-4)
@@ -107,7 +101,7 @@ async def test_import_with_calibration_samples_verifies_variants(stand: Stand, t
         "int8": "samples",
         "fp16": "samples",
     }
-    inputs = counts(99)
+    inputs = sensor_counts(99)
     exact = float(onnxruntime.InferenceSession(path).run(None, {"X": inputs})[0].item())
     level, _ = await infer(museum, inputs)
     assert level == pytest.approx(exact, rel=0.01)

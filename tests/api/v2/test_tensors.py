@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from appliance.api.v2.tensors import InferCall, encode_infer, parse_infer
+from appliance.api.v2.tensors import Body, InferCall, encode_infer, make_call, read_header
 from appliance.domain.errors import BadTensor
 from appliance.tasks.datatypes import DTYPES
 
@@ -21,6 +21,11 @@ NUMBERS = sorted(set(DTYPES) - {"BYTES"})
 every_number = pytest.mark.parametrize("word", NUMBERS)
 shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=4)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+
+
+def parse_infer(body: Body, json_length: int | None) -> InferCall:
+    """A body as the handler reads it."""
+    return make_call(read_header(body, json_length), body)
 
 
 def arrays(word: str, *, finite: bool = False) -> st.SearchStrategy[np.ndarray]:

@@ -525,7 +525,7 @@ def _ended_before() -> RunCrashed:
 
 
 def _pss_bytes(pid: int) -> int:
-    """What a process takes, its part of what it shares with others; 0 where it has gone. A millisecond."""
+    """Return the proportional set size of a process; 0 where the process has gone. Takes a millisecond."""
     try:
         return memory_of("Pss", pid) if pid else 0
     except OSError:

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-import appliance
-from appliance.child import RESTS, Interrupted, die_with_parent, executed, run_child
+from appliance.child import RESTS, Interrupted, die_with_parent, executed, run_child, scrubbed_environment
 from appliance.confinement import converting
 from appliance.confinement.available import CONFINEMENT, available
 from appliance.confinement.landlock import OWN_PROCESS, confine, runtime
@@ -233,7 +232,7 @@ class ChildMeasure:
         async with self._turn:
             try:
                 ended = await run_child(
-                    partial(executed, self._program, environment=_environment()),
+                    partial(executed, self._program, environment=scrubbed_environment()),
                     json.dumps({**order, "limits": asdict(self._limits), "parent": os.getpid()}).encode(),
                     wall_s=self._limits.wall_s,
                     on_line=on_line,
@@ -274,21 +273,6 @@ def _on(processor: ProcessorDescription) -> dict[str, Any]:
 def _run_bound(row: Mapping[str, Any]) -> RunBound:
     shapes = {name: tuple(shape) for name, shape in row["shapes"].items()}
     return RunBound(shapes, row["run_ms"], row["peak_bytes"])
-
-
-def _environment() -> dict[str, str]:
-    """Nothing of the service's but the way to the libraries. One thread a pool: the system calls of threads that a
-    library starts when it is imported would not be filtered.
-    """
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    return kept | {
-        "PYTHONPATH": str(Path(appliance.__file__).resolve().parents[1]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "LANG": "C.UTF-8",
-        "MALLOC_ARENA_MAX": "2",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
 
 
 def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:

@@ -1,0 +1,18 @@
+"""What a model's list of variants says to a person."""
+
+import pytest
+
+from appliance.domain.catalogue import shown_by
+from appliance.domain.trial import Trial
+
+
+@pytest.mark.parametrize(
+    ("trial", "words"),
+    [
+        (Trial(), "agrees with the original to 100 % on 0 requests (0 to 100 % at 95 %)"),
+        (Trial(1, 0.5, 0.25), "agrees with the original to 50 % on 1 request (0 to 100 % at 95 %)"),
+    ],
+)
+def test_a_trial_says_on_how_many_requests_it_stands(trial: Trial, words: str) -> None:
+    """Fewer than two show nothing about the mean."""
+    assert shown_by(trial) == words
