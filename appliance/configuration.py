@@ -41,6 +41,7 @@ def chosen_policies(settings: Settings, groups: Sequence[RunGroup]) -> Policies:
             raise RuntimeError(f"dispatch.fixed: {model}: {processor!r} is not one of: {', '.join(sorted(names))}")
     return Policies(
         selection=SELECTION_POLICIES[chosen.selection](),
+        selection_name=chosen.selection,
         batching=BATCHING_POLICIES[chosen.batching](),
         dispatch=DISPATCH_POLICIES[chosen.dispatch](),
         dispatch_name=chosen.dispatch,

@@ -195,8 +195,10 @@ def _speed(scenario: Scenario, shape: BoxProcessor) -> float:
 
 def _policies(scenario: Scenario, stopwatch: Stopwatch) -> Policies:
     eviction, dispatch = scenario.policies.get("eviction", DEFAULT), scenario.policies.get("dispatch", DEFAULT_DISPATCH)
+    selection = scenario.policies.get("selection", DEFAULT_SELECTION)
     return Policies(
-        selection=SELECTION_POLICIES[scenario.policies.get("selection", DEFAULT_SELECTION)](),
+        selection=SELECTION_POLICIES[selection](),
+        selection_name=selection,
         batching=BATCHING_POLICIES[scenario.policies.get("batching", DEFAULT_BATCHING)](),
         eviction=stopwatch.timed("eviction", EVICTION_POLICIES[eviction]()),
         eviction_name=eviction,

@@ -116,6 +116,12 @@ def _residency(document: Mapping[str, Any]) -> Question[Any]:
     return residency.read(document)
 
 
+def _selection(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import selection
+
+    return selection.read(document)
+
+
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
     "adaptation": _adaptation,
     "dispatch": _dispatch,
@@ -123,6 +129,7 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
     "offload": _offload,
     "pipeline": _pipeline,
     "residency": _residency,
+    "selection": _selection,
 }
 
 

@@ -126,11 +126,12 @@ class RuntimePorts:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """The policies asked; `eviction_name` and `dispatch_name` are what decisions are recorded under, `fixed` the names
-    of processors by model that the policy `fixed` of dispatch is told.
+    """The policies asked, and the names under which decisions are recorded; `fixed`: names of processors by model, for
+    the policy `fixed` of dispatch.
     """
 
     selection: SelectionPolicy
+    selection_name: str
     batching: BatchingPolicy
     eviction: EvictionPolicy
     eviction_name: str
@@ -186,7 +187,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     clock, events = ports.clock, ports.events
 
     def on_choice(application: Application, problem: SelectionInput, plan: SelectionPlan, before: str) -> None:
-        ports.decisions.record("selection", choice(application, problem, plan, before))
+        ports.decisions.record("selection", choice(application, problem, plan, before, policies.selection_name))
 
     described = ports.processor.describe()
     alone = RunGroup(described.name, described.workers, ports.processor, {described.kind: ""})

@@ -8,9 +8,10 @@ from typing import Any
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, points
 from appliance.domain.catalogue import Evidence
+from appliance.domain.hardware import CPU_KINDS
 from appliance.wire.access import TenantShape
 from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
-from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, SeenShape, VariantShape
+from appliance.wire.catalogue import ApplicationShape, LatencyShape, ModelShape, ProfileShape, SeenShape, VariantShape
 from appliance.wire.pipelines import PipelineStatusShape
 from appliance.wire.scenario_pipelines import Applications, items_asked, pipelines_of
 
@@ -89,7 +90,7 @@ def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[st
             "memory_mb": box.memory.budget_bytes / 1e6,
             "processors": processors_of(processors, len(box.system.engine["workers"])),
             **_settings(box.system.settings),
-            **({"engine": True} if pipelines else {}),
+            **({"engine": True} if pipelines or len(processors) > 1 else {}),
         },
         "policies": dict(box.system.policies),
         "tenants": [_tenant(tenant, box.memory) for tenant in box.tenants],
@@ -126,14 +127,31 @@ def _arrivals(
 
 
 def processors_of(processors: Sequence[ProcessorShape], workers: int) -> list[dict[str, Any]]:
-    """The first one, and those with cores of their own beside it; a kind on the cores of others is none of its own."""
+    """Those of a scenario, the box's first one first: each processor with cores or a device of its own, and beside each
+    set of cores the other kinds that compute on them, in its group.
+    """
     first, *others = processors
-    apart = [one for one in others if one.kind == first.kind]
-    own = first.workers if apart and first.workers else workers
-    return [
-        {"name": first.name, "kind": first.kind, "concurrency": own, **_costs(first)},
-        *({"name": one.name, "kind": one.kind, "concurrency": one.workers or 1, **_costs(one)} for one in apart),
+    twins = [one for one in others if one.kind == first.kind]
+    guests = [one for one in others if one.kind != first.kind and one.kind in CPU_KINDS]
+    devices = [one for one in others if one.kind != first.kind and one.kind not in CPU_KINDS]
+    own = first.workers if twins and first.workers else workers
+    written = []
+    for host, concurrency in ((first, own), *((one, one.workers or 1) for one in twins)):
+        group = {"group": host.name} if guests else {}
+        written.append({"name": host.name, "kind": host.kind, "concurrency": concurrency, **group, **_costs(host)})
+        for guest in guests:
+            name = guest.name if host is first else f"{guest.name}/{host.name}"
+            written.append({"name": name, "kind": guest.kind, "concurrency": concurrency, **group, **_costs(guest)})
+    written += [
+        {"name": one.name, "kind": one.kind, "concurrency": one.workers or 1, **_memory(one), **_costs(one)}
+        for one in devices
     ]
+    return written
+
+
+def _memory(one: ProcessorShape) -> dict[str, float]:
+    """Of a device that has its own."""
+    return {} if one.memory_budget_bytes is None else {"memory_mb": one.memory_budget_bytes / 1e6}
 
 
 def _costs(one: ProcessorShape) -> dict[str, float]:
@@ -182,9 +200,8 @@ def _tenant(tenant: TenantShape, memory: MemoryShape) -> dict[str, Any]:
 
 
 def _variant(variant: VariantShape, runs: list[float], processors: Sequence[ProcessorShape]) -> dict[str, Any]:
-    profile, first = variant.serving_profile, variant.profile
-    assert profile is not None and first is not None, "those without were left out"
-    medians = latency_ms(profile.latencies, [row for row in variant.seen if row.processor is None])
+    profile = variant.serving_profile
+    assert profile is not None, "those without were left out"
     asleep: dict[str, Any] = {}
     if profile.asleep_bytes and profile.asleep_bytes <= profile.resident_bytes and profile.wake_ms is not None:
         asleep = {
@@ -192,6 +209,7 @@ def _variant(variant: VariantShape, runs: list[float], processors: Sequence[Proc
             "wake_ms": profile.wake_ms,
             "asleep": variant.residency == "asleep",
         }
+    medians, p99s = _times(variant, profile, processors)
     return {
         "name": variant.name,
         "size_mb": max(profile.resident_bytes, 1) / 1e6,
@@ -202,24 +220,43 @@ def _variant(variant: VariantShape, runs: list[float], processors: Sequence[Proc
         "load_ms": profile.load_ms,
         **asleep,
         "together_max": profile.shared_rows_max,
-        "latency_ms": {first.processor: medians, **_elsewhere(variant, processors)},
-        "p99_ms": {first.processor: _p99_ms(profile.latencies, medians)},
-        "served_ms": served_ms(first.processor, runs),
+        "latency_ms": medians,
+        "p99_ms": p99s,
+        "served_ms": served_ms(_served_on(profile, processors), runs),
         "resident": variant.residency == "resident",
     }
 
 
-def _elsewhere(variant: VariantShape, processors: Sequence[ProcessorShape]) -> dict[str, dict[str, float]]:
-    """The same on further processors of the first one's kind, as seen there; where nothing was, as on the first."""
-    profile = variant.serving_profile
-    assert profile is not None, "those without were left out"
-    return {
-        one.name: latency_ms(
-            profile.latencies, [row for row in variant.seen if row.processor == one.name], is_measured=False
-        )
-        for one in processors[1:]
-        if one.kind == processors[0].kind
-    }
+def _times(
+    variant: VariantShape, serving: ProfileShape, processors: Sequence[ProcessorShape]
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+    """Medians and P99: by processor of the first one's kind, and by kind of the others that the import measured. What a
+    further one of the first one's kind takes is what was seen there, or as on the first.
+    """
+    first = processors[0]
+    measured_on = {one.kind: one for one in variant.profiles} | {serving.kind: serving}
+    at_first = measured_on.get(first.kind, serving)
+    medians, p99s = {}, {}
+    for one in processors:
+        is_first_kind = one.kind == first.kind
+        profile = at_first if is_first_kind else measured_on.get(one.kind)
+        if profile is None:
+            continue
+        is_twin = is_first_kind and one is not first
+        seen_at = one.name if is_twin else None
+        seen = [row for row in variant.seen if row.processor == seen_at] if profile is serving else []
+        name = one.name if is_first_kind else one.kind
+        medians[name] = latency_ms(profile.latencies, seen, is_measured=not is_twin)
+        if not is_twin:
+            p99s[name] = _p99_ms(profile.latencies, medians[name])
+    return medians, p99s
+
+
+def _served_on(serving: ProfileShape, processors: Sequence[ProcessorShape]) -> str:
+    """The key of `served_ms`: the first processor, or the kind of another one."""
+    first = processors[0]
+    others = {one.kind for one in processors} - {first.kind}
+    return serving.kind if serving.kind in others else first.name
 
 
 def latency_ms(

@@ -66,15 +66,22 @@ def test_latencies_are_those_that_were_seen() -> None:
     assert latency_ms(rows, seen, is_measured=False) == {"1": 11, "4": 30, "1x2": 17, "4x2": 44}
 
 
-def test_processors_with_cores_of_their_own_are_several() -> None:
-    """A kind on their cores is part of them; one that is not set takes what the box has."""
+def test_kinds_on_the_same_cores_are_a_group() -> None:
+    """Of each set of cores; what has a device of its own stands alone, with its memory."""
     big, little = (ProcessorShape(name=name, kind="cpu", workers=2) for name in ("big", "little"))
-    other = ProcessorShape(name="openvino", kind="openvino", workers=4)
-    assert processors_of([big, little, other], 4) == [
+    guest = ProcessorShape(name="openvino", kind="openvino", workers=4)
+    device = ProcessorShape(name="gpu", kind="tensorrt", workers=1, memory_budget_bytes=2 * 10**9)
+    assert processors_of([big, little, guest, device], 4) == [
+        {"name": "big", "kind": "cpu", "concurrency": 2, "group": "big"},
+        {"name": "openvino", "kind": "openvino", "concurrency": 2, "group": "big"},
+        {"name": "little", "kind": "cpu", "concurrency": 2, "group": "little"},
+        {"name": "openvino/little", "kind": "openvino", "concurrency": 2, "group": "little"},
+        {"name": "gpu", "kind": "tensorrt", "concurrency": 1, "memory_mb": 2000.0},
+    ]
+    assert processors_of([big, little], 4) == [
         {"name": "big", "kind": "cpu", "concurrency": 2},
         {"name": "little", "kind": "cpu", "concurrency": 2},
     ]
-    assert processors_of([big, other], 2) == [{"name": "big", "kind": "cpu", "concurrency": 2}]
     assert processors_of([ProcessorShape(name="cpu", kind="cpu")], 3) == [
         {"name": "cpu", "kind": "cpu", "concurrency": 3}
     ]

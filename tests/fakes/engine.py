@@ -192,6 +192,7 @@ class EngineBench:
         )
         policies = Policies(
             selection=MostAccurate(),
+            selection_name="most-accurate",
             batching=BATCHING_POLICIES[batching](),
             eviction=EVICTION_POLICIES[eviction](),
             eviction_name=eviction,

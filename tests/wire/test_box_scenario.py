@@ -95,7 +95,6 @@ def test_pipelines_of_several_clusters_are_simulated() -> None:
     figures: Any = simulate(parse_scenario(found)).outcome.document()
     assert figures["pipelines"]["harbour/signs"]["finished_in_time"] > 20
     without = scenario_of(box(pipelines=[]), rate_rps=0.0, duration_s=20.0)
-    assert "engine" not in without["box"]
     assert "pipelines" not in without
 
 
@@ -127,3 +126,32 @@ def test_how_far_apart_runs_are_is_that_of_as_many_at_once() -> None:
     (written,) = found["models"][0]["variants"]
     assert written["latency_ms"]["big"] == {"1": 10, "1x2": 20}
     assert written["p99_ms"]["big"] == pytest.approx({"1": 11, "1x2": 30})
+
+
+@pytest.mark.parametrize(("serves_on", "quicker"), [("openvino", 4), ("cpu", 40)])
+def test_a_variant_runs_on_the_kind_of_processor_that_the_box_chose(serves_on: str, quicker: float) -> None:
+    """Both kinds are in the scenario with what the import measured; runs that were seen are those of the one it serves
+    on.
+    """
+    snapshot = box(pipelines=[])
+    (use,) = snapshot.uses
+    (variant,) = use.model.variants
+    assert variant.profile is not None
+    guest = variant.profile.model_copy(
+        update={
+            "processor": "openvino",
+            "kind": "openvino",
+            "latencies": [LatencyShape(batch=1, concurrency=1, p50_ms=quicker, p99_ms=quicker)],
+        }
+    )
+    kinds = {"profiles": [variant.profile, guest], "serves_on": serves_on}
+    variants = [_some(VariantShape, **{**variant.model_dump(), "profile": variant.profile, **kinds})]
+    model = _some(ModelShape, name="read", tenant="harbour", variants=variants)
+    processors = [ProcessorShape(name=name, kind=name, workers=2) for name in ("cpu", "openvino")]
+    uses = [Use(use.application, model, 100, {"one": [7.0] * 10})]
+    found = scenario_of(box(processors=processors, uses=uses, pipelines=[]), rate_rps=0.0, duration_s=50.0)
+    (written,) = found["models"][0]["variants"]
+    assert written["latency_ms"] == {"cpu": {"1": 10, "1x2": 14}, "openvino": {"1": quicker}}
+    assert written["served_ms"] == {serves_on: [7.0] * 10}
+    figures: Any = simulate(parse_scenario(found)).outcome.document()
+    assert figures["latency_ms"]["p50"] == pytest.approx(7.0, abs=0.5)
