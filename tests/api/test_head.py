@@ -11,6 +11,7 @@ from tests.api.stand import Asking, Stand
 pytestmark = pytest.mark.anyio
 
 OF_EACH = {"date", "x-request-id"}
+OF_BODY = {"content-length", "etag"}
 NAMES = {"model": "adding", "application": "adding", "tenant": "harbour"}
 BESIDE = ["/", "/docs", "/openapi.json", "/problems/too-large", "/assets/none.js", "/nowhere", "/v1/models/adding/load"]
 V2 = ["", "/", "/health/live", "/health/ready", "/models/adding", "/models/adding/config", "/models/adding/ready"]
@@ -36,6 +37,8 @@ async def test_head_is_answered_as_get_without_a_body(stand: Stand) -> None:
             first, head, second = await client.get(path), await client.head(path), await client.get(path)
             assert (head.status_code, head.content) == (first.status_code, b""), path
             steady = {name for name in first.headers if first.headers[name] == second.headers.get(name)} - OF_EACH
+            if first.content != second.content:  # it tells of the box as it is at the moment
+                steady -= OF_BODY
             assert {name: head.headers.get(name) for name in steady} == {name: first.headers[name] for name in steady}
             assert set(head.headers) == set(first.headers), path
 
