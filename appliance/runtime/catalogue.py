@@ -411,8 +411,6 @@ class Catalogue:
         return Entry(application, model, servables, order, chosen.reason, trials)
 
     def _index_shared(self) -> None:
-        shared: dict[str, str] = {}
-        for application in sorted(self._applications.values(), key=lambda a: a.id, reverse=True):
-            if application.shared:
-                shared[application.name] = application.id
-        self._shared = shared
+        shared = [application for application in self._applications.values() if application.shared]
+        shared.sort(key=lambda application: application.id, reverse=True)  # of equal names the first id counts
+        self._shared = {application.name: application.id for application in shared}

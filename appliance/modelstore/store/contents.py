@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TypeVar
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, or_, select
 
 from appliance.clock import NS_PER_MS
 from appliance.modelstore.store.blobs import Blobs, Staged
@@ -46,9 +46,12 @@ def contents_of(session: Session, model_id: str) -> list[str]:
 def bytes_by_content(session: Session, tenant: str) -> dict[str, int]:
     """Digest to bytes of what a tenant's models hold, each once."""
     models = select(ModelRow.id).where(ModelRow.tenant == tenant)
-    found = {sha256 for id in session.exec(models).all() for sha256 in contents_of(session, id)}
-    rows = session.exec(select(BlobRow).where(col(BlobRow.sha256).in_(found)))
-    return {row.sha256: row.size_bytes for row in rows}
+    variants = select(VariantRow.content_sha256).where(col(VariantRow.model_id).in_(models))
+    assets = select(AssetRow.content_sha256).where(col(AssetRow.model_id).in_(models))
+    held = select(BlobRow.sha256, BlobRow.size_bytes).where(
+        or_(col(BlobRow.sha256).in_(variants), col(BlobRow.sha256).in_(assets))
+    )
+    return dict(session.exec(held).all())
 
 
 class Contents:

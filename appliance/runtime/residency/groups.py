@@ -220,9 +220,13 @@ class VariantGroups:
         first = entries[0]
         applications = [e.application for e in entries]
         accuracy_min = max(a.accuracy_min for a in applications)
-        slos_ms = [a.latency_slo_ms for a in applications if a.latency_slo_ms is not None]
-        choosing = [e.application for e in entries if e.order]
-        servables = [s for e in entries for s in e.order if all(a.may_choose(s.variant) for a in choosing)]
+        slos_ms = {a.latency_slo_ms for a in applications if a.latency_slo_ms is not None}
+        # Each kind of application and each variant once: a fleet of devices may have an application each.
+        choosing = {e.application.unverified: e.application for e in entries if e.order}.values()
+        wanted: dict[tuple[str, str], Servable] = {}
+        for servable in (s for e in entries for s in e.order):
+            wanted.setdefault((servable.variant.id, servable.build_id), servable)
+        servables = [s for s in wanted.values() if all(a.may_choose(s.variant) for a in choosing)]
         stand_ins = {s.whole.build_id: s.build_id for s in servables if s.whole is not None}
         forms = [form for s in servables for form in s.forms]
         servables = _worth_keeping(forms, accuracy_min, slos_ms, _places(entries), stand_ins)
@@ -303,7 +307,7 @@ def _places(entries: list[Entry]) -> dict[str, int]:
 def _worth_keeping(
     servables: list[Servable],
     accuracy_min: float,
-    slos_ms: list[float],
+    slos_ms: Collection[float],
     places: dict[str, int],
     stand_ins: Mapping[str, str],
 ) -> list[Servable]:

@@ -19,21 +19,27 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.residency.groups import VariantGroups
 from tests.fakes.engine import make_variant
 from tests.fakes.processor import Cost
+from tests.harness.work import calls_of
 
 LARGE = make_variant("t/m", "large", Cost(100, run_ms=20), accuracy=90.0)
 MIDDLE = make_variant("t/m", "middle", Cost(60, run_ms=10), accuracy=80.0)
 SMALL = make_variant("t/m", "small", Cost(20, run_ms=4), accuracy=70.0)
 
 
-def options(*variants: Variant, slos_ms: tuple[float | None, ...] = (None,), least: float = 0.0) -> list[str]:
-    """Names of the options, for an application with each of the SLOs; `least` accuracy is that of the first."""
+def fleet(*slos_ms: float | None, variants: tuple[Variant, ...] = (LARGE, SMALL), least: float = 0.0) -> Catalogue:
+    """A model with an application for each of the SLOs; `least` accuracy is that of the first."""
     catalogue = Catalogue(MostAccurate())
     catalogue.put_tenant(Tenant("t"))
     catalogue.put_model(Model("t/m", "t", "m", TaskSpec(), variants))
     for number, slo_ms in enumerate(slos_ms):
         name = f"a{number}"
         catalogue.put_application(Application(f"t/{name}", "t", name, "t/m", slo_ms, 0.0 if number else least))
-    (group,) = VariantGroups(catalogue).all()
+    return catalogue
+
+
+def options(*variants: Variant, slos_ms: tuple[float | None, ...] = (None,), least: float = 0.0) -> list[str]:
+    """Names of the options of such a model."""
+    (group,) = VariantGroups(fleet(*slos_ms, variants=variants, least=least)).all()
     return [option.name for option in group.options]
 
 
@@ -135,3 +141,13 @@ def test_unverified_variant_is_an_option_where_all_applications_allow_it() -> No
     assert found(Unverified.ALLOW, Unverified.ALLOW, variants=both) == ["large", "int8"]
     assert found(Unverified.ALLOW, Unverified.NEVER, variants=both) == ["large"]
     assert found(Unverified.ALLOW, Unverified.NEVER, variants=(doubtful,)) == ["int8"]
+
+
+def test_applications_of_one_model_cost_each_as_much_however_many_there_are() -> None:
+    """A fleet of cameras may have an application each."""
+
+    def made(count: int) -> int:
+        groups = VariantGroups(fleet(*(20.0 + number % 7 for number in range(count))))
+        return calls_of(groups.all)
+
+    assert made(800) < 2.5 * made(400)

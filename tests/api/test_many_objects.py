@@ -1,0 +1,90 @@
+"""A box with ten thousand objects of each kind: no document grows with them, and none is made in one turn of the loop."""
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.stand import Stand, copied, running
+from tests.api.test_head import paths
+from tests.harness.work import turns
+
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly("ten thousand objects of each kind, over all routes")]
+
+COUNT = 10_000
+BYTES_MAX = 256 * 1024
+CALLS_MAX = 40_000
+"""Calls of Python functions in a turn of the loop: some milliseconds."""
+WHOLE = {"/openapi.json", "/metrics"}
+"""Made once for all, and written in many turns: their readers take no pages."""
+
+Row = Mapping[str, Any]
+
+
+def multiply(state_dir: Path) -> None:
+    """Copy rows of each table under other names."""
+    changes: dict[str, tuple[str, Callable[[int, Row], dict[str, Any]]]] = {
+        "tenant": ("name = 'harbour'", lambda i, _: {"name": f"t{i}"}),
+        "access_key": ("tenant = 'harbour'", lambda i, _: {"id": f"k{i}", "sha256": secrets.token_bytes(32)}),
+        "model": ("id = 'harbour/digits'", lambda i, _: {"id": f"harbour/m{i}", "name": f"m{i}"}),
+        "variant": (
+            "model_id = 'harbour/digits'",
+            lambda i, row: {"id": f"harbour/m{i}:{row['name']}", "model_id": f"harbour/m{i}"},
+        ),
+        "application": (
+            "id = 'harbour/digits'",
+            lambda i, _: {"id": f"harbour/a{i}", "name": f"a{i}", "model_id": f"harbour/m{i}"},
+        ),
+        "job": ("tenant = 'harbour'", lambda i, row: {"id": f"{row['id']}-{i}"}),
+        "upload": ("1", lambda i, row: {"id": f"{row['id']}-{i}"}),
+        "pipeline": ("1", lambda i, _: {"id": f"t{i}/p", "tenant": f"t{i}", "name": "p"}),
+        "audit": ("1", lambda i, _: {"id": 10**6 + i}),
+    }
+    with closing(sqlite3.connect(state_dir / "appliance.db")) as database:
+        database.row_factory = sqlite3.Row
+        for table, (of, change) in changes.items():
+            row = dict(database.execute(f"SELECT * FROM {table} WHERE {of}").fetchone())
+            made = [tuple((row | change(i, row)).values()) for i in range(COUNT)]
+            database.executemany(f"INSERT INTO {table} ({','.join(row)}) VALUES ({','.join('?' * len(row))})", made)
+        database.commit()
+
+
+@pytest.fixture
+def crowded(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """A state folder with all of them, and its keys."""
+    return copied(furnished[0], tmp_path / "state"), furnished[1]
+
+
+async def test_no_route_makes_more_than_a_turn_takes_with_ten_thousand_objects(
+    crowded: tuple[Path, dict[str, str]],
+) -> None:
+    """Asked by an operator, by a tenant, and without a key."""
+    state_dir, keys = crowded
+    async with running(state_dir) as appliance:
+        stand = Stand(appliance, state_dir, keys)
+        harbour = stand.client("harbour")
+        assert (await harbour.post("/v1/uploads", json={"file_name": "m.onnx", "length": 10})).status_code == 201
+        stages = {"stages": [{"name": "read", "application": "digits"}], "latency_slo_ms": 1000}
+        assert (await harbour.post("/v1/pipelines", json={"name": "reading", **stages})).status_code == 201
+        await stand.close()
+    multiply(state_dir)
+    large, long = {}, {}
+    async with running(state_dir) as appliance:
+        stand = Stand(appliance, state_dir, keys)
+        for who in ("admin", "harbour", None):
+            client = stand.client(who)
+            for path in paths():
+                await client.get(path)  # what is made once, is made
+                with turns() as seen:
+                    answer = await client.get(path)
+                if len(answer.content) > BYTES_MAX and path not in WHOLE:
+                    large[who, path] = len(answer.content)
+                if seen.calls_max > CALLS_MAX:
+                    long[who, path] = seen.calls_max
+        await stand.close()
+    assert long == {}
+    assert large == {}
