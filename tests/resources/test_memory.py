@@ -68,7 +68,7 @@ def test_memory_in_nested_cgroups_is_within_tightest_of_all(tmp_path: Path, moun
 
 def test_memory_over_its_limit_leaves_nothing(tmp_path: Path) -> None:
     """`memory.high` may be passed; and a limit of nothing is a limit."""
-    root = version_2(tmp_path, "/", {"": memory_v2("max", 80 * MIB, high=str(64 * MIB))})
+    root = version_2(tmp_path, "/", {"": memory_v2("max", 80 * MIB, str(64 * MIB))})
     assert memory(root) == Memory(64 * MIB, 0, 0, "memory.high")
     root = version_2(tmp_path, "/", {"": memory_v2("0", 80 * MIB)})
     assert memory(root) == Memory(0, 0, 0, "memory.max")

@@ -52,8 +52,8 @@ def version_1(
     root: Path, paths: Mapping[str, str], groups: Mapping[str, Mapping[str, str]], *, mounted: str = "/"
 ) -> Path:
     """A machine with version 1: `paths` has the cgroup of the process by controllers (`cpu,cpuacct`), and `groups`
-    files by folder below /sys/fs/cgroup. As systemd has it, the controllers' folder is named after all of them; there are
-    hierarchies without controllers beside: systemd's own, and one of version 2.
+    files by folder below /sys/fs/cgroup. As systemd has it, the controllers' folder is named after all of them; there
+    are hierarchies without controllers beside: systemd's own, and one of version 2.
     """
     own = [f"{12 - at}:{controllers}:{path}\n" for at, (controllers, path) in enumerate(paths.items())]
     mounts = [V1.format(at=at, cgroup=mounted, folder=controllers) for at, controllers in enumerate(paths)]
@@ -67,7 +67,7 @@ def version_1(
     return tree(root, written | files)
 
 
-def memory_v2(limit: str, used: int, high: str = "max", **stat: int) -> dict[str, str]:
+def memory_v2(limit: str, used: int, high: str = "max", /, **stat: int) -> dict[str, str]:
     """Files of a cgroup with the memory controller, in version 2; `stat`: rows of memory.stat that are not 0."""
     names = "anon file kernel shmem file_mapped file_dirty inactive_anon active_anon inactive_file active_file".split()
     rows = dict.fromkeys([*names, "unevictable", "slab_reclaimable", "slab_unreclaimable", "slab"], 0) | stat
