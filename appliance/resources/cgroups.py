@@ -4,6 +4,7 @@ beside one another.
 Everything is read below a root folder, so that a test can bring a tree of its own.
 """
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,10 +30,15 @@ class Cgroup:
         return limit_in(self.text(file))
 
     def text(self, file: str) -> str:
-        """What a file says; empty where it is not there, or may not be read."""
-        with suppress(OSError):
+        """What a file says; empty where it is not there, or may not be read. Raises: OSError where this process has as
+        many files open as it may.
+        """
+        try:
             return (self.folder / file).read_text().strip()
-        return ""
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # a limit that cannot be read now is a limit all the same
+                raise
+            return ""
 
     def numbers(self, file: str) -> dict[str, int]:
         """Name → number, of a file with both on each line."""

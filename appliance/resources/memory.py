@@ -1,6 +1,7 @@
 """Memory that the box may have: what the machine has, within the limits of the cgroups that the box is in."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +37,10 @@ class MemoryLimits:
     """Reads them anew at each question, for limits may change. Whose they are is looked up once."""
 
     def __init__(self, root: Path = MACHINE) -> None:
+        """Raises: OSError where the machine says nothing of its memory."""
         self._meminfo = root / "proc/meminfo"
         self._cgroups = own_cgroups("memory", root)
+        self._last = self._read()
 
     @property
     def files(self) -> list[str]:
@@ -45,7 +48,12 @@ class MemoryLimits:
         return [str(one.folder / name) for one in self._cgroups for name in _FILES]
 
     def now(self) -> Memory:
-        """Raises: OSError where the machine says nothing of its memory."""
+        """As it is; as it was before where this process has as many files open as it may."""
+        with suppress(OSError):
+            self._last = self._read()
+        return self._last
+
+    def _read(self) -> Memory:
         found = _of_machine(self._meminfo.read_text())
         for at, cgroup in enumerate(self._cgroups):
             for one in _of_cgroup(cgroup, is_own=at == 0):

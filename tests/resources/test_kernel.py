@@ -2,6 +2,7 @@
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -33,3 +34,15 @@ def test_memory_and_cores_of_this_machine_are_within_what_it_has() -> None:
     limited = [Path(name) for name in limits.files if re.search(r"memory\.(max|high|limit_in_bytes)$", name)]
     stated = [text for file in limited if file.exists() and (text := file.read_text().strip()).isdigit()]
     assert memory.total_bytes <= min([machine.total, *map(int, stated)])
+
+
+def test_cores_of_this_process_stay_when_thread_keeps_to_one() -> None:
+    """Threads that run networks are pinned by the box itself; that is no limit."""
+    before = usable_cores()
+
+    def pinned() -> object:
+        os.sched_setaffinity(0, {max(before.numbers)})
+        return usable_cores()
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(pinned).result() == before

@@ -1,5 +1,6 @@
 """The memory that the box may have, on trees as kernels show them."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,18 @@ def test_memory_follows_a_limit_that_changes(tmp_path: Path) -> None:
     assert limits.now() == MACHINE
     (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{GIB}\n")
     assert limits.now().total_bytes == GIB
+
+
+def test_memory_stays_as_it_was_while_no_file_can_be_opened(tmp_path: Path) -> None:
+    """It is not that of the machine, whose limit cannot be read."""
+    limits = MemoryLimits(version_2(tmp_path, "/", {"": memory_v2(str(GIB), 0)}))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        seen = limits.now()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert seen == Memory(GIB, GIB, GIB, "memory.max")
 
 
 def test_memory_goes_by_mount_that_is_seen(tmp_path: Path) -> None:
