@@ -11,8 +11,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from secrets import token_hex
 
-import psutil
-
 from appliance import log
 from appliance.api.auth.browsers import Browsers, own_names
 from appliance.api.auth.keyring import KeyRing, Principal
@@ -46,6 +44,7 @@ from appliance.modelstore.store.snapshot import Snapshot
 from appliance.modelstore.store.state_folder import StateFolder
 from appliance.policies.allocation import ALLOCATION_POLICIES
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
+from appliance.resources.stalls import MemoryStalls
 from appliance.runtime.assembly import RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
@@ -169,6 +168,7 @@ class Appliance:
         decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
         # Before any thread: it settles how the heap is shared.
         machine = Machine(settings, clock)
+        self._tell_limits(machine)
         processor = machine.processor
         stack.callback(processor.close)
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
@@ -198,14 +198,15 @@ class Appliance:
             events=telemetry,
             windows=telemetry,
             decisions=decisions,
-            available_bytes=lambda used_bytes: psutil.virtual_memory().available,
+            available_bytes=lambda used_bytes: machine.memory.now().available_bytes,
+            is_memory_scarce=lambda: machine.memory.now().is_scarce(settings.memory.reserve_bytes),
             forecaster_of=forecasts.of,
             memory_forecaster=memory_forecasts.of(_MEMORY_DOMAIN),
             background=asyncio.to_thread,
             save_forecasters=forecasts.save,
             save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
-        config = runtime_config(settings)
+        config = runtime_config(settings, machine.memory.now().available_bytes)
         if machine.is_emulated:  # its answers say nothing
             config = replace(config, samples=SampleBounds())
         core = assemble(ports, chosen_policies(settings, machine.groups), config)
@@ -225,9 +226,17 @@ class Appliance:
         sensors, statuses = machine.sense(core, telemetry)
         stack.callback(sensors.close)
         history = make_history(
-            clock, core, telemetry, decisions, statuses, sensors, settings.state_dir, **settings.history.model_dump()
+            clock,
+            core,
+            telemetry,
+            decisions,
+            statuses,
+            sensors,
+            machine.memory,
+            settings.state_dir,
+            **settings.history.model_dump(),
         )
-        self._run_in_background(stack, core, monitor, beginning.residents)
+        self._run_in_background(stack, core, monitor, MemoryStalls(clock), beginning.residents)
         predictor = _predictor(clock, core, media, machine, folder)
         pipelines = self._begin_pipelines(
             stack,
@@ -267,6 +276,8 @@ class Appliance:
             processors=machine.descriptions,
             processor_statuses=statuses,
             sensors=sensors,
+            machine_memory=machine.memory,
+            cores=machine.cores,
             state_dir=settings.state_dir,
             body_bytes_max=settings.http.body_bytes_max,
             frame_bytes_max=settings.http.frame_bytes_max,
@@ -305,11 +316,15 @@ class Appliance:
 
     @staticmethod
     def _run_in_background(
-        stack: AsyncExitStack, core: RuntimeParts, monitor: ProcessorMonitor, residents: list[str]
+        stack: AsyncExitStack,
+        core: RuntimeParts,
+        monitor: ProcessorMonitor,
+        stalls: MemoryStalls,
+        residents: list[str],
     ) -> None:
         """Workers first, the slow loops next, then what was in memory before the last stop, hottest first."""
         loops = [core.residency.run(), core.forecasting.run(), core.pressure.run(), core.memory_forecasting.run()]
-        loops.append(monitor.run())
+        loops += [monitor.run(), stalls.run(core.pressure.stalled)]
         tasks = [asyncio.create_task(worker.work(), name="worker") for worker in core.engine.workers]
         tasks += [asyncio.create_task(loop, name="loop") for loop in loops]
         tasks.append(asyncio.create_task(core.availability.prefetch(residents), name="warm up"))
@@ -412,6 +427,12 @@ class Appliance:
         stack.push_async_callback(planner.close)
         _run_until_stopped(stack, [asyncio.create_task(planning.run(goes_on=True), name="pipelines")])
         return pipelines
+
+    def _tell_limits(self, machine: Machine) -> None:
+        """What the box may have of the machine, as the log tells it."""
+        memory, cores = machine.memory.now(), machine.cores
+        facts = {"memory_bytes": memory.total_bytes, "memory_bound": memory.bound}
+        self.logger.info("memory and cores", **facts, cores=cores.count, cores_bound=cores.bound)
 
     def _confinement(self) -> Confinement:
         """Of children and guards on this machine, as the log tells it."""

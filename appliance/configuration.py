@@ -1,10 +1,6 @@
-"""What settings say, in the words of the runtime: policies by their names, bounds in its units. Pure but for the memory
-that the machine has available.
-"""
+"""What settings say, in the words of the runtime: policies by their names, bounds in its units. Pure."""
 
 from collections.abc import Collection, Sequence
-
-import psutil
 
 from appliance.domain.isolation import Isolation
 from appliance.policies.adaptation import ADAPTATION_POLICIES
@@ -51,11 +47,11 @@ def chosen_policies(settings: Settings, groups: Sequence[RunGroup]) -> Policies:
     )
 
 
-def runtime_config(settings: Settings) -> RuntimeConfig:
-    """Of the machine it takes the memory that is available now."""
+def runtime_config(settings: Settings, available_bytes: int) -> RuntimeConfig:
+    """`available_bytes`: the memory that the box could take now."""
     queues = settings.queues
     return RuntimeConfig(
-        budget_bytes=memory_budget(settings),
+        budget_bytes=memory_budget(settings, available_bytes),
         reserve_bytes=settings.memory.reserve_bytes,
         wait_ms_max=settings.memory.wait_ms_max,
         asleep_share=settings.memory.asleep_share,
@@ -76,10 +72,10 @@ def runtime_config(settings: Settings) -> RuntimeConfig:
     )
 
 
-def memory_budget(settings: Settings) -> int:
-    """Bytes for loaded builds: as set, or a share of what the machine has available now."""
+def memory_budget(settings: Settings, available_bytes: int) -> int:
+    """Bytes for loaded builds: as set, or a share of what the box could take now."""
     memory = settings.memory
-    return memory.budget_bytes or int(psutil.virtual_memory().available * memory.budget_share)
+    return memory.budget_bytes or int(available_bytes * memory.budget_share)
 
 
 def media_threads(settings: Settings, groups: Sequence[RunGroup]) -> int:

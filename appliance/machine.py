@@ -17,6 +17,8 @@ from appliance.domain.sensors import Quantity, Sensed
 from appliance.domain.states import ProcessorState
 from appliance.modelstore.importing.prepared import Builds
 from appliance.modelstore.store.probes import PassedProbes
+from appliance.resources.cores import Cores, usable_cores
+from appliance.resources.memory import MemoryLimits
 from appliance.runtime.assembly import RuntimeParts
 from appliance.runtime.pipelines.accounts import HOST, Tariff, Watts
 from appliance.runtime.processors import (
@@ -53,11 +55,16 @@ STEPPED = tuple(name for name, kind in KINDS.items() if kind.compiles_sizes)
 class Machine:
     """`processor` is all of them behind one port, in the service and in guards; to be made before any thread."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
-        """Raises: RuntimeError naming the key of the settings that is wrong."""
+    def __init__(self, settings: Settings, clock: Clock, cores: Cores | None = None) -> None:
+        """`cores`: those that the box may have; None: as this process is limited.
+
+        Raises: RuntimeError naming the key of the settings that is wrong.
+        """
         self._settings = settings
         self._clock = clock
-        self._group, self._members, self._clusters = _processors(settings, clock)
+        self.memory = MemoryLimits()
+        self.cores = cores or usable_cores()
+        self._group, self._members, self._clusters = _processors(settings, clock, self.cores)
         self.processor = _guarded(self._group, settings, clock)
         self.descriptions: tuple[ProcessorDescription, ...] = self._group.describe_all()
         """One of each kind, the first one first."""
@@ -211,15 +218,15 @@ def _mean_batch(
     return sum(rows for _count, rows in found) / runs if runs else None
 
 
-def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[Member], list[Cluster]]:
+def _processors(settings: Settings, clock: Clock, usable: Cores) -> tuple[ProcessorGroup, list[Member], list[Cluster]]:
     """All of them; of these other kinds, and further processors of the first kind, which may come and go.
 
     Raises: RuntimeError naming the key that is wrong.
     """
     check_runtime()
-    ours = os.sched_getaffinity(0)
+    ours = usable.numbers
     speed = speeds(ours)
-    wanted = by_sorts_of_cores(settings.processors, sorts(speed))
+    wanted = by_sorts_of_cores(settings.processors, sorts_within(usable.count, sorts(speed)))
     cores = [() if one.cores == "auto" else one.cores for one in wanted]
     check_processors([(one.kind, one.name or one.kind) for one in wanted])
     check_cores([(one.kind, own) for one, own in zip(wanted, cores, strict=True)], ours)
@@ -228,13 +235,13 @@ def _processors(settings: Settings, clock: Clock) -> tuple[ProcessorGroup, list[
     made = [
         PROCESSORS[one.kind](
             name=one.name or one.kind,
-            workers=one.workers or max(1, len(own or ours) // one.threads_per_run),
+            workers=workers,
             threads_per_run=one.threads_per_run,
             loads_parallel_max=settings.memory.loads_parallel_max,
             **({"cores": own} if own else {}),
             **({"memory_bytes": one.memory_bytes} if one.memory_bytes else {}),
         )
-        for one, own in zip(wanted, cores, strict=True)
+        for one, own, workers in zip(wanted, cores, workers_of(wanted, usable.count), strict=True)
     ]
     first_speed = mean_speed(cores[0], speed)
     clusters = [Cluster(one, clock) for one in made[1:] if one.describe().kind == wanted[0].kind]
@@ -262,6 +269,28 @@ def by_sorts_of_cores(
         for sort, cores in zip(names, found, strict=True)
     ]
     return *each, *others
+
+
+def sorts_within(count: int, found: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The sorts of cores, fastest first, of which `count` cores are: where fewer may be at work at once than there are,
+    these are the fastest.
+    """
+    before = [sum(map(len, found[:at])) for at in range(len(found))]
+    return [one for one, others in zip(found, before, strict=True) if others < count]
+
+
+def workers_of(wanted: Sequence[ProcessorSettings], count: int) -> list[int]:
+    """Workers of each processor: as set, else as many as its cores have room for, of which `count` may be at work at
+    once, those of all processors with cores of their own together, the first ones first; at least one.
+    """
+    usable: dict[tuple[int, ...], int] = {}
+    left, workers = count, list[int]()
+    for one in wanted:
+        own = () if one.cores == "auto" else one.cores
+        cores = usable.setdefault(own, max(1, min(len(own), left)) if own else count)
+        workers.append(one.workers or max(1, cores // one.threads_per_run))
+        left = count - sum(usable[known] for known in usable if known)
+    return workers
 
 
 def _guarded(group: ProcessorGroup, settings: Settings, clock: Clock) -> GuardedProcessor:

@@ -98,12 +98,12 @@ class MemorySettings(Section):
     budget_bytes: int | None = Field(None, ge=MIB)
     """Bytes that loaded builds may occupy; empty: `budget_share` of what is available at start."""
     budget_share: float = Field(0.5, gt=0, le=0.95)
-    """Share of the machine's available memory taken when `budget_bytes` is empty; the rest is activations, bodies
-    and other programs.
+    """Share of the available memory, of the machine or below the limit of its container, taken when `budget_bytes` is
+    empty; the rest is activations, bodies and other programs.
     """
     reserve_bytes: int = Field(256 * MIB, ge=0)
-    """Memory of the machine that stays free: when others take so much that less would be left, the budget shrinks,
-    and grows back after.
+    """Memory of the machine, and below the limit of its container, that stays free: when others take so much that less
+    would be left, the budget shrinks, and grows back after.
     """
     loads_parallel_max: int = Field(2, ge=1, le=16)
     """Loads at once; each reserves its measured peak."""
@@ -122,7 +122,9 @@ class ProcessorSettings(Section):
     name: str | None = None
     """Name in metrics, profiles and plans; empty: the kind."""
     workers: int | None = Field(None, ge=1, le=64)
-    """Runs at once; empty: the number of `cores`, or else of usable ones, divided by `threads_per_run`."""
+    """Runs at once; empty: the number of `cores`, or else of usable ones, divided by `threads_per_run`; of a quota of
+    the container the whole cores.
+    """
     threads_per_run: int = Field(1, ge=1, le=64)
     """Threads of one run; workers × threads should not exceed the cores (two 1-thread runs beat one 2-thread run in
     throughput).

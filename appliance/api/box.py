@@ -15,6 +15,8 @@ from appliance.api.regions.regions import Regions
 from appliance.clock import Clock
 from appliance.domain.hardware import ProcessorDescription, ProcessorStatus
 from appliance.history.history import History
+from appliance.resources.cores import Cores
+from appliance.resources.memory import MemoryLimits
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
@@ -76,6 +78,10 @@ class ServingBox:
     processor_statuses: Callable[[], tuple[ProcessorStatus, ...]]
     """What each of them does now."""
     sensors: Sensors
+    machine_memory: MemoryLimits
+    """What the box may have of the machine's."""
+    cores: Cores
+    """The same."""
     state_dir: Path
     body_bytes_max: int
     frame_bytes_max: int

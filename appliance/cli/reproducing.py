@@ -4,7 +4,6 @@ standard error.
 
 import json
 import multiprocessing
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from appliance.resources.cores import usable_cores
 from appliance.terminal.screen import console, say
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _reproduce_edge_multiai(repetitions: int, *, reference: bool, as_json: bool)
 def _spread(work: Callable[[Job], Done], jobs: Sequence[Job], what: str) -> Iterator[Done]:
     """In the order of the jobs; as many processes as there are processors for this one."""
     with (
-        multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool,
+        multiprocessing.get_context("spawn").Pool(usable_cores().count) as pool,
         counted(what, len(jobs)) as step,
     ):
         for done in pool.imap(work, jobs, chunksize=min(_CHUNK, 1 + len(jobs) // 64)):

@@ -27,22 +27,31 @@ def system(box: Connection) -> None:
     if box.as_json:
         screen.show_json(now)
     else:
-        _print(now, processors)
+        show(now, processors)
         for line in () if sensors is None else _sensed(sensors):
             print(f"  sensors       {line}")
 
 
-def _print(now: "SystemShape", processors: "list[ProcessorShape]") -> None:
+def show(now: "SystemShape", processors: "list[ProcessorShape]") -> None:
+    """Print what the box says of itself, and of its processors."""
     print(f"{now.name} {now.version}   {'ready' if now.ready else 'not ready'}   up {now.uptime_s / 3600:.1f} h")
     print(f"  Python        {now.python} ({now.python_build or 'build not known'})")
-    print(f"  machine       {now.machine}, {screen.count(now.cores, 'core')}")
+    print(f"  machine       {now.machine}, {screen.count(now.cores, 'core')}{_bound(now.cores_bound)}")
     for one in processors:
         print(f"  processor     {_in_words(one)}")
-    print(f"  memory        {_mb(now.memory_available_bytes)} of {_mb(now.memory_total_bytes)} available")
+    memory = f"{_mb(now.memory_available_bytes)} of {_mb(now.memory_total_bytes)} available"
+    print(f"  memory        {memory}{_bound(now.memory_bound)}")
     print(f"  service       {_mb(now.process_bytes)}")
     print(f"  disk          {_mb(now.disk_free_bytes)} free")
     print(f"  models        {now.models}, {screen.count(now.applications, 'application')}")
     print(f"  requests      {now.engine['queued']} wait, {now.engine['running']} run")
+
+
+def _bound(limit: str) -> str:
+    """What keeps the box from having more of the machine; workers and the memory budget follow from it."""
+    if not limit:
+        return ""
+    return " (by its affinity)" if limit == "affinity" else f" (by the limit of its container or unit, {limit})"
 
 
 def _in_words(one: "ProcessorShape") -> str:

@@ -5,13 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from appliance.clock import Clock
 from appliance.domain.errors import ModelUnavailable
 from appliance.domain.hardware import ProcessorStatus
 from appliance.history.history import History
 from appliance.history.sampler import Sources
+from appliance.resources.memory import MemoryLimits
 from appliance.runtime.assembly import RuntimeParts
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.sensors.sensors import Sensors
@@ -25,6 +24,7 @@ def make_history(
     decisions: DecisionLog,
     processors: Callable[[], Sequence[ProcessorStatus]],
     sensors: Sensors,
+    machine_memory: MemoryLimits,
     state_dir: Path,
     *,
     days: int,
@@ -52,7 +52,7 @@ def make_history(
             held_bytes=held_bytes,
             processors=processors,
             sensors=lambda: sensors.now().readings,
-            available_bytes=lambda: psutil.virtual_memory().available,
+            available_bytes=lambda: machine_memory.now().available_bytes,
             disk_free_bytes=lambda: shutil.disk_usage(state_dir).free,
         ),
         telemetry,

@@ -99,6 +99,8 @@ class RuntimePorts:
     decisions: DecisionSink
     available_bytes: Callable[[int], int]
     """Memory that the machine has left, given what builds occupy."""
+    is_memory_scarce: Callable[[], bool] = lambda: False
+    """Whether processes that stand for want of memory, as the kernel says, are to be believed."""
     forecaster_of: Callable[[str], Forecaster]
     memory_forecaster: MemoryForecaster
     """To begin with."""
@@ -263,6 +265,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         decisions=ports.decisions,
         budget_bytes=config.budget_bytes,
         reserve_bytes=config.reserve_bytes,
+        is_scarce=ports.is_memory_scarce,
     )
     memory_forecasting = MemoryForecasting(
         clock=clock,

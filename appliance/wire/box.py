@@ -22,8 +22,16 @@ class SystemShape(Shape):
     """How the interpreter was optimised when it was built; `plain` costs 10-15 % of the requests of a tiny model."""
     machine: str = Field(examples=["x86_64"])
     cores: int
+    """Which the box may have at work at once."""
+    cores_bound: str = Field("", examples=["cpu.max: 1.5"])
+    """What allows no more: the file of a cgroup, of a quota with its cores, or `affinity`; empty: the machine has no
+    more.
+    """
     memory_total_bytes: int
+    """Which the box may have, page cache apart."""
     memory_available_bytes: int
+    memory_bound: str = Field("", examples=["memory.max"])
+    """The file of a cgroup that allows no more memory; empty: the machine has no more."""
     process_bytes: int
     """Proportional set size of the service."""
     disk_free_bytes: int

@@ -2,8 +2,9 @@
 
 import pytest
 
+from appliance.cli import system
 from appliance.cli.system import _in_words, _sensed
-from appliance.wire.box import ProcessorShape, SensorsShape
+from appliance.wire.box import ProcessorShape, SensorsShape, SystemShape
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,39 @@ def test_sensors_by_device() -> None:
         "gpu: rail 5.1 W",
         "machine: 31 °C",
     ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("", ""),
+        ("affinity", " (by its affinity)"),
+        ("cpu.max: 1.5", " (by the limit of its container or unit, cpu.max: 1.5)"),
+    ],
+)
+def test_system_says_what_bounds_cores_and_memory(limit: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = {
+        "version": "1",
+        "ready": True,
+        "uptime_s": 1,
+        "now": "2026-01-01T00:00:00Z",
+        "python": "3.11",
+        "machine": "x86_64",
+        "cores": 1,
+        "cores_bound": limit,
+        "memory_total_bytes": 512e6,
+        "memory_available_bytes": 300e6,
+        "memory_bound": limit,
+        "process_bytes": 1,
+        "disk_free_bytes": 1,
+        "confinement": {},
+        "policies": {},
+        "settings": {},
+        "models": 1,
+        "applications": 1,
+        "engine": {"queued": 0, "running": 0},
+    }
+    system.show(SystemShape.model_validate(facts), [])
+    told = capsys.readouterr().out
+    assert f"x86_64, 1 core{words}\n" in told
+    assert f"300 MB of 512 MB available{words}\n" in told

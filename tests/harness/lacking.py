@@ -77,6 +77,22 @@ def lacks_glibc() -> str | None:
     return None if platform.libc_ver()[0] == "glibc" else "the C library of this Python is not glibc"
 
 
+def lacks_cgroups() -> str | None:
+    """Return why this process is in no cgroup that it can look into."""
+    mounted = re.search(r"(?m) - cgroup2? ", Path("/proc/self/mountinfo").read_text())
+    return None if mounted else "no cgroups are mounted here"
+
+
+def lacks_stalls() -> str | None:
+    """Return why the kernel tells nobody of processes that stand (PSI), or lets this process set no trigger."""
+    try:
+        with open("/proc/pressure/cpu", "r+b", buffering=0) as file:
+            file.write(b"some 200000 2000000\0")
+    except OSError as error:
+        return f"the kernel takes no trigger for stalls: {os.strerror(error.errno or 0)}"
+    return None
+
+
 def lacks_address(family: socket.AddressFamily, address: str) -> str | None:
     """Return why this machine cannot be reached by an address of its own."""
     try:

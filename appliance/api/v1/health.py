@@ -5,7 +5,6 @@ import datetime
 import shutil
 from collections.abc import Awaitable, Iterator
 
-import psutil
 from fastapi import APIRouter
 
 from appliance.api.auth.keyring import Principal
@@ -157,15 +156,14 @@ def _processors(box: RunningBox) -> CheckShape:
 
 
 def _memory(box: RunningBox) -> CheckShape:
-    machine = psutil.virtual_memory()
-    if machine.available < MEMORY_FREE_MIN * machine.total:
-        return CheckShape(
-            name="memory",
-            status="warn",
-            detail=f"only {_mb(machine.available)} of the machine's {_mb(machine.total)} are free",
-            action="End other programs on the machine, or lower memory.budget_bytes.",
-        )
-    return _good("memory", f"{_mb(machine.available)} of the machine's {_mb(machine.total)} are free")
+    memory = box.machine_memory.now()
+    whose = f"allowed by the limit of its container or unit ({memory.bound})" if memory.bound else "of the machine"
+    detail = f"{_mb(memory.available_bytes)} are free of {_mb(memory.total_bytes)} {whose}"
+    if memory.available_bytes < MEMORY_FREE_MIN * memory.total_bytes:
+        others = "Raise that limit" if memory.bound else "End other programs on the machine"
+        action = f"{others}, or lower memory.budget_bytes."
+        return CheckShape(name="memory", status="warn", detail=f"only {detail}", action=action)
+    return _good("memory", detail)
 
 
 async def _disk(box: RunningBox) -> CheckShape:

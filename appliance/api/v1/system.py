@@ -2,7 +2,6 @@
 
 import asyncio
 import datetime
-import os
 import platform
 import shutil
 import sys
@@ -58,7 +57,7 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
 
     The numbers of models and applications are those that this key sees.
     """
-    machine = psutil.virtual_memory()
+    memory = box.machine_memory.now()
     status = box.engine.status()
     return SystemShape(
         version=__version__,
@@ -68,9 +67,11 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         python=platform.python_version(),
         python_build=await asyncio.to_thread(_python_build),
         machine=platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
-        memory_total_bytes=machine.total,
-        memory_available_bytes=machine.available,
+        cores=box.cores.count,
+        cores_bound=box.cores.bound,
+        memory_total_bytes=memory.total_bytes,
+        memory_available_bytes=memory.available_bytes,
+        memory_bound=memory.bound,
         process_bytes=await asyncio.to_thread(_process_bytes, box.clock.now_ns() // PSS_KEPT_NS),
         disk_free_bytes=shutil.disk_usage(box.state_dir).free,
         confinement=dict(box.confinement),

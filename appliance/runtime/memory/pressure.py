@@ -1,5 +1,6 @@
 """Keeps the budget below what the machine can spare: when others take memory the box shrinks before the system runs
-out, and grows back after (EM-05).
+out, and grows back after (EM-05). So it does when the kernel says that processes stand for want of memory, whatever
+seems to be available.
 """
 
 from collections import deque
@@ -17,6 +18,12 @@ _SAMPLES = 512
 """Kept, the latest: enough to choose and train a forecaster on."""
 _STEP_BYTES = 16 * 2**20
 """The budget moves in such steps, so that the breath of other programs moves it seldom."""
+_GIVEN_BACK = 1 / 8
+"""Of what is used, at each word of processes that stand."""
+_KEPT = 1 / 4
+"""Of the largest budget: that word alone never makes it smaller."""
+_CALM_NS = 30 * NS_PER_S
+"""From that word to the budget's next growth."""
 
 
 class MemoryPressure:
@@ -37,13 +44,15 @@ class MemoryPressure:
         decisions: DecisionSink,
         budget_bytes: int,
         reserve_bytes: int,
+        is_scarce: Callable[[], bool] = lambda: False,
         period_s: float = 1.0,
         horizon_s: float = 5.0,
         calm_samples: int = 5,
     ) -> None:
         """`budget_bytes` is the most it grows to; `reserve_bytes` stay free for everybody else.
 
-        It grows after `calm_samples` that all allow it.
+        It grows after `calm_samples` that all allow it. `is_scarce`: whether processes that stand for want of memory
+        are to be believed.
         """
         self._clock = clock
         self._memory = memory
@@ -54,6 +63,9 @@ class MemoryPressure:
         self._decisions = decisions
         self._budget = budget_bytes
         self._reserve = reserve_bytes
+        self._is_scarce = is_scarce
+        self._calm_at_ns = 0
+        """Before that it does not grow."""
         self._period_ns = int(period_s * NS_PER_S)
         self.horizon_ns = int(horizon_s * NS_PER_S)
         self._samples: deque[MemorySample] = deque(maxlen=_SAMPLES)
@@ -79,22 +91,32 @@ class MemoryPressure:
         self._allowed.append(min(self._budget, spare - spare % _STEP_BYTES))
         self._memory.runs.spare_bytes = max(0, ours - self._reserve - self._memory.budget_bytes)
         now = self._memory.budget_bytes
+        is_calm = len(self._allowed) == self._allowed.maxlen and self._clock.now_ns() >= self._calm_at_ns
         if self._allowed[-1] < now:
-            self._resize(self._allowed[-1], low)
-        elif len(self._allowed) == self._allowed.maxlen and min(self._allowed) > now:
-            self._resize(min(self._allowed), low)
+            self._resize(self._allowed[-1], low, "other programs will leave less")
+        elif is_calm and min(self._allowed) > now:
+            self._resize(min(self._allowed), low, "other programs have left more for a while")
 
-    def _resize(self, budget_bytes: int, low_bytes: int) -> None:
+    def stalled(self) -> None:
+        """Processes stand for want of memory, the kernel says: give an eighth of what is used back."""
+        if not self._is_scarce():
+            return
+        self._calm_at_ns = self._clock.now_ns() + _CALM_NS
+        used = self._memory.used_bytes
+        kept = max(0, used - max(_STEP_BYTES, int(used * _GIVEN_BACK)))
+        budget = max(kept - kept % _STEP_BYTES, int(self._budget * _KEPT))
+        if budget < self._memory.budget_bytes:
+            self._resize(budget, self._available_bytes() + used, "processes stand for want of memory")
+
+    def _resize(self, budget_bytes: int, low_bytes: int, why: str) -> None:
         """`low_bytes`: the least that the box could have, as forecast."""
         before = self._memory.budget_bytes
         self._events.emit("budget changed", budget_bytes=budget_bytes, before_bytes=before, most_bytes=self._budget)
-        self._decisions.record("budget", self._decision(budget_bytes, before, low_bytes))
+        self._decisions.record("budget", self._decision(budget_bytes, before, low_bytes, why))
         self._memory.resize(budget_bytes)
 
-    def _decision(self, budget: int, before: int, low: int) -> dict[str, object]:
+    def _decision(self, budget: int, before: int, low: int, why: str) -> dict[str, object]:
         """Of kind `budget`; it concerns no application, so it is the operator's."""
-        is_less = budget < before
-        why = "other programs will leave less" if is_less else "other programs have left more for a while"
         return {
             "application": None,
             "concerned": (),
@@ -108,7 +130,7 @@ class MemoryPressure:
                 "forecast_mb": low / BYTES_PER_MB,
             },
             "answer": {
-                "outcome": "shrunk" if is_less else "grown",
+                "outcome": "shrunk" if budget < before else "grown",
                 "budget_mb": budget / BYTES_PER_MB,
                 "actions": [],
                 "reason": f"{why}: {low / BYTES_PER_MB:.0f} MB, of which {self._reserve / BYTES_PER_MB:.0f} stay free",

@@ -11,6 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from appliance import __version__
 from appliance.api.v1 import system
 from appliance.confinement.available import available
+from appliance.resources.cores import usable_cores
+from appliance.resources.memory import MemoryLimits
 from appliance.runtime.telemetry import BUCKETS_S, PARTS
 from tests.api.stand import Stand, copied, running
 
@@ -23,6 +25,9 @@ async def test_the_box_at_a_glance(stand: Stand) -> None:
     shown = (await stand.client("harbour").get("/v1/system")).json()
     assert (shown["version"], shown["ready"], shown["models"], shown["applications"]) == (__version__, True, 2, 2)
     assert 0 < shown["process_bytes"] < shown["memory_total_bytes"]
+    cores, memory = usable_cores(), MemoryLimits().now()
+    assert (shown["cores"], shown["cores_bound"]) == (cores.count, cores.bound)
+    assert (shown["memory_total_bytes"], shown["memory_bound"]) == (memory.total_bytes, memory.bound)
     assert shown["uptime_s"] > 0
     assert shown["confinement"] == asdict(available())
     assert shown["policies"]["eviction"]

@@ -2,7 +2,7 @@
 
 from appliance.policies.forecast.memory import Trend
 from appliance.runtime.memory.pressure import MemoryPressure
-from tests.fakes.clock import run_virtual
+from tests.fakes.clock import run_virtual, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
 
@@ -49,3 +49,83 @@ def test_budget_shrinks_at_once_and_grows_back_when_all_is_calm() -> None:
         assert budgets[-1] == 1000 * MIB
 
     run_virtual(story)
+
+
+class Stalling:
+    """A box of 1600 MiB, which is what it uses, on a machine that seems to have plenty; `is_scarce` is believed."""
+
+    def __init__(self) -> None:
+        costs = {name: Cost(400 * MIB, 400 * MIB) for name in "abcd"}
+        self.bench = MemoryBench(costs, 1600 * MIB, watched=False)
+        self.is_scarce = True
+        self.pressure = MemoryPressure(
+            clock=self.bench.clock,
+            memory=self.bench.memory,
+            forecaster=Trend(),
+            available_bytes=lambda: 8000 * MIB - self.bench.memory.used_bytes,
+            events=self.bench.events,
+            decisions=self.bench.decisions,
+            budget_bytes=1600 * MIB,
+            reserve_bytes=100 * MIB,
+            is_scarce=lambda: self.is_scarce,
+        )
+
+    async def use_all(self) -> None:
+        for name in "abcd":
+            await self.bench.use(name)
+
+    async def pass_s(self, seconds: int) -> None:
+        """With the samples of each second, and no request."""
+        for _ in range(seconds):
+            self.pressure.step()
+            await self.bench.clock.sleep_until_ns(self.bench.clock.now_ns() + 10**9)
+
+
+@story
+async def test_budget_shrinks_at_each_stall_without_any_request() -> None:
+    """An eighth of what is used at a time, and so at least a build; the reason is kept."""
+    box = Stalling()
+    await box.use_all()
+    used = [box.bench.memory.used_bytes // MIB]
+    for _ in range(2):
+        box.pressure.stalled()
+        await box.pass_s(2)
+        used.append(box.bench.memory.used_bytes // MIB)
+    assert used == [1600, 1200, 800]
+    answers = [str(told["answer"]) for kind, told in box.bench.decisions.told if kind == "budget"]
+    assert len(answers) == 2
+    assert all("processes stand for want of memory" in answer for answer in answers)
+
+
+@story
+async def test_budget_keeps_a_quarter_however_often_it_stalls() -> None:
+    """A box goes on with small networks, as long as there is memory to be had."""
+    box = Stalling()
+    await box.use_all()
+    for _ in range(30):
+        box.pressure.stalled()
+        await box.pass_s(2)
+    assert box.bench.memory.budget_bytes == 400 * MIB
+    assert box.bench.memory.used_bytes == 400 * MIB
+
+
+@story
+async def test_budget_grows_back_when_there_was_no_stall_for_a_while() -> None:
+    box = Stalling()
+    await box.use_all()
+    box.pressure.stalled()
+    await box.pass_s(20)
+    assert box.bench.memory.budget_bytes < 1600 * MIB
+    await box.pass_s(20)
+    assert box.bench.memory.budget_bytes == 1600 * MIB
+
+
+@story
+async def test_budget_stays_where_stalls_are_not_the_box_s() -> None:
+    """Others stand within limits of their own."""
+    box = Stalling()
+    await box.use_all()
+    box.is_scarce = False
+    box.pressure.stalled()
+    await box.pass_s(10)
+    assert box.bench.memory.used_bytes == 1600 * MIB

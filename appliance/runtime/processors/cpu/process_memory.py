@@ -52,11 +52,3 @@ def reset_peak() -> None:
     """From now on `peak_rss` begins anew."""
     with suppress(OSError):
         Path(CLEAR_REFS).write_text("5")
-
-
-def available() -> int:
-    """Bytes that the machine has left."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0

@@ -22,8 +22,9 @@ from appliance.domain.catalogue import RunBound, Shapes
 from appliance.domain.errors import RunFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.units import BYTES_PER_MB
+from appliance.resources.memory import MemoryLimits
 from appliance.runtime.processors.cpu.heap import trim
-from appliance.runtime.processors.cpu.process_memory import available, memory_of, peak_rss, reset_peak
+from appliance.runtime.processors.cpu.process_memory import memory_of, peak_rss, reset_peak
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch, cpu_s
 
@@ -143,7 +144,7 @@ class Grower:
     def _foresee(self, shapes: Shapes, last: RunBound) -> None:
         """Raises: RunFailed where a run of these shapes would take more than is tried."""
         share = (_elements(shapes) / _elements(last.shapes)) ** EXPONENT
-        bytes_max = min(TRIED_BYTES_MAX, available() // 2)
+        bytes_max = min(TRIED_BYTES_MAX, MemoryLimits().now().available_bytes // 2)
         if last.peak_bytes * share > bytes_max or sum(self._bytes(shapes)) > bytes_max:
             tried = f"the {bytes_max / BYTES_PER_MB:.0f} MB that are tried"
             reason = f"a run of {_words(shapes)} would take more memory than {tried}"

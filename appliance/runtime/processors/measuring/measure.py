@@ -28,6 +28,7 @@ from appliance.domain.catalogue import Latency, Profile, RunBound
 from appliance.domain.errors import LoadFailed, NotConfined, RunFailed
 from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference, TriedForm
 from appliance.domain.wording import crashed
+from appliance.resources.memory import MemoryLimits
 from appliance.runtime import processors
 from appliance.runtime.processors.cpu.heap import set_up
 from appliance.runtime.processors.cpu.process_memory import CLEAR_REFS
@@ -342,7 +343,7 @@ def _prepare(sessions: InferenceSessions, source: str, target_dir: str, computes
 def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What the child reads, and what it writes."""
     kind = processors.KINDS[order["kind"]]
-    readable, writable = [*runtime(), *OWN_PROCESS, *kind.reads], [CLEAR_REFS, *kind.nodes]
+    readable, writable = [*runtime(), *OWN_PROCESS, *MemoryLimits().files, *kind.reads], [CLEAR_REFS, *kind.nodes]
     if order["do"] == "prepare":
         return [*readable, *_with_weights(order["source"])], [*writable, order["target_dir"]]
     if order["do"] == "prepare all":

@@ -1,0 +1,102 @@
+"""Memory that the box may have: what the machine has, within the limits of the cgroups that the box is in."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.resources.cgroups import MACHINE, Cgroup, limit_in, own_cgroups
+
+_LIMIT = "memory.limit_in_bytes"
+_STAT = "memory.stat"
+_USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
+_LIMITS = {1: (_LIMIT,), 2: ("memory.max", "memory.high")}
+_FILES = ("memory.use_hierarchy", _STAT, *_USED.values(), *_LIMITS[1], *_LIMITS[2])
+_PLENTY = 0.5
+"""Share of the memory: while so much can be had, stalls are those of others within limits of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes, of the machine or of the cgroup with the tightest limit."""
+
+    total_bytes: int
+    available_bytes: int
+    """What could be taken without swapping; page cache that can be dropped counts as available."""
+    free_bytes: int
+    """The same where page cache counts as used."""
+    bound: str = ""
+    """File of the cgroup whose limit `total_bytes` is; empty: it is the machine's."""
+
+    def is_scarce(self, reserve_bytes: int) -> bool:
+        """Whether programs that wait for memory lack it: less than that is free, and not half of all is available."""
+        return self.free_bytes < reserve_bytes and self.available_bytes < _PLENTY * self.total_bytes
+
+
+class MemoryLimits:
+    """Reads them anew at each question, for limits may change. Whose they are is looked up once."""
+
+    def __init__(self, root: Path = MACHINE) -> None:
+        """Raises: OSError where the machine says nothing of its memory."""
+        self._meminfo = root / "proc/meminfo"
+        self._cgroups = own_cgroups("memory", root)
+        self._last = self._read()
+
+    @property
+    def files(self) -> list[str]:
+        """Of cgroups, those that are read."""
+        return [str(one.folder / name) for one in self._cgroups for name in _FILES]
+
+    def now(self) -> Memory:
+        """As it is; as it was before where this process has as many files open as it may."""
+        with suppress(OSError):
+            self._last = self._read()
+        return self._last
+
+    def _read(self) -> Memory:
+        found = _of_machine(self._meminfo.read_text())
+        for at, cgroup in enumerate(self._cgroups):
+            for one in _of_cgroup(cgroup, is_own=at == 0):
+                tightest = min(found, one, key=lambda memory: memory.total_bytes)
+                found = Memory(
+                    tightest.total_bytes,
+                    min(found.available_bytes, one.available_bytes),
+                    min(found.free_bytes, one.free_bytes),
+                    tightest.bound,
+                )
+        return found
+
+
+def _of_machine(meminfo: str) -> Memory:
+    rows = (line.replace(":", " ").split() for line in meminfo.splitlines())
+    known = {row[0]: int(row[1]) * 1024 for row in rows if len(row) > 1}
+    total, free = known.get("MemTotal", 0), known.get("MemFree", 0)
+    return Memory(total, min(total, known.get("MemAvailable", free)), free)
+
+
+def _of_cgroup(cgroup: Cgroup, *, is_own: bool) -> Iterator[Memory]:
+    """One for each limit; none where there is no limit."""
+    limits = {name: cgroup.number(name) for name in _LIMITS[cgroup.version]}
+    stat: Mapping[str, int] = {}
+    if is_own or any(limit is not None for limit in limits.values()):
+        stat = cgroup.numbers(_STAT)
+    if cgroup.version == 1:
+        if not is_own and cgroup.number("memory.use_hierarchy") == 0:
+            return  # what is in cgroups below does not count here
+        # The tightest limit above, which a container does not see otherwise.
+        above = limit_in(str(stat.get("hierarchical_memory_limit")))
+        limits[_LIMIT] = min((one for one in (limits[_LIMIT], above) if one is not None), default=None)
+    used = cgroup.number(_USED[cgroup.version]) or 0
+    held = max(0, used - _cache_bytes(stat, "total_" if cgroup.version == 1 else ""))
+    for name, limit in limits.items():
+        if limit is not None:
+            yield Memory(limit, max(0, limit - held), max(0, limit - used), name)
+
+
+def _cache_bytes(stat: Mapping[str, int], prefix: str) -> int:
+    """What the kernel drops when others need it: file pages that no process has mapped, for weights that are in use are
+    mapped files; and caches of the kernel's own.
+    """
+    pages = stat.get(f"{prefix}inactive_file", 0) + stat.get(f"{prefix}active_file", 0)
+    mapped = stat.get("total_mapped_file" if prefix else "file_mapped", 0)
+    return max(0, pages - mapped) + stat.get("slab_reclaimable", 0)

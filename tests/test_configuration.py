@@ -1,0 +1,24 @@
+"""What settings say, in the words of the runtime."""
+
+from pathlib import Path
+
+from appliance.configuration import runtime_config
+from appliance.resources.memory import MemoryLimits
+from appliance.settings import Settings
+from tests.resources.trees import MIB, memory_v1, memory_v2, version_1, version_2
+
+
+def budget(root: Path, **memory: object) -> int:
+    """Of a box that starts there, in MiB."""
+    settings = Settings.model_validate({"memory": memory})
+    return runtime_config(settings, MemoryLimits(root).now().available_bytes).budget_bytes // MIB
+
+
+def test_budget_in_container_is_share_of_what_its_limit_leaves(tmp_path: Path) -> None:
+    """Of 512 MiB 312 are used, of which 200 are page cache; a budget that is set is taken as it is."""
+    stat = {"inactive_file": 150 * MIB, "active_file": 50 * MIB}
+    v2 = version_2(tmp_path / "v2", "/", {"": memory_v2(str(512 * MIB), 312 * MIB, **stat)})
+    v1 = version_1(tmp_path / "v1", {"memory": "/a"}, {"memory/a": memory_v1(512 * MIB, 312 * MIB, **stat)})
+    assert (budget(v2), budget(v1)) == (200, 200)
+    assert budget(v2, budget_share=0.25) == 100
+    assert budget(v2, budget_bytes=300 * MIB) == 300
