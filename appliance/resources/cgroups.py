@@ -113,7 +113,7 @@ def _unescaped(name: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    """None where the file is not there: another system, or a /proc that hides it."""
+    """None, where the file is not there: another system, or a /proc that hides it."""
     with suppress(OSError):
         return path.read_text().splitlines()
     return []
