@@ -1,4 +1,4 @@
-"""A box with ten thousand objects of each kind: no document grows with them, and none is made in one turn of the loop."""
+"""A box with ten thousand objects of each kind: no document grows with them, no turn makes a whole one."""
 
 import secrets
 import sqlite3
