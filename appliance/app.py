@@ -50,6 +50,7 @@ from appliance.runtime.assembly import RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
+from appliance.runtime.memory.room import FORK_SERVERS
 from appliance.runtime.notable import NotableRequests
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
@@ -291,11 +292,11 @@ class Appliance:
         processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.charge_guards
         processor.room_to_begin = core.room_for_guard
-        processor.on_servers = partial(core.memory.set_overhead, of="fork servers")
+        processor.on_servers = partial(core.memory.set_overhead, of=FORK_SERVERS)
         tell = partial(_tell_avoided, telemetry)
         quarantine = Quarantine(self.clock, self.management.models, core.catalogue.variants_of, core.avoid, tell)
         processor.on_crash = quarantine.crashed
-        core.memory.when_short(processor.end_idle)
+        core.memory.when_short(processor)
 
     @staticmethod
     async def _fill(snapshot: Snapshot, catalogue: Catalogue, keyring: KeyRing, builds: Builds) -> None:

@@ -325,7 +325,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         shares,
         arbiter,
         memory,
-        OwnProcesses(memory),
+        OwnProcesses(clock, memory),
         queue,
         sequences,
         residency,

@@ -444,12 +444,14 @@ async def test_guards_with_nothing_awake_end_for_memory(tmp_path: Path) -> None:
         for tenant in ("empty", "wanted"):
             await processor.unload(handles[tenant])
         before_bytes = base_bytes[-1]
+        assert processor.idle_bytes(()) > processor.idle_bytes({"other@cpu@wanted", "content@cpu"}) > 0
         assert processor.end_idle({"other@cpu@wanted", "content@cpu"})
         assert (lost, handles["empty"].guard.has_ended) == ([], True)
         assert base_bytes[-1] < before_bytes
         assert processor.end_idle({"other@cpu@wanted"})
         assert lost == ["content@cpu@asleep"]
         assert not processor.end_idle({"other@cpu@wanted"})
+        assert processor.idle_bytes({"other@cpu@wanted"}) == 0
         assert (await processor.run(handles["awake"], numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
     finally:
         processor.close()

@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+GUARDS, FORK_SERVERS, PLANNERS = "guards", "fork servers", "planner processes"
+"""Sorts of processes that take memory beside builds, as refusals name them."""
+
 
 class ResidentBuild(NamedTuple):
     """A build in memory at the time of the decision.
@@ -30,7 +33,7 @@ class ResidentBuild(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One that builds need beside them, by whatever names it, and the bytes that it takes by itself."""
+    """One beside builds, by whatever names it, and the bytes that it takes by itself."""
 
     name: Hashable
     bytes: int

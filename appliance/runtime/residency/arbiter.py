@@ -289,7 +289,7 @@ class EvictionArbiter:
             plan = RoomPlan((), 0, False, "the tenant's ceiling is reached")
             self._records.ruled("ceiling", name, problem, plan)
             return plan
-        plan = self._fallback.plan(problem)
+        plan = self._fallback.plan(problem, self.beside.all_in_use() if not problem.is_urgent else ())
         self._records.ruled("last use", name, problem, plan)
         return plan
 

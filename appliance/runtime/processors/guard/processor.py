@@ -287,14 +287,22 @@ class GuardedProcessor:
         except (OSError, TimeoutError, ValueError) as error:
             raise LoadFailed(build_id=build_id, reason=f"no guard could read the texts: {error}") from error
 
+    def idle_bytes(self, wanted: Collection[str]) -> int:
+        """What guards take by themselves that `end_idle` could end."""
+        return sum(guard.base_bytes for guard in self._idle_guards(wanted))
+
+    def _idle_guards(self, wanted: Collection[str]) -> list[GuardProcess]:
+        """Those with nothing awake that have none of these builds."""
+        # Whoever waits for one that starts would start the next, and that would be ended as idle, too.
+        homes = {*((owner_of(build_id)[1], kind_of(build_id)) for build_id in wanted), *self._starting}
+        return [guard for home, guard in self._guards.items() if guard.is_idle and home not in homes]
+
     def end_idle(self, wanted: Collection[str]) -> bool:
         """End a guard with nothing awake, that has none of the builds `wanted`; whether there was one.
 
         Of several one that holds nothing, and of those the one unused longest.
         """
-        # Whoever waits for one that starts would start the next, and that would be ended as idle, too.
-        homes = {*((owner_of(build_id)[1], kind_of(build_id)) for build_id in wanted), *self._starting}
-        idle = [guard for home, guard in self._guards.items() if guard.is_idle and home not in homes]
+        idle = self._idle_guards(wanted)
         if idle:
             self._end(min(idle, key=lambda guard: (bool(guard.builds), guard.last_used_ns)), "its memory was needed")
         return bool(idle)
