@@ -31,6 +31,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import EMULATED
 from appliance.domain.names import kind_of, owner_of
+from appliance.domain.overhead import FORK_SERVERS
 from appliance.domain.session import Session
 from appliance.history.composition import make_history
 from appliance.lazy_management import LazyManagement, import_management
@@ -50,7 +51,6 @@ from appliance.runtime.assembly import RuntimeParts, RuntimePorts, assemble
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.log import DecisionLog
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.room import FORK_SERVERS
 from appliance.runtime.notable import NotableRequests
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPorts, make_planning
@@ -338,6 +338,7 @@ class Appliance:
             engine=core.engine,
             predictor=predictor,
             memory=core.memory,
+            account=core.account,
             residency=core.residency,
             telemetry=telemetry,
             decisions=decisions,
@@ -393,6 +394,7 @@ class Appliance:
             engine=core.engine,
             queue=core.queue,
             memory=core.memory,
+            account=core.account,
             residency=core.residency,
             events=telemetry,
             decisions=decisions,

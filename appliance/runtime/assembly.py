@@ -31,6 +31,7 @@ from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
 from appliance.runtime.memory.room import Process
 from appliance.runtime.ports import Background, DecisionSink, Processor, RunGroup, VariantSource, WindowSink
 from appliance.runtime.profiles.store import ProfileStore
+from appliance.runtime.residency.account import MemoryAccount
 from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.forecasting import Forecasting
@@ -148,6 +149,7 @@ class RuntimeParts:
     shares: Shares
     arbiter: EvictionArbiter
     memory: MemoryManager
+    account: MemoryAccount
     own_processes: OwnProcesses
     queue: Queue
     sequences: Sequences
@@ -231,6 +233,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         process_of=shares.guard_to_come,
         ahead_max=config.loads_ahead_max,
     )
+    account = MemoryAccount(memory, shares)
     residency = ResidencyLoop(
         clock=clock,
         groups=variant_groups,
@@ -286,6 +289,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         expectations=expectations,
         shares=shares,
         memory=memory,
+        account=account,
         patience_ns=patience_ns,
     )
     placement = Placement(clock, catalogue, memory, residency, refusals)
@@ -325,6 +329,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         shares,
         arbiter,
         memory,
+        account,
         OwnProcesses(clock, memory),
         queue,
         sequences,

@@ -5,6 +5,7 @@ from math import ceil
 from typing import TypedDict
 
 from appliance.domain.errors.unavailable import Unavailable
+from appliance.domain.overhead import SORTS
 from appliance.domain.units import BYTES_PER_MB
 
 
@@ -15,7 +16,9 @@ class Blocker(TypedDict):
     """None: another tenant's, or nobody's."""
     mb: float
     why: str
-    """`in its window`, `pinned`, `loading`, `guaranteed`, `kept by the policy` or `other programs`."""
+    """`in its window`, `pinned`, `loading`, `guaranteed`, `kept by the policy`, `other programs`, or processes beside
+    models: `guards`, `fork servers` (what guards are forked of) or `planner processes`.
+    """
     until_s: float | None
     """In so many seconds that will be over; None where nobody can say."""
 
@@ -38,7 +41,7 @@ class OutOfMemory(Unavailable):
 
     def message(self) -> str:
         if not self.can_fit:
-            return f"no room in memory, ever: {self._need()}, {self._limit()}; {self._never()}"
+            return f"no room in memory, ever: {self._need()}, {self._limit()}{self._held()}; {self._never()}"
         return f"no room in memory now: {self._need()}, {self._limit()}{self._held()}; {self._again()}"
 
     def _need(self) -> str:
@@ -87,6 +90,8 @@ def megabytes(count: int) -> str:
 
 
 def _held_by(blocker: Blocker) -> str:
+    if blocker["why"] in SORTS:
+        return f"{blocker['why']} {blocker['mb']:.6g} MB"
     who = blocker["application"] or ("others" if blocker["why"] == "other programs" else "another's application")
     until = blocker["until_s"]
     return f"{who} {blocker['mb']:.6g} MB ({blocker['why']}{'' if until is None else f', {until:.3g} s more'})"

@@ -378,7 +378,8 @@ class Loads:
                 asked=asked,
                 beside_bytes=beside_bytes,
             )
-            if plan.sufficient or not build.is_urgent or not self._idle.end_idle(wanted | self._ledger.wanted()):
+            is_good = plan.sufficient and not plan.takes_planned
+            if is_good or not build.is_urgent or not self._idle.end_idle(wanted | self._ledger.wanted()):
                 break
         if not plan.sufficient:
             # No change can help; asked above, so that it is recorded.

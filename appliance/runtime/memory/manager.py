@@ -14,6 +14,7 @@ from typing import Any
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import ShuttingDown
 from appliance.domain.events import EventSink
+from appliance.domain.overhead import GUARDS
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
@@ -21,7 +22,7 @@ from appliance.runtime.memory.idle_processes import AllIdle, IdleProcesses
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Check, Loader
 from appliance.runtime.memory.loads import Loads
-from appliance.runtime.memory.room import GUARDS, Arbiter, Asked, Process, Replacement, ResidentBuild
+from appliance.runtime.memory.room import Arbiter, Asked, Process, Replacement, ResidentBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.memory.unloads import Unloads
 

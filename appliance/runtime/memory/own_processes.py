@@ -10,8 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import OutOfMemory, ShuttingDown
+from appliance.domain.overhead import PLANNERS
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.room import PLANNERS, Process
+from appliance.runtime.memory.room import Process
 
 SHARE = 0.25
 """Of the budget, what they take together at most."""

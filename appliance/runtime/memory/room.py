@@ -8,9 +8,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-GUARDS, FORK_SERVERS, PLANNERS = "guards", "fork servers", "planner processes"
-"""Sorts of processes that take memory beside builds, as refusals name them."""
-
 
 class ResidentBuild(NamedTuple):
     """A build in memory at the time of the decision.
@@ -136,6 +133,8 @@ class RoomPlan:
     """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
     spares_sleepers: bool = False
     """An insufficient plan keeps sleeping builds too, though their bytes would make room."""
+    takes_planned: bool = False
+    """Planners use some of the victims: idle processes end before these leave."""
     dismissed: tuple[str, ...] = ()
     """Builds that sleep and go for good, for there was no room otherwise; memory names them, not the arbiter."""
 

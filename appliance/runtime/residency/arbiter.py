@@ -116,7 +116,8 @@ class EvictionArbiter:
         if is_coming and plan.sufficient:  # a request has joined its load: it comes as what that asked for
             self._states.adopt(problem.build_id)
             self.end_coming()
-        return plan
+        takes_planned = bool(plan.victims) and not self.beside.all_in_use().isdisjoint(plan.victims)
+        return replace(plan, takes_planned=True) if takes_planned else plan
 
     def _room(self, problem: RoomProblem) -> RoomPlan:
         """Answer for any build but a neighbour on its way."""
@@ -424,7 +425,7 @@ class EvictionArbiter:
         intent: Intent,
         asleep: Mapping[str, int] = _NOBODY,
     ) -> ResidencyProblem:
-        """The policy's problem about all of a group's variants; `memory_bytes`: the budget.
+        """The policy's problem about all of a group's variants; `memory_bytes`: what builds may take.
 
         `asleep`: builds that sleep, and what they keep.
         """
@@ -442,8 +443,9 @@ class EvictionArbiter:
         asleep: Mapping[str, int] = _NOBODY,
         since_ns: int | None = None,
     ) -> ResidencyPlan:
-        """Ask the policy about all of a group's variants, and record what it said; `memory_bytes`: the budget.
-        `since_ns`: since when a request waits for it.
+        """Ask the policy about all of a group's variants, and record what it said.
+
+        `memory_bytes`: what builds may take. `since_ns`: since when a request waits for it.
         """
         problem = self.problem(memory_bytes, resident, now_ns, request, intent, asleep)
         plan = self._policy.plan(problem)

@@ -64,7 +64,7 @@ class Shares:
         if shares and coming and (guard_bytes := self._guard_to_come(coming)):
             tenant = self._groups.tenant_of(coming) or ""
             held[tenant] = held.get(tenant, 0) + guard_bytes
-        return tuple(_less(share, held.get(share.name, 0) + self._in_guards(share.name)) for share in shares)
+        return tuple(_less(share, held.get(share.name, 0) + self.in_guards(share.name)) for share in shares)
 
     def has_ceiling(self, newcomer: str) -> bool:
         """Whether the newcomer's tenant may not take all there is."""
@@ -82,7 +82,7 @@ class Shares:
         if share is None or share.ceiling_bytes is None:
             return None
         held = sum(b.bytes for b in self._own(share.name, resident) if b.build_id not in apart)
-        held += self._in_guards(share.name)
+        held += self.in_guards(share.name)
         if held + size + self._guard_to_come(newcomer) <= share.ceiling_bytes:
             return None
         return Holding(share.name, held, share.guarantee_bytes, share.ceiling_bytes)
@@ -97,7 +97,7 @@ class Shares:
             if share.ceiling_bytes is None:
                 continue
             own = self._own(share.name, there)
-            above = sum(b.bytes for b in own) + self._in_guards(share.name) - share.ceiling_bytes
+            above = sum(b.bytes for b in own) + self.in_guards(share.name) - share.ceiling_bytes
             chosen: list[ResidentBuild] = []
             for build in own:
                 if above > 0:
@@ -131,7 +131,7 @@ class Shares:
         for share in bounded:
             own = self._own(share.name, asleep)
             above = awake.get(share.name, 0) + sum(b.bytes for b in own) - (share.ceiling_bytes or 0)
-            above += self._in_guards(share.name)
+            above += self.in_guards(share.name)
             for build in own:
                 if above > 0:
                     going.add(build.build_id)
@@ -149,16 +149,34 @@ class Shares:
             if share.name == asker or not share.guarantee_bytes:
                 continue
             own = self._own(share.name, there)
-            held = sum(b.bytes for b in own) + self._in_guards(share.name)
+            held = sum(b.bytes for b in own) + self.in_guards(share.name)
             for build in own:
                 held -= build.bytes
                 if held < share.guarantee_bytes:
                     kept.add(build.build_id)
         return kept
 
-    def _in_guards(self, tenant: str) -> int:
+    def in_guards(self, tenant: str) -> int:
         """What a tenant's guards take by themselves."""
         return sum(count_bytes for (owner, _kind), count_bytes in self._guards.items() if owner == tenant)
+
+    def guard_bytes_of(self, build_id: str) -> int:
+        """What the guard takes by itself that a build needs, there or yet to begin; 0 where it needs none."""
+        tenant, kind = owner_of(build_id)[1], kind_of(build_id)
+        if tenant is None:
+            return 0
+        return self._guards.get((tenant, kind), self._guard_bytes.get(kind, 0))
+
+    def ceiling_for(self, tenant: str, builds: Collection[str] = ()) -> int | None:
+        """What a tenant's builds may take beside its guards, with those that have to begin for these builds; None: all
+        there is.
+        """
+        share = self._refreshed().get(tenant)
+        if share is None or share.ceiling_bytes is None:
+            return None
+        kinds = {kind_of(build) for build in builds if owner_of(build)[1] == tenant}
+        to_come = sum(self._guard_bytes.get(kind, 0) for kind in kinds if (tenant, kind) not in self._guards)
+        return share.ceiling_bytes - self.in_guards(tenant) - to_come
 
     def guard_to_come(self, newcomer: str) -> Process | None:
         """The guard that has to be begun for a build, by its tenant and its kind of processor; None where none has."""

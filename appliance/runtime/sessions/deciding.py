@@ -149,8 +149,8 @@ class Decisions:
     async def _elsewhere(
         self, size: "_Size", plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
     ) -> tuple[PlanT, float]:
-        """In the process; in a thread where it has ended, here where it stands, unless that would hold the event loop for
-        very long.
+        """In the process; in a thread where it has ended; here where it stands, unless that would hold the event loop
+        for very long.
 
         Raises: DecisionSlow.
         """

@@ -1,7 +1,5 @@
 """Processes that plan take a part of memory that nobody needs, count while they are there, and end for who needs it."""
 
-import asyncio
-
 import pytest
 
 from appliance.clock import NS_PER_MS
@@ -129,4 +127,3 @@ async def test_run_that_finds_no_room_ends_a_planner() -> None:
     await begin(process)
     bench.memory.runs.check("b", "v", 190)
     assert bench.memory.overheads() == {}
-    await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from appliance.clock import SystemClock, pause_s
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
 from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, adaptation_plan, has_begun
 from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
+from tests.fakes.waiting import until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 
@@ -121,8 +122,7 @@ async def test_planner_process_that_memory_needs_ends_at_once() -> None:
     try:
         await process.call(has_begun)
         asking = asyncio.create_task(process.call(pause_s, 600))
-        while not counted.is_busy():
-            await asyncio.sleep(0)
+        await until(counted.is_busy, every_s=0)
         counted.end_now()
         with pytest.raises(PlannerEnded):
             await asking
@@ -140,8 +140,7 @@ async def test_planner_process_that_is_asked_nothing_ends() -> None:
     process = PlannerProcess(0, counted, idle_s=0.01)
     try:
         await process.call(has_begun)
-        while "has ended" not in counted.told:
-            await asyncio.sleep(0.01)  # noqa: TID251  # a real process, and a real timer
+        await until(lambda: "has ended" in counted.told)
         await process.call(has_begun)
         assert counted.told[3:5] == ["begins", "is there"]
     finally:
