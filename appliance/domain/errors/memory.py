@@ -1,5 +1,6 @@
 """Models and runs that find no room in memory: what they need, and who holds the rest."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import ceil
 from typing import TypedDict
@@ -87,6 +88,12 @@ def megabytes(count: int) -> str:
     """Bytes for a person, in units of 10⁶."""
     mb = count / BYTES_PER_MB
     return f"{mb:.1f} MB" if mb >= 0.1 or not mb else f"{mb:.6f}".rstrip("0") + " MB"
+
+
+def processes_beside(overheads: Mapping[str, int]) -> list[Blocker]:
+    """What processes beside models take, by sort; the largest first."""
+    held = sorted(((count, of) for of, count in overheads.items() if count), reverse=True)
+    return [Blocker(application=None, mb=count / BYTES_PER_MB, why=of, until_s=None) for count, of in held]
 
 
 def _held_by(blocker: Blocker) -> str:

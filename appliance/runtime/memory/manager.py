@@ -68,6 +68,7 @@ class MemoryManager:
             lambda: self.room_for(()),
             lambda: self._ledger.free_bytes,
             lambda: self._idle.end_idle(self._ledger.wanted()),
+            self.overheads,
         )
         self._changes = Changes(clock)
         self._unloads = Unloads(clock, self._ledger, loader, arbiter, self._changes, events)

@@ -1,8 +1,8 @@
 """The account of what runs take while they last: their activations, beside the builds in the ledger."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from appliance.domain.errors import NoRoomToRun
+from appliance.domain.errors import NoRoomToRun, processes_beside
 
 
 class RunMemory:
@@ -16,13 +16,16 @@ class RunMemory:
         room_bytes: Callable[[], int],
         free_bytes: Callable[[], int],
         end_idle: Callable[[], bool] = lambda: False,
+        overheads: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         """`room_bytes`: what builds may take together. `free_bytes`: what none of them occupies or is promised, below
         zero where they are over the budget. `end_idle`: ends an idle process beside them; whether there was one.
+        `overheads`: sort of processes → what these take.
         """
         self._room_bytes = room_bytes
         self._free_bytes = free_bytes
         self._end_idle = end_idle
+        self._overheads = overheads
         self.spare_bytes = 0
         """What the machine could give beside the whole budget, as sampled last."""
         self.running_bytes = 0
@@ -46,6 +49,7 @@ class RunMemory:
                 variant=variant,
                 free_bytes=max(0, room),
                 can_fit=need_bytes <= most,
+                blockers=processes_beside(self._overheads()),
             )
 
     def begin(self, need_bytes: int) -> None:

@@ -83,6 +83,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         need_spared=sparing.need,
         memory_bytes=ports.account.room_of,
         room_bytes=ports.account.room_for,
+        held_beside=ports.account.held_beside,
         is_resident=memory.is_resident,
         busy_s=busy_of(ports.engine, ports.groups, machine),
         enacting=Enacting(actuators, int(config.turn_off_s * NS_PER_S)),

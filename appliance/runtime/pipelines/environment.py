@@ -59,6 +59,8 @@ class PipelineEnvironment:
     """What builds that a tenant's pipelines use may take together ..."""
     room_bytes: Callable[[Collection[str]], int]
     """... and such as those of all use."""
+    held_beside: Callable[[], str]
+    """What processes take of the memory, to follow what finds no room."""
     is_resident: Callable[[str], bool]
     """Whether a build is in memory."""
     busy_s: Callable[[], Mapping[str, Mapping[int, float]]]

@@ -148,8 +148,8 @@ class _Looked:
     offers: dict[str, Offers] = field(default_factory=dict)
     fitting: dict[str, Offers] = field(default_factory=dict)
     """Of these what fits into memory."""
-    has_room: bool = True
-    """Memory has some for its smallest variants."""
+    no_room: str = ""
+    """Why memory has none for its smallest variants; empty: it has some."""
     missing: str = ""
     asked: Asked | None = None
     """None: its problems have yet to be made."""
@@ -167,9 +167,7 @@ class _Looked:
 
     def why_missing(self) -> str:
         """Why nothing can be planned for it; empty: it can."""
-        if self.missing or self.has_room:
-            return self.missing or missing_of(self.fitting)
-        return "memory has no room for its smallest variants together, beside what stays"
+        return self.missing or self.no_room or missing_of(self.fitting)
 
     def too_large(self) -> Iterator[str]:
         """Stages of whose wanted variants none fits."""
@@ -252,7 +250,7 @@ class Pictures:
         self._single_calls.observe(now_ns, environment.busy_s())
         using = {looked.pipeline.tenant for looked in found.values() if looked.is_used}
         weights = {tenant: environment.catalogue.processor_weight(tenant) for tenant in memory}
-        without_room = frozenset(id for id, looked in found.items() if not looked.has_room)
+        without_room = frozenset(id for id, looked in found.items() if looked.no_room)
         return Picture(machine, memory, weights, seen, missing, without_room, problems, self._busy(machine, using))
 
     def forget_gone(self) -> None:
@@ -330,13 +328,14 @@ class Pictures:
         fit = fitting(offers, applications, rooms)
         planned_first = sorted(found, key=lambda id: not found[id].is_served())
         without = without_room(fit, applications, rooms, planned_first)
+        no_room = f"memory has no room for its smallest variants together{environment.held_beside()}"
         found_offers: dict[str, dict[str, Offers]] = {id: {} for id in found}
         for (id, stage), one in fit.items():
             found_offers[id][stage] = Offers() if id in without else one
         for id, looked in found.items():
             if looked.fitting != found_offers[id]:
                 looked.fitting, looked.asked = found_offers[id], None
-            looked.has_room = id not in without
+            looked.no_room = no_room if id in without else ""
 
     def _asked(self, machine: Machine, looked: _Looked) -> Asked:
         if missing := looked.why_missing():

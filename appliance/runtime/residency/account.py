@@ -7,7 +7,9 @@ hold does not count: who leaves for whom is the arbiter's.
 
 from collections.abc import Collection
 
+from appliance.domain.errors import processes_beside
 from appliance.domain.overhead import FORK_SERVERS
+from appliance.domain.units import BYTES_PER_MB
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.servable import Servable
@@ -35,6 +37,13 @@ class MemoryAccount:
         if self._shares.full(build_id, servable.resident_bytes, ()) is not None:
             return False
         return servable.need_bytes <= self.room_for((build_id,))
+
+    def held_beside(self) -> str:
+        """What processes beside variants take of the budget, for a person, to follow what finds no room; empty: none
+        does.
+        """
+        held = [f"{one['why']} {one['mb']:.3g} MB" for one in processes_beside(self._memory.overheads())]
+        return f", of {self._memory.budget_bytes / BYTES_PER_MB:.3g} MB beside {', '.join(held)}" if held else ""
 
     def can_ever_fit(self, servable: Servable) -> bool:
         """Whether it would fit, had nobody else anything in memory, with the budget as it is set."""

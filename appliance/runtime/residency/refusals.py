@@ -2,10 +2,10 @@
 when to come again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory
+from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory, processes_beside
 from appliance.domain.overhead import GUARDS
 from appliance.domain.states import ResidencyState
 from appliance.domain.units import BYTES_PER_MB
@@ -62,7 +62,7 @@ class Refusals:
             missing = full.held_bytes + least.resident_bytes - ceiling
             return self._ceiling(least, own, missing, full, ceiling, tenant).as_seen_by(tenant)
         free = max(0, self._memory.budget_bytes - self._memory.used_bytes)
-        blockers, missing = _processes(self._memory.overheads()), 0
+        blockers, missing = processes_beside(self._memory.overheads()), 0
         if can_fit:
             blockers, missing = self._blockers(least, others, least.need_bytes - free, tenant, blockers)
         return OutOfMemory(
@@ -81,7 +81,7 @@ class Refusals:
     ) -> CeilingReached:
         """Only the models of the tenant itself are in the way."""
         can_fit = least.resident_bytes <= ceiling
-        blockers = _processes({GUARDS: self._shares.in_guards(full.tenant)})
+        blockers = processes_beside({GUARDS: self._shares.in_guards(full.tenant)})
         if can_fit:
             blockers, missing = self._blockers(least, own, missing, tenant, blockers)
         return CeilingReached(
@@ -145,12 +145,6 @@ class Refusals:
     def _name(self, build_id: str, tenant: str) -> str | None:
         """The caller's own application that the build serves."""
         return next((a for a in self._catalogue.users_of(build_id) if a.startswith(f"{tenant}/")), None)
-
-
-def _processes(overheads: Mapping[str, int]) -> list[Blocker]:
-    """Those that are beside builds, by sort, the largest first."""
-    held = sorted(((count_bytes, of) for of, count_bytes in overheads.items() if count_bytes), reverse=True)
-    return [Blocker(application=None, mb=count_bytes / BYTES_PER_MB, why=of, until_s=None) for count_bytes, of in held]
 
 
 def _again_s(blockers: Sequence[Blocker], missing: int) -> float | None:

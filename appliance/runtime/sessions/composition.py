@@ -68,6 +68,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             decisions=ports.decisions,
             serving_workers=ports.engine.serving_workers,
             fits_memory=ports.account.fits,
+            held_beside=ports.account.held_beside,
             is_resident=lambda servable: memory.is_resident(servable.build_id),
             is_asleep=lambda servable: memory.is_asleep(servable.build_id),
             bring=bring,

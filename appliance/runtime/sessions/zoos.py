@@ -76,8 +76,15 @@ class Zoos:
         rungs, is_short, refused = zoo_of(
             entry, key.floor, self._environment.workers, now_ns, self._environment.fits_memory, without
         )
-        until_ns = now_ns + SNAPSHOT_NS
-        zoo = Zoo(rungs, is_short, entry=entry, without=without, refused=tuple(refused), until_ns=until_ns)
+        zoo = Zoo(
+            rungs,
+            is_short,
+            entry=entry,
+            without=without,
+            refused=tuple(refused),
+            held_beside=self._environment.held_beside() if is_short else "",
+            until_ns=now_ns + SNAPSHOT_NS,
+        )
         self._zoos = {one: known for one, known in self._zoos.items() if known.until_ns > now_ns}
         self._zoos[key.application_id, key.floor] = zoo
         return zoo

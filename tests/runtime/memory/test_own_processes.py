@@ -3,6 +3,7 @@
 import pytest
 
 from appliance.clock import NS_PER_MS
+from appliance.domain.errors import NoRoomToRun
 from appliance.runtime.memory.own_processes import REST_NS, OwnProcess, OwnProcesses
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
@@ -121,9 +122,12 @@ async def test_planner_ends_for_a_load_that_finds_no_room_and_rests() -> None:
 
 @story
 async def test_run_that_finds_no_room_ends_a_planner() -> None:
-    """Before it is refused."""
+    """Before it is refused; then it is told which processes hold the rest."""
     bench = MemoryBench({}, 200)
     process = planner(bench)
     await begin(process)
     bench.memory.runs.check("b", "v", 190)
     assert bench.memory.overheads() == {}
+    bench.memory.set_overhead(30)
+    with pytest.raises(NoRoomToRun, match="guards 3e-05 MB"):
+        bench.memory.runs.check("b", "v", 190)

@@ -277,7 +277,8 @@ async def test_client_of_a_pipeline_that_has_no_room_in_memory_is_refused() -> N
         with pytest.raises(PipelineNotPossible) as refused:
             await bench.join(live, 1.0)
         assert refused.value.missing == ("memory",)
-        assert "memory has no room" in refused.value.reason
+        reason = "memory has no room for its smallest variants together, of 0.0001 MB beside guards 5e-05 MB"
+        assert refused.value.reason == reason
         bench.box.memory.set_overhead(40)
         await bench.join(live, 1.0)
         assert live.plan is not None
