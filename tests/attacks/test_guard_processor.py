@@ -444,6 +444,8 @@ async def test_guards_with_nothing_awake_end_for_memory(tmp_path: Path) -> None:
         for tenant in ("empty", "wanted"):
             await processor.unload(handles[tenant])
         before_bytes = base_bytes[-1]
+        assert [list(one.builds) for one in processor.occupied({"other@cpu@wanted"})] == [["content@cpu@awake"]]
+        assert not processor.occupied({"other@cpu@awake"})
         assert processor.idle_bytes(()) > processor.idle_bytes({"other@cpu@wanted", "content@cpu"}) > 0
         assert processor.end_idle({"other@cpu@wanted", "content@cpu"})
         assert (lost, handles["empty"].guard.has_ended) == ([], True)

@@ -1,19 +1,8 @@
 """Processes beside builds that end where memory is needed more."""
 
 from collections.abc import Collection
-from typing import Protocol
 
-
-class IdleProcesses(Protocol):
-    """Processes of one sort, each of which may be idle: needed by nothing that is awake or on its way there."""
-
-    def idle_bytes(self, wanted: Collection[str]) -> int:
-        """What the idle ones take that none of the builds `wanted` needs."""
-        ...
-
-    def end_idle(self, wanted: Collection[str]) -> bool:
-        """End one of these; whether there was one. Its bytes count no more when this returns."""
-        ...
+from appliance.runtime.ports import IdleProcesses, Occupied
 
 
 class AllIdle:
@@ -33,3 +22,8 @@ class AllIdle:
     def end_idle(self, wanted: Collection[str]) -> bool:
         """As of the first sort that has one."""
         return any(one.end_idle(wanted) for one in self._sorts)
+
+    def occupied(self, wanted: Collection[str]) -> list[Occupied]:
+        """As of each sort; those first that take least."""
+        found = [occupied for one in self._sorts for occupied in one.occupied(wanted)]
+        return sorted(found, key=lambda one: one.bytes)

@@ -379,7 +379,11 @@ class Loads:
                 beside_bytes=beside_bytes,
             )
             is_good = plan.sufficient and not plan.takes_planned
-            if is_good or not build.is_urgent or not self._idle.end_idle(wanted | self._ledger.wanted()):
+            if is_good or not build.is_urgent:
+                break
+            if self._idle.end_idle(wanted | self._ledger.wanted()):
+                continue
+            if plan.sufficient or not self._end_with_builds(build, beside_bytes):
                 break
         if not plan.sufficient:
             # No change can help; asked above, so that it is recorded.
@@ -395,6 +399,26 @@ class Loads:
         self._enact(plan, build, beside_bytes)
         if process is not None:
             self.coming.promise(process, build.build_id)
+
+    def _end_with_builds(self, newcomer: LoadedBuild, beside_bytes: int) -> bool:
+        """Where nothing else makes room: end a process whose builds may all leave, if what it takes with them is
+        enough; whether there was one.
+        """
+        ledger = self._ledger
+        missing_bytes = newcomer.need_bytes + beside_bytes - ledger.free_bytes
+        if missing_bytes <= 0:  # it is not memory that is missing
+            return False
+        for process in self._idle.occupied({newcomer.build_id, *ledger.wanted()}):
+            builds = [build for build_id in process.builds if (build := ledger.get(build_id)) is not None]
+            freed_bytes = process.bytes + sum(
+                build.bytes for build in builds if build.state in (_S.RESIDENT, _S.ASLEEP)
+            )
+            if freed_bytes >= missing_bytes and self._arbiter.may_leave(
+                newcomer.build_id, newcomer.need_bytes, process.builds, ledger.residents()
+            ):
+                process.end()
+                return True
+        return False
 
     def _enact(self, plan: RoomPlan, build: LoadedBuild, beside_bytes: int) -> None:
         """Its replacements come at once where there is room for all the peaks, else one after the other before the

@@ -18,13 +18,14 @@ from appliance.domain.overhead import GUARDS
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
-from appliance.runtime.memory.idle_processes import AllIdle, IdleProcesses
+from appliance.runtime.memory.idle_processes import AllIdle
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Check, Loader
 from appliance.runtime.memory.loads import Loads
 from appliance.runtime.memory.room import Arbiter, Asked, Process, Replacement, ResidentBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.memory.unloads import Unloads
+from appliance.runtime.ports import IdleProcesses
 
 _S = ResidencyState
 _CLOSE_S = 5.0

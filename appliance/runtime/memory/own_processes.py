@@ -13,6 +13,7 @@ from appliance.domain.errors import OutOfMemory, ShuttingDown
 from appliance.domain.overhead import PLANNERS
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Process
+from appliance.runtime.ports import Occupied
 
 SHARE = 0.25
 """Of the budget, what they take together at most."""
@@ -45,6 +46,9 @@ class OwnProcesses:
         one.end_now()
         self.ended(one)
         return True
+
+    def occupied(self, wanted: Collection[str]) -> Collection[Occupied]:
+        return ()
 
     @asynccontextmanager
     async def beginning(self, one: "OwnProcess") -> AsyncIterator[None]:

@@ -150,6 +150,12 @@ class Arbiter(Protocol):
         """Total: an insufficient plan where nothing can be done."""
         ...
 
+    def may_leave(
+        self, newcomer: str, need_bytes: int, builds: Collection[str], resident: Sequence[ResidentBuild]
+    ) -> bool:
+        """Whether builds may leave, all for good, for another that needs so much and finds no room otherwise."""
+        ...
+
     def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:
         """Builds that sleep, with what they keep for their bytes: whoever is first goes for good first."""
         ...

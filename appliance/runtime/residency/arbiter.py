@@ -302,6 +302,16 @@ class EvictionArbiter:
         self._records.ruled("ceiling", None, RoomProblem(now_ns, "", 0, free_bytes, resident), plan)
         return going
 
+    def may_leave(
+        self, newcomer: str, need_bytes: int, builds: Collection[str], resident: Sequence[ResidentBuild]
+    ) -> bool:
+        if self._shares.full(newcomer, need_bytes, resident) is not None:
+            return False
+        kept = self._shares.guaranteed(newcomer, resident)
+        groups = (self._groups.of_build(build_id) for build_id in builds)
+        is_expected = any(one is not None and self._expectations.of(one.name).is_maximalist for one in groups)
+        return not is_expected and kept.isdisjoint(builds)
+
     def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:
         return self._shares.order_of_leaving(sleepers)
 

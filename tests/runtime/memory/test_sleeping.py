@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, OutOfMemory, ProcessorLost
 from appliance.domain.states import ResidencyState
 from appliance.lab.loop import VirtualLoop
+from appliance.runtime.ports import Occupied
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
@@ -82,6 +83,9 @@ async def test_processes_with_nothing_awake_end_for_a_request() -> None:
         def idle_bytes(self, wanted: Collection[str]) -> int:
             return sum(processes)
 
+        def occupied(self, wanted: Collection[str]) -> Collection[Occupied]:
+            return ()
+
         def end_idle(self, wanted: Collection[str]) -> bool:
             asked.append(set(wanted))
             if processes:
@@ -111,6 +115,9 @@ async def test_processes_alone_take_more_than_the_budget() -> None:
     class Idle:
         def idle_bytes(self, wanted: Collection[str]) -> int:
             return 0
+
+        def occupied(self, wanted: Collection[str]) -> Collection[Occupied]:
+            return ()
 
         def end_idle(self, wanted: Collection[str]) -> bool:
             ended.append(1)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from appliance.domain.names import kind_of, owner_of
 from appliance.domain.request import Tensors
 from appliance.forkserver import ForkServer
 from appliance.log import get as get_log
-from appliance.runtime.ports import Runs, StagedRun, Staging
+from appliance.runtime.ports import Occupied, Runs, StagedRun, Staging
 from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.leases import Lease, Leases
 from appliance.runtime.processors.cpu.mapped import CachedFile
@@ -291,11 +292,27 @@ class GuardedProcessor:
         """What guards take by themselves that `end_idle` could end."""
         return sum(guard.base_bytes for guard in self._idle_guards(wanted))
 
+    def occupied(self, wanted: Collection[str]) -> list[Occupied]:
+        """Guards with something awake that have none of these builds, and compute nothing."""
+        return [
+            Occupied(
+                [build.build_id for build in guard.builds.values()],
+                guard.base_bytes,
+                partial(self._end, guard, "its memory was needed"),
+            )
+            for guard in self._unwanted_guards(wanted)
+            if not guard.is_busy and not guard.is_idle
+        ]
+
     def _idle_guards(self, wanted: Collection[str]) -> list[GuardProcess]:
         """Those with nothing awake that have none of these builds."""
+        return [guard for guard in self._unwanted_guards(wanted) if guard.is_idle]
+
+    def _unwanted_guards(self, wanted: Collection[str]) -> list[GuardProcess]:
+        """Those that have none of these builds."""
         # Whoever waits for one that starts would start the next, and that would be ended as idle, too.
         homes = {*((owner_of(build_id)[1], kind_of(build_id)) for build_id in wanted), *self._starting}
-        return [guard for home, guard in self._guards.items() if guard.is_idle and home not in homes]
+        return [guard for home, guard in self._guards.items() if home not in homes]
 
     def end_idle(self, wanted: Collection[str]) -> bool:
         """End a guard with nothing awake, that has none of the builds `wanted`; whether there was one.
