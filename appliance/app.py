@@ -31,7 +31,6 @@ from appliance.domain.errors import ApplianceError
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import EMULATED
 from appliance.domain.names import kind_of, owner_of
-from appliance.domain.overhead import FORK_SERVERS
 from appliance.domain.session import Session
 from appliance.history.composition import make_history
 from appliance.lazy_management import LazyManagement, import_management
@@ -58,6 +57,7 @@ from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.pipelines.process_background import ProcessBackground
 from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.pipelines.streaming import PipelineStreams
+from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.monitor import ProcessorMonitor
@@ -192,6 +192,7 @@ class Appliance:
             copies=machine.copies,
             stepped=STEPPED,
             guard_bytes=machine.guard_bytes,
+            server_bytes={kind: guard.server_bytes for kind in machine.guard_bytes if (guard := KINDS[kind].guard)},
             kinds=tuple(one.kind for one in machine.descriptions),
             fingerprints={one.kind: one.fingerprint for one in machine.descriptions},
             builds=served,
@@ -292,7 +293,7 @@ class Appliance:
         processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.charge_guards
         processor.room_to_begin = core.room_for_guard
-        processor.on_servers = partial(core.memory.set_overhead, of=FORK_SERVERS)
+        processor.on_servers = core.charge_servers
         tell = partial(_tell_avoided, telemetry)
         quarantine = Quarantine(self.clock, self.management.models, core.catalogue.variants_of, core.avoid, tell)
         processor.on_crash = quarantine.crashed

@@ -11,6 +11,7 @@ from appliance.domain.accuracy import points
 from appliance.domain.catalogue import Application
 from appliance.domain.events import EventSink
 from appliance.domain.isolation import Isolation
+from appliance.domain.overhead import FORK_SERVERS
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch import DEFAULT as DEFAULT_DISPATCH
 from appliance.policies.dispatch import DISPATCH_POLICIES
@@ -117,6 +118,8 @@ class RuntimePorts:
     """Kinds of processors whose first run of a size is slow, so that inputs of free size go in steps there."""
     guard_bytes: Mapping[str, int] = field(default_factory=dict)
     """Kinds of processors that guards compute on, and what such a process takes by itself."""
+    server_bytes: Mapping[str, int] = field(default_factory=dict)
+    """The same kinds, and what the process takes that guards are forked of."""
     kinds: Sequence[str] = ()
     """Of the processors behind `processor`, the first one first; empty: its own."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -175,7 +178,13 @@ class RuntimeParts:
 
     def room_for_guard(self, tenant: str, kind: str, base_bytes: int) -> AbstractAsyncContextManager[None]:
         """Within it a guard begins, and is charged. Raises: OutOfMemory, ShuttingDown."""
-        return self.memory.room_to_begin(Process((tenant, kind), base_bytes))
+        begin_bytes = base_bytes + self.shares.server_to_come(kind)
+        return self.memory.room_to_begin(Process((tenant, kind), begin_bytes))
+
+    def charge_servers(self, server_bytes: Mapping[str, int]) -> None:
+        """What processes take that guards are forked of, by kind of processor; they are nobody's."""
+        self.shares.charge_servers(server_bytes)
+        self.memory.set_overhead(sum(server_bytes.values()), of=FORK_SERVERS)
 
     def charge_guards(self, base_bytes: Mapping[tuple[str, str], int]) -> None:
         """What guards take by themselves, by their tenant and their kind of processor: it counts as theirs."""
@@ -208,7 +217,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     )
     catalogue = Catalogue(policies.selection, servables, points(config.loss_max), on_choice)
     variant_groups = VariantGroups(catalogue)
-    shares = Shares(catalogue, variant_groups, config.budget_bytes, ports.guard_bytes)
+    shares = Shares(catalogue, variant_groups, config.budget_bytes, ports.guard_bytes, ports.server_bytes)
     expectations = Expectations(
         ports.forecaster_of,
         alpha=config.alpha,

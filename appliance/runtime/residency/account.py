@@ -38,6 +38,13 @@ class MemoryAccount:
             return False
         return servable.need_bytes <= self.room_for((build_id,))
 
+    def overheads_with(self, build_id: str) -> dict[str, int]:
+        """Sort of processes → what these take beside variants, with those that have to begin for a build."""
+        found = dict(self._memory.overheads())
+        for of, count_bytes in self._shares.processes_to_come(build_id).items():
+            found[of] = found.get(of, 0) + count_bytes
+        return found
+
     def held_beside(self) -> str:
         """What processes beside variants take of the budget, for a person, to follow what finds no room; empty: none
         does.

@@ -62,9 +62,10 @@ class Refusals:
             missing = full.held_bytes + least.resident_bytes - ceiling
             return self._ceiling(least, own, missing, full, ceiling, tenant).as_seen_by(tenant)
         free = max(0, self._memory.budget_bytes - self._memory.used_bytes)
-        blockers, missing = processes_beside(self._memory.overheads()), 0
+        blockers, missing = processes_beside(self._account.overheads_with(least.build_id)), 0
         if can_fit:
-            blockers, missing = self._blockers(least, others, least.need_bytes - free, tenant, blockers)
+            need_bytes = least.need_bytes + sum(self._shares.processes_to_come(least.build_id).values())
+            blockers, missing = self._blockers(least, others, need_bytes - free, tenant, blockers)
         return OutOfMemory(
             build_id=least.build_id,
             need_bytes=least.need_bytes,

@@ -46,6 +46,46 @@ async def test_small_budget_is_not_spent_on_planners(
         await stand.close()
 
 
+async def test_guard_that_has_no_room_is_told_before_anything_is_promised(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits
+) -> None:
+    """40 MB hold no guard with what it is forked of: the client is refused, and so are requests, with nothing begun."""
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    state_dir = copied(furnished[0], tmp_path / "state")
+    memory = {"budget_bytes": 40 * MB, "reserve_bytes": 0}
+    async with running(state_dir, guard={"isolation": "process"}, memory=memory) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        harbour = stand.client("harbour")
+        await harbour.post("/v1/pipelines", json=ONE)
+        joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})
+        assert (joined.status_code, joined.json()["missing"]) == (409, ["memory"])
+        refused = await harbour.post("/v1/applications/digits/predict", content=picture)
+        assert (refused.status_code, refused.json()["type"]) == (507, "/problems/out-of-memory")
+        assert {one["why"] for one in refused.json()["blockers"]} == {"guards", "fork servers"}
+        assert (await _memory(stand))["used_bytes"] == 0
+        await stand.close()
+
+
+async def test_guarded_models_serve_a_pipeline_on_a_small_budget(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits
+) -> None:
+    """In 80 MB, of which a guard and what it is forked of take most: what is promised is held."""
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    state_dir = copied(furnished[0], tmp_path / "state")
+    memory = {"budget_bytes": 80 * MB, "reserve_bytes": 0}
+    async with running(state_dir, guard={"isolation": "process"}, memory=memory) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        harbour = stand.client("harbour")
+        await harbour.post("/v1/pipelines", json=ONE)
+        for _ in range(2):
+            joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 2})
+            assert joined.status_code == 201, joined.text
+            answer = await harbour.post("/v1/pipelines/one/predict", content=picture)
+            assert [item.get("none") for item in answer.json()["items"]] == [None], answer.text
+        assert (await _memory(stand))["evictions"] == 0
+        await stand.close()
+
+
 async def test_planner_of_a_larger_budget_counts_and_ends_for_a_model(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:

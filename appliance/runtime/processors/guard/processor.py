@@ -108,8 +108,8 @@ class GuardedProcessor:
         self.room_to_begin: Callable[[str, str, int], AbstractAsyncContextManager[None]] = lambda *_: nullcontext()
         """Entered with the tenant, the kind and the bytes of a guard that is about to begin, once there is room for it;
         left when it has told what it takes. Raises: OutOfMemory, ShuttingDown."""
-        self.on_servers: Callable[[int], None] = lambda count_bytes: None
-        """Told what fork servers take, which are nobody's."""
+        self.on_servers: Callable[[Mapping[str, int]], None] = lambda server_bytes: None
+        """Told what fork servers take, by kind, which are nobody's."""
         self.on_unfit: Callable[[str], None] = lambda build_id: None
         """Told of each build whose prepared form is to be used no more, by id: another program waits to write it, or
         the disk does not give it. What is loaded of it must go.
@@ -450,7 +450,7 @@ class GuardedProcessor:
         """What fork servers take now: pages that guards shared with them are theirs alone when those have ended."""
         for kind, server in self._servers.items():
             self._server_bytes[kind] = await asyncio.to_thread(_pss_bytes, server.pid)
-        self.on_servers(sum(self._server_bytes.values()))
+        self.on_servers(self._server_bytes.copy())
 
     async def _make_room(self) -> None:
         """Where there are as many guards as there may be, the one unused longest ends; while all work, wait."""
