@@ -379,7 +379,8 @@ class Loads:
                 beside_bytes=beside_bytes,
             )
             is_good = plan.sufficient and not plan.takes_planned
-            if is_good or not build.is_urgent:
+            is_full = build.need_bytes + beside_bytes > self._ledger.free_bytes  # else it is a ceiling
+            if is_good or not build.is_urgent or not is_full:
                 break
             if self._idle.end_idle(wanted | self._ledger.wanted()):
                 continue
@@ -406,8 +407,6 @@ class Loads:
         """
         ledger = self._ledger
         missing_bytes = newcomer.need_bytes + beside_bytes - ledger.free_bytes
-        if missing_bytes <= 0:  # it is not memory that is missing
-            return False
         for process in self._idle.occupied({newcomer.build_id, *ledger.wanted()}):
             builds = [build for build_id in process.builds if (build := ledger.get(build_id)) is not None]
             freed_bytes = process.bytes + sum(

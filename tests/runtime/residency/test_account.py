@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pytest
 
 from appliance.domain.catalogue import Quota
-from appliance.domain.errors import OutOfMemory
+from appliance.domain.errors import CeilingReached, OutOfMemory
 from appliance.domain.overhead import FORK_SERVERS
 from appliance.policies.residency.base import ResidencyProblem
 from appliance.runtime.ports import Occupied
@@ -153,3 +153,14 @@ async def test_guard_whose_build_is_in_use_stays() -> None:
         bench.memory.unpin(held)
     assert [(one["why"], one["mb"]) for one in refused.value.blockers] == [("guards", 60.0), ("pinned", 60.0)]
     assert bench.memory.overheads() == {"guards": 60 * MB}
+
+
+@story
+async def test_request_above_its_tenants_ceiling_ends_no_planner() -> None:
+    """There is memory; what the tenant may take is less."""
+    bench = box(quota=Quota(memory_ceiling_bytes=70 * MB))
+    await begin_planner(bench, 50)
+    async with bench.working():
+        with pytest.raises(CeilingReached):
+            await bench.infer(application="t/large")
+    assert bench.memory.overheads() == {"planner processes": 50 * MB}
