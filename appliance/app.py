@@ -56,6 +56,7 @@ from appliance.runtime.pipelines.pipelines import Pipelines
 from appliance.runtime.pipelines.process_background import ProcessBackground
 from appliance.runtime.pipelines.runner import BoxStages
 from appliance.runtime.pipelines.streaming import PipelineStreams
+from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from appliance.runtime.processors.guard.processor import GuardedProcessor
 from appliance.runtime.processors.monitor import ProcessorMonitor
@@ -191,6 +192,7 @@ class Appliance:
             copies=machine.copies,
             stepped=STEPPED,
             guard_bytes=machine.guard_bytes,
+            server_bytes={kind: guard.server_bytes for kind in machine.guard_bytes if (guard := KINDS[kind].guard)},
             kinds=tuple(one.kind for one in machine.descriptions),
             fingerprints={one.kind: one.fingerprint for one in machine.descriptions},
             builds=served,
@@ -302,11 +304,11 @@ class Appliance:
         processor.on_unfit = partial(_replace_form, served, core.memory)
         processor.on_base = core.charge_guards
         processor.room_to_begin = core.room_for_guard
-        processor.on_servers = partial(core.memory.set_overhead, of="fork servers")
+        processor.on_servers = core.charge_servers
         tell = partial(_tell_avoided, telemetry)
         quarantine = Quarantine(self.clock, self.management.models, core.catalogue.variants_of, core.avoid, tell)
         processor.on_crash = quarantine.crashed
-        core.memory.when_short(processor.end_idle)
+        core.memory.when_short(processor)
 
     @staticmethod
     async def _fill(snapshot: Snapshot, catalogue: Catalogue, keyring: KeyRing, builds: Builds) -> None:
@@ -352,6 +354,7 @@ class Appliance:
             engine=core.engine,
             predictor=predictor,
             memory=core.memory,
+            account=core.account,
             residency=core.residency,
             telemetry=telemetry,
             decisions=decisions,
@@ -407,6 +410,7 @@ class Appliance:
             engine=core.engine,
             queue=core.queue,
             memory=core.memory,
+            account=core.account,
             residency=core.residency,
             events=telemetry,
             decisions=decisions,

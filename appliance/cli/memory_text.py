@@ -75,11 +75,11 @@ def duration(ms: float | None) -> str:
 
 
 def _summary(memory: MemoryShape) -> str:
-    guards = f", of them {size(memory.overhead_bytes)} of guards" if memory.overhead_bytes else ""
+    beside = f", of them {size(memory.overhead_bytes)} beside models" if memory.overhead_bytes else ""
     asleep = sum(build.state == "asleep" for build in memory.builds)
     sleepers = f", of them {asleep} asleep ({size(memory.asleep_bytes)})" if asleep else ""
     return (
-        f"{size(memory.used_bytes)} of {size(memory.budget_bytes)}{guards}, "
+        f"{size(memory.used_bytes)} of {size(memory.budget_bytes)}{beside}, "
         f"{count(len(memory.builds), 'build')}{sleepers}; since the start "
         f"{count(memory.loads, 'load')} ({memory.load_failures} failed), {count(memory.wakes, 'wake')}, "
         f"{count(memory.evictions, 'eviction')}, of them {count(memory.replacements, 'replacement')}"

@@ -11,6 +11,7 @@ from appliance.domain.accuracy import points
 from appliance.domain.catalogue import Application
 from appliance.domain.events import EventSink
 from appliance.domain.isolation import Isolation
+from appliance.domain.overhead import FORK_SERVERS
 from appliance.policies.batching.base import BatchingPolicy
 from appliance.policies.dispatch import DEFAULT as DEFAULT_DISPATCH
 from appliance.policies.dispatch import DISPATCH_POLICIES
@@ -31,6 +32,7 @@ from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
 from appliance.runtime.memory.room import Process
 from appliance.runtime.ports import Background, DecisionSink, Processor, RunGroup, VariantSource, WindowSink
 from appliance.runtime.profiles.store import ProfileStore
+from appliance.runtime.residency.account import MemoryAccount
 from appliance.runtime.residency.arbiter import EvictionArbiter
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.forecasting import Forecasting
@@ -118,6 +120,8 @@ class RuntimePorts:
     """Kinds of processors whose first run of a size is slow, so that inputs of free size go in steps there."""
     guard_bytes: Mapping[str, int] = field(default_factory=dict)
     """Kinds of processors that guards compute on, and what such a process takes by itself."""
+    server_bytes: Mapping[str, int] = field(default_factory=dict)
+    """The same kinds, and what the process takes that guards are forked of."""
     kinds: Sequence[str] = ()
     """Of the processors behind `processor`, the first one first; empty: its own."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -151,6 +155,7 @@ class RuntimeParts:
     shares: Shares
     arbiter: EvictionArbiter
     memory: MemoryManager
+    account: MemoryAccount
     own_processes: OwnProcesses
     queue: Queue
     sequences: Sequences
@@ -176,7 +181,13 @@ class RuntimeParts:
 
     def room_for_guard(self, tenant: str, kind: str, base_bytes: int) -> AbstractAsyncContextManager[None]:
         """Within it a guard begins, and is charged. Raises: OutOfMemory, ShuttingDown."""
-        return self.memory.room_to_begin(Process((tenant, kind), base_bytes))
+        begin_bytes = base_bytes + self.shares.server_to_come(kind)
+        return self.memory.room_to_begin(Process((tenant, kind), begin_bytes))
+
+    def charge_servers(self, server_bytes: Mapping[str, int]) -> None:
+        """What processes take that guards are forked of, by kind of processor; they are nobody's."""
+        self.shares.charge_servers(server_bytes)
+        self.memory.set_overhead(sum(server_bytes.values()), of=FORK_SERVERS)
 
     def charge_guards(self, base_bytes: Mapping[tuple[str, str], int]) -> None:
         """What guards take by themselves, by their tenant and their kind of processor: it counts as theirs."""
@@ -209,7 +220,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     )
     catalogue = Catalogue(policies.selection, servables, points(config.loss_max), on_choice)
     variant_groups = VariantGroups(catalogue)
-    shares = Shares(catalogue, variant_groups, config.budget_bytes, ports.guard_bytes)
+    shares = Shares(catalogue, variant_groups, config.budget_bytes, ports.guard_bytes, ports.server_bytes)
     expectations = Expectations(
         ports.forecaster_of,
         alpha=config.alpha,
@@ -234,6 +245,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         process_of=shares.guard_to_come,
         ahead_max=config.loads_ahead_max,
     )
+    account = MemoryAccount(memory, shares)
     residency = ResidencyLoop(
         clock=clock,
         groups=variant_groups,
@@ -290,6 +302,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         expectations=expectations,
         shares=shares,
         memory=memory,
+        account=account,
         patience_ns=patience_ns,
     )
     placement = Placement(clock, catalogue, memory, residency, refusals)
@@ -329,7 +342,8 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         shares,
         arbiter,
         memory,
-        OwnProcesses(memory),
+        account,
+        OwnProcesses(clock, memory),
         queue,
         sequences,
         residency,

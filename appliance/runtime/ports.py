@@ -1,15 +1,15 @@
 """What the engine needs from others, declared by the side that calls.
 
-Implemented by `runtime.processors` (Processor, Runs, TextReader), `runtime.serving.media` (MediaRunner), `modelstore`
-(VariantSource), `runtime.decisions.log` and `runtime.telemetry`, `runtime.pipelines.streaming` (StreamedPipelines, of
-sessions), and by whoever emulates them. The port `Measure` is the importer's and stands in `modelstore.ports`;
-`EventSink` is everybody's, in `domain.events`.
+Implemented by `runtime.processors` (Processor, Runs, TextReader, IdleProcesses), `runtime.serving.media` (MediaRunner),
+`modelstore` (VariantSource), `runtime.decisions.log` and `runtime.telemetry`, `runtime.pipelines.streaming`
+(StreamedPipelines, of sessions), and by whoever emulates them. The port `Measure` is the importer's and stands in
+`modelstore.ports`; `EventSink` is everybody's, in `domain.events`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.request import Tensors
@@ -336,4 +336,30 @@ class StreamedPipelines(Protocol):
 
     async def predict(self, pipeline_id: str, media: Media, frame: PipelineFrame) -> PipelineAnswer:
         """Raises: as `Pipelines.predict`."""
+        ...
+
+
+class Occupied(NamedTuple):
+    """A process that would be idle without builds, of which nothing runs now."""
+
+    builds: Collection[str]
+    bytes: int
+    """What it takes beside them."""
+    end: Callable[[], None]
+    """Ends it; its builds are lost with it."""
+
+
+class IdleProcesses(Protocol):
+    """Processes of one sort beside builds, each of which may be idle: needed by nothing that is awake or comes."""
+
+    def idle_bytes(self, wanted: Collection[str]) -> int:
+        """What the idle ones take that none of the builds `wanted` needs."""
+        ...
+
+    def end_idle(self, wanted: Collection[str]) -> bool:
+        """End one of these; whether there was one. Its bytes count no more when this returns."""
+        ...
+
+    def occupied(self, wanted: Collection[str]) -> Collection[Occupied]:
+        """Others that none of the builds `wanted` needs, and of which nothing is asked now."""
         ...

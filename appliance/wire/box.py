@@ -240,7 +240,9 @@ class MemoryShape(Shape):
     budget_bytes: int
     used_bytes: int
     overhead_bytes: int = 0
-    """What the processes of guarded builds, and those that plan, take by themselves; it is in `used_bytes`."""
+    """What guards, what these are forked of, and processes that plan take by themselves; it is in `used_bytes`, and
+    models may take the budget less it.
+    """
     asleep_bytes: int = 0
     """What sleeping builds keep; it is in `used_bytes`."""
     loads: int

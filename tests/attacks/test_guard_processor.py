@@ -204,7 +204,7 @@ async def test_what_a_guard_takes_is_counted(processor: GuardedProcessor, tmp_pa
 async def test_what_the_fork_server_takes_is_counted(processor: GuardedProcessor, tmp_path: Path) -> None:
     """Its part of the pages that it shares with the guard, whose part is in the guard's base; also after the guard."""
     told: list[int] = []
-    processor.on_servers = told.append
+    processor.on_servers = lambda taken: told.append(sum(taken.values()))
     await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
     assert_counted(told[-1], processor.forkserver_pid)
     assert told[-1] >= memory_of("Anonymous", processor.forkserver_pid) // 2, "it shares them with one guard at most"
@@ -215,7 +215,7 @@ async def test_what_the_fork_server_takes_is_counted_when_guards_end(
 ) -> None:
     """Pages that were shared are its own then; of one that is gone nothing is counted."""
     told: list[int] = []
-    processor.on_servers = told.append
+    processor.on_servers = lambda taken: told.append(sum(taken.values()))
     await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
     server, count = processor.forkserver_pid, len(told)
     shared_bytes = memory_of("Shared_Dirty", server)
@@ -444,12 +444,16 @@ async def test_guards_with_nothing_awake_end_for_memory(tmp_path: Path) -> None:
         for tenant in ("empty", "wanted"):
             await processor.unload(handles[tenant])
         before_bytes = base_bytes[-1]
+        assert [list(one.builds) for one in processor.occupied({"other@cpu@wanted"})] == [["content@cpu@awake"]]
+        assert not processor.occupied({"other@cpu@awake"})
+        assert processor.idle_bytes(()) > processor.idle_bytes({"other@cpu@wanted", "content@cpu"}) > 0
         assert processor.end_idle({"other@cpu@wanted", "content@cpu"})
         assert (lost, handles["empty"].guard.has_ended) == ([], True)
         assert base_bytes[-1] < before_bytes
         assert processor.end_idle({"other@cpu@wanted"})
         assert lost == ["content@cpu@asleep"]
         assert not processor.end_idle({"other@cpu@wanted"})
+        assert processor.idle_bytes({"other@cpu@wanted"}) == 0
         assert (await processor.run(handles["awake"], numbers(1), None))["SUM"].tolist() == [[2.0] * 4]
     finally:
         processor.close()

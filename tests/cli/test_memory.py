@@ -86,7 +86,7 @@ def test_what_guards_take_is_told_where_there_are_any() -> None:
     memory = _memory(_build(50_000_000))
     assert _shown(memory)[0].startswith("50.0 MB of 100.0 MB, 1 build;")
     guarded = memory.model_copy(update={"used_bytes": 68_000_000, "overhead_bytes": 18_000_000})
-    assert _shown(guarded)[0].startswith("68.0 MB of 100.0 MB, of them 18.0 MB of guards, 1 build;")
+    assert _shown(guarded)[0].startswith("68.0 MB of 100.0 MB, of them 18.0 MB beside models, 1 build;")
 
 
 def test_who_sleeps_is_told_where_there_are_any() -> None:

@@ -585,7 +585,7 @@ export const t = {
     budget: 'Budget',
     used: 'Used',
     asleep: 'Asleep',
-    overhead: 'Guards',
+    overhead: 'Beside models',
     loads: 'Loads',
     evictions: 'Evictions',
     failures: 'Failed loads',

@@ -71,7 +71,7 @@ from appliance.domain.errors.limits import (
     TooManyFailedKeys,
     TooManySimulations,
 )
-from appliance.domain.errors.memory import Blocker, CeilingReached, NoRoomToRun, OutOfMemory
+from appliance.domain.errors.memory import Blocker, CeilingReached, NoRoomToRun, OutOfMemory, processes_beside
 from appliance.domain.errors.missing import (
     NotFound,
     SharedMemoryOff,
@@ -218,6 +218,7 @@ __all__ = [
     "VariantQuarantined",
     "WrongKey",
     "is_domain_error",
+    "processes_beside",
 ]
 
 

@@ -1,10 +1,12 @@
 """Models and runs that find no room in memory: what they need, and who holds the rest."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import ceil
 from typing import TypedDict
 
 from appliance.domain.errors.unavailable import Unavailable
+from appliance.domain.overhead import SORTS
 from appliance.domain.units import BYTES_PER_MB
 
 
@@ -15,7 +17,9 @@ class Blocker(TypedDict):
     """None: another tenant's, or nobody's."""
     mb: float
     why: str
-    """`in its window`, `pinned`, `loading`, `guaranteed`, `kept by the policy` or `other programs`."""
+    """`in its window`, `pinned`, `loading`, `guaranteed`, `kept by the policy`, `other programs`, or processes beside
+    models: `guards`, `fork servers` (what guards are forked of) or `planner processes`.
+    """
     until_s: float | None
     """In so many seconds that will be over; None where nobody can say."""
 
@@ -38,7 +42,7 @@ class OutOfMemory(Unavailable):
 
     def message(self) -> str:
         if not self.can_fit:
-            return f"no room in memory, ever: {self._need()}, {self._limit()}; {self._never()}"
+            return f"no room in memory, ever: {self._need()}, {self._limit()}{self._held()}; {self._never()}"
         return f"no room in memory now: {self._need()}, {self._limit()}{self._held()}; {self._again()}"
 
     def _need(self) -> str:
@@ -86,7 +90,15 @@ def megabytes(count: int) -> str:
     return f"{mb:.1f} MB" if mb >= 0.1 or not mb else f"{mb:.6f}".rstrip("0") + " MB"
 
 
+def processes_beside(overheads: Mapping[str, int]) -> list[Blocker]:
+    """What processes beside models take, by sort; the largest first."""
+    held = sorted(((count, of) for of, count in overheads.items() if count), reverse=True)
+    return [Blocker(application=None, mb=count / BYTES_PER_MB, why=of, until_s=None) for count, of in held]
+
+
 def _held_by(blocker: Blocker) -> str:
+    if blocker["why"] in SORTS:
+        return f"{blocker['why']} {blocker['mb']:.6g} MB"
     who = blocker["application"] or ("others" if blocker["why"] == "other programs" else "another's application")
     until = blocker["until_s"]
     return f"{who} {blocker['mb']:.6g} MB ({blocker['why']}{'' if until is None else f', {until:.3g} s more'})"

@@ -156,6 +156,7 @@ class PipelineCrowd:
             engine=core.engine,
             queue=core.queue,
             memory=core.memory,
+            account=core.account,
             residency=core.residency,
             events=box.journal,
             decisions=box.journal,

@@ -172,6 +172,7 @@ def _registry(scenario: Scenario, box: LabBox, pipelines: StreamedPipelines | No
         engine=core.engine,
         predictor=None,  # type: ignore[arg-type]  # frames bring tensors, and none are decoded
         memory=core.memory,
+        account=core.account,
         residency=core.residency,
         telemetry=box.telemetry,
         decisions=journal,

@@ -44,8 +44,8 @@ class Ledger:
         self._committed = 0
         self._leaving = 0
         self._waiting = 0
-        self.overhead_bytes = 0
-        """Of processes that hold builds, beside what the builds take; occupied, and promised to nobody."""
+        self.overheads: dict[str, int] = {}
+        """Sort of processes → what those take beside builds; occupied, and promised to nobody."""
         self._coming = 0
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
@@ -60,6 +60,16 @@ class Ledger:
         if budget_bytes != self._budget_bytes:
             self._budget_bytes = budget_bytes
             self._overview.changed.update(self._builds)  # what may sleep is a share of it
+
+    @property
+    def overhead_bytes(self) -> int:
+        """What processes take beside builds."""
+        return sum(self.overheads.values())
+
+    @property
+    def builds_bytes(self) -> int:
+        """What builds may take together now: what processes beside them neither take nor are promised."""
+        return self._budget_bytes - self.overhead_bytes - self._coming
 
     @property
     def used_bytes(self) -> int:
@@ -98,10 +108,10 @@ class Ledger:
         """Whether what was promised to processes is free now, so that they may begin."""
         return self.used_bytes + self._coming <= self.budget_bytes
 
-    def set_overhead(self, count_bytes: int) -> None:
-        """It counts as committed and as used."""
-        self._committed += count_bytes - self.overhead_bytes
-        self.overhead_bytes = count_bytes
+    def set_overhead(self, count_bytes: int, of: str) -> None:
+        """What processes of one sort take: it counts as committed and as used."""
+        self._committed += count_bytes - self.overheads.get(of, 0)
+        self.overheads[of] = count_bytes
 
     def promise(self, build: LoadedBuild, count_bytes: int | None = None) -> None:
         """Commit so much, None: the peak of a load, or what a wake adds. It waits until the bytes are free."""

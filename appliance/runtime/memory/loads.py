@@ -3,7 +3,7 @@ task of its own, or woken where it sleeps.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from appliance.domain.events import EventSink
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
+from appliance.runtime.memory.idle_processes import AllIdle
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.processes import ComingProcesses
@@ -53,11 +54,13 @@ class Loads:
         events: EventSink,
         asleep_of: Callable[[str], int | None],
         process_of: Callable[[str], Process | None],
+        idle: AllIdle,
         ahead_max: int | None = None,
     ) -> None:
         """A load waits at most `wait_ns_max` for room. `asleep_of`: what a build takes asleep, where that was
-        measured. `process_of`: that which has to begin for a build's load; None: none has. `ahead_max`: loads that
-        nobody waits for and that the processor has at once; None = all.
+        measured. `process_of`: that which has to begin for a build's load; None: none has. `idle`: processes that end
+        where there is no room otherwise. `ahead_max`: loads that nobody waits for and that the processor has at once;
+        None = all.
         """
         self._clock = clock
         self._ledger = ledger
@@ -69,6 +72,7 @@ class Loads:
         self._events = events
         self._asleep_of = asleep_of
         self._process_of = process_of
+        self._idle = idle
         self.coming = ComingProcesses(ledger)
         self._turns = Turns(ahead_max)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,8 +81,6 @@ class Loads:
         """Told of every build that has come into memory, by id."""
         self.on_failed: Callable[[str], None] = nothing
         """Told of every build whose load has failed, by id; not of those that found no room."""
-        self.end_idle: Callable[[Collection[str]], bool] = lambda wanted: False
-        """Ends a process that holds nothing awake, and that no build `wanted` needs; whether there was one."""
         self.loads = self.wakes = self.failures = self.skipped = self.replacements = 0
 
     def start(self, build: LoadedBuild) -> asyncio.Future[None]:
@@ -159,9 +161,11 @@ class Loads:
     def shrink(self) -> None:
         """Where a newly measured size, a smaller budget or the processes of builds have pushed the ledger over: evict.
 
-        Where no plan is enough, whoever can go does, and processes with nothing awake end. If all is in use, the next
-        free pin tries again.
+        Idle processes end first. Where no plan is enough, whoever can go does. If all is in use, the next free pin
+        tries again.
         """
+        while self._ledger.free_bytes < 0 and self._idle.end_idle(self._ledger.wanted()):
+            pass
         if self._ledger.free_bytes >= 0:
             return
         plan = self._plan("", 0)
@@ -171,33 +175,33 @@ class Loads:
         for resident in self._ledger.residents():
             if not resident.pinned:
                 self._unloads.evict(self._known(resident.build_id), "")
-        self.end_idle(())
+        self._idle.end_idle(())
 
     @asynccontextmanager
-    async def room_to_begin(self, process: Process) -> AsyncIterator[None]:
-        """Within it the process begins, and tells what it takes; others have left memory for it before.
-
-        Raises: OutOfMemory where no change makes room for it in time, ShuttingDown.
-        """
+    async def room_to_begin(self, process: Process, *, is_needed: bool) -> AsyncIterator[None]:
+        """As `MemoryManager.room_to_begin`."""
         try:
             limit_ns = self._limit_ns()
-            while not (self._promise_to(process) and self._ledger.has_room_to_begin):
+            while not (self._promise_to(process, is_needed=is_needed) and self._ledger.has_room_to_begin):
                 await self._change_before(limit_ns, process)
             yield
         finally:
             self.coming.unwanted(process)
             self._changes.announce()
 
-    def _promise_to(self, process: Process) -> bool:
-        """Whether there is room for it, or will be when all have left that were told to; it is promised then."""
+    def _promise_to(self, process: Process, *, is_needed: bool) -> bool:
+        """Whether there is room for it, or will be when all have left that were told to; it is promised then.
+
+        Raises: OutOfMemory where waiting cannot help, or it is not needed; ShuttingDown.
+        """
         if self.is_closed:
             raise ShuttingDown()
         missing_bytes = self.coming.missing_bytes(process)
         if missing_bytes:
-            while not (plan := self._plan("", missing_bytes)).sufficient:
-                if not self.end_idle(self._ledger.wanted()):
-                    if missing_bytes > self._ledger.budget_bytes:
-                        raise self._out_of_memory(process)
+            while not (plan := self._plan("", missing_bytes, is_urgent=is_needed)).sufficient:
+                if not is_needed or missing_bytes > self._ledger.budget_bytes:
+                    raise self._out_of_memory(process)
+                if not self._idle.end_idle(self._ledger.wanted()):
                     return False
             self._make_way(plan, "")
         self.coming.promise(process, process)
@@ -374,7 +378,13 @@ class Loads:
                 asked=asked,
                 beside_bytes=beside_bytes,
             )
-            if plan.sufficient or not build.is_urgent or not self.end_idle(wanted | self._ledger.wanted()):
+            is_good = plan.sufficient and not plan.takes_planned
+            is_full = build.need_bytes + beside_bytes > self._ledger.free_bytes  # else it is a ceiling
+            if is_good or not build.is_urgent or not is_full:
+                break
+            if self._idle.end_idle(wanted | self._ledger.wanted()):
+                continue
+            if plan.sufficient or not self._end_with_builds(build, beside_bytes):
                 break
         if not plan.sufficient:
             # No change can help; asked above, so that it is recorded.
@@ -390,6 +400,24 @@ class Loads:
         self._enact(plan, build, beside_bytes)
         if process is not None:
             self.coming.promise(process, build.build_id)
+
+    def _end_with_builds(self, newcomer: LoadedBuild, beside_bytes: int) -> bool:
+        """Where nothing else makes room: end a process whose builds may all leave, if what it takes with them is
+        enough; whether there was one.
+        """
+        ledger = self._ledger
+        missing_bytes = newcomer.need_bytes + beside_bytes - ledger.free_bytes
+        for process in self._idle.occupied({newcomer.build_id, *ledger.wanted()}):
+            builds = [build for build_id in process.builds if (build := ledger.get(build_id)) is not None]
+            freed_bytes = process.bytes + sum(
+                build.bytes for build in builds if build.state in (_S.RESIDENT, _S.ASLEEP)
+            )
+            if freed_bytes >= missing_bytes and self._arbiter.may_leave(
+                newcomer.build_id, newcomer.need_bytes, process.builds, ledger.residents()
+            ):
+                process.end()
+                return True
+        return False
 
     def _enact(self, plan: RoomPlan, build: LoadedBuild, beside_bytes: int) -> None:
         """Its replacements come at once where there is room for all the peaks, else one after the other before the

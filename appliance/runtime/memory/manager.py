@@ -14,15 +14,18 @@ from typing import Any
 from appliance.clock import NS_PER_MS, Clock
 from appliance.domain.errors import ShuttingDown
 from appliance.domain.events import EventSink
+from appliance.domain.overhead import GUARDS
 from appliance.domain.states import ResidencyState
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.changes import Changes
+from appliance.runtime.memory.idle_processes import AllIdle
 from appliance.runtime.memory.ledger import Ledger
 from appliance.runtime.memory.loader import Check, Loader
 from appliance.runtime.memory.loads import Loads
 from appliance.runtime.memory.room import Arbiter, Asked, Process, Replacement, ResidentBuild
 from appliance.runtime.memory.runs import RunMemory
 from appliance.runtime.memory.unloads import Unloads
+from appliance.runtime.ports import IdleProcesses
 
 _S = ResidencyState
 _CLOSE_S = 5.0
@@ -60,8 +63,14 @@ class MemoryManager:
         self.wait_ns_max = int(wait_ms_max * NS_PER_MS)
         """How long a load waits for room, at most."""
         self._ledger = Ledger(budget_bytes, users_of, asleep_share)
-        self.runs = RunMemory(lambda: self._ledger.budget_bytes, lambda: self._ledger.free_bytes)
-        self._overheads: dict[str, int] = {}
+        self._idle = AllIdle()
+        self._process_of = process_of
+        self.runs = RunMemory(
+            lambda: self.room_for(()),
+            lambda: self._ledger.free_bytes,
+            lambda: self._idle.end_idle(self._ledger.wanted()),
+            self.overheads,
+        )
         self._changes = Changes(clock)
         self._unloads = Unloads(clock, self._ledger, loader, arbiter, self._changes, events)
         self._loads = Loads(
@@ -75,6 +84,7 @@ class MemoryManager:
             events=events,
             asleep_of=asleep_of,
             process_of=process_of,
+            idle=self._idle,
             ahead_max=ahead_max,
         )
 
@@ -210,27 +220,48 @@ class MemoryManager:
         else:  # the parts that came with it are still there, and of no use without it
             self.dismiss(holder)
 
-    def room_to_begin(self, process: Process) -> AbstractAsyncContextManager[None]:
-        """Within it a process begins that builds need beside them, and tells what it takes (`set_overhead`); others
-        have left memory for it before. Raises: OutOfMemory where no change makes room in time, ShuttingDown.
+    def room_to_begin(self, process: Process, *, is_needed: bool = True) -> AbstractAsyncContextManager[None]:
+        """Within it a process begins, and tells what it takes (`set_overhead`); others have left memory for it before.
+        For one that is not needed nothing leaves that is expected, guaranteed or used by planners, and it waits for
+        nothing that is in use. Raises: OutOfMemory where no change makes room in time, ShuttingDown.
         """
-        return self._loads.room_to_begin(process)
+        return self._loads.room_to_begin(process, is_needed=is_needed)
 
-    def set_overhead(self, count_bytes: int, of: str = "guards", there: Collection[Hashable] = ()) -> None:
-        """What processes of one sort take that builds need beside them; it counts against the budget. `there`: by name,
-        those that need no room to begin any more.
+    def set_overhead(self, count_bytes: int, of: str = GUARDS, there: Collection[Hashable] = ()) -> None:
+        """What processes of one sort take beside builds; it counts against the budget. `there`: by name, those that
+        need no room to begin any more.
         """
         self._loads.coming.came(there)
-        self._overheads[of] = count_bytes
-        self._ledger.set_overhead(sum(self._overheads.values()))
+        self._ledger.set_overhead(count_bytes, of)
         self._loads.shrink()
         self._changes.announce()
 
-    def when_short(self, end_idle: Callable[[Collection[str]], bool]) -> None:
-        """Where a request finds no room: `end_idle` ends a process that holds nothing awake, and that no build which it
-        is given needs; whether there was one.
+    def when_short(self, processes: IdleProcesses) -> None:
+        """Where memory is short, idle ones of these end; those that were named before end first."""
+        self._idle.add(processes)
+
+    # -- the account: what there is for builds -------------------------------------------------------------------------
+
+    @property
+    def builds_bytes(self) -> int:
+        """What builds may take together now: the budget, less what processes beside them take or are promised."""
+        return self._ledger.builds_bytes
+
+    def room_for(self, builds: Collection[str]) -> int:
+        """What these builds may take together, were all others gone: the budget, less what processes beside builds take
+        or are promised, and what those take that have to begin for these builds. Processes that are idle, and that none
+        of the builds needs, count as ended: they end where there is no room otherwise.
         """
-        self._loads.end_idle = end_idle
+        coming = self._loads.coming
+        to_begin = {process.name: process for build in builds if (process := self._process_of(build)) is not None}
+        begin_bytes = sum(coming.missing_bytes(process) for process in to_begin.values())
+        return self._ledger.builds_bytes + self._idle.idle_bytes(builds) - begin_bytes
+
+    def overheads(self) -> Mapping[str, int]:
+        """Sort of processes → what these take beside builds."""
+        return {of: count_bytes for of, count_bytes in self._ledger.overheads.items() if count_bytes}
+
+    # -- builds that come and go by order ------------------------------------------------------------------------------
 
     def before_parts(self, check: Check) -> None:
         """Have it asked before parts are loaded that are to be in memory together."""

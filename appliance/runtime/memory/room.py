@@ -30,7 +30,7 @@ class ResidentBuild(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One that builds need beside them, by whatever names it, and the bytes that it takes by itself."""
+    """One beside builds, by whatever names it, and the bytes that it takes by itself."""
 
     name: Hashable
     bytes: int
@@ -133,6 +133,8 @@ class RoomPlan:
     """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
     spares_sleepers: bool = False
     """An insufficient plan keeps sleeping builds too, though their bytes would make room."""
+    takes_planned: bool = False
+    """Planners use some of the victims: idle processes end before these leave."""
     dismissed: tuple[str, ...] = ()
     """Builds that sleep and go for good, for there was no room otherwise; memory names them, not the arbiter."""
 
@@ -146,6 +148,12 @@ class Arbiter(Protocol):
 
     def plan(self, problem: RoomProblem) -> RoomPlan:
         """Total: an insufficient plan where nothing can be done."""
+        ...
+
+    def may_leave(
+        self, newcomer: str, need_bytes: int, builds: Collection[str], resident: Sequence[ResidentBuild]
+    ) -> bool:
+        """Whether builds may leave, all for good, for another that needs so much and finds no room otherwise."""
         ...
 
     def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:

@@ -1,8 +1,8 @@
 """The account of what runs take while they last: their activations, beside the builds in the ledger."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from appliance.domain.errors import NoRoomToRun
+from appliance.domain.errors import NoRoomToRun, processes_beside
 
 
 class RunMemory:
@@ -11,10 +11,21 @@ class RunMemory:
     Event-loop thread only.
     """
 
-    def __init__(self, budget_bytes: Callable[[], int], free_bytes: Callable[[], int]) -> None:
-        """`free_bytes`: what no build occupies or is promised, below zero where they are over the budget."""
-        self._budget_bytes = budget_bytes
+    def __init__(
+        self,
+        room_bytes: Callable[[], int],
+        free_bytes: Callable[[], int],
+        end_idle: Callable[[], bool] = lambda: False,
+        overheads: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        """`room_bytes`: what builds may take together. `free_bytes`: what none of them occupies or is promised, below
+        zero where they are over the budget. `end_idle`: ends an idle process beside them; whether there was one.
+        `overheads`: sort of processes → what these take.
+        """
+        self._room_bytes = room_bytes
         self._free_bytes = free_bytes
+        self._end_idle = end_idle
+        self._overheads = overheads
         self.spare_bytes = 0
         """What the machine could give beside the whole budget, as sampled last."""
         self.running_bytes = 0
@@ -26,9 +37,11 @@ class RunMemory:
 
     def check(self, build_id: str, variant: str, need_bytes: int) -> None:
         """Raises: NoRoomToRun where a run would not fit if it began now."""
+        while need_bytes > self.room_bytes and self._end_idle():
+            pass
         room = self.room_bytes
         if need_bytes > room:
-            most = self._budget_bytes() + self.spare_bytes
+            most = self._room_bytes() + self.spare_bytes
             raise NoRoomToRun(
                 build_id=build_id,
                 need_bytes=need_bytes,
@@ -36,6 +49,7 @@ class RunMemory:
                 variant=variant,
                 free_bytes=max(0, room),
                 can_fit=need_bytes <= most,
+                blockers=processes_beside(self._overheads()),
             )
 
     def begin(self, need_bytes: int) -> None:

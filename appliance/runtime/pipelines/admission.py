@@ -96,8 +96,11 @@ class Admission:
         """Raises: PipelineNotPossible, with what is missing, and for how many frames there would be room."""
         served = several.served.get(live.pipeline.id)
         if served is None:
-            reason = picture.missing[live.pipeline.id]
-            raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, missing=("profile",), reason=reason)
+            id = live.pipeline.id
+            lacks = "memory" if id in picture.without_room else "profile"
+            raise PipelineNotPossible(
+                name=live.pipeline.name, fps=client.fps, missing=(lacks,), reason=picture.missing[id]
+            )
         lacking = served
         if served.plan.feasible:
             lacking = next(one for _, one in sorted(several.served.items()) if not one.plan.feasible)

@@ -19,6 +19,7 @@ from appliance.runtime.pipelines.problem import Group, Machine
 from appliance.runtime.pipelines.sparing import Sparing
 from appliance.runtime.pipelines.windows import WINDOW_NS
 from appliance.runtime.ports import Background, DecisionSink, RunGroup
+from appliance.runtime.residency.account import MemoryAccount
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.serving.engine import Engine
 from appliance.runtime.serving.queue import Queue
@@ -33,6 +34,7 @@ class PlanningPorts:
     engine: Engine
     queue: Queue
     memory: MemoryManager
+    account: MemoryAccount
     residency: ResidencyLoop
     events: EventSink
     decisions: DecisionSink
@@ -67,10 +69,6 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         groups = groups_of(serving, catalogue.servables.kinds, catalogue.servables.away, ports.devices)
         return Machine.made(groups, config.tariff, ports.media_threads)
 
-    def memory_bytes(tenant: str) -> int:
-        ceiling = catalogue.tenant(tenant).quota.ceiling_bytes(memory.budget_bytes)
-        return min(memory.budget_bytes, ceiling or memory.budget_bytes)
-
     actuators = Actuators(catalogue, ports.residency.wish, ports.queue.waits.plan, catalogue.wish_kinds)
     environment = PipelineEnvironment(
         clock=ports.clock,
@@ -83,8 +81,9 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         tariff=config.tariff,
         machine=machine,
         need_spared=sparing.need,
-        memory_bytes=memory_bytes,
-        budget_bytes=lambda: memory.budget_bytes,
+        memory_bytes=ports.account.room_of,
+        room_bytes=ports.account.room_for,
+        held_beside=ports.account.held_beside,
         is_resident=memory.is_resident,
         busy_s=busy_of(ports.engine, ports.groups, machine),
         enacting=Enacting(actuators, int(config.turn_off_s * NS_PER_S)),

@@ -1,6 +1,6 @@
 """What planning finds where it runs: the pipelines as they are served, and the box around them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,10 +55,12 @@ class PipelineEnvironment:
     """The processors that are in service now, but those that are spared ..."""
     need_spared: Callable[[], bool]
     """... which are planned with from now on, where somebody has less than they asked for; False: none were spared."""
-    memory_bytes: Callable[[str], int]
-    """What the builds of a tenant's pipelines may take together ..."""
-    budget_bytes: Callable[[], int]
-    """... and those of all."""
+    memory_bytes: Callable[[str, Collection[str]], int]
+    """What builds that a tenant's pipelines use may take together ..."""
+    room_bytes: Callable[[Collection[str]], int]
+    """... and such as those of all use."""
+    held_beside: Callable[[], str]
+    """What processes take of the memory, to follow what finds no room."""
     is_resident: Callable[[str], bool]
     """Whether a build is in memory."""
     busy_s: Callable[[], Mapping[str, Mapping[int, float]]]

@@ -23,7 +23,7 @@ class Freshness:
         weights = {tenant: environment.catalogue.processor_weight(tenant) for tenant in tenants}
         if have_other_weights(weights, picture.weights):
             return False
-        now = {tenant: environment.memory_bytes(tenant) for tenant in tenants}
+        now = {tenant: environment.memory_bytes(tenant, ()) for tenant in tenants}
         return not has_moved(now, {tenant: picture.memory[tenant] for tenant in tenants})
 
     def of_pipeline(self, live: PlannedPipeline, picture: Picture) -> bool:

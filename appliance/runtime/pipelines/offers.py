@@ -1,7 +1,8 @@
 """Which variants stages are offered, and which of them fit into memory together (X-04).
 
-Whatever pipelines are planned with, all that is chosen has to be in memory at the same time. So of all that stages in
-use are offered the largest leave until whatever is chosen fits, none that is the only one of its stage.
+Whatever pipelines are planned with, all that is chosen has to be in memory at the same time, and has to come there. So
+of all that stages in use are offered the largest leave until whatever is chosen fits, none that is the only one of its
+stage; where that does not suffice, there is no room for some pipelines.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -113,6 +114,35 @@ class Room:
     bytes: int
 
 
+def bytes_together(servables: Iterable[Servable]) -> int:
+    """What variants need that come into memory one after the other, in the order that needs least, and stay there."""
+    need = taken = 0
+    for one in sorted(servables, key=lambda one: one.resident_bytes - one.need_bytes):
+        need = max(need, taken + one.need_bytes)
+        taken += one.resident_bytes
+    return need
+
+
+def without_room(
+    offers: Mapping[Place, Offers], applications: Mapping[Place, str], rooms: Iterable[Room], pipelines: Sequence[str]
+) -> set[str]:
+    """The pipelines whose least offers do not fit beside those of the ones before them, in the order of `pipelines`."""
+    found: set[str] = set()
+    for room in rooms:
+        if _Fitting({place: offers[place] for place in room.places}, applications, room.bytes).is_enough():
+            continue
+        beside: dict[Place, Offers] = {}
+        for id in pipelines:
+            more = beside | {place: offers[place] for place in room.places if place[0] == id}
+            if id in found or len(more) == len(beside):
+                continue
+            if _Fitting(more, applications, room.bytes).is_enough():
+                beside = more
+            else:
+                found.add(id)
+    return found
+
+
 def fitting(
     offers: Mapping[Place, Offers], applications: Mapping[Place, str], rooms: Iterable[Room]
 ) -> dict[Place, Offers]:
@@ -134,10 +164,16 @@ class _Fitting:
     room_bytes: int
     _users: dict[str, list[Place]] = field(default_factory=dict)
 
-    def found(self) -> dict[Place, Offers]:
+    def __post_init__(self) -> None:
         for place in self.offers:
             self._users.setdefault(self.applications[place], []).append(place)
-        if self._total(self.offers) <= self.room_bytes:
+
+    def is_enough(self) -> bool:
+        """Whether whatever is chosen fits."""
+        return self._total(self.offers) <= self.room_bytes
+
+    def found(self) -> dict[Place, Offers]:
+        if self.is_enough():
             return self.offers
         return self._with_one_choice() or self._without_the_largest()
 
@@ -146,23 +182,18 @@ class _Fitting:
         they do not. None: that is not enough.
         """
         kept = dict(self.offers)
-        total = self._total(kept)
         for users in self._users.values():
             if len(users) < 2:
                 continue
-            before = self._bytes(users, kept)
             less = {place: Offers(kept[place].wanted) for place in users}
-            after = self._bytes(users, less)
-            if after < before:
+            if self._chosen(users, less) != self._chosen(users, kept):
                 kept.update(less)
-                total += after - before
-            if total <= self.room_bytes:
-                return kept
+                if self._total(kept) <= self.room_bytes:
+                    return kept
         return None
 
     def _without_the_largest(self) -> dict[Place, Offers]:
         kept = dict(self.offers)
-        total = self._total(kept)
         sizes = {
             (offer.servable.resident_bytes, application, offer.servable.build_id)
             for application, users in self._users.items()
@@ -170,19 +201,17 @@ class _Fitting:
             for offer in kept[place].all
         }
         for _bytes, application, build_id in sorted(sizes, reverse=True):
-            if total <= self.room_bytes:
+            if self._total(kept) <= self.room_bytes:
                 break
             users = self._users[application]
-            before = self._bytes(users, kept)
             kept.update((place, less) for place in users if (less := kept[place].without(build_id)).wanted)
-            total += self._bytes(users, kept) - before
         return kept
 
     def _total(self, kept: Mapping[Place, Offers]) -> int:
-        return sum(self._bytes(users, kept) for users in self._users.values())
+        return bytes_together(one for users in self._users.values() for one in self._chosen(users, kept))
 
     @staticmethod
-    def _bytes(users: Sequence[Place], kept: Mapping[Place, Offers]) -> int:
-        """The most that so many places take which choose from an application's variants, each one of them."""
-        builds = {offer.servable.build_id: offer.servable.resident_bytes for one in users for offer in kept[one].all}
-        return sum(sorted(builds.values(), reverse=True)[: len(users)])
+    def _chosen(users: Sequence[Place], kept: Mapping[Place, Offers]) -> list[Servable]:
+        """The largest that so many places take which choose from an application's variants, each one of them."""
+        builds = {offer.servable.build_id: offer.servable for one in users for offer in kept[one].all}
+        return sorted(builds.values(), key=lambda one: (-one.resident_bytes, one.build_id))[: len(users)]

@@ -1,6 +1,6 @@
 """What the pipelines and the box around them are, as a round of planning finds them. Event-loop thread only."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.pipelines.clients import least_of
 from appliance.runtime.pipelines.environment import PipelineEnvironment, PlannedPipeline
 from appliance.runtime.pipelines.load import SingleCallLoad, parts_of
-from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
+from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of, without_room
 from appliance.runtime.pipelines.problem import (
     Asked,
     Machine,
@@ -120,6 +120,8 @@ class Picture:
     seen: Mapping[str, Seen]
     missing: Mapping[str, str]
     """Why nothing can be planned for a pipeline; empty: it can."""
+    without_room: Collection[str]
+    """Pipelines of which that is because memory has no room for them."""
     asked: Mapping[str, Asked]
     """Made for those pipelines of which somebody wants to know them."""
     busy: tuple[Existing, ...]
@@ -146,6 +148,8 @@ class _Looked:
     offers: dict[str, Offers] = field(default_factory=dict)
     fitting: dict[str, Offers] = field(default_factory=dict)
     """Of these what fits into memory."""
+    no_room: str = ""
+    """Why memory has none for its smallest variants; empty: it has some."""
     missing: str = ""
     asked: Asked | None = None
     """None: its problems have yet to be made."""
@@ -156,6 +160,14 @@ class _Looked:
         within_ms = least_of((self.within_ms, client.within_ms))
         if within_ms != self.within_ms:
             self.within_ms, self.asked = within_ms, None
+
+    def is_served(self) -> bool:
+        """Whether it has a plan that holds what was promised."""
+        return self.live.plan is not None and self.live.plan.feasible
+
+    def why_missing(self) -> str:
+        """Why nothing can be planned for it; empty: it can."""
+        return self.missing or self.no_room or missing_of(self.fitting)
 
     def too_large(self) -> Iterator[str]:
         """Stages of whose wanted variants none fits."""
@@ -214,25 +226,22 @@ class Pictures:
         if machine != self._machine:
             self._machine = machine
             self._last.clear()
-        memory: dict[str, int] = {}
         found: dict[str, _Looked] = {}
         for id in list(self._pipelines):
             live = self._pipelines.get(id)
             if live is None:
                 continue
-            tenant = live.pipeline.tenant
-            if tenant not in memory:
-                memory[tenant] = environment.memory_bytes(tenant)
             found[id] = self._as_before(live, now_ns) or self._looked(live)
             if joining is not None and joining.pipeline_id == id:
                 found[id].is_joined_by(joining)
             await others_first()
-        self._fit(found, memory)
+        memory = {tenant: environment.memory_bytes(tenant, ()) for tenant in _tenants(found)}
+        self._fit(found)
         seen: dict[str, Seen] = {}
         missing: dict[str, str] = {}
         for id, looked in found.items():
             self._last[id] = looked
-            missing[id] = looked.missing or missing_of(looked.fitting)
+            missing[id] = looked.why_missing()
             seen[id] = self._seen(looked, missing[id])
             await others_first()
         for id in found.keys() - self._pipelines.keys():
@@ -241,7 +250,8 @@ class Pictures:
         self._single_calls.observe(now_ns, environment.busy_s())
         using = {looked.pipeline.tenant for looked in found.values() if looked.is_used}
         weights = {tenant: environment.catalogue.processor_weight(tenant) for tenant in memory}
-        return Picture(machine, memory, weights, seen, missing, problems, self._busy(machine, using))
+        without_room = frozenset(id for id, looked in found.items() if looked.no_room)
+        return Picture(machine, memory, weights, seen, missing, without_room, problems, self._busy(machine, using))
 
     def forget_gone(self) -> None:
         """Of pipelines that are no more nothing is kept."""
@@ -293,10 +303,12 @@ class Pictures:
             looked.offers[stage.name] = offers_of(stage, entry, self._environment.catalogue.able_kinds)
         return looked
 
-    def _fit(self, found: Mapping[str, "_Looked"], memory: Mapping[str, int]) -> None:
+    def _fit(self, found: Mapping[str, "_Looked"]) -> None:
         """What is offered fits into memory: what those in use are offered together, that of each other one by itself,
-        for nobody knows yet beside what it would be.
+        for nobody knows yet beside what it would be. Where that is too much, nothing is offered to those that come
+        last: who has a plan comes before who has none.
         """
+        environment = self._environment
         offers: dict[Place, Offers] = {}
         applications: dict[Place, str] = {}
         used: dict[str, list[Place]] = {}
@@ -309,19 +321,25 @@ class Pictures:
             if looked.is_used:
                 used.setdefault(tenant, []).extend(own)
             else:
-                rooms.append(Room(own, memory[tenant]))
-        rooms += [Room(places, memory[tenant]) for tenant, places in used.items()]
-        rooms.append(Room([place for places in used.values() for place in places], self._environment.budget_bytes()))
+                rooms.append(Room(own, environment.memory_bytes(tenant, _builds(own, offers))))
+        rooms += [Room(own, environment.memory_bytes(tenant, _builds(own, offers))) for tenant, own in used.items()]
+        of_all = [place for own in used.values() for place in own]
+        rooms.append(Room(of_all, environment.room_bytes(_builds(of_all, offers))))
+        fit = fitting(offers, applications, rooms)
+        planned_first = sorted(found, key=lambda id: not found[id].is_served())
+        without = without_room(fit, applications, rooms, planned_first)
+        no_room = f"memory has no room for its smallest variants together{environment.held_beside()}"
         found_offers: dict[str, dict[str, Offers]] = {id: {} for id in found}
-        for (id, stage), one in fitting(offers, applications, rooms).items():
-            found_offers[id][stage] = one
+        for (id, stage), one in fit.items():
+            found_offers[id][stage] = Offers() if id in without else one
         for id, looked in found.items():
             if looked.fitting != found_offers[id]:
                 looked.fitting, looked.asked = found_offers[id], None
+            looked.no_room = no_room if id in without else ""
 
     def _asked(self, machine: Machine, looked: _Looked) -> Asked:
-        if looked.missing:
-            return Asked((), (), {}, 0.0, looked.missing)
+        if missing := looked.why_missing():
+            return Asked((), (), {}, 0.0, missing)
         subject = Subject(looked.pipeline, looked.live.graph, looked.entries, looked.observed, looked.within_ms)
         made = asked(subject, machine, looked.fitting, self._environment.tariff)
         return replace(made, too_large=tuple(looked.too_large()))
@@ -368,6 +386,16 @@ class Pictures:
                 found.append(Existing(worker, index, (Part("requests", part),)))
                 left -= part
         return tuple(found)
+
+
+def _tenants(found: Mapping[str, _Looked]) -> set[str]:
+    """That have pipelines."""
+    return {looked.pipeline.tenant for looked in found.values()}
+
+
+def _builds(places: Iterable[Place], offers: Mapping[Place, Offers]) -> set[str]:
+    """All that are offered there."""
+    return {offer.servable.build_id for place in places for offer in offers[place].all}
 
 
 def _of_items(observed: Observed) -> tuple[object, ...]:

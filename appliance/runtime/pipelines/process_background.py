@@ -61,7 +61,7 @@ class ProcessBackground:
         try:
             written = await self._process.call(answered, order)
         except self._ended:
-            log.warning("the process that plans pipelines ended; it is begun anew")
+            log.warning("the process that plans pipelines ended before it had answered")
             if not self._was_given_up:
                 return await self._here(compute)
             written = await self._again(order)

@@ -14,6 +14,8 @@ class InGuard:
 
     base_bytes: int
     """What such a process takes by itself, about: what the kind's libraries take, and what its builds share."""
+    server_bytes: int
+    """What the process takes that guards are forked of, about; it begins with the first of them, and stays."""
     get_ready: Callable[[], None]
     """Reads all that guards will need of the libraries, in the process that they are forked of; starts no thread that
     outlives it.

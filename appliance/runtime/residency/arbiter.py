@@ -116,7 +116,8 @@ class EvictionArbiter:
         if is_coming and plan.sufficient:  # a request has joined its load: it comes as what that asked for
             self._states.adopt(problem.build_id)
             self.end_coming()
-        return plan
+        takes_planned = bool(plan.victims) and not self.beside.all_in_use().isdisjoint(plan.victims)
+        return replace(plan, takes_planned=True) if takes_planned else plan
 
     def _room(self, problem: RoomProblem) -> RoomPlan:
         """Answer for any build but a neighbour on its way."""
@@ -289,7 +290,7 @@ class EvictionArbiter:
             plan = RoomPlan((), 0, False, "the tenant's ceiling is reached")
             self._records.ruled("ceiling", name, problem, plan)
             return plan
-        plan = self._fallback.plan(problem)
+        plan = self._fallback.plan(problem, self.beside.all_in_use() if not problem.is_urgent else ())
         self._records.ruled("last use", name, problem, plan)
         return plan
 
@@ -300,6 +301,16 @@ class EvictionArbiter:
         plan = RoomPlan(tuple(going), freed, True, "a tenant has more than its ceiling")
         self._records.ruled("ceiling", None, RoomProblem(now_ns, "", 0, free_bytes, resident), plan)
         return going
+
+    def may_leave(
+        self, newcomer: str, need_bytes: int, builds: Collection[str], resident: Sequence[ResidentBuild]
+    ) -> bool:
+        if self._shares.full(newcomer, need_bytes, resident) is not None:
+            return False
+        kept = self._shares.guaranteed(newcomer, resident)
+        groups = (self._groups.of_build(build_id) for build_id in builds)
+        is_expected = any(one is not None and self._expectations.of(one.name).is_maximalist for one in groups)
+        return not is_expected and kept.isdisjoint(builds)
 
     def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:
         return self._shares.order_of_leaving(sleepers)
@@ -424,7 +435,7 @@ class EvictionArbiter:
         intent: Intent,
         asleep: Mapping[str, int] = _NOBODY,
     ) -> ResidencyProblem:
-        """The policy's problem about all of a group's variants; `memory_bytes`: the budget.
+        """The policy's problem about all of a group's variants; `memory_bytes`: what builds may take.
 
         `asleep`: builds that sleep, and what they keep.
         """
@@ -442,8 +453,9 @@ class EvictionArbiter:
         asleep: Mapping[str, int] = _NOBODY,
         since_ns: int | None = None,
     ) -> ResidencyPlan:
-        """Ask the policy about all of a group's variants, and record what it said; `memory_bytes`: the budget.
-        `since_ns`: since when a request waits for it.
+        """Ask the policy about all of a group's variants, and record what it said.
+
+        `memory_bytes`: what builds may take. `since_ns`: since when a request waits for it.
         """
         problem = self.problem(memory_bytes, resident, now_ns, request, intent, asleep)
         plan = self._policy.plan(problem)

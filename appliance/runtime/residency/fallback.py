@@ -5,6 +5,7 @@ It stands behind the arbiter: for a build that is no variant of an application, 
 shrunk.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from appliance.runtime.memory.room import ResidentBuild, RoomPlan, RoomProblem
@@ -24,22 +25,25 @@ class Fallback:
         self._expectations = expectations
         self._shares = shares
 
-    def plan(self, problem: RoomProblem) -> RoomPlan:
+    def plan(self, problem: RoomProblem, in_use: Collection[str] = ()) -> RoomPlan:
         """Guaranteed builds, and those of expected applications, leave for a smaller budget or a process only, and then
-        after all others; O(n log n).
+        after all others; for a process that is not urgent they stay, and so do those that planners use (`in_use`).
+        O(n log n).
         """
         guaranteed = self._shares.guaranteed(problem.build_id, problem.resident)
-        return least_recently_used(
-            replace(problem, resident=tuple(self._ranked(problem, build, guaranteed) for build in problem.resident))
-        )
+        ranked = (self._ranked(problem, build, guaranteed, in_use) for build in problem.resident)
+        return least_recently_used(replace(problem, resident=tuple(ranked)))
 
-    def _ranked(self, problem: RoomProblem, build: ResidentBuild, guaranteed: set[str]) -> ResidentBuild:
+    def _ranked(
+        self, problem: RoomProblem, build: ResidentBuild, guaranteed: set[str], in_use: Collection[str]
+    ) -> ResidentBuild:
         """The build with a time of last use that says when it is its turn."""
         group = self._groups.of_build(build.build_id)
         is_expected = group is not None and self._expectations.of(group.name).is_maximalist
         is_guaranteed = build.build_id in guaranteed
         later_ns = (is_expected + 2 * is_guaranteed) * _AFTER_ALL_NS
-        is_kept = build.pinned or ((is_expected or is_guaranteed) and bool(problem.build_id))
+        is_kept = build.pinned or ((is_expected or is_guaranteed) and (bool(problem.build_id) or not problem.is_urgent))
+        is_kept = is_kept or (build.build_id in in_use and not problem.is_urgent)
         return build._replace(last_used_ns=later_ns + build.last_used_ns, pinned=is_kept)
 
 

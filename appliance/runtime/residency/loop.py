@@ -201,8 +201,7 @@ class ResidencyLoop:
         if is_new:
             self._forget_the_gone()
             self._version = self._groups.version
-            free_bytes = self._memory.budget_bytes - self._memory.used_bytes
-            for build_id in self._arbiter.surplus(self._memory.residents(), free_bytes, now_ns):
+            for build_id in self._arbiter.surplus(self._memory.residents(), self._memory.free_bytes, now_ns):
                 self._memory.release(build_id)
             self._memory.trim()
             self._is_settled = False
@@ -310,7 +309,7 @@ class ResidencyLoop:
     def _decide(self, request: str, intent: Intent, since_ns: int | None = None) -> ResidencyPlan:
         """What the policy says to memory as it is now. `since_ns`: when the request came that waits for it."""
         return self._arbiter.decide(
-            self._memory.budget_bytes,
+            self._memory.builds_bytes,
             self._memory.residents(),
             self._clock.now_ns(),
             request,
@@ -335,7 +334,7 @@ class ResidencyLoop:
         memory = self._memory
         if len(self._groups.all()) > PART:
             await others_first()
-        steps = self._arbiter.rebalance(memory.budget_bytes, memory.residents(), self._clock.now_ns(), memory.asleep())
+        steps = self._arbiter.rebalance(memory.builds_bytes, memory.residents(), self._clock.now_ns(), memory.asleep())
         while True:
             try:
                 next(steps)

@@ -56,8 +56,8 @@ class Neighbours:
         is_busy: Callable[[], bool],
         on_end: Callable[[], None],
     ) -> None:
-        """`share`: of the budget, what they may take together. `is_busy`: whether anything is being brought that the
-        loop has decided on. `on_end`: called when one is there, or came to nothing.
+        """`share`: of what builds may take, what neighbours may together. `is_busy`: whether anything is being brought
+        that the loop has decided on. `on_end`: called when one is there, or came to nothing.
         """
         self._clock = clock
         self._groups = groups
@@ -195,7 +195,7 @@ class Neighbours:
         """Whoever has nothing in memory finds room for its smallest variant at once, and so does the largest run; what
         is beyond the share of neighbours is not theirs either.
         """
-        left_bytes = int(self._share * self._memory.budget_bytes) - sum(one.bytes for one in shown if one.is_there)
+        left_bytes = int(self._share * self._memory.builds_bytes) - sum(one.bytes for one in shown if one.is_there)
         runs = self._memory.runs
         counted = (s.counted_bytes_max for group in self._groups.all() for s in group.servables)
         for_runs = max(counted, default=0) + runs.running_bytes - runs.spare_bytes

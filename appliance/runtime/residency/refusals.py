@@ -5,12 +5,14 @@ when to come again.
 from collections.abc import Sequence
 
 from appliance.clock import NS_PER_S, Clock
-from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory
+from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory, processes_beside
+from appliance.domain.overhead import GUARDS
 from appliance.domain.states import ResidencyState
 from appliance.domain.units import BYTES_PER_MB
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.memory.room import Holding, ResidentBuild
+from appliance.runtime.residency.account import MemoryAccount
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
@@ -35,6 +37,7 @@ class Refusals:
         expectations: Expectations,
         shares: Shares,
         memory: MemoryManager,
+        account: MemoryAccount,
         patience_ns: int | None,
     ) -> None:
         """`patience_ns`: after so much waiting those in their windows get smaller variants; None: they never do."""
@@ -44,6 +47,7 @@ class Refusals:
         self._expectations = expectations
         self._shares = shares
         self._memory = memory
+        self._account = account
         self._patience_ns = patience_ns
 
     def of(self, refused: Sequence[Servable], tenant: str) -> OutOfMemory:
@@ -52,16 +56,16 @@ class Refusals:
         others = [b for b in self._memory.residents() if b.build_id != least.build_id]
         full = self._shares.full(least.build_id, least.resident_bytes, others)
         ceiling = None if full is None else full.ceiling_bytes
-        can_fit = least.need_bytes <= self._shares.budget_bytes
+        can_fit = self._account.can_ever_fit(least)
         if can_fit and full is not None and ceiling is not None:
             own = [b for b in others if self._groups.tenant_of(b.build_id) == full.tenant]
             missing = full.held_bytes + least.resident_bytes - ceiling
             return self._ceiling(least, own, missing, full, ceiling, tenant).as_seen_by(tenant)
-        blockers: list[Blocker] = []
-        missing = 0
         free = max(0, self._memory.budget_bytes - self._memory.used_bytes)
+        blockers, missing = processes_beside(self._account.overheads_with(least.build_id)), 0
         if can_fit:
-            blockers, missing = self._blockers(least, others, least.need_bytes - free, tenant)
+            need_bytes = least.need_bytes + sum(self._shares.processes_to_come(least.build_id).values())
+            blockers, missing = self._blockers(least, others, need_bytes - free, tenant, blockers)
         return OutOfMemory(
             build_id=least.build_id,
             need_bytes=least.need_bytes,
@@ -78,7 +82,9 @@ class Refusals:
     ) -> CeilingReached:
         """Only the models of the tenant itself are in the way."""
         can_fit = least.resident_bytes <= ceiling
-        blockers, missing = self._blockers(least, own, missing, tenant) if can_fit else ([], missing)
+        blockers = processes_beside({GUARDS: self._shares.in_guards(full.tenant)})
+        if can_fit:
+            blockers, missing = self._blockers(least, own, missing, tenant, blockers)
         return CeilingReached(
             build_id=least.build_id,
             need_bytes=least.need_bytes,
@@ -94,16 +100,17 @@ class Refusals:
         )
 
     def _blockers(
-        self, least: Servable, others: list[ResidentBuild], missing: int, tenant: str
+        self, least: Servable, others: list[ResidentBuild], missing: int, tenant: str, processes: list[Blocker]
     ) -> tuple[list[Blocker], int]:
-        """Who cannot be made to leave, the largest first, and what is missing beside what those free who can.
+        """Who cannot be made to leave, with the `processes` beside builds, the largest first, and what is missing
+        beside what those free who can.
 
         Where they would have been enough, the policy has kept them, and they are named too.
         """
         guaranteed = self._shares.guaranteed(least.build_id, others)
         held = [(build, self._why(build, guaranteed)) for build in others]
         may_leave = sum(build.bytes for build, why in held if why is None)
-        found: list[Blocker] = []
+        found = list(processes)
         for build, why in held:
             if why is None and may_leave < missing:
                 continue

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from appliance.domain.catalogue import Tenant
 from appliance.domain.names import kind_of, owner_of
+from appliance.domain.overhead import FORK_SERVERS, GUARDS
 from appliance.policies.residency.base import TenantShare
 from appliance.policies.residency.sleepers import Sleeper, order_of_leaving
 from appliance.runtime.catalogue import Catalogue
@@ -26,10 +27,15 @@ class Shares:
         groups: VariantGroups,
         budget_bytes: int,
         guard_bytes: Mapping[str, int] = MappingProxyType({}),
+        server_bytes: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """`budget_bytes`: what a `memory_share` is a share of; the budget as it is set, not as it is while others
-        take memory. `guard_bytes`: kind of processor → what a guard there takes by itself, before it is there to tell.
+        take memory. `guard_bytes`: kind of processor → what a guard there takes by itself, before it is there to tell;
+        `server_bytes`: the same of what guards are forked of.
         """
+        self._server_bytes = server_bytes
+        self._servers: Collection[str] = ()
+        """Kinds where that is there."""
         self._guard_bytes = guard_bytes
         self._guards: Mapping[tuple[str, str], int] = {}
         """Tenant and kind → what its guard takes by itself."""
@@ -42,6 +48,14 @@ class Shares:
     def charge_guards(self, base_bytes: Mapping[tuple[str, str], int]) -> None:
         """What guards take by themselves from now on, by their tenant and their kind of processor."""
         self._guards = base_bytes
+
+    def charge_servers(self, server_bytes: Mapping[str, int]) -> None:
+        """What processes take from now on that guards are forked of, by kind; they are nobody's."""
+        self._servers = [kind for kind, count_bytes in server_bytes.items() if count_bytes]
+
+    def server_to_come(self, kind: str) -> int:
+        """What that takes which has to begin with a guard of a kind; 0 where it is there."""
+        return 0 if kind in self._servers else self._server_bytes.get(kind, 0)
 
     def all(self) -> tuple[TenantShare, ...]:
         """By name."""
@@ -64,7 +78,7 @@ class Shares:
         if shares and coming and (guard_bytes := self._guard_to_come(coming)):
             tenant = self._groups.tenant_of(coming) or ""
             held[tenant] = held.get(tenant, 0) + guard_bytes
-        return tuple(_less(share, held.get(share.name, 0) + self._in_guards(share.name)) for share in shares)
+        return tuple(_less(share, held.get(share.name, 0) + self.in_guards(share.name)) for share in shares)
 
     def has_ceiling(self, newcomer: str) -> bool:
         """Whether the newcomer's tenant may not take all there is."""
@@ -82,7 +96,7 @@ class Shares:
         if share is None or share.ceiling_bytes is None:
             return None
         held = sum(b.bytes for b in self._own(share.name, resident) if b.build_id not in apart)
-        held += self._in_guards(share.name)
+        held += self.in_guards(share.name)
         if held + size + self._guard_to_come(newcomer) <= share.ceiling_bytes:
             return None
         return Holding(share.name, held, share.guarantee_bytes, share.ceiling_bytes)
@@ -97,7 +111,7 @@ class Shares:
             if share.ceiling_bytes is None:
                 continue
             own = self._own(share.name, there)
-            above = sum(b.bytes for b in own) + self._in_guards(share.name) - share.ceiling_bytes
+            above = sum(b.bytes for b in own) + self.in_guards(share.name) - share.ceiling_bytes
             chosen: list[ResidentBuild] = []
             for build in own:
                 if above > 0:
@@ -131,7 +145,7 @@ class Shares:
         for share in bounded:
             own = self._own(share.name, asleep)
             above = awake.get(share.name, 0) + sum(b.bytes for b in own) - (share.ceiling_bytes or 0)
-            above += self._in_guards(share.name)
+            above += self.in_guards(share.name)
             for build in own:
                 if above > 0:
                     going.add(build.build_id)
@@ -149,28 +163,54 @@ class Shares:
             if share.name == asker or not share.guarantee_bytes:
                 continue
             own = self._own(share.name, there)
-            held = sum(b.bytes for b in own) + self._in_guards(share.name)
+            held = sum(b.bytes for b in own) + self.in_guards(share.name)
             for build in own:
                 held -= build.bytes
                 if held < share.guarantee_bytes:
                     kept.add(build.build_id)
         return kept
 
-    def _in_guards(self, tenant: str) -> int:
+    def in_guards(self, tenant: str) -> int:
         """What a tenant's guards take by themselves."""
         return sum(count_bytes for (owner, _kind), count_bytes in self._guards.items() if owner == tenant)
 
+    def guard_bytes_of(self, build_id: str) -> int:
+        """What the guard takes by itself that a build needs, there or yet to begin, and what has to begin with it; 0
+        where it needs none.
+        """
+        tenant, kind = owner_of(build_id)[1], kind_of(build_id)
+        if tenant is None:
+            return 0
+        return self._guards.get((tenant, kind), self._guard_bytes.get(kind, 0)) + self.server_to_come(kind)
+
+    def ceiling_for(self, tenant: str, builds: Collection[str] = ()) -> int | None:
+        """What a tenant's builds may take beside its guards, with those that have to begin for these builds; None: all
+        there is.
+        """
+        share = self._refreshed().get(tenant)
+        if share is None or share.ceiling_bytes is None:
+            return None
+        kinds = {kind_of(build) for build in builds if owner_of(build)[1] == tenant}
+        to_come = sum(self._guard_bytes.get(kind, 0) for kind in kinds if (tenant, kind) not in self._guards)
+        return share.ceiling_bytes - self.in_guards(tenant) - to_come
+
     def guard_to_come(self, newcomer: str) -> Process | None:
-        """The guard that has to be begun for a build, by its tenant and its kind of processor; None where none has."""
+        """The guard that has to be begun for a build, by its tenant and its kind of processor, with what has to begin
+        before the first one of a kind; None where none has.
+        """
+        to_come = self.processes_to_come(newcomer)
+        return Process((owner_of(newcomer)[1], kind_of(newcomer)), sum(to_come.values())) if to_come else None
+
+    def processes_to_come(self, newcomer: str) -> dict[str, int]:
+        """Sort of processes → what those take that have to begin for a build; empty where none has."""
         tenant, kind = owner_of(newcomer)[1], kind_of(newcomer)
         if tenant is None or (tenant, kind) in self._guards:
-            return None
-        return Process((tenant, kind), self._guard_bytes.get(kind, 0))
+            return {}
+        return {GUARDS: self._guard_bytes.get(kind, 0), FORK_SERVERS: self.server_to_come(kind)}
 
     def _guard_to_come(self, newcomer: str) -> int:
-        """What that takes by itself."""
-        guard = self.guard_to_come(newcomer)
-        return 0 if guard is None else guard.bytes
+        """What the guard takes by itself that has to be begun, as its tenant is charged."""
+        return self.processes_to_come(newcomer).get(GUARDS, 0)
 
     def _refreshed(self) -> dict[str, TenantShare]:
         if self._version != self._catalogue.version:

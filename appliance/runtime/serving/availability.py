@@ -128,7 +128,7 @@ class Availability:
         sizes = {s.build_id: s for one in servables for s in (one, one.whole) if s is not None}
         for build_id in build_ids:
             servable = sizes.get(build_id)
-            if servable is None or self._memory.used_bytes + servable.peak_bytes > self._memory.budget_bytes:
+            if servable is None or servable.peak_bytes > self._memory.free_bytes:
                 continue
             try:
                 build = await self._memory.pin(

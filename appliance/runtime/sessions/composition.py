@@ -9,6 +9,7 @@ from appliance.domain.errors import ApplianceError
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink, StreamedPipelines
+from appliance.runtime.residency.account import MemoryAccount
 from appliance.runtime.residency.loop import ResidencyLoop
 from appliance.runtime.servable import Servable
 from appliance.runtime.serving.engine import Engine
@@ -36,6 +37,7 @@ class SessionPorts:
     engine: Engine
     predictor: Predictor
     memory: MemoryManager
+    account: MemoryAccount
     residency: ResidencyLoop
     telemetry: Telemetry
     decisions: DecisionSink
@@ -48,12 +50,6 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
     """The registry with its planners; `Sessions.run` has yet to be started."""
     clock, catalogue, memory = ports.clock, ports.catalogue, ports.memory
     ledger = ProcessorLedger(ports.engine.serving_workers)
-
-    def fits_memory(servable: Servable) -> bool:
-        """By itself, under its owner's ceiling: what else has to leave for it is the residency loop's."""
-        owner = servable.variant.model_id.partition("/")[0]
-        ceiling = catalogue.tenant(owner).quota.ceiling_bytes(memory.budget_bytes)
-        return servable.need_bytes <= min(memory.budget_bytes, ceiling or memory.budget_bytes)
 
     async def bring(servable: Servable) -> None:
         deadline_ns = clock.now_ns() + BRING_NS
@@ -71,7 +67,8 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             catalogue=catalogue,
             decisions=ports.decisions,
             serving_workers=ports.engine.serving_workers,
-            fits_memory=fits_memory,
+            fits_memory=ports.account.fits,
+            held_beside=ports.account.held_beside,
             is_resident=lambda servable: memory.is_resident(servable.build_id),
             is_asleep=lambda servable: memory.is_asleep(servable.build_id),
             bring=bring,

@@ -1,5 +1,6 @@
 """Where the planners of sessions compute: on the event loop about a few sessions, while that takes next to nothing,
-else in a process of their own. In a thread a decision of 0.2 s makes the event loop 9 ms late.
+else in a process of their own. In a thread, where there is no process, a decision of 0.2 s makes the event loop 9 ms
+late.
 
 How long a decision takes is not known before: one that goes on with the plan before takes half a millisecond, one of
 the same size that leaves somebody out takes hundreds. The way to the process and back takes a tenth of a millisecond of
@@ -32,8 +33,8 @@ RECENT = 512
 LIMIT_S = 5.0
 """A process that has not decided by then is ended: it stands, or what it would answer is about frames of long ago."""
 BEGIN_S = 1.0
-"""So long a decision waits for a process that begins; then it is made on the event loop: after a restart on a busy
-machine, where a process takes seconds, devices wait for their plans."""
+"""So long a decision waits for a process that begins; then it is made in a thread: after a restart on a busy machine,
+where a process takes seconds, devices wait for their plans; and where there is no memory for one, none begins."""
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -130,10 +131,12 @@ class Decisions:
             process = self._processes[family] = self._process_for(family)
         if clients >= self._in_place_clients_max:  # the next one that joins does not wait for its begin
             process.warm_up(has_begun)
-        if self._is_long(size, clients) and await process.has_begun(self._begin_s, has_begun):
+        if not self._is_long(size, clients):
+            made, took_ms = timed(self._spent_ns, plan, name, problem)
+        elif await process.has_begun(self._begin_s, has_begun):
             made, took_ms = await self._elsewhere(size, plan, name, problem)
         else:
-            made, took_ms = timed(self._spent_ns, plan, name, problem)
+            made, took_ms = await self._in_thread(plan, name, problem)
         self._taken_ms.setdefault(size, deque(maxlen=_REMEMBERED)).append(took_ms)
         self.count += 1
         self.recent_ms.append((self._clock.now_ns() - start_ns) / NS_PER_MS)
@@ -146,7 +149,8 @@ class Decisions:
     async def _elsewhere(
         self, size: "_Size", plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
     ) -> tuple[PlanT, float]:
-        """In the process; here where it has ended, or stands, unless that would hold the event loop for very long.
+        """In the process; in a thread where it has ended; here where it stands, unless that would hold the event loop
+        for very long.
 
         Raises: DecisionSlow.
         """
@@ -156,8 +160,8 @@ class Decisions:
             async with asyncio.timeout(self._limit_s) as limit:
                 made: tuple[PlanT, float] = await process.call(timed, thread_time_ns, plan, name, problem)
         except PlannerEnded:
-            log.warning("a planner's process ended; it is begun anew")
-            made = timed(self._spent_ns, plan, name, problem)
+            log.warning("a planner's process ended before it had decided", family=size.family)
+            made = await self._in_thread(plan, name, problem)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -167,6 +171,11 @@ class Decisions:
                 raise DecisionSlow from None
             made = timed(self._spent_ns, plan, name, problem)
         return made
+
+    async def _in_thread(
+        self, plan: Callable[[str, ProblemT], PlanT], name: str, problem: ProblemT
+    ) -> tuple[PlanT, float]:
+        return await asyncio.to_thread(timed, self._spent_ns, plan, name, problem)
 
 
 class _Size(NamedTuple):

@@ -21,7 +21,9 @@ class SessionEnvironment:
     serving_workers: Callable[[], int]
     """How many workers there are whose processors take runs now; at least one."""
     fits_memory: Callable[[Servable], bool]
-    """Whether it could be in memory at all, under its tenant's ceiling."""
+    """Whether it could be in memory by itself, beside the processes that stay, under its tenant's ceiling."""
+    held_beside: Callable[[], str]
+    """What processes take of the memory, to follow what finds no room."""
     is_resident: Callable[[Servable], bool]
     """Whether it is in memory, awake."""
     is_asleep: Callable[[Servable], bool]

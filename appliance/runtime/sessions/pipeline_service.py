@@ -46,8 +46,8 @@ WITHIN_MS_MIN = 1.0
 WAY_SHARE = 1 / 3
 """Of what is left beside the way of the smallest message, that is for the picture, before plans have the rest: with
 less, pictures are small, and with more, plans dear."""
-TIME = "time"
-"""What a pipeline's admission misses where no plan is quick enough."""
+TIME, MEMORY = "time", "memory"
+"""What a pipeline's admission misses where no plan is quick enough; where memory has no room for its variants."""
 CUT_SIDE = 1920
 """Longer side of the pictures that a pipeline is sent which cuts from them, where the link carries as much."""
 
@@ -392,7 +392,8 @@ def _refused(live: LiveSession, refused: PipelineNotPossible, before_fps: float 
     is_some = refused.fps_possible > 0.0 and rate_rps >= RATE_RPS_MIN
     offered = (Offer(replace(promise, rate_rps=rate_rps)),) if is_some else ()
     lacks = f"{', '.join(refused.missing)}: " if refused.missing else ""
-    return Verdict(False, Cause.PROCESSOR, f"{lacks}{refused.reason}", offers=offered)
+    cause = Cause.MEMORY if MEMORY in refused.missing else Cause.PROCESSOR
+    return Verdict(False, cause, f"{lacks}{refused.reason}", offers=offered)
 
 
 def _replaced(before: SessionPlan | None, plan: SessionPlan) -> str:

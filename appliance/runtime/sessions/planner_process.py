@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, Protocol
 from appliance.child import die_with_parent
 
 _LENGTH = struct.Struct("!Q")
+IDLE_S = 60.0
+"""A process that was asked nothing for so long ends: a new one begins within a second."""
 _WARM_S = 30.0
 """A process that has not begun by then is ended: whoever asks waits behind that."""
 PLANNER_BYTES = 30_000_000
@@ -51,10 +53,15 @@ class _Begun:
 
 
 class Counting(Protocol):
-    """What memory is told of the process."""
+    """What memory is told of the process, and what it asks of it."""
+
+    is_busy: Callable[[], bool]
+    """Whether it computes."""
+    end_now: Callable[[], None]
+    """Ends it at once, for others need its memory; it counts as ended then."""
 
     def beginning(self) -> AbstractAsyncContextManager[None]:
-        """Within it the process begins; there is room for it."""
+        """Within it the process begins; there is room for it. Raises: OSError where there is none."""
 
     def ended(self) -> None:
         """It is there no more."""
@@ -62,6 +69,9 @@ class Counting(Protocol):
 
 class Uncounted:
     """Port `Counting` where nobody counts."""
+
+    is_busy: Callable[[], bool]
+    end_now: Callable[[], None]
 
     def beginning(self) -> AbstractAsyncContextManager[None]:
         return contextlib.nullcontext()
@@ -73,13 +83,20 @@ class Uncounted:
 class PlannerProcess:
     """The box's half. One decision at a time; it is started with the first one, and anew when it has ended."""
 
-    def __init__(self, nice: int = 0, counting: Counting | None = None) -> None:
-        """`nice`: by how much it yields to the box where both want a core."""
+    def __init__(self, nice: int = 0, counting: Counting | None = None, idle_s: float = IDLE_S) -> None:
+        """`nice`: by how much it yields to the box where both want a core. `idle_s`: it ends when it was asked nothing
+        for so long.
+        """
         self._nice = nice
-        self._counting = counting or Uncounted()
+        self._idle_s = idle_s
         self._begun: _Begun | None = None
         self._turn = asyncio.Lock()
         self._warming: asyncio.Task[None] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._counting = counting or Uncounted()
+        self._counting.is_busy = self._turn.locked
+        self._counting.end_now = self._end_now
 
     @property
     def is_ready(self) -> bool:
@@ -107,6 +124,7 @@ class PlannerProcess:
 
     async def call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """What a function of a module returns there. Raises: PlannerEnded."""
+        self._rests_no_more()
         async with self._turn:
             begun = self._begun
             if begun is not None and not begun.is_there:
@@ -120,22 +138,52 @@ class PlannerProcess:
                 begun.orders.write(_written((function, arguments)))
                 await begun.orders.drain()
                 length = _LENGTH.unpack(await begun.answers.readexactly(_LENGTH.size))[0]
-                return pickle.loads(await begun.answers.readexactly(length))
+                answer = pickle.loads(await begun.answers.readexactly(length))
             except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
                 await self.close()
                 raise PlannerEnded from None
             except asyncio.CancelledError:  # half an answer may be on its way
                 await asyncio.shield(self.close())
                 raise
+        self._rests()
+        return answer
+
+    def _rests(self) -> None:
+        """It is asked nothing from now on."""
+        self._rests_no_more()
+        self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
+
+    def _rests_no_more(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _end_idle(self) -> None:
+        """It was asked nothing for long: a new one begins when it is needed."""
+        if self._turn.locked():
+            self._rests()
+            return
+        self._end_now()
+        self._counting.ended()
+
+    def _end_now(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.process.kill()
+            task = asyncio.get_running_loop().create_task(begun.end(), name="end a planner")
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         """End it."""
+        self._rests_no_more()
         if self._warming is not None and self._warming is not asyncio.current_task():
             self._warming.cancel()
             await asyncio.wait([self._warming])
         begun, self._begun = self._begun, None
         if begun is not None:
             await self._end(begun)
+        await asyncio.gather(*self._ending)
 
     async def _end(self, begun: _Begun) -> None:
         await begun.end()

@@ -95,6 +95,7 @@ class Planning:
 
     async def join(self, live: LiveSession) -> Verdict:
         """Serve a session that waits, with a plan, if the box can keep its promise beside all that it keeps."""
+        await self.zoos.tried(key_of(live))
         async with self.alone(live):
             found = await self._let_in(live)
             if found.fits and live.state is SessionState.WAITING:  # what was known when it was let in is so no more
@@ -318,8 +319,12 @@ class Planning:
         """How many planned batches have yet to begin, and are to by then."""
         return self._pools.beginning(until_ns)
 
+    def close(self) -> None:
+        """Plan no more."""
+        self.zoos.close()
+
     def refused(self, application_id: str, variant: str) -> None:
-        """Memory has refused a variant: it is not planned with for a while."""
+        """Memory has refused a variant: it is not planned with until it is in memory again."""
         self.zoos.refuse(application_id, variant)
 
     @property

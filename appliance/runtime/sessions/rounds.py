@@ -43,10 +43,13 @@ class Rounds:
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._serve(), name="serve sessions")
-            tasks.create_task(self._offload(), name="offload sessions")
-            tasks.create_task(self._look_after_pipelines(), name="sessions of pipelines")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._serve(), name="serve sessions")
+                tasks.create_task(self._offload(), name="offload sessions")
+                tasks.create_task(self._look_after_pipelines(), name="sessions of pipelines")
+        finally:
+            self._planning.close()
 
     async def _serve(self) -> None:
         while True:

@@ -60,6 +60,8 @@ class Zoo:
     """... but for these variants, ..."""
     refused: tuple[Rung, ...] = ()
     """... as they would be, for promises of accuracy still count from the best of all, ..."""
+    held_beside: str = ""
+    """... what processes took beside variants (as of `SessionEnvironment`), ..."""
     until_ns: int = 0
     """... and what runs took, which is looked at again then."""
 
@@ -81,7 +83,7 @@ class Zoo:
     def lack(self) -> tuple[Cause, str]:
         """Why there is nothing to run."""
         if self.is_short:
-            return Cause.MEMORY, "no variant that is accurate enough fits into memory"
+            return Cause.MEMORY, f"no variant that is accurate enough fits into memory{self.held_beside}"
         return Cause.PROCESSOR, "no variant that is accurate enough is in service and measured"
 
 

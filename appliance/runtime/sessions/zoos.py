@@ -1,20 +1,55 @@
-"""What the pools may run now: each looked at anew after a moment, without the variants that memory has refused of
-late.
+"""What the pools may run now: each looked at anew after a moment, without the variants that memory has refused until
+they are in memory again.
+
+A variant that memory has refused is brought once more after a rest, before anybody is planned with it: a session that
+was let in to find out would be removed again, for ever. Each time that this is in vain, or that memory refuses it again
+soon after, the rest is twice as long.
 """
+
+import asyncio
+from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import ApplianceError
 from appliance.runtime.catalogue import Entry
+from appliance.runtime.servable import Servable
 from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.pools import PoolKey
 from appliance.runtime.sessions.zoo import Zoo, zoo_of
 
-REFUSED_NS = 10 * NS_PER_S
-"""So long a variant that memory has refused, or taken away, is not planned with ..."""
+REFUSED_NS, REFUSED_NS_MAX = 10 * NS_PER_S, 300 * NS_PER_S
+"""So long a variant that memory has refused, or taken away, is neither planned with nor brought: at first, and at most;
+..."""
 REFUSED_NS_MIN = 2 * NS_PER_S
 """... or so long, where it is in memory all the same then."""
+STEADY_NS = 60 * NS_PER_S
+"""One that has been planned with again for so long is as any other."""
+FORGOTTEN_NS = 2 * REFUSED_NS_MAX
+"""After so long without a trial nobody wants it any more."""
 SNAPSHOT_NS = 50 * NS_PER_MS
 """So long is gone by what variants take before that is looked at again."""
+
+
+@dataclass(slots=True)
+class _Refused:
+    """A variant that memory has refused, or had refused a while ago."""
+
+    at_ns: int
+    rest_ns: int = REFUSED_NS
+    back_ns: int | None = None
+    """Since when it is planned with again; None: it is not."""
+    trial: asyncio.Task[None] | None = None
+    """Brings it."""
+
+    def again(self, now_ns: int) -> None:
+        """Memory refuses it now; it rests longer where it was planned with again."""
+        if self.back_ns is not None:
+            self.rest_longer(now_ns)
+        self.at_ns, self.back_ns = now_ns, None
+
+    def rest_longer(self, now_ns: int) -> None:
+        """From now on, for it was brought in vain."""
+        self.at_ns, self.rest_ns = now_ns, min(REFUSED_NS_MAX, 2 * self.rest_ns)
 
 
 class Zoos:
@@ -24,8 +59,8 @@ class Zoos:
         self._environment = environment
         self._zoos: dict[tuple[str, float], Zoo] = {}
         """By application and floor; for a moment, for anybody may ask with whatever floor."""
-        self._refused: dict[tuple[str, str], int] = {}
-        """(application, variant) that memory has refused → when."""
+        self._refused: dict[tuple[str, str], _Refused] = {}
+        """By application and variant."""
 
     def of(self, key: PoolKey) -> Zoo:
         """What there is now; nothing where the application is not in service."""
@@ -41,30 +76,62 @@ class Zoos:
         rungs, is_short, refused = zoo_of(
             entry, key.floor, self._environment.workers, now_ns, self._environment.fits_memory, without
         )
-        until_ns = now_ns + SNAPSHOT_NS
-        zoo = Zoo(rungs, is_short, entry=entry, without=without, refused=tuple(refused), until_ns=until_ns)
+        zoo = Zoo(
+            rungs,
+            is_short,
+            entry=entry,
+            without=without,
+            refused=tuple(refused),
+            held_beside=self._environment.held_beside() if is_short else "",
+            until_ns=now_ns + SNAPSHOT_NS,
+        )
         self._zoos = {one: known for one, known in self._zoos.items() if known.until_ns > now_ns}
         self._zoos[key.application_id, key.floor] = zoo
         return zoo
 
     def refuse(self, application_id: str, variant: str) -> None:
-        """Memory has refused a variant: it is not planned with for a while."""
-        self._refused[application_id, variant] = self._environment.clock.now_ns()
+        """Memory has refused a variant: it is not planned with until it is in memory again."""
+        now_ns = self._environment.clock.now_ns()
+        old_ns = now_ns - FORGOTTEN_NS
+        self._refused = {of: one for of, one in self._refused.items() if one.trial is not None or one.at_ns > old_ns}
+        self._refused.setdefault((application_id, variant), _Refused(now_ns)).again(now_ns)
+
+    async def tried(self, key: PoolKey) -> None:
+        """Return when what has rested long enough of a pool's variants has been brought, or could not be."""
+        self.of(key)
+        trials = [one.trial for (id, _), one in self._refused.items() if id == key.application_id and one.trial]
+        if trials:
+            await asyncio.wait(trials)
+
+    def close(self) -> None:
+        """Bring nothing more."""
+        for one in self._refused.values():
+            if one.trial is not None:
+                one.trial.cancel()
 
     def _without(self, entry: Entry, now_ns: int) -> frozenset[str]:
         """What is not planned with now."""
-        self._refused = {one: at_ns for one, at_ns in self._refused.items() if now_ns - at_ns < REFUSED_NS}
-        id, is_resident = entry.application.id, self._environment.is_resident
-        return frozenset(
-            variant
-            for (application, variant), at_ns in self._refused.items()
-            if application == id
-            and not (
-                now_ns - at_ns >= REFUSED_NS_MIN
-                and variant in entry.servables
-                and is_resident(entry.servables[variant])
-            )
-        )
+        own = [(name, one) for (application, name), one in self._refused.items() if application == entry.application.id]
+        for name, one in own:
+            servable = entry.servables.get(name)
+            if servable is None or (one.back_ns is not None and now_ns - one.back_ns >= STEADY_NS):
+                del self._refused[entry.application.id, name]
+            elif one.back_ns is None and now_ns - one.at_ns >= REFUSED_NS_MIN:
+                self._look_again(one, servable, now_ns)
+        return frozenset(name for name, one in own if one.back_ns is None and name in entry.servables)
+
+    def _look_again(self, one: _Refused, servable: Servable, now_ns: int) -> None:
+        """Plan with it where it is in memory; else bring it, once it has rested."""
+        if self._environment.is_resident(servable):
+            one.back_ns = now_ns
+        elif one.trial is None and now_ns - one.at_ns >= one.rest_ns:
+            one.trial = asyncio.create_task(self._try(one, servable), name=f"try {servable.build_id}")
+
+    async def _try(self, one: _Refused, servable: Servable) -> None:
+        await self._environment.bring(servable)
+        one.trial = None
+        if not self._environment.is_resident(servable):
+            one.rest_longer(self._environment.clock.now_ns())
 
     def forget(self, key: PoolKey) -> None:
         """Nobody of a pool is left."""

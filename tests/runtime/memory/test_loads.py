@@ -233,6 +233,11 @@ class Boundless:
     def is_bounded(self, build_id: str) -> bool:
         return False
 
+    def may_leave(
+        self, newcomer: str, need_bytes: int, builds: Collection[str], resident: Sequence[ResidentBuild]
+    ) -> bool:
+        return True
+
     def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:
         return [sleeper.build_id for sleeper in sleepers]
 

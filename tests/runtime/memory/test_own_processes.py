@@ -1,65 +1,133 @@
-"""Processes of the box's own have room before they begin, as far as there is some, and count while they are there."""
+"""Processes that plan take a part of memory that nobody needs, count while they are there, and end for who needs it."""
 
 import pytest
 
-from appliance.runtime.memory.own_processes import OwnProcesses
+from appliance.clock import NS_PER_MS
+from appliance.domain.errors import NoRoomToRun
+from appliance.runtime.memory.own_processes import REST_NS, OwnProcess, OwnProcesses
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
 
 
+def planner(bench: MemoryBench, name: str = "adaptation", count_bytes: int = 30) -> OwnProcess:
+    return OwnProcesses(bench.clock, bench.memory).process(name, count_bytes)
+
+
+async def begin(process: OwnProcess) -> None:
+    async with process.beginning():
+        pass
+
+
 @story
-async def test_others_leave_before_it_begins() -> None:
-    """Two builds take 80 of 100: one goes for a process of 30, which is counted until it ends."""
-    bench = MemoryBench({"a": Cost(40), "b": Cost(40)}, 100)
-    process = OwnProcesses(bench.memory).process("adaptation", 30)
+async def test_planner_begins_once_others_have_left_for_it() -> None:
+    """Two builds take 190 of 200: one goes for a process of 30, which is counted until it ends."""
+    bench = MemoryBench({"a": Cost(95), "b": Cost(95)}, 200)
+    process = planner(bench)
     await bench.use("a")
     await bench.use("b")
     async with process.beginning():
         assert bench.resident() == ["b"]
-    assert bench.memory.free_bytes == 30
+    assert bench.memory.free_bytes == 75
     process.ended()
     process.ended()
-    assert bench.memory.free_bytes == 60
+    assert bench.memory.free_bytes == 105
 
 
 @story
-async def test_each_counts() -> None:
-    """By its name; the same one that begins anew counts once."""
-    bench = MemoryBench({}, 100)
-    processes = OwnProcesses(bench.memory)
+async def test_planners_count_by_name() -> None:
+    """The same one that begins anew counts once."""
+    bench = MemoryBench({}, 200)
+    processes = OwnProcesses(bench.clock, bench.memory)
     adaptation, offload = processes.process("adaptation", 30), processes.process("offload", 20)
     for one in (adaptation, offload, offload):
-        async with one.beginning():
-            pass
-    assert bench.memory.free_bytes == 50
+        await begin(one)
+    assert bench.memory.builds_bytes == 150
+    assert bench.memory.overheads() == {"planner processes": 50}
     adaptation.ended()
-    assert bench.memory.free_bytes == 80
+    assert bench.memory.builds_bytes == 180
 
 
 @story
-async def test_one_that_does_not_begin_counts_nothing() -> None:
+async def test_planner_that_does_not_begin_counts_nothing() -> None:
     """Nor does its room stay promised."""
-    bench = MemoryBench({}, 100)
-    process = OwnProcesses(bench.memory).process("adaptation", 30)
+    bench = MemoryBench({}, 200)
+    process = planner(bench)
     with pytest.raises(OSError, match="no process is left"):
         async with process.beginning():
             raise OSError("no process is left")
-    assert bench.memory.free_bytes == 100
+    assert bench.memory.free_bytes == 200
+    await begin(process)
+    assert bench.memory.free_bytes == 170
 
 
 @story
-async def test_where_there_is_no_room_it_begins_all_the_same() -> None:
-    """When a load would be refused; what it takes counts, and those that are in use leave when they are done."""
-    bench = MemoryBench({"a": Cost(90)}, 100, watched=False)
-    process = OwnProcesses(bench.memory).process("adaptation", 30)
+async def test_planner_finds_no_room_where_builds_are_in_use() -> None:
+    """At once, and nothing is taken of what they have; it rests before it tries again."""
+    bench = MemoryBench({"a": Cost(190)}, 200)
+    process = planner(bench)
     build = await bench.pin("a")
     start_ns = bench.clock.now_ns()
-    async with process.beginning():
-        assert bench.elapsed_ms(start_ns) == pytest.approx(1000, abs=1)
-    assert bench.memory.free_bytes == -20
+    with pytest.raises(OSError, match="no room"):
+        await begin(process)
+    assert (bench.clock.now_ns(), bench.memory.free_bytes) == (start_ns, 10)
     bench.memory.unpin(build)
-    await settle()
+    with pytest.raises(OSError, match="no room"):
+        await begin(process)
+    await bench.clock.sleep_until_ns(start_ns + REST_NS + NS_PER_MS)
+    await begin(process)
     assert bench.resident() == []
-    assert bench.memory.free_bytes == 70
     await bench.unloaded("a")
+
+
+@story
+async def test_planners_take_a_quarter_of_the_budget_at_most() -> None:
+    """Two of 30 have no place in 200, though all of it is free; nor while one of them begins."""
+    bench = MemoryBench({}, 200)
+    processes = OwnProcesses(bench.clock, bench.memory)
+    first, second = processes.process("adaptation", 30), processes.process("offload", 30)
+    async with first.beginning():
+        with pytest.raises(OSError, match="no room"):
+            await begin(second)
+    with pytest.raises(OSError, match="no room"):
+        await begin(second)
+    first.ended()
+    await begin(second)
+    assert bench.memory.free_bytes == 170
+
+
+@story
+async def test_planner_ends_for_a_load_that_finds_no_room_and_rests() -> None:
+    """What it takes counts as room before, and it does not begin again at once; the idle one ends before the other."""
+    bench = MemoryBench({"a": Cost(100), "b": Cost(60)}, 200)
+    processes = OwnProcesses(bench.clock, bench.memory)
+    idle, busy = processes.process("offload", 20), processes.process("adaptation", 30)
+    ended: list[str] = []
+    for one in (idle, busy):
+        one.end_now = lambda one=one: ended.append(one.name)  # type: ignore[misc]
+        await begin(one)
+    busy.is_busy = lambda: True
+    held = await bench.pin("a")
+    assert (bench.memory.builds_bytes, bench.memory.room_for({"b"})) == (150, 200)
+    await bench.use("b")
+    assert (ended, bench.memory.builds_bytes) == (["offload"], 170)
+    with pytest.raises(OSError, match="no room"):
+        await begin(idle)
+    await bench.clock.sleep_until_ns(bench.clock.now_ns() + REST_NS)
+    bench.memory.resize(160)
+    assert (ended, bench.resident()) == (["offload", "adaptation"], ["a", "b"]), "no build leaves where that is enough"
+    bench.memory.unpin(held)
+    await settle()
+
+
+@story
+async def test_run_that_finds_no_room_ends_a_planner() -> None:
+    """Before it is refused; then it is told which processes hold the rest."""
+    bench = MemoryBench({}, 200)
+    process = planner(bench)
+    await begin(process)
+    bench.memory.runs.check("b", "v", 190)
+    assert bench.memory.overheads() == {}
+    bench.memory.set_overhead(30)
+    with pytest.raises(NoRoomToRun, match="guards 3e-05 MB"):
+        bench.memory.runs.check("b", "v", 190)

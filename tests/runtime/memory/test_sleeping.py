@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, OutOfMemory, ProcessorLost
 from appliance.domain.states import ResidencyState
 from appliance.lab.loop import VirtualLoop
+from appliance.runtime.ports import Occupied
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
@@ -78,15 +79,22 @@ async def test_processes_with_nothing_awake_end_for_a_request() -> None:
     bench.memory.set_overhead(30)
     asked: list[set[str]] = []
 
-    def end_idle(wanted: Collection[str]) -> bool:
-        asked.append(set(wanted))
-        if processes:
-            processes.pop()
-            bench.memory.set_overhead(sum(processes))
-            return True
-        return False
+    class Idle:
+        def idle_bytes(self, wanted: Collection[str]) -> int:
+            return sum(processes)
 
-    bench.memory.when_short(end_idle)
+        def occupied(self, wanted: Collection[str]) -> Collection[Occupied]:
+            return ()
+
+        def end_idle(self, wanted: Collection[str]) -> bool:
+            asked.append(set(wanted))
+            if processes:
+                processes.pop()
+                bench.memory.set_overhead(sum(processes))
+                return True
+            return False
+
+    bench.memory.when_short(Idle())
     held = await bench.pin("a")
     with pytest.raises(OutOfMemory):
         await bench.memory.pin("b", 40, 45, None, is_urgent=False)
@@ -104,12 +112,18 @@ async def test_processes_alone_take_more_than_the_budget() -> None:
     bench = bench_of("ab")
     ended: list[int] = []
 
-    def end_idle(wanted: Collection[str]) -> bool:
-        assert not wanted
-        ended.append(1)
-        return False
+    class Idle:
+        def idle_bytes(self, wanted: Collection[str]) -> int:
+            return 0
 
-    bench.memory.when_short(end_idle)
+        def occupied(self, wanted: Collection[str]) -> Collection[Occupied]:
+            return ()
+
+        def end_idle(self, wanted: Collection[str]) -> bool:
+            ended.append(1)
+            return False
+
+    bench.memory.when_short(Idle())
     held = await bench.pin("a")
     await bench.use("b")
     bench.budget = 3 * BUDGET  # what it watches: the ledger is over, whatever it does

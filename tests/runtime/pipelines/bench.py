@@ -88,6 +88,7 @@ class PlanningBench:
             engine=core.engine,
             queue=core.queue,
             memory=core.memory,
+            account=core.account,
             residency=core.residency,
             events=self.box.telemetry,
             decisions=self.box.decisions,

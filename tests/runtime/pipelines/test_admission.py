@@ -17,7 +17,7 @@ from appliance.runtime.pipelines.planning import AT_ONCE
 from appliance.runtime.pipelines.problem import Asked, Subject, asked
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
-from tests.runtime.pipelines.bench import Fed, find_and_read, replayed
+from tests.runtime.pipelines.bench import Fed, PlanningBench, find_and_read, replayed
 
 
 def test_who_comes_looks_at_nobody_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,3 +261,39 @@ async def test_who_joins_waits_for_few_of_many_that_have_changed() -> None:
         await bench.pause(0.05)
         with pytest.raises(PipelineNotPossible):
             await bench.join(last, 60.0, "c2")
+
+
+@story
+async def test_client_of_a_pipeline_that_has_no_room_in_memory_is_refused() -> None:
+    """Its networks take 60 together; guards take what is left of the budget but 50. It is told so, and let in once
+    there is room.
+    """
+    find = {"v": Cost(run_ms=10, resident_bytes=40)}
+    bench = PlanningBench(find, {"v": Cost(run_ms=10, resident_bytes=20)}, budget=100)
+    bench.box.memory.set_overhead(50)
+    async with bench.working():
+        live = bench.add()
+        await bench.pause(1)
+        with pytest.raises(PipelineNotPossible) as refused:
+            await bench.join(live, 1.0)
+        assert refused.value.missing == ("memory",)
+        reason = "memory has no room for its smallest variants together, of 0.0001 MB beside guards 5e-05 MB"
+        assert refused.value.reason == reason
+        bench.box.memory.set_overhead(40)
+        await bench.join(live, 1.0)
+        assert live.plan is not None
+        assert live.plan.feasible
+
+
+@story
+async def test_client_of_a_pipeline_that_counts_on_a_planners_memory_is_let_in() -> None:
+    """A process that plans ends where the variants need what it takes."""
+    bench = PlanningBench({"v": Cost(resident_bytes=40)}, {"v": Cost(resident_bytes=50)}, budget=100)
+    async with bench.box.core.own_processes.process("allocation", 25).beginning():
+        pass
+    async with bench.working():
+        live = bench.add()
+        await bench.join(live, 1.0)
+        for application in ("t/find", "t/read"):
+            await bench.box.infer(application=application)
+        assert len(bench.box.memory.resident_set()) == 2

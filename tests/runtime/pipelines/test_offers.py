@@ -10,7 +10,7 @@ from appliance.domain.catalogue import Accuracy, Application, Evidence, Model, T
 from appliance.domain.pipeline import Ask
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of
+from appliance.runtime.pipelines.offers import Offers, Place, Room, bytes_together, fitting, offers_of, without_room
 from tests.fakes.engine import EngineBench, make_variant
 from tests.fakes.processor import Cost
 
@@ -100,3 +100,24 @@ def test_stage_that_names_an_unverified_variant_is_offered_it() -> None:
         return [one.name for one in found.all]
 
     assert (offered("int8"), offered(None), offered("gone")) == (["int8"], ["fp32"], [])
+
+
+def test_loads_of_variants_need_room_too() -> None:
+    """They come one after the other, the one whose load takes most beside what stays first."""
+    box = EngineBench(1000)
+    for name in "ab":
+        box.add({"v": Cost(resident_bytes=10, peak_bytes=30)}, name=name)
+    a, b = (box.catalogue.entry(f"t/{name}").servables["v"] for name in "ab")
+    assert bytes_together([a]) == 30
+    assert bytes_together([a, b]) == 40
+    assert bytes_together([*(BOX.catalogue.entry(f"t/{name}").servables["v1"] for name in "ab"), a]) == 60
+
+
+def test_pipelines_without_room_are_the_last_ones() -> None:
+    """Of those that are in one room; who comes first is served, and whoever fits beside it."""
+    places: dict[Place, str] = {("p", "look"): "a", ("q", "look"): "b", ("r", "look"): "c"}
+    offers = fitting({one: _offers(name) for one, name in places.items()}, places, [Room(tuple(places), 12)])
+    assert _names(offers) == {"p": "2", "q": "2", "r": "2"}
+    assert without_room(offers, places, [Room(tuple(places), 26)], "pqr") == set()
+    assert without_room(offers, places, [Room(tuple(places), 12)], "pqr") == {"q"}
+    assert without_room(offers, places, [Room(tuple(places), 15)], "qpr") == {"p", "r"}

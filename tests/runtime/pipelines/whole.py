@@ -109,6 +109,7 @@ class WholeBox:
             engine=core.engine,
             queue=core.queue,
             memory=core.memory,
+            account=core.account,
             residency=core.residency,
             events=self.box.telemetry,
             decisions=self.box.decisions,

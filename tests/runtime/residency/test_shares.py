@@ -182,3 +182,26 @@ def test_one_with_many_sleepers_leaves_others_theirs() -> None:
         assert len(asleep("held")) == 2
 
     run_virtual(story)
+
+
+def test_first_guard_brings_what_it_is_forked_of() -> None:
+    """That is promised with it, and nobody's: no tenant is charged for it. The next guard does not bring it again."""
+
+    async def story() -> None:
+        bench = EngineBench(BUDGET)
+        shares = Shares(bench.catalogue, VariantGroups(bench.catalogue), BUDGET, {"cpu": 20}, {"cpu": 30})
+        bench.add({"v": Cost(10)}, name="own", tenant="a", quota=Quota(memory_ceiling_bytes=35))
+        first = shares.guard_to_come("content@cpu@a")
+        assert first is not None
+        assert (first.bytes, shares.guard_bytes_of("content@cpu@a"), shares.ceiling_for("a")) == (50, 50, 35)
+        assert shares.ceiling_for("a", ["content@cpu@a"]) == 15
+        shares.charge_servers({"cpu": 32})
+        second = shares.guard_to_come("content@cpu@b")
+        assert second is not None
+        assert second.bytes == 20
+        shares.charge_guards({("a", "cpu"): 22})
+        assert (shares.guard_to_come("content@cpu@a"), shares.guard_bytes_of("content@cpu@a")) == (None, 22)
+        shares.charge_servers({"cpu": 0})
+        assert shares.server_to_come("cpu") == 30
+
+    run_virtual(story)

@@ -91,6 +91,7 @@ class Fleet:
             engine=bench.engine,
             predictor=predictor,
             memory=bench.memory,
+            account=bench.core.account,
             residency=bench.core.residency,
             telemetry=bench.telemetry,
             decisions=bench.decisions,

@@ -1,19 +1,22 @@
 """Where planners compute."""
 
+import asyncio
 import itertools
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
-from appliance.clock import SystemClock
+from appliance.clock import SystemClock, pause_s
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
-from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, has_begun
-from appliance.runtime.sessions.planner_process import PlannerProcess
+from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, adaptation_plan, has_begun
+from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
+from tests.fakes.waiting import until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 
@@ -74,11 +77,18 @@ async def test_one_long_decision_of_many_is_remembered() -> None:
 class Counted:
     """Port `Counting` that remembers what it is told, and whether the process was there."""
 
-    def __init__(self) -> None:
+    is_busy: Callable[[], bool]
+    end_now: Callable[[], None]
+
+    def __init__(self, *, has_room: bool = True) -> None:
         self.told: list[str] = []
+        self.has_room = has_room
 
     @asynccontextmanager
     async def beginning(self) -> AsyncIterator[None]:
+        if not self.has_room:
+            self.told.append("is refused")
+            raise OSError("no room")
         self.told.append("begins")
         yield
         self.told.append("is there")
@@ -103,6 +113,63 @@ async def test_memory_is_told_of_planners() -> None:
     finally:
         await process.close()
     assert counted.told[5:] == ["has ended"]
+
+
+async def test_planner_process_that_memory_needs_ends_at_once() -> None:
+    """Also while it computes: whoever waits is told; the next call begins another one."""
+    counted = Counted()
+    process = PlannerProcess(0, counted)
+    try:
+        await process.call(has_begun)
+        asking = asyncio.create_task(process.call(pause_s, 600))
+        await until(counted.is_busy, every_s=0)
+        counted.end_now()
+        with pytest.raises(PlannerEnded):
+            await asking
+        assert not counted.is_busy()
+        assert counted.told == ["begins", "is there"], "memory knows that it has ended"
+        await process.call(has_begun)
+        assert counted.told == ["begins", "is there"] * 2
+    finally:
+        await process.close()
+
+
+async def test_planner_process_that_is_asked_nothing_ends() -> None:
+    """After a while; the next call begins another one."""
+    counted = Counted()
+    process = PlannerProcess(0, counted, idle_s=0.01)
+    try:
+        await process.call(has_begun)
+        await until(lambda: "has ended" in counted.told)
+        await process.call(has_begun)
+        assert counted.told[3:5] == ["begins", "is there"]
+    finally:
+        await process.close()
+
+
+async def test_decision_without_room_for_a_planner_is_made_in_a_thread() -> None:
+    """The answer is the same, and the event loop has its turns meanwhile."""
+    counted, threads = Counted(has_room=False), set[int]()
+
+    def spent_ns() -> int:
+        threads.add(threading.get_ident())
+        return 0
+
+    deciding = Decisions(
+        SystemClock(),
+        "exchange",
+        "earliest-due",
+        in_place_clients_max=1,
+        spent_ns=spent_ns,
+        process_for=lambda family: PlannerProcess(0, counted),
+    )
+    try:
+        assert await deciding.adapt(PROBLEM) == adaptation_plan("exchange", PROBLEM)
+        assert (deciding.elsewhere, set(counted.told)) == (0, {"is refused"})
+        assert threads
+        assert threading.get_ident() not in threads
+    finally:
+        await deciding.close()
 
 
 async def test_a_planner_that_dies_is_begun_anew() -> None:

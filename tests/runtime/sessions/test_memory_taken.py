@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from appliance.domain.session import AccuracyPromise, LatencyPromise, Notice, NoticeKind, Promise, Reference
+from appliance.domain.errors import PromiseNotPossible
+from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, Notice, NoticeKind, Promise, Reference
 from appliance.domain.states import SessionState
 from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
@@ -114,3 +115,51 @@ def test_nothing_else_keeps_the_promise(promise: Promise) -> None:
             assert 1 <= lost <= 3
 
     told()
+
+
+@pytest.mark.gate("a whole engine for minutes of virtual time")
+@pytest.mark.parametrize("promise", [AccuracyPromise(0.15), LatencyPromise(300.0, 5.0, 45.0)], ids=str)
+def test_session_without_room_is_not_let_in_and_removed_by_turns(promise: Promise) -> None:
+    """Others hold the memory for two minutes: it is told once that it waits, and once that it is served again."""
+
+    @story
+    async def told() -> None:
+        fleet = Fleet(workers=2, budget=BUDGET)
+        gate = fleet.add({128: LARGE, 64: SMALL}, accuracies=(50.0, 30.0))
+        async with fleet.working():
+            live = await fleet.join(gate, promise, fps=15, mbps=100)
+            async with heard(fleet, live) as notices:
+                fleet.stream(live, steady(100), drop_rate=0.004)
+                await fleet.pass_s(5)
+                async with asking(fleet):
+                    await fleet.pass_s(120)
+                    assert [notice.kind for notice in notices] == [NoticeKind.REMOVED]
+                    assert live.reason.startswith("memory: ")
+                await fleet.pass_s(120)
+            assert (live.state, live.variant) == (SessionState.SERVED, "v128")
+            assert [notice.kind for notice in notices] == [NoticeKind.REMOVED, NoticeKind.SERVED]
+
+    told()
+
+
+@story
+async def test_session_that_only_memory_of_processes_would_hold_is_refused() -> None:
+    """Its variant takes 200 of 400, and guards take 250: it is told that memory has no room. Beside a planner, which
+    ends for it, it is served.
+    """
+    fleet = Fleet(budget=BUDGET)
+    gate = fleet.add({128: LARGE})
+    fleet.bench.memory.set_overhead(250)
+    async with fleet.working():
+        with pytest.raises(PromiseNotPossible) as refused:
+            await fleet.join(gate, LatencyPromise(300.0, 5.0), fps=15, mbps=100)
+        assert refused.value.cause == Cause.MEMORY.value
+        assert refused.value.reason.endswith("fits into memory, of 0.0004 MB beside guards 0.00025 MB")
+        fleet.bench.memory.set_overhead(150)
+        async with fleet.bench.core.own_processes.process("adaptation", 90).beginning():
+            pass
+        await fleet.pass_s(1)
+        live = await fleet.join(gate, LatencyPromise(300.0, 5.0), fps=15, mbps=100)
+        assert (live.state, live.variant) == (SessionState.SERVED, "v128")
+        assert fleet.bench.memory.resident_set() == [fleet.bench.build("v128", gate.id)]
+        assert fleet.bench.memory.overheads() == {"guards": 150}

@@ -32,5 +32,5 @@ CPU = Kind(
     processor=_processor,
     sessions=_sessions,
     pins=True,
-    guard=InGuard(base_bytes=20_000_000, get_ready=_get_ready, sessions=_guard_sessions),
+    guard=InGuard(base_bytes=20_000_000, server_bytes=30_000_000, get_ready=_get_ready, sessions=_guard_sessions),
 )

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from appliance.domain.names import kind_of, owner_of
 from appliance.domain.request import Tensors
 from appliance.forkserver import ForkServer
 from appliance.log import get as get_log
-from appliance.runtime.ports import Runs, StagedRun, Staging
+from appliance.runtime.ports import Occupied, Runs, StagedRun, Staging
 from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.cpu.leases import Lease, Leases
 from appliance.runtime.processors.cpu.mapped import CachedFile
@@ -107,8 +108,8 @@ class GuardedProcessor:
         self.room_to_begin: Callable[[str, str, int], AbstractAsyncContextManager[None]] = lambda *_: nullcontext()
         """Entered with the tenant, the kind and the bytes of a guard that is about to begin, once there is room for it;
         left when it has told what it takes. Raises: OutOfMemory, ShuttingDown."""
-        self.on_servers: Callable[[int], None] = lambda count_bytes: None
-        """Told what fork servers take, which are nobody's."""
+        self.on_servers: Callable[[Mapping[str, int]], None] = lambda server_bytes: None
+        """Told what fork servers take, by kind, which are nobody's."""
         self.on_unfit: Callable[[str], None] = lambda build_id: None
         """Told of each build whose prepared form is to be used no more, by id: another program waits to write it, or
         the disk does not give it. What is loaded of it must go.
@@ -287,14 +288,38 @@ class GuardedProcessor:
         except (OSError, TimeoutError, ValueError) as error:
             raise LoadFailed(build_id=build_id, reason=f"no guard could read the texts: {error}") from error
 
+    def idle_bytes(self, wanted: Collection[str]) -> int:
+        """What guards take by themselves that `end_idle` could end."""
+        return sum(guard.base_bytes for guard in self._idle_guards(wanted))
+
+    def occupied(self, wanted: Collection[str]) -> list[Occupied]:
+        """Guards with something awake that have none of these builds, and compute nothing."""
+        return [
+            Occupied(
+                [build.build_id for build in guard.builds.values()],
+                guard.base_bytes,
+                partial(self._end, guard, "its memory was needed"),
+            )
+            for guard in self._unwanted_guards(wanted)
+            if not guard.is_busy and not guard.is_idle
+        ]
+
+    def _idle_guards(self, wanted: Collection[str]) -> list[GuardProcess]:
+        """Those with nothing awake that have none of these builds."""
+        return [guard for guard in self._unwanted_guards(wanted) if guard.is_idle]
+
+    def _unwanted_guards(self, wanted: Collection[str]) -> list[GuardProcess]:
+        """Those that have none of these builds."""
+        # Whoever waits for one that starts would start the next, and that would be ended as idle, too.
+        homes = {*((owner_of(build_id)[1], kind_of(build_id)) for build_id in wanted), *self._starting}
+        return [guard for home, guard in self._guards.items() if home not in homes]
+
     def end_idle(self, wanted: Collection[str]) -> bool:
         """End a guard with nothing awake, that has none of the builds `wanted`; whether there was one.
 
         Of several one that holds nothing, and of those the one unused longest.
         """
-        # Whoever waits for one that starts would start the next, and that would be ended as idle, too.
-        homes = {*((owner_of(build_id)[1], kind_of(build_id)) for build_id in wanted), *self._starting}
-        idle = [guard for home, guard in self._guards.items() if guard.is_idle and home not in homes]
+        idle = self._idle_guards(wanted)
         if idle:
             self._end(min(idle, key=lambda guard: (bool(guard.builds), guard.last_used_ns)), "its memory was needed")
         return bool(idle)
@@ -425,7 +450,7 @@ class GuardedProcessor:
         """What fork servers take now: pages that guards shared with them are theirs alone when those have ended."""
         for kind, server in self._servers.items():
             self._server_bytes[kind] = await asyncio.to_thread(_pss_bytes, server.pid)
-        self.on_servers(sum(self._server_bytes.values()))
+        self.on_servers(self._server_bytes.copy())
 
     async def _make_room(self) -> None:
         """Where there are as many guards as there may be, the one unused longest ends; while all work, wait."""

@@ -44,5 +44,11 @@ OPENVINO = Kind(
     sessions=_sessions,
     distribution="openvino",
     compiles_sizes=True,
-    guard=InGuard(base_bytes=40_000_000, get_ready=_get_ready, sessions=_guard_sessions, looked_for=_looked_for),
+    guard=InGuard(
+        base_bytes=40_000_000,
+        server_bytes=45_000_000,
+        get_ready=_get_ready,
+        sessions=_guard_sessions,
+        looked_for=_looked_for,
+    ),
 )

@@ -1,0 +1,108 @@
+"""A box with little memory, of which its own processes take a part: what it promises, it holds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.demo.zoo import toys
+from tests.api.stand import Stand, copied, running
+from tests.fakes.waiting import until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("processes")]
+
+ONE = {"name": "one", "latency_slo_ms": 5000, "stages": [{"name": "what", "application": "digits"}]}
+MB = 10**6
+
+
+async def _memory(stand: Stand) -> dict[str, Any]:
+    shown: dict[str, Any] = (await stand.client().get("/v1/memory")).json()
+    return shown
+
+
+@pytest.mark.parametrize("budget_mb", [24, 62])
+async def test_small_budget_is_not_spent_on_planners(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits, budget_mb: int
+) -> None:
+    """A client of a pipeline is promised its frames, and all are answered: plans are made, but no process of 30 MB
+    takes the place of the model.
+    """
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    state_dir = copied(furnished[0], tmp_path / "state")
+    async with running(state_dir, memory={"budget_bytes": budget_mb * MB, "reserve_bytes": 0}) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        harbour = stand.client("harbour")
+        assert (await harbour.post("/v1/pipelines", json=ONE)).status_code == 201
+        joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})
+        assert joined.status_code == 201, joined.text
+        headers = {"X-Client": joined.json()["id"]}
+        for _ in range(6):
+            answer = await harbour.post("/v1/pipelines/one/predict", content=picture, headers=headers)
+            assert answer.status_code == 200, answer.text
+            assert [item.get("none") for item in answer.json()["items"]] == [None], answer.text
+        assert (await harbour.get("/v1/pipelines/one")).json()["plan"]["feasible"]
+        memory = await _memory(stand)
+        assert (memory["overhead_bytes"], memory["evictions"]) == (0, 0)
+        await stand.close()
+
+
+async def test_guard_that_has_no_room_is_told_before_anything_is_promised(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits
+) -> None:
+    """40 MB hold no guard with what it is forked of: the client is refused, and so are requests, with nothing begun."""
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    state_dir = copied(furnished[0], tmp_path / "state")
+    memory = {"budget_bytes": 40 * MB, "reserve_bytes": 0}
+    async with running(state_dir, guard={"isolation": "process"}, memory=memory) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        harbour = stand.client("harbour")
+        await harbour.post("/v1/pipelines", json=ONE)
+        joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})
+        assert (joined.status_code, joined.json()["missing"]) == (409, ["memory"])
+        refused = await harbour.post("/v1/applications/digits/predict", content=picture)
+        assert (refused.status_code, refused.json()["type"]) == (507, "/problems/out-of-memory")
+        assert {one["why"] for one in refused.json()["blockers"]} == {"guards", "fork servers"}
+        assert (await _memory(stand))["used_bytes"] == 0
+        await stand.close()
+
+
+async def test_guarded_models_serve_a_pipeline_on_a_small_budget(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits
+) -> None:
+    """In 80 MB, of which a guard and what it is forked of take most: what is promised is held."""
+    picture = next(digits.evaluation.glob("*.png")).read_bytes()
+    state_dir = copied(furnished[0], tmp_path / "state")
+    memory = {"budget_bytes": 80 * MB, "reserve_bytes": 0}
+    async with running(state_dir, guard={"isolation": "process"}, memory=memory) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        harbour = stand.client("harbour")
+        await harbour.post("/v1/pipelines", json=ONE)
+        for _ in range(2):
+            joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 2})
+            assert joined.status_code == 201, joined.text
+            answer = await harbour.post("/v1/pipelines/one/predict", content=picture)
+            assert [item.get("none") for item in answer.json()["items"]] == [None], answer.text
+        assert (await _memory(stand))["evictions"] == 0
+        await stand.close()
+
+
+async def test_planner_of_a_larger_budget_counts_and_ends_for_a_model(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """It begins with the first client; when the budget shrinks below what both take, the model stays."""
+    state_dir = copied(furnished[0], tmp_path / "state")
+    async with running(state_dir, memory={"budget_bytes": 130 * MB, "reserve_bytes": 0}) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        harbour = stand.client("harbour")
+        await harbour.post("/v1/pipelines", json=ONE)
+        await harbour.post("/v2/repository/models/digits/load")
+        assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).status_code == 201
+        assert appliance.box is not None
+        memory = appliance.box.memory
+        await until(lambda: memory.overheads())
+        assert memory.overheads() == {"planner processes": 30 * MB}
+        there = memory.resident_set()
+        assert there
+        memory.resize(memory.used_bytes - 10 * MB)
+        assert (memory.overheads(), memory.resident_set()) == ({}, there)
+        await stand.close()

@@ -1,0 +1,166 @@
+"""What memory there is for variants, beside processes that take some of it."""
+
+from collections.abc import Collection
+
+import pytest
+
+from appliance.domain.catalogue import Quota
+from appliance.domain.errors import CeilingReached, OutOfMemory
+from appliance.domain.overhead import FORK_SERVERS
+from appliance.policies.residency.base import ResidencyProblem
+from appliance.runtime.ports import Occupied
+from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
+from tests.fakes.processor import Cost
+
+MB = 10**6
+
+
+def box(budget_mb: int = 200, quota: Quota | None = None) -> EngineBench:
+    """Two applications, of 100 and of 60 MB; their tenant has a quota."""
+    bench = EngineBench(budget_mb * MB)
+    for name, size in (("large", 100), ("small", 60)):
+        bench.add({"v": Cost(size * MB)}, name=name, quota=quota)
+    return bench
+
+
+def fits(bench: EngineBench, name: str) -> bool:
+    return bench.core.account.fits(bench.catalogue.entry(f"t/{name}").servables["v"])
+
+
+async def begin_planner(bench: EngineBench, megabytes: int) -> None:
+    async with bench.core.own_processes.process("adaptation", megabytes * MB).beginning():
+        pass
+
+
+@story
+async def test_account_leaves_out_what_processes_take_that_stay() -> None:
+    """Guards, and what they are forked of; not planners, which end where there is no room otherwise."""
+    bench = box()
+    await begin_planner(bench, 50)
+    assert (bench.memory.builds_bytes, bench.core.account.room_for(())) == (150 * MB, 200 * MB)
+    bench.memory.set_overhead(60 * MB)
+    bench.memory.set_overhead(45 * MB, of=FORK_SERVERS)
+    assert (bench.memory.builds_bytes, bench.core.account.room_for(())) == (45 * MB, 95 * MB)
+    assert (fits(bench, "large"), fits(bench, "small")) == (False, True)
+
+
+@story
+async def test_account_of_a_tenant_ends_at_its_ceiling() -> None:
+    """Its guards are in it."""
+    bench = box(quota=Quota(memory_ceiling_bytes=70 * MB))
+    assert (bench.core.account.room_of("t"), fits(bench, "large"), fits(bench, "small")) == (70 * MB, False, True)
+    bench.core.charge_guards({("t", "cpu"): 20 * MB})
+    assert (bench.core.account.room_of("t"), fits(bench, "small")) == (50 * MB, False)
+
+
+@story
+async def test_policy_of_residency_counts_what_processes_take() -> None:
+    """It is told of the memory that there is for variants."""
+    bench = box()
+    bench.add({"fp32": Cost(90 * MB), "int8": Cost(20 * MB)}, name="two")
+    bench.memory.set_overhead(100 * MB)
+    async with bench.working():
+        await bench.infer(application="t/two")
+        problems = [told["problem"] for kind, told in bench.decisions.told if kind == "residency"]
+    assert {one.memory_bytes for one in problems if isinstance(one, ResidencyProblem)} == {100 * MB}
+
+
+@story
+async def test_refusal_names_the_processes_that_hold_memory() -> None:
+    """With what each sort takes, the largest first, also where it is for ever."""
+    bench = box(150)
+    bench.memory.set_overhead(31 * MB)
+    bench.memory.set_overhead(22 * MB, of=FORK_SERVERS)
+    async with bench.working():
+        with pytest.raises(OutOfMemory) as caught:
+            await bench.infer(application="t/large")
+        processes = [
+            {"application": None, "mb": 31.0, "why": "guards", "until_s": None},
+            {"application": None, "mb": 22.0, "why": "fork servers", "until_s": None},
+        ]
+        assert (caught.value.can_fit, caught.value.blockers) == (True, processes)
+        assert "guards 31 MB; fork servers 22 MB; " in str(caught.value)
+        bench.memory.set_overhead(60 * MB, of=FORK_SERVERS)
+        with pytest.raises(OutOfMemory) as never:
+            await bench.infer(application="t/large")
+    assert not never.value.can_fit
+    assert "fork servers 60 MB; guards 31 MB; raise the memory budget" in str(never.value)
+
+
+@story
+async def test_request_that_needs_a_planners_memory_is_given_it() -> None:
+    """The planner ends before the request is refused."""
+    bench = box()
+    await begin_planner(bench, 50)
+    bench.memory.set_overhead(90 * MB)
+    async with bench.working():
+        await bench.infer(application="t/large")
+    assert bench.memory.overheads() == {"guards": 90 * MB}
+
+
+class Guards:
+    """Port `IdleProcesses`: one process, which holds builds that are awake."""
+
+    def __init__(self, bench: EngineBench, megabytes: int, *builds: str) -> None:
+        self._bench, self._builds = bench, builds
+        bench.memory.set_overhead(megabytes * MB)
+        bench.memory.when_short(self)
+
+    def idle_bytes(self, wanted: Collection[str]) -> int:
+        return 0
+
+    def end_idle(self, wanted: Collection[str]) -> bool:
+        return False
+
+    def occupied(self, wanted: Collection[str]) -> Collection[Occupied]:
+        is_wanted = not self._bench.memory.overheads() or not set(wanted).isdisjoint(self._builds)
+        return () if is_wanted else [Occupied(self._builds, self._bench.memory.overheads()["guards"], self._end)]
+
+    def _end(self) -> None:
+        for build_id in self._builds:
+            del self._bench.processor.memory[build_id]
+            self._bench.memory.lost(build_id)
+        self._bench.memory.set_overhead(0)
+
+
+@story
+async def test_request_that_needs_what_a_guard_and_its_idle_builds_take_is_given_it() -> None:
+    """A guard of 60 holds an idle build of 60 in 200: neither alone makes room for 150."""
+    bench = box()
+    bench.add({"v": Cost(150 * MB)}, name="largest", tenant="u")
+    async with bench.working():
+        await bench.infer(application="t/small")
+        Guards(bench, 60, bench.build("v", "t/small"))
+        await bench.infer(application="u/largest", tenant="u")
+    assert bench.memory.resident_set() == [bench.build("v", "u/largest")]
+    assert bench.memory.overheads() == {}
+
+
+@story
+async def test_guard_whose_build_is_in_use_stays() -> None:
+    """The request is refused, and told who holds the memory."""
+    bench = box()
+    bench.add({"v": Cost(150 * MB)}, name="largest", tenant="u")
+    async with bench.working():
+        await bench.infer(application="t/small")
+        small = bench.build("v", "t/small")
+        Guards(bench, 60, small)
+        held = bench.memory.pin_resident(small)
+        assert held is not None
+        with pytest.raises(OutOfMemory) as refused:
+            await bench.infer(application="u/largest", tenant="u")
+        bench.memory.unpin(held)
+    assert [(one["why"], one["mb"]) for one in refused.value.blockers] == [("guards", 60.0), ("pinned", 60.0)]
+    assert bench.memory.overheads() == {"guards": 60 * MB}
+
+
+@story
+async def test_request_above_its_tenants_ceiling_ends_no_planner() -> None:
+    """There is memory; what the tenant may take is less."""
+    bench = box(quota=Quota(memory_ceiling_bytes=70 * MB))
+    await begin_planner(bench, 50)
+    async with bench.working():
+        with pytest.raises(CeilingReached):
+            await bench.infer(application="t/large")
+    assert bench.memory.overheads() == {"planner processes": 50 * MB}
