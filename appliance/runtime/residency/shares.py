@@ -62,12 +62,18 @@ class Shares:
         return tuple(self._refreshed().values())
 
     def holdings(self, holders: Iterable[ResidentBuild]) -> list[Holding]:
-        """Of every tenant, by name; `holders`: builds awake and asleep."""
+        """Of tenants that hold some memory, or for which a guarantee or a ceiling is set, by name; `holders`: builds
+        awake and asleep.
+        """
         held = self._held(holders)
         for (tenant, _kind), count_bytes in self._guards.items():
             held[tenant] = held.get(tenant, 0) + count_bytes
-        shares = [self._share(tenant) for tenant in self._catalogue.tenants()]
-        return [Holding(s.name, held.get(s.name, 0), s.guarantee_bytes, s.ceiling_bytes) for s in shares]
+        limits = self._refreshed()
+        unlimited = {tenant: TenantShare(tenant, 0, None) for tenant in held}
+        return [
+            Holding(name, held.get(name, 0), share.guarantee_bytes, share.ceiling_bytes)
+            for name, share in sorted((unlimited | limits).items())
+        ]
 
     def less(self, builds: Iterable[ResidentBuild], coming: str = "") -> tuple[TenantShare, ...]:
         """The shares less what tenants hold of `builds` and in their guards, which a policy does not know of; with the
