@@ -85,7 +85,7 @@ def _two_variants(items: float = 1.0) -> AllocationInput:
     return AllocationInput(10_000.0, CORES, (module,), cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
 
 
-def _batches(fps: float, items: float = 1.0, cost_by: CostBy = CostBy.SECONDS) -> tuple[set[int], float | None]:
+def _batches(fps: float, items: float = 1.0, cost_by: CostBy = CostBy.SECONDS) -> tuple[set[int], Any]:
     """The batches that are planned, and their cost."""
     problem = replace(_two_variants(items), cost_by=cost_by)
     found = plan_several([Demand("a", fps, (problem,))], Frontier())
