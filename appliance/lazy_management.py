@@ -93,6 +93,7 @@ class LazyManagement:
         management = make(module)
         service = await asyncio.to_thread(management.service)
         management.start()
+        await management.catch_up()
         await self._do_put_off(management)
         self.on_made()
         return management, service

@@ -67,13 +67,17 @@ class Storing:
         return self._store is None or not (self._not_restored or self._not_stored)
 
     async def sweep(self) -> None:
-        """Once the store is there, remove rows of sessions that were not taken back, and store those that began
-        before; what the disk has no room for is tried again with the next sweep.
-        """
+        """Once the store is there, remove rows of sessions that were not taken back, and do what `store_begun` does."""
         while self._store is not None and self._not_restored:
             with suppress(Unavailable):
                 await self._store.remove(self._not_restored[-1])
             self._not_restored.pop()
+        await self.store_begun()
+
+    async def store_begun(self) -> None:
+        """Once the store is there, store sessions that began before; what the disk has no room for is tried again with
+        the next sweep.
+        """
         for live in list(self._not_stored.values()) if self._store is not None else ():
             with suppress(Unavailable):
                 with suppress(UnknownSession):
