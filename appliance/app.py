@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from appliance import log
 from appliance.api.auth.browsers import Browsers, own_names
@@ -19,13 +20,15 @@ from appliance.api.box import ServingBox
 from appliance.api.deferred import DeferredRequests
 from appliance.api.gateway import Gateway
 from appliance.api.http.lifespan import lifespan
-from appliance.api.http.limits import BodyRules, Bounds, InFlight, Receive, Scope, Send
+from appliance.api.http.limits import PRINCIPAL, BodyRules, Bounds, InFlight, Receive, Scope, Send
 from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
+from appliance.api.streams.target import JOINS
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.configuration import chosen_policies, media_threads, runtime_config
 from appliance.confinement.available import Confinement, available
-from appliance.domain.errors import ApplianceError
+from appliance.domain.audit import AuditRecord
+from appliance.domain.errors import ApplianceError, Unavailable
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import EMULATED
 from appliance.domain.names import kind_of, owner_of
@@ -70,6 +73,10 @@ from appliance.runtime.sessions.planner_process import PLANNER_BYTES, PlannerEnd
 from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, RequestSettings, Settings
+
+if TYPE_CHECKING:
+    from appliance.api.v1.early_joins import EarlyJoins
+    from appliance.management import Management
 
 _PLANNER_NICE = 5
 """Of the process that plans pipelines: a third of the weight of what serves. Beside two runs that never end it has a
@@ -127,8 +134,25 @@ class Appliance:
         if scope["type"] == "lifespan":
             await lifespan(self.started(), receive, send)
             return
+        if _is_join(scope) and not self.management.is_made:
+            early = await asyncio.to_thread(_early_joins)
+            unanswered = await early(self.running(), self._audit_later).answer(scope, receive, send)
+            if unanswered is None:
+                return
+            receive = unanswered
         _, service = await self.management.get()
         await service(scope, receive, send)
+
+    def _audit_later(self, record: AuditRecord) -> None:
+        """Write an entry as soon as there is a store."""
+
+        async def write(management: "Management") -> None:
+            try:
+                await management.box.store.audit.add([record])
+            except Unavailable as error:
+                self.logger.error("an entry of the audit is lost", action=record.action, reason=str(error))
+
+        self.management.put_off(write)
 
     @asynccontextmanager
     async def started(self) -> AsyncIterator[None]:
@@ -455,6 +479,18 @@ def _run_until_stopped(stack: AsyncExitStack, tasks: Sequence[asyncio.Task[None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     stack.push_async_callback(stop)
+
+
+def _is_join(scope: Scope) -> bool:
+    """Whether a session is to begin, by a caller who is known."""
+    return scope.get("path") == JOINS and scope["method"] == "POST" and PRINCIPAL in scope
+
+
+def _early_joins() -> "type[EarlyJoins]":
+    """What it imports is needed for no answer of `/v2`."""
+    from appliance.api.v1.early_joins import EarlyJoins
+
+    return EarlyJoins
 
 
 def _planner(core: RuntimeParts, family: str, nice: int = 0) -> PlannerProcess:

@@ -3,7 +3,7 @@ or nobody has been in a hurry for a while.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,8 @@ class LazyManagement:
         self._making: asyncio.Task[tuple[Management, ASGIApp]] | None = None
         self._is_begun = False
         """It is being imported and made, or there."""
+        self._put_off: list[Callable[[Management], Awaitable[None]]] = []
+        self._catching_up: asyncio.Task[None] | None = None
         self.on_made: Callable[[], None] = _nothing
         """Called once it is there."""
 
@@ -42,6 +44,17 @@ class LazyManagement:
         """The box serves: from now on it is made, of the module, when its time has come."""
         self._making = asyncio.create_task(self._make(make), name="management")
         self._making.add_done_callback(self._look_at)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is there, and answers at once."""
+        return self._making is not None and self._making.done()
+
+    def put_off(self, work: "Callable[[Management], Awaitable[None]]") -> None:
+        """Have something done as soon as it is there, and before it answers anything; `work` raises nothing."""
+        self._put_off.append(work)
+        if self.is_made:
+            self._catching_up = asyncio.create_task(self._catch_up(), name="put off")
 
     async def get(self) -> "tuple[Management, ASGIApp]":
         """As soon as it is there."""
@@ -80,8 +93,19 @@ class LazyManagement:
         management = make(module)
         service = await asyncio.to_thread(management.service)
         management.start()
+        await management.catch_up()
+        await self._do_put_off(management)
         self.on_made()
         return management, service
+
+    async def _catch_up(self) -> None:
+        with suppress(Exception):  # told when it happened
+            management, _ = await self.get()
+            await self._do_put_off(management)
+
+    async def _do_put_off(self, management: "Management") -> None:
+        while self._put_off:
+            await self._put_off.pop(0)(management)
 
     def _look_at(self, making: "asyncio.Task[tuple[Management, ASGIApp]]") -> None:
         if not making.cancelled() and (error := making.exception()) is not None:

@@ -163,6 +163,10 @@ class Management:
         self._tasks += [asyncio.create_task(work, name=name) for name, work in background.items()]
         self._chores.start()
 
+    async def catch_up(self) -> None:
+        """Store what has come before there was a store."""
+        await self.box.sessions.store_begun()
+
     async def stop(self) -> None:
         """End what `start` began; what is in memory now is what the next start brings back."""
         self._chores.stop()

@@ -16,7 +16,7 @@ import orjson
 
 from appliance.api.auth.keyring import KeyRing, Principal
 from appliance.api.auth.refused_sign_ins import SIGN_IN
-from appliance.api.box import RunningBox
+from appliance.api.box import RunningBox, ServingBox
 from appliance.api.http.limits import ASGIApp, Message, Receive, Scope, Send
 from appliance.domain.access import Role
 from appliance.domain.audit import Actor, AuditRecord
@@ -43,6 +43,17 @@ class _Note:
     sent: bytearray = field(default_factory=bytearray)
     answered: bytearray = field(default_factory=bytearray)
     status: int = 0
+    action: str = ""
+    """Where no route says it."""
+
+
+def record_of(
+    box: ServingBox, scope: Scope, principal: Principal, action: str, sent: bytes, answered: bytes
+) -> AuditRecord | None:
+    """The entry of a request that is answered before there is a store, which is to write it then; None: as of a
+    request that the framework answers, there shall be none.
+    """
+    return _record(scope, _Note(principal, bytearray(sent), bytearray(answered), action=action), box)
 
 
 def note_actor(scope: MutableMapping[str, Any], principal: Principal) -> None:
@@ -63,7 +74,7 @@ class AuditTrail:
             await self._app(scope, receive, send)
             return
         note = scope[_NOTE] = _Note()
-        entry = AuditEntry(lambda: _record(scope, note))
+        entry = AuditEntry(lambda: _record(scope, note, scope["state"]["box"]))
         keeps_body = scope["path"] != SIGN_IN and _is_json(scope["headers"])
 
         async def hear() -> Message:
@@ -91,7 +102,7 @@ async def _keep(scope: Scope, note: _Note, entry: AuditEntry) -> None:
     box: RunningBox = scope["state"]["box"]
     if scope["path"] == SIGN_IN and scope["method"] == "POST" and note.status in (401, 403, 429):
         box.refused_sign_ins.add(_address(scope))
-    record = _record(scope, note) if 200 <= note.status < 300 else None
+    record = _record(scope, note, box) if 200 <= note.status < 300 else None
     if record is None:
         return
     try:
@@ -104,11 +115,11 @@ async def _keep(scope: Scope, note: _Note, entry: AuditEntry) -> None:
         log.error(what, action=record.action, path=record.path, reason=str(error))
 
 
-def _record(scope: Scope, note: _Note) -> AuditRecord | None:
+def _record(scope: Scope, note: _Note, box: ServingBox) -> AuditRecord | None:
     """As far as it is known: before the answer it lacks what was made. None: of a device, which changes nothing but its
     own session, and of nobody.
     """
-    who, box = note.actor, scope["state"]["box"]
+    who = note.actor
     if who is None or who.role is Role.DEVICE:
         return None
     named: Mapping[str, Any] = scope.get("path_params", {})
@@ -121,7 +132,7 @@ def _record(scope: Scope, note: _Note) -> AuditRecord | None:
     return AuditRecord(
         box.clock.wall_now(),
         _concerned(scope["path"], named.get("tenant") or made, who),
-        str(getattr(scope.get("route"), "summary", None) or scope["method"]),
+        note.action or str(getattr(scope.get("route"), "summary", None) or scope["method"]),
         scope["method"],
         scope["path"][:_PATH_MAX],
         subject,

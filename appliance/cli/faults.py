@@ -28,6 +28,24 @@ def well_written(file: Path) -> Iterator[None]:
     raise typer.Exit(2)
 
 
+NO_ANSWER = 75
+"""`EX_TEMPFAIL` of sysexits.h: the box did not answer in time, and may another time."""
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status of a command that ended so."""
+    if isinstance(error, CommandFailed):
+        return error.status
+    return NO_ANSWER if _is_time_out(error) else 1
+
+
+def _is_time_out(error: BaseException) -> bool:
+    """Whether something took the connection, and then said nothing."""
+    import httpx
+
+    return isinstance(error, TimeoutError | httpx.ReadTimeout | httpx.WriteTimeout)
+
+
 def sentence_of(error: BaseException) -> str | None:
     """The sentence for an error that a person may meet; None for our own mistakes, which deserve a traceback."""
     match error:
@@ -45,20 +63,25 @@ def sentence_of(error: BaseException) -> str | None:
 
 
 def _connection_sentence(error: BaseException) -> str | None:
+    from http.client import HTTPException
     from urllib.error import URLError
 
     import httpx
 
     from appliance.client import UnexpectedAnswer
+    from appliance.client.errors import NoAnswer
     from appliance.client.trust import UnknownBox
 
     if isinstance(error, UnknownBox):
         return f"{error.args[0]}; compare it with what the installer of the box has said"
     if isinstance(error, UnexpectedAnswer):
         return f"something else than a box seems to answer there ({error}); check --url"
+    if _is_time_out(error):
+        said = str(error) if isinstance(error, NoAnswer) else f"the box at {_url_of(error)} did not answer in time"
+        return f"{said}; it may be busy, or have hung: try again, and look into its log"
     if isinstance(error, URLError):  # of a device's session
         return f"no box answers there ({error.reason}); start one with 'appliance serve', or name another with --url"
-    if not isinstance(error, httpx.TransportError):
+    if not isinstance(error, httpx.TransportError | ConnectionError | HTTPException):
         return None
     url = _url_of(error)
     if isinstance(error.__cause__, ssl.SSLError) or "CERTIFICATE" in str(error):
@@ -75,5 +98,5 @@ def _url_of(error: object) -> str:
     try:
         url = error.request.url  # type: ignore[attr-defined]
     except (RuntimeError, AttributeError):
-        return "its address"
+        return "that address"
     return f"{url.scheme}://{url.netloc.decode()}"

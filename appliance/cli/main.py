@@ -44,8 +44,7 @@ from appliance.cli import (
     zoo,
 )
 from appliance.cli.demo import demo
-from appliance.cli.faults import sentence_of
-from appliance.terminal.failure import CommandFailed
+from appliance.cli.faults import sentence_of, status_of
 
 app = typer.Typer(
     name="appliance",
@@ -127,7 +126,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process: 0 done, 1 it did not work (one sentence on standard error), 2 wrong
-    usage, 78 settings that do not fit.
+    usage, 75 the box did not answer in time, 78 settings that do not fit.
     """
     try:
         app(args=arguments, prog_name="appliance")
@@ -141,4 +140,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if sentence is None:
             raise
         print(f"appliance: {sentence}", file=sys.stderr)
-        sys.exit(error.status if isinstance(error, CommandFailed) else 1)
+        sys.exit(status_of(error))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance.client.device import Accuracy, Box, Device, Latency, Promise
 from appliance.client.device.sources import NoSource, Source, opened
-from appliance.client.errors import UnexpectedAnswer
+from appliance.client.errors import NoAnswer, UnexpectedAnswer
 from appliance.clock import NS_PER_S, Clock, SystemClock, pause_s
 from appliance.domain.errors import ApplianceError, PromiseNotPossible
 from appliance.domain.session import FrameEnd
@@ -98,10 +98,10 @@ class _Camera(threading.Thread):
 
 def streamed(box: Box, asked: Asked, *, stderr: bool = False) -> list[Stay]:
     """Stream until the time is over or Ctrl-C, with a live table on a terminal. Raises: CommandFailed (no source),
-    what the box refuses, OSError (nobody answers).
+    what the box refuses, NoAnswer (it has hung, at the start or since), OSError (nothing is at its address).
     """
     clock, stays, cameras = SystemClock(), list[Stay](), list[_Camera]()
-    spent_s = process_time()
+    spent_s, has_hung = process_time(), False
     try:
         for number in range(asked.devices):
             source = _opened(asked.source)
@@ -122,6 +122,9 @@ def streamed(box: Box, asked: Asked, *, stderr: bool = False) -> list[Stay]:
             cameras.append(_Camera(source, device, fps, clock))
             cameras[-1].start()
         _watch(stays, clock, asked.duration_s, stderr)
+    except NoAnswer:
+        has_hung = True
+        raise
     finally:
         for camera in cameras:
             camera.stop()
@@ -130,9 +133,13 @@ def streamed(box: Box, asked: Asked, *, stderr: bool = False) -> list[Stay]:
         frames = sum(stay.device.counts.captured for stay in stays)
         for stay in stays:
             stay.cpu_ms_per_frame = 1000.0 * spent_s / frames if frames else None
-            _ask(stay)
+            try:
+                if not has_hung:
+                    _ask(stay)
+            except NoAnswer:  # the table has what was told before
+                has_hung = True
             stay.state = stay.device.state
-            stay.device.leave()
+            stay.device.leave(is_told=not has_hung)
     return stays
 
 
@@ -227,9 +234,14 @@ def _watch(stays: Sequence[Stay], clock: Clock, duration_s: float | None, stderr
 
 
 def _ask(stay: Stay) -> None:
-    """What the box has of a session; what it does not tell now stays as it was."""
+    """What the box has of a session; what it does not tell now, as while it starts anew, stays as it was.
+
+    Raises: NoAnswer, where it has hung: nothing would tell a person.
+    """
     try:
         stay.box = stay.device.box_says()
+    except NoAnswer:
+        raise
     except (ApplianceError, UnexpectedAnswer, OSError):
         pass
 

@@ -19,6 +19,19 @@ class UnexpectedAnswer(Exception):
         self.status = status
 
 
+class NoAnswer(TimeoutError):
+    """Something takes connections at the box's address, and did not answer in time; what was asked may have been done
+    or not.
+    """
+
+    def __init__(self, url: str, waited_s: float) -> None:
+        super().__init__(f"the box at {url} did not answer within {waited_s:g} s")
+
+
+TRIES = 2
+"""Of what may be asked twice with the same outcome: what reads, and the end of a session."""
+
+
 def raise_for(response: "httpx.Response") -> None:
     """Nothing for a success; else the typed error. The body must have been read.
 

@@ -4,13 +4,14 @@ the box.
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
 
-from appliance.client.errors import raise_for
+from appliance.client.errors import TRIES, raise_for
 from appliance.client.sse import ServerEvent, events
 from appliance.client.trust import trusted
 from appliance.wire.shape import Shape
@@ -93,6 +94,13 @@ class Sending:
         return response.content
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """The answer. What only reads is asked again after a time-out. Raises: as the methods of a client."""
+        for _ in range(TRIES - 1 if method == "GET" else 0):
+            with suppress(httpx.ReadTimeout, httpx.WriteTimeout):
+                return self._answered(method, path, **options)
+        return self._answered(method, path, **options)
+
+    def _answered(self, method: str, path: str, **options: Any) -> httpx.Response:
         response = self._http.request(method, path, **options)
         raise_for(response)
         return response

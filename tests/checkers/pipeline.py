@@ -69,7 +69,7 @@ def _stages(problem: Mapping[str, Any], answer: Mapping[str, Any], faults: list[
             if row["instances"] <= 0 or (row in partial and row["instances"] > 1):
                 faults.append(f"{module['name']}: {row['instances']} instances")
             each = row["rate_rps"] if row in partial else throughput
-            awaited = row["batch"] - (problem.get("batch_wait") == "rest")
+            awaited = {"full": row["batch"], "rest": row["batch"] - 1, "none": 0}[problem.get("batch_wait", "full")]
             latencies.append(latency + 1000.0 * awaited / each)
             if abs(latencies[-1] - row["worst_latency_ms"]) > EPSILON * max(1.0, latencies[-1]):
                 faults.append(f"{module['name']}: worst latency is {latencies[-1]}, not {row['worst_latency_ms']}")

@@ -1,12 +1,15 @@
 """Errors as one sentence that says what to do."""
 
+from http.client import RemoteDisconnected
+
 import httpx
 import pytest
 
-from appliance.cli.faults import sentence_of
+from appliance.cli.faults import sentence_of, status_of
 from appliance.client import UnexpectedAnswer
+from appliance.client.errors import NoAnswer
 from appliance.domain.errors import MissingKey, UnknownModel
-from appliance.terminal.failure import CommandFailed
+from appliance.terminal.failure import CommandFailed, SettingsUnfit
 
 REQUEST = httpx.Request("GET", "http://box:8080/v1/models")
 
@@ -22,8 +25,11 @@ REQUEST = httpx.Request("GET", "http://box:8080/v1/models")
         (OSError(28, "No space left on device", "box.tar"), "'box.tar': No space left on device"),
         (httpx.ConnectError("refused", request=REQUEST), "no box answers at http://box:8080; start one"),
         (httpx.ConnectError("CERTIFICATE_VERIFY_FAILED", request=REQUEST), "--ca FILE"),
-        (httpx.ReadTimeout("", request=REQUEST), "the connection to http://box:8080 broke (ReadTimeout)"),
-        (httpx.ReadError("gone"), "the connection to its address broke (gone)"),
+        (httpx.ReadTimeout("", request=REQUEST), "the box at http://box:8080 did not answer in time"),
+        (TimeoutError("timed out"), "the box at that address did not answer in time"),
+        (NoAnswer("http://box:8080", 20.0), "the box at http://box:8080 did not answer within 20 s; it may be busy"),
+        (httpx.ReadError("gone"), "the connection to that address broke (gone)"),
+        (RemoteDisconnected("closed"), "the connection to that address broke (closed); try again"),
         (UnexpectedAnswer(502, "Bad Gateway"), "check --url"),
     ],
 )
@@ -33,6 +39,15 @@ def test_a_known_error_is_one_sentence(error: Exception, part: str) -> None:
     assert sentence is not None
     assert part in sentence
     assert "\n" not in sentence
+
+
+def test_a_time_out_has_a_status_of_its_own() -> None:
+    """So a script tells a box that may answer later from what will not work again either."""
+    for error in (NoAnswer("http://box:8080", 20.0), TimeoutError(), httpx.ReadTimeout("", request=REQUEST)):
+        assert status_of(error) == 75
+    for other in (httpx.ConnectError("refused", request=REQUEST), UnknownModel(name="net"), CommandFailed("so")):
+        assert status_of(other) == 1
+    assert status_of(SettingsUnfit("so")) == 78
 
 
 def test_our_own_mistakes_keep_their_traceback() -> None:

@@ -1,5 +1,6 @@
-"""The address of a session's stream."""
+"""The addresses at which sessions begin and stream."""
 
+JOINS = "/v1/sessions"
 _BEFORE, _BEHIND = "/v1/sessions/", "/stream"
 
 

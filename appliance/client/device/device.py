@@ -185,8 +185,10 @@ class Device:
         )
         self._line.start()
 
-    def leave(self) -> None:
-        """End the stream and the session; the box forgets it, or has it end by itself where it cannot be reached."""
+    def leave(self, *, is_told: bool = True) -> None:
+        """End the stream and the session; the box forgets it, or has it end by itself where it cannot be reached.
+        `is_told`: whether the box is asked to; one that does not answer is waited for.
+        """
         from appliance.domain.errors import ApplianceError  # not before: client/errors.py
 
         if self._line is None:
@@ -195,7 +197,8 @@ class Device:
         with self._lock:
             self._sender.closed()
         try:
-            self._box.end(str(self.session["id"]))
+            if is_told:
+                self._box.end(str(self.session["id"]))
         except (OSError, ApplianceError, UnexpectedAnswer):
             pass  # it is gone, or it will find out
         self.state = "ended"

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-from appliance.client.errors import failure_of, problem_in
+from appliance.client.errors import TRIES, NoAnswer, failure_of, problem_in
 from appliance.client.trust import trusted
 
 TIMEOUT_S = 10.0
@@ -69,18 +69,20 @@ class Box:
         return key | ({"X-Tenant": self.tenant} if self.tenant else {})
 
     def begin(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask for a session. Raises: ApplianceError (PromiseNotPossible tells the cause and what would be possible),
-        UnexpectedAnswer, OSError (nobody answers).
+        """Ask for a session, once: asked again after a time-out the box might begin two.
+
+        Raises: ApplianceError (PromiseNotPossible tells the cause and what would be possible), UnexpectedAnswer,
+        NoAnswer (a time-out), OSError (nothing is at the address).
         """
         return self._asked("POST", "/v1/sessions", dict(order))
 
     def shown(self, session: str) -> dict[str, Any]:
-        """The session with its counts, as the box has them. Raises: as `begin`."""
-        return self._asked("GET", f"/v1/sessions/{session}")
+        """The session with its counts, as the box has them; asked again after a time-out. Raises: as `begin`."""
+        return self._asked("GET", f"/v1/sessions/{session}", tries=TRIES)
 
     def end(self, session: str) -> None:
-        """Leave. Raises: as `begin`."""
-        self._asked("DELETE", f"/v1/sessions/{session}")
+        """Leave; asked again after a time-out. Raises: as `begin`."""
+        self._asked("DELETE", f"/v1/sessions/{session}", tries=TRIES)
 
     def stream_url(self, session: str, seen: int | None) -> str:
         """Where the stream is; `seen`: the frame up to which all ends are known."""
@@ -96,7 +98,20 @@ class Box:
             return None
         return trusted(self.ca, url=self.url, fingerprint=self.fingerprint)
 
-    def _asked(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _asked(
+        self, method: str, path: str, content: Mapping[str, Any] | None = None, *, tries: int = 1
+    ) -> dict[str, Any]:
+        for _ in range(tries):
+            try:
+                return self._asked_once(method, path, content)
+            except TimeoutError:
+                pass
+            except URLError as error:  # while it connected or sent
+                if not isinstance(error.reason, TimeoutError):
+                    raise
+        raise NoAnswer(self.url, tries * TIMEOUT_S)
+
+    def _asked_once(self, method: str, path: str, content: Mapping[str, Any] | None) -> dict[str, Any]:
         body = None if content is None else json.dumps(content).encode()
         headers = self.headers | ({} if body is None else {"content-type": "application/json"})
         request = Request(self.url.rstrip("/") + path, body, headers, method=method)

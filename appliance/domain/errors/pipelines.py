@@ -111,7 +111,7 @@ class PipelineNotPossible(Conflict):
     fps: float
     """That the client asked for."""
     fps_possible: float = 0.0
-    """Frames a second for which there is room beside those that are served."""
+    """The most frames a second that would be accepted beside those that are served, to 2 %; 0: none."""
     missing: tuple[str, ...] = ()
     """What there is not enough of, as `processor cpu`."""
     reason: str = ""

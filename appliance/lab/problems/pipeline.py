@@ -103,7 +103,7 @@ class _Problem(Shape):
     )
     existing: Annotated[list[_Existing], Field(max_length=EXISTING_MAX)] = Field(default_factory=list)
     cost_by: Literal["price", "energy", "seconds"] = "price"
-    batch_wait: Literal["full", "rest"] = "full"
+    batch_wait: Literal["full", "rest", "none"] = "full"
     policy: str = DEFAULT
 
 

@@ -26,9 +26,11 @@ class BatchWait(StrEnum):
     """b, the paper's eq. 3; a batch of one waits for another one."""
     REST = "rest"
     """b − 1: the first one is there, so a batch of one waits for nobody."""
+    NONE = "none"
+    """0: batches are of items that come together."""
 
     def items(self, batch: int) -> int:
-        return batch if self is BatchWait.FULL else batch - 1
+        return {BatchWait.FULL: batch, BatchWait.REST: batch - 1, BatchWait.NONE: 0}[self]
 
 
 @dataclass(frozen=True, slots=True)

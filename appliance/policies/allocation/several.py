@@ -8,10 +8,13 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from appliance.domain.pipeline import CostBy
 from appliance.policies.allocation.base import (
+    TOLERANCE,
     AllocationInput,
     AllocationPlan,
     AllocationPolicy,
+    BatchWait,
     Existing,
     Module,
     Part,
@@ -23,6 +26,9 @@ from appliance.policies.allocation.placement import available_of
 
 SOLD_MAX = 0.95
 """Of the scarcest workers so much is divided where not all fit: shares seldom pack without a rest."""
+BUSY_SHARE = 0.5
+"""Of the workers: where all plans without company take less, and processor time is what they cost, nobody waits for
+company. An idle worker costs nothing, and who sends its next frame after the answer would only get fewer of them."""
 SHRINKS = (1.0, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1, 0.05)
 """Parts of the frames that are tried in turn where shares do not pack."""
 
@@ -47,7 +53,7 @@ class Served:
     """How one is served: with its level's variants, for so many frames a second, beside what is `existing`.
 
     `first`: the first level that keeps the SLO by itself; a later one serves because not all fits. Not `is_possible`:
-    however many workers there were, it would not be served.
+    however many workers there were, it would not be served. Not `waits`: no item waits for those of other frames.
     """
 
     name: str
@@ -57,12 +63,14 @@ class Served:
     existing: tuple[Existing, ...]
     plan: AllocationPlan
     is_possible: bool = True
+    waits: bool = True
 
     def problem(self, levels: Sequence[AllocationInput]) -> AllocationInput:
         """What `plan` answers; `levels`: those of its demand. It is made where it is needed: an answer that comes from
         another process has nothing in it that is known here.
         """
-        return at_rate(levels[self.level], self.fps, self.existing)
+        level = levels[self.level]
+        return at_rate(level if self.waits else without_company(level), self.fps, self.existing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +99,10 @@ def plan_several(
     found = planner.in_turn([one for one in planner.demands if one.name not in beside], beside)
     if found is not None:
         return Several(found, False, planner.solved)
-    if beside:
+    if planner.gives_up_idle_workers() or beside:
         found = planner.in_turn(planner.demands, {})
         if found is not None:
-            return Several(found, True, planner.solved)
+            return Several(found, bool(beside), planner.solved)
     if not may_degrade:
         return Several(planner.as_far_as_they_fit(), True, planner.solved)
     return Several(planner.degraded(), True, planner.solved)
@@ -118,6 +126,19 @@ def at_rate(problem: AllocationInput, fps: float, existing: Iterable[Existing] =
     """A problem of one frame a second at another rate, beside others."""
     modules = tuple(_at_rate(module, fps) for module in problem.modules)
     return replace(problem, modules=modules, existing=tuple(existing))
+
+
+def without_company(problem: AllocationInput) -> AllocationInput:
+    """A problem of one frame a second where no item waits for those of other frames: batches are of items that come
+    together, with one frame.
+    """
+    modules = tuple(_without_company(module) for module in problem.modules)
+    return replace(problem, modules=modules, batch_wait=BatchWait.NONE)
+
+
+def _without_company(module: Module) -> Module:
+    together = max(1.0, module.rate_rps * (1.0 + TOLERANCE))
+    return replace(module, profiles=tuple(one for one in module.profiles if one.batch <= together))
 
 
 def least_workers(problem: AllocationInput) -> float:
@@ -177,11 +198,18 @@ class _Planner:
     policy: AllocationPolicy
     busy: Sequence[Existing]
     solved: int = 0
+    _may_idle: bool = True
+    """Whether a plan may be one by which nobody waits for company."""
     _alone: dict[tuple[str, int, str], AllocationPlan] = field(default_factory=dict)
     _shares: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.demands = sorted(self.demands, key=lambda one: (-one.weight, one.name))
+
+    def gives_up_idle_workers(self) -> bool:
+        """From now on all plans take what they save by company: without that not all fit. False: none did otherwise."""
+        before, self._may_idle = self._may_idle, False
+        return before and any(level.cost_by is CostBy.SECONDS for one in self.demands for level in one.levels)
 
     def in_turn(self, demands: Sequence[Demand], beside: Mapping[str, tuple[Placed, ...]]) -> dict[str, Served] | None:
         """Each at its first level that keeps the SLO, and its full rate; None where one does not fit."""
@@ -370,10 +398,33 @@ class _Planner:
         problem = demand.levels[level]
         others = {name: placed for name, placed in placements.items() if name != demand.name}
         existing = existing_of(others, self.busy, problem.workers, demand.loaded)
-        plan = self._ask(at_rate(problem, fps, existing))
+        plan, waits = self._without_company(problem, fps, existing, others), False
+        if plan is None:
+            plan, waits = self._ask(at_rate(problem, fps, existing)), True
         first = 0 if not level else self._first_possible(demand)
         is_possible = plan.feasible or self._by_itself(demand, level).feasible
-        return Served(demand.name, level, first, fps, existing, plan, is_possible)
+        return Served(demand.name, level, first, fps, existing, plan, is_possible, waits)
+
+    def _without_company(
+        self,
+        problem: AllocationInput,
+        fps: float,
+        existing: tuple[Existing, ...],
+        others: Mapping[str, tuple[Placed, ...]],
+    ) -> AllocationPlan | None:
+        """The plan by which nobody waits for company; None where it would leave too little of the workers idle, or
+        where an idle one costs something, too.
+        """
+        if not self._may_idle or problem.cost_by is not CostBy.SECONDS:
+            return None
+        limits = [available_of(pool, problem.workers) for pool in {worker.pool for worker in problem.workers}]
+        idle = math.inf if None in limits else BUSY_SHARE * sum(limit or 0 for limit in limits)
+        idle -= sum(part.share for placed in others.values() for place in placed for part in place.parts)
+        if least_workers(at_rate(without_company(problem), fps)) >= idle:
+            return None
+        plan = self._ask(at_rate(without_company(problem), fps, existing))
+        taken = sum(part.share for place in plan.placement for part in place.parts)
+        return plan if plan.feasible and taken < idle else None
 
     def _ask(self, problem: AllocationInput) -> AllocationPlan:
         self.solved += 1

@@ -30,6 +30,11 @@ class ByProfile:
         return best
 
 
+def late_of(problem: BatchingInput, size: int) -> int:
+    """How many of the requests in line would be late, where each run takes `size` of them."""
+    return len(_late(problem.requests, _ends(problem, problem.requests, size)))
+
+
 def _sizes(line: Sequence[WaitingRequest], items_max: int) -> Iterator[int]:
     """Counts of requests whose items fit into one run."""
     fitting = items = 0

@@ -15,11 +15,10 @@ EXPECTED_LOAD = 0.8
 
 Only where the search for admissions starts.
 """
-
-
-APART = (0.75, 0.5)
-"""Shares of the intervals of step 1 by which the frames of a client are apart. Those hold for ever: in a horizon that
-begins when the result that is shown is oldest, old results are shown for longer than fresh ones, and batches wait."""
+APART = (0.75, 0.5, 0.25, 0.125)
+"""Shares of the intervals of step 1 by which the frames of a client are apart, tried in turn. Those hold for ever: in a
+horizon that begins when the result that is shown is oldest, old results are shown for longer than fresh ones, and
+batches wait; where a result is very old, more fresh ones have to make that good."""
 
 
 class Arise:
@@ -31,8 +30,22 @@ class Arise:
         fleet = fleet_of(problem)
         settings = step1(fleet)
         decision = Admission(fleet, settings.load, [resting(settings)], EXPECTED_LOAD).decide()
-        told = [max(1, int(APART[0] * interval)) for interval in settings.interval]
+        longest = [max(1, int(APART[0] * interval)) for interval in settings.interval]
+        told = [min(*pair) for pair in zip(longest, spaces(fleet, decision.verified), strict=True)]
         return assemble(fleet, decision, told, settings.batch, "arise")
+
+
+def spaces(fleet: Fleet, plan: Verified) -> list[int]:
+    """By how many frames those that a plan names of each client are apart, on average; the horizon where there are not
+    two."""
+    named: list[list[int]] = [[] for _ in fleet.clients]
+    for _, _, requests in plan.slots:
+        for i, frame in requests:
+            named[i].append(frame)
+    horizon = max(1, fleet.display_to - fleet.display_from)
+    return [
+        max(1, round((frames[-1] - frames[0]) / (len(frames) - 1))) if len(frames) > 1 else horizon for frames in named
+    ]
 
 
 def adjusting(settings: Settings) -> Packer:

@@ -13,7 +13,7 @@ from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.new_plans import SLOW
 from appliance.runtime.pipelines.picture import Picture
 from appliance.runtime.pipelines.planning_parts import PlanningParts
-from appliance.runtime.pipelines.refusal import own_words
+from appliance.runtime.pipelines.refusal import TIME, most_accepted, own_words
 from appliance.runtime.pipelines.solver import SolverSlow
 from appliance.runtime.serving.joins import Joins
 
@@ -107,13 +107,25 @@ class Admission:
         missing: tuple[str, ...] = ()
         fps = 0.0
         with suppress(SolverSlow):
-            missing, fps = await self._parts.allocations.lacking(lacking, served, picture, client.fps)
+            missing = await self._parts.allocations.lacking(lacking, picture)
+            fps = 0.0 if TIME in missing else await self._most(live.pipeline.id, client.fps, picture)
         self._parts.plans.record(live, served, picture, "refused", _asks(client))
         is_other = lacking is not served
         reason = ("another pipeline would have no room: " if is_other else "") + own_words(lacking, is_other)
         raise PipelineNotPossible(
             name=live.pipeline.name, fps=client.fps, fps_possible=fps, missing=missing, reason=reason
         )
+
+    async def _most(self, id: str, asked_fps: float, picture: Picture) -> float:
+        """The most frames a second that are accepted of a client that was refused with more. Raises: SolverSlow."""
+        allocations, joined = self._parts.allocations, picture.seen[id]
+
+        async def is_accepted(fps: float) -> bool:
+            seen = {**picture.seen, id: replace(joined, fps=joined.fps - asked_fps + fps)}
+            several = await allocations.of_joined(replace(picture, seen=seen), id)
+            return id in several.served and all(one.plan.feasible for one in several.served.values())
+
+        return await most_accepted(is_accepted, min(asked_fps, allocations.most_fps(picture, id)))
 
     def _tell(self, live: PlannedPipeline, event: str, client: PipelineClient, **facts: str) -> None:
         pipeline = live.pipeline

@@ -4,6 +4,7 @@ Scrooge §3.4-3.6. A policy is asked where it delays nobody, and waited for as l
 here. Event-loop thread only.
 """
 
+import math
 from collections.abc import Collection
 from functools import partial
 
@@ -11,7 +12,6 @@ from appliance.clock import others_first
 from appliance.policies.allocation.several import (
     Served,
     Several,
-    existing_of,
     least_workers,
     plan_beside,
     plan_several,
@@ -21,7 +21,7 @@ from appliance.runtime.pipelines.environment import PipelineEnvironment
 from appliance.runtime.pipelines.last_plans import LastPlans, taken_by
 from appliance.runtime.pipelines.picture import Picture, load_of
 from appliance.runtime.pipelines.planning_figures import PlanningFigures
-from appliance.runtime.pipelines.refusal import RefusedClient, lacks
+from appliance.runtime.pipelines.refusal import lacks
 from appliance.runtime.pipelines.solver import Solver
 
 
@@ -67,18 +67,15 @@ class Allocations:
                 return found
         return await self.of_changed(picture, {*changed, id}, may_degrade=False)
 
-    async def lacking(
-        self, lacking: Served, refused: Served, picture: Picture, client_fps: float
-    ) -> tuple[tuple[str, ...], float]:
-        """What there is not enough of for a pipeline, `lacking`, beside which a client of another one, or of the same,
-        was `refused`; and for how many of that client's frames there would be room. Raises: SolverSlow.
-        """
-        id = refused.name
-        existing = existing_of(self._last.placements(but={id}), picture.busy, picture.machine.workers, ())
-        per_frame = picture.asked[id].levels[refused.level]
-        beside = RefusedClient(per_frame, existing, picture.seen[id].fps - client_fps, client_fps)
+    async def lacking(self, lacking: Served, picture: Picture) -> tuple[str, ...]:
+        """What there is not enough of for a pipeline. Raises: SolverSlow."""
         problem = lacking.problem(picture.asked[lacking.name].levels)
-        return await self._solver.ask(partial(lacks, problem, beside, self._environment.policy))
+        return await self._solver.ask(partial(lacks, problem, self._environment.policy))
+
+    def most_fps(self, picture: Picture, id: str) -> float:
+        """Frames a second that all workers together have time for, were there no other pipeline and no waits."""
+        each = min(least_workers(level) for level in picture.asked[id].levels)
+        return _workers(picture) / each if each else math.inf
 
     async def _beside(self, picture: Picture, ids: Collection[str]) -> Several | None:
         """The plans of some beside those of all others; None: they do not fit, or there are no others."""
@@ -112,4 +109,8 @@ class Allocations:
                 own = max(own, least_workers(picture.asked[id].levels[0]) * picture.seen[id].fps)
                 await others_first()
             taken += own
-        return taken <= sum(1 if group.is_device else group.workers for group in picture.machine.groups)
+        return taken <= _workers(picture)
+
+
+def _workers(picture: Picture) -> int:
+    return sum(1 if group.is_device else group.workers for group in picture.machine.groups)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import ApplianceError
-from appliance.domain.pipeline import Ask, CostBy, Pipeline, PipelinePlan
+from appliance.domain.pipeline import Ask, Pipeline, PipelinePlan
 from appliance.policies.residency.base import IN_USE, Wish
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.accounts import HOST
@@ -23,9 +23,6 @@ RUNS_FIRST = 2
 tenant's may have the next turn. Of the frames at 70 % of a real box's capacity 0.90 were in time where a wait left time
 for none, 0.97 and 0.98 with two; of the pipeline with the longest runs 0.59 and 0.94.
 """
-BUSY_SHARE = 0.5
-"""Of the workers in all plans: below, nobody waits for company where processor time is what a plan costs. An idle
-worker costs nothing, and who sends its next frame after the answer would only get fewer of them."""
 TURNED_OFF = IN_USE - 1
 """Priority of wishes for what no plan has any more."""
 SOURCE = "pipelines"
@@ -107,19 +104,10 @@ class Enacting:
     def _refresh_ns(self) -> int:
         return max(NS_PER_S, self._turn_off_ns // 6)
 
-    def _is_busy(self) -> bool:
-        """Whether the plans take much of the processors."""
-        taken = workers = 0.0
-        for held in self._plans.values():
-            taken += sum(row.instances + sum(row.drawn.values()) for row in held.plan.stages if row.worker != HOST)
-            workers = sum(group.workers for group in held.machine.groups)
-        return taken >= BUSY_SHARE * workers
-
     def _tell_waits(self) -> None:
         """Of a build that several stages share, the longest line and the shortest wait, which is none where a stage has
         no batches. Kinds: by the most items.
         """
-        is_busy = self._is_busy()
         lines: dict[str, int] = {}
         waits_ns: dict[str, int] = {}
         rates: dict[str, dict[str, float]] = {}
@@ -143,8 +131,7 @@ class Enacting:
                 if row.batch > 1:
                     wait_ns = int(row.wait_ms * NS_PER_MS)
                     own_ns[place] = min(own_ns.get(place) or wait_ns, wait_ns)
-                    if is_busy or pipeline.cost_by is not CostBy.SECONDS:
-                        lines[servable.build_id] = max(lines.get(servable.build_id, 0), row.batch)
+                    lines[servable.build_id] = max(lines.get(servable.build_id, 0), row.batch)
                 else:  # what is left over of a stage with batches joins these
                     own_ns.setdefault(place, 0)
             for (_stage, build), wait_ns in own_ns.items():

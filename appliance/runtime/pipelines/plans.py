@@ -18,7 +18,7 @@ UNUSED = "nobody has joined and no frames come: nothing is kept for it"
 def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture, number: int) -> PipelinePlan:
     """How a pipeline is served."""
     plan, problem = served.plan, served.problem(made.levels)
-    stages = stage_plans(made, served.level, plan, picture.machine)
+    stages = stage_plans(made, served)
     fps = picture.seen[live.pipeline.id].fps
     notes = []
     if made.reserved_ms > 0.0:

@@ -15,13 +15,13 @@ from appliance.domain.pipeline_graph import ROOT, Graph
 from appliance.policies.allocation.base import (
     Allocation,
     AllocationInput,
-    AllocationPlan,
     BatchWait,
     Draw,
     Module,
     Profile,
     WorkerType,
 )
+from appliance.policies.allocation.several import Served
 from appliance.policies.selection.kinds import NOTICEABLE
 from appliance.runtime.catalogue import Entry
 from appliance.runtime.pipelines.accounts import HOST, Tariff
@@ -368,17 +368,17 @@ def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency
     return kept
 
 
-def stage_plans(made: Asked, level: int, plan: AllocationPlan, machine: Machine) -> tuple[StagePlan, ...]:
-    """How each stage is run by a plan of one of the levels."""
-    found = []
+def stage_plans(made: Asked, served: Served) -> tuple[StagePlan, ...]:
+    """How each stage is run."""
+    found, level = [], served.level
     draws = {
         (module.name, one.worker, one.batch, one.concurrency): one.draws
         for module in made.levels[level].modules
         for one in module.profiles
     }
-    for row in plan.allocations:
+    for row in served.plan.allocations:
         variant = made.variants[level].get((row.module, row.worker, row.batch, row.concurrency), "")
-        waits_ms = _wait_ms(row)
+        waits_ms = _wait_ms(row) if served.waits else 0.0
         found.append(
             StagePlan(
                 stage=row.module,

@@ -1,47 +1,46 @@
-"""Why a client is refused: what there is not enough of, for how many of its frames there would be room, and who has
-none. Pure, but for the policy that it asks.
-"""
+"""Why a client is refused, and what it would be let in with. Pure, but for the policy and the decisions it asks for."""
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from appliance.domain.session import RATE_MIN
-from appliance.policies.allocation.base import AllocationInput, AllocationPolicy, Existing
-from appliance.policies.allocation.several import Served, at_rate
+from appliance.policies.allocation.base import AllocationInput, AllocationPolicy
+from appliance.policies.allocation.several import Served
 from appliance.runtime.pipelines.accounts import HOST
 
-PARTS = (0.75, *(0.5**times for times in range(1, 11)))
-"""Of the frames of a refused client that are tried in turn, to say what would be possible."""
+NEAR = 0.02
+"""Share of a rate that is refused by which the rate that is said to be possible may lie below it."""
+TRIALS_MAX = 16
+"""Rates that are tried to find it; clients that would join wait meanwhile."""
+TIME = "time"
+"""What is missing where no processor would help."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedClient:
-    """A client that was refused: its pipeline's problem for one frame a second, what others take, the frames that are
-    served, and those that it asked for.
+async def most_accepted(is_accepted: Callable[[float], Awaitable[bool]], refused_fps: float) -> float:
+    """The largest rate below one that is refused that is accepted, to `NEAR`, in whole hundredths; 0 where of
+    `TRIALS_MAX` none is. Whatever is accepted, less is, too.
     """
-
-    per_frame: AllocationInput
-    existing: tuple[Existing, ...]
-    served_fps: float
-    asked_fps: float
-
-
-def lacks(lacking: AllocationInput, beside: RefusedClient, policy: AllocationPolicy) -> tuple[tuple[str, ...], float]:
-    """What there is not enough of for a problem, and for how many frames of a client there would be room."""
-    missing = _missing(lacking, policy)
-    for fps in (part * beside.asked_fps for part in PARTS):
-        if fps < RATE_MIN:  # no client may ask for less
+    accepted, refused = 0, math.ceil(refused_fps / RATE_MIN)
+    for _ in range(TRIALS_MAX):
+        if refused - accepted <= max(1.0, NEAR * refused):
             break
-        if policy.plan(at_rate(beside.per_frame, beside.served_fps + fps, beside.existing)).feasible:
-            return missing, fps
-    return missing, 0.0
+        middle = (accepted + refused) // 2  # between the two: each trial takes away half of what is left
+        if await is_accepted(middle * RATE_MIN):
+            accepted = middle
+        else:
+            refused = middle
+    return round(accepted * RATE_MIN, 2)
 
 
-def _missing(problem: AllocationInput, policy: AllocationPolicy) -> tuple[str, ...]:
-    """What would serve it were there more of it: processors of a kind; or nothing would, for the SLO is too small."""
+def lacks(problem: AllocationInput, policy: AllocationPolicy) -> tuple[str, ...]:
+    """What there is not enough of for a problem: processors of a kind; or nothing would serve it, for its SLO is too
+    small.
+    """
     endless = tuple(replace(one, available=0 if one.available == 0 else None) for one in problem.workers)
     plan = policy.plan(replace(problem, workers=endless, existing=()))
     if not plan.feasible:
-        return ("time",)
+        return (TIME,)
     wanted = {place.worker for place in plan.placement if place.worker != HOST} or {HOST}
     scarce = {one.pool for one in problem.workers if one.name in wanted and one.available is not None}
     return tuple(f"processor {one.name}" for one in problem.workers if one.name in wanted and one.pool in scarce)

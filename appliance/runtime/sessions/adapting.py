@@ -94,6 +94,7 @@ def workers_of(plan: AdaptationPlan, members: Sequence[LiveSession], rungs: Mapp
         PlannedWorker(
             worker.worker,
             {batch: int(ms * NS_PER_MS) for batch, ms in rungs[worker.network].usual_ms.items()},
+            worker.batch,
             frozenset(there.intersection(worker.clients)),
         )
         for worker in plan.workers

@@ -32,7 +32,7 @@ RECENT = 512
 """Decisions whose times are kept."""
 LIMIT_S = 5.0
 """A process that has not decided by then is ended: it stands, or what it would answer is about frames of long ago."""
-BEGIN_S = 1.0
+BEGIN_S = 0.5
 """So long a decision waits for a process that begins; then it is made in a thread: after a restart on a busy machine,
 where a process takes seconds, devices wait for their plans; and where there is no memory for one, none begins."""
 

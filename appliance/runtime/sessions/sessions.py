@@ -243,6 +243,10 @@ class Sessions:
         self._storing.into(store)
         self.register.some.set()
 
+    async def store_begun(self) -> None:
+        """Store those that began before they were `kept_in` a store."""
+        await self._storing.store_begun()
+
     def restore(self, sessions: Iterable[Session]) -> None:
         """Take back what a restart has left: after catalogue and pipelines are filled, before anything is asked."""
         for session in sessions:

@@ -22,10 +22,12 @@ class SessionStore(Protocol):
 
 
 class Storing:
-    """Until there is a store nothing is stored. Event-loop thread only."""
+    """Until there is a store nothing is stored; what began before it is then. Event-loop thread only."""
 
     def __init__(self) -> None:
         self._store: SessionStore | None = None
+        self._not_stored: dict[str, LiveSession] = {}
+        """Begun before there was a store."""
         self._not_restored: list[str] = []
         """Stored, and not taken back: to be removed."""
 
@@ -40,6 +42,7 @@ class Storing:
         """
         live.check_alive()
         if self._store is None:
+            self._not_stored[live.id] = live
             return
         await self._store.put(session or live.session)
         if live.state is SessionState.ENDED:
@@ -49,6 +52,7 @@ class Storing:
 
     async def remove(self, live: LiveSession) -> None:
         """It has ended. With a full disk it ends again after a restart, for nobody will be heard of it."""
+        self._not_stored.pop(live.id, None)
         if self._store is not None:
             with suppress(Unavailable):
                 await self._store.remove(live.id)
@@ -59,12 +63,23 @@ class Storing:
 
     @property
     def is_swept(self) -> bool:
-        """Whether there is nothing to remove, or nowhere to remove it."""
-        return self._store is None or not self._not_restored
+        """Whether there is nothing to store or to remove, or nowhere to do it."""
+        return self._store is None or not (self._not_restored or self._not_stored)
 
     async def sweep(self) -> None:
-        """Remove rows of sessions that were not taken back, once the store is there."""
+        """Once the store is there, remove rows of sessions that were not taken back, and do what `store_begun` does."""
         while self._store is not None and self._not_restored:
             with suppress(Unavailable):
                 await self._store.remove(self._not_restored[-1])
             self._not_restored.pop()
+        await self.store_begun()
+
+    async def store_begun(self) -> None:
+        """Once the store is there, store sessions that began before; what the disk has no room for is tried again with
+        the next sweep.
+        """
+        for live in list(self._not_stored.values()) if self._store is not None else ():
+            with suppress(Unavailable):
+                with suppress(UnknownSession):
+                    await self.keep(live)
+                self._not_stored.pop(live.id, None)

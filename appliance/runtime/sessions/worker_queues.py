@@ -2,19 +2,20 @@
 when that is over (Jellyfish §III-B, §IV-A). Eq. 5 counts on it: one run of waiting, one of its own.
 
 The engine's workers are free for everybody: a frame whose planned worker is busy would begin on another one, alone,
-and the batches that the plan's rates need would never be formed. Nobody waits for a batch to fill. Differs from the
-paper: how many go together is weighed when a run begins, as in the engine's queue. The planned batch is what rates need
-on average; cameras that come at one instant are more, and a larger batch is over sooner than two.
+and the batches that the plan's rates need would never be formed. Nobody waits for a batch to fill. How many go together
+is weighed when a run begins, as in the engine's queue, up to the batch that is planned (JF-14): other promises count on
+a run to be no longer. Differs from the paper: where cameras come at one instant a run is larger if
+frames would be late in runs of that size that are not in larger ones.
 """
 
 import asyncio
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush, nsmallest
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.policies.batching.base import BatchingInput, BatchingPolicy, WaitingRequest
-from appliance.policies.batching.by_profile import ByProfile
+from appliance.policies.batching.by_profile import ByProfile, late_of
 from appliance.runtime.sessions.batches import Member, next_number
 
 LOOKED_AT = 32
@@ -28,6 +29,8 @@ class PlannedWorker:
     worker: int
     runs_ns: Mapping[int, int]
     """By batch."""
+    batch: int
+    """That the plan counts on."""
     sessions: frozenset[str]
 
 
@@ -53,6 +56,7 @@ class _WorkerQueue:
         self._sequence = 0
         self.running: set[Member] = set()
         self.runs_ns: Mapping[int, int] = {1: 0}
+        self.batch = 1
 
     async def wait(self, member: Member, deadline_ns: int) -> int:
         """As of `WorkerQueues`."""
@@ -87,7 +91,7 @@ class _WorkerQueue:
             return
         now_ns = self._clock.now_ns()
         line = [WaitingRequest(1, deadline_ns - now_ns) for deadline_ns, _, _ in nsmallest(LOOKED_AT, self._waiting)]
-        size = self._policy.together(BatchingInput(line, max(self.runs_ns), self._takes_ns))
+        size = self._size(line)
         together = [heappop(self._waiting)[2] for _ in range(size)]
         number = next_number() if len(together) > 1 else 0
         for one in together:
@@ -95,6 +99,16 @@ class _WorkerQueue:
             self.running.add(one.member)
             # With the next turn of the event loop, so that all of them are put before a worker takes one of them alone.
             asyncio.get_running_loop().call_soon(one.goes.set)
+
+    def _size(self, line: Sequence[WaitingRequest]) -> int:
+        """How many of those that wait go together: of the planned batch at most, unless more of them are in time so."""
+        planned = BatchingInput(line, min(self.batch, max(self.runs_ns)), self._takes_ns)
+        size = self._policy.together(planned)
+        if len(line) <= planned.items_max or not late_of(planned, size):
+            return size
+        any_size = replace(planned, items_max=max(self.runs_ns))
+        larger = self._policy.together(any_size)
+        return larger if late_of(any_size, larger) < late_of(planned, size) else size
 
     def _takes_ns(self, count: int) -> int:
         """What a run of so many takes: as the next larger batch that was measured."""
@@ -124,7 +138,7 @@ class WorkerQueues:
         self._of = {session: found for session, found in self._of.items() if found[0] != pool}
         for one in workers:
             queue = before.get((pool, one.worker)) or _WorkerQueue(self._clock, self._policy)
-            queue.runs_ns = one.runs_ns
+            queue.runs_ns, queue.batch = one.runs_ns, one.batch
             self._queues[pool, one.worker] = queue
             self._of.update(dict.fromkeys(one.sessions, (pool, queue)))
 

@@ -79,6 +79,54 @@ def test_beside_those_that_stand() -> None:
     _check(Several({**first.served, **found.served}, False, 0))
 
 
+def _two_variants(items: float = 1.0) -> AllocationInput:
+    """Of one frame a second on two cores: a small variant takes 10 ms, a large one 40 ms for eight items at once."""
+    module = Module("look", items, (Profile("cpu", 1, 1, 10.0), Profile("cpu", 8, 1, 40.0)))
+    return AllocationInput(10_000.0, CORES, (module,), cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
+
+
+def _batches(fps: float, items: float = 1.0, cost_by: CostBy = CostBy.SECONDS) -> tuple[set[int], Any]:
+    """The batches that are planned, and their cost."""
+    problem = replace(_two_variants(items), cost_by=cost_by)
+    found = plan_several([Demand("a", fps, (problem,))], Frontier())
+    _check(found, (problem,))
+    plan = found.served["a"].plan
+    return {one.batch for one in plan.allocations}, plan.cost
+
+
+def test_plan_counts_on_no_batch_that_nobody_waits_for() -> None:
+    """At two frames a second nobody waits on two idle cores: frames run alone, for 0.02 cores. Batches of eight would
+    cost 0.01, but are never formed, and an item of the large variant by itself takes far more than the small one.
+    """
+    assert _batches(2.0) == ({1}, pytest.approx(0.02))
+
+
+def test_plan_counts_on_batches_where_items_wait_for_company() -> None:
+    """One by one 120 frames a second take 1.2 of two cores, more than half of them; in batches of eight 0.6."""
+    assert _batches(120.0) == ({8}, pytest.approx(0.6))
+
+
+def test_plan_counts_on_batches_of_the_items_of_one_frame() -> None:
+    """They come together, and wait for nobody: 16 items a second for 5 ms each."""
+    assert _batches(2.0, items=8.0) == ({8}, pytest.approx(0.08))
+
+
+def test_pipelines_that_fit_with_company_only_are_planned_with_it() -> None:
+    """One by one the first takes 0.8 of two cores, less than half, beside which there is no room for the second: in
+    batches of eight 0.4 and 1.5.
+    """
+    problem = _two_variants()
+    found = plan_several([Demand("a", 80.0, (problem,), 2.0), Demand("b", 300.0, (problem,))], Frontier())
+    assert all(one.plan.feasible for one in found.served.values())
+    assert [one.fps for one in found.served.values()] == [80.0, 300.0]
+    _check(found, (problem,))
+
+
+def test_plan_by_price_counts_on_batches_at_any_load() -> None:
+    """A worker costs what it is taken for, idle or not: items wait for company."""
+    assert _batches(2.0, cost_by=CostBy.PRICE)[0] == {8}
+
+
 def test_all_anew_where_they_do_not_fit() -> None:
     """Two thirds of either core are free, and the one that comes needs four fifths of one: the others move together."""
 

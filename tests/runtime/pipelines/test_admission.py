@@ -82,6 +82,30 @@ async def test_clients_join_until_it_is_full() -> None:
         replayed(bench)
 
 
+@pytest.mark.parametrize("asked_fps", [60.0, 300.0])
+@pytest.mark.parametrize("others_fps", [0.0, 1.0, 7.0, 13.0])
+@story
+async def test_fps_possible_of_a_refusal_is_the_most_that_would_be_accepted(
+    others_fps: float, asked_fps: float
+) -> None:
+    """Whatever others take: as much is accepted when it is asked for, and a twentieth more is not."""
+    bench = find_and_read()
+    async with bench.working():
+        live, other = bench.add(), bench.add("other")
+        if others_fps:
+            await bench.join(other, others_fps, "other")
+        await bench.pause(0.6)
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(live, asked_fps, "too many")
+        possible = caught.value.fps_possible
+        assert possible > 0.0
+        with pytest.raises(PipelineNotPossible):
+            await bench.join(live, 1.05 * possible, "more")
+        await bench.join(live, possible, "as told")
+        assert live.plan is not None
+        assert live.plan.fps == pytest.approx(possible)
+
+
 @story
 async def test_an_slo_that_nothing_keeps() -> None:
     """No client is let in, the reason is time, and the plan says so, with an event."""

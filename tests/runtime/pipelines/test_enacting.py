@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.domain.pipeline import Ask, CostBy, Pipeline, PipelinePlan, StagePlan
+from appliance.domain.pipeline import Ask, Pipeline, PipelinePlan, StagePlan
 from appliance.policies.residency.base import Wish
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.runtime.pipelines.enacting import Actuators, Enacting
@@ -39,20 +39,13 @@ def pipeline_of(tenant: str, name: str = "one") -> Pipeline:
     return Pipeline(f"{tenant}/{name}", tenant, name, 500.0, (Ask(name="read", application_id=f"{tenant}/read"),))
 
 
-@pytest.mark.parametrize(
-    ("instances", "cost_by", "waits"),
-    [
-        (0.9, CostBy.SECONDS, False),
-        (1.0, CostBy.SECONDS, True),
-        (0.1, CostBy.ENERGY, True),
-    ],
-    ids=["workers idle", "workers busy", "what is saved is energy"],
-)
-def test_who_would_get_a_worker_at_once_waits_for_nobody(instances: float, cost_by: CostBy, waits: bool) -> None:
-    """Where time is what a plan costs: half of the workers idle anyway. CPU stages take none of them."""
+@pytest.mark.parametrize(("wait_ms", "waits"), [(200.0, True), (0.0, False)])
+def test_batches_wait_for_company_where_the_plan_counts_on_that(wait_ms: float, waits: bool) -> None:
+    """However many workers idle; batches of items that come together wait for nobody."""
     told: list[Mapping[str, PlannedWait]] = [{}]
     enacting = Enacting(Actuators(catalogue_of("t/read"), lambda *wishes: None, told.append, lambda kinds: None))
-    enacting.put(replace(ONE, cost_by=cost_by), planned(instances), MACHINE)
+    plan = planned(0.1)
+    enacting.put(ONE, replace(plan, stages=(replace(plan.stages[0], wait_ms=wait_ms), plan.stages[1])), MACHINE)
     enacting.enact(0)
     assert told[-1] == ({"c@cpu": PlannedWait(4, 200_000_000, 200_000_000)} if waits else {})
 

@@ -10,7 +10,7 @@ from appliance.domain.pipeline import Ask, CostBy, Pipeline
 from appliance.domain.pipeline_graph import Graph
 from appliance.policies.allocation.base import AllocationPlan
 from appliance.policies.allocation.frontier import Frontier
-from appliance.policies.allocation.several import at_rate
+from appliance.policies.allocation.several import Served, at_rate
 from appliance.runtime.pipelines.accounts import UNPRICED, Tariff, Watts
 from appliance.runtime.pipelines.definition import check, fastest_ms
 from appliance.runtime.pipelines.offers import offers_of
@@ -77,7 +77,7 @@ async def test_apart_each_group_has_its_part() -> None:
     """5 ms on one, 1 on the other, and 0.15 for each further run: an item takes what the quickest sequence takes there,
     while the other processor is free; and a plan has both.
     """
-    made, machine = _asked(APART)
+    made, _ = _asked(APART)
     (profile,) = made.levels[0].modules[0].profiles
     (draw,) = profile.draws
     assert (profile.worker, draw.worker) == ("npu", "cpu")
@@ -90,7 +90,7 @@ async def test_apart_each_group_has_its_part() -> None:
     taken = {place.worker: sum(part.share for part in place.parts) for place in plan.placement}
     assert taken == pytest.approx({"npu": npu_ms / 10, "cpu": draw.share * npu_ms / 10})
     assert plan.cost == pytest.approx(sum(taken.values())), "processor-seconds a second, of both"
-    stages = stage_plans(made, 0, plan, machine)
+    stages = stage_plans(made, Served("look", 0, 0, 100.0, (), plan))
     assert stages[0].drawn == pytest.approx({"cpu": taken["cpu"]})
     (said,) = _in_parts(stages, made)
     assert said == f"look serves in parts, most of it on npu, and {taken['cpu']:.2g} workers of cpu"

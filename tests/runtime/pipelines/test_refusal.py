@@ -1,13 +1,13 @@
 """What a client is told that is refused."""
 
-from dataclasses import replace
+import asyncio
 
 import pytest
 
-from appliance.policies.allocation.base import AllocationInput, BatchWait, Existing, Module, Part, Profile, WorkerType
+from appliance.policies.allocation.base import AllocationInput, BatchWait, Module, Profile, WorkerType
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import at_rate
-from appliance.runtime.pipelines.refusal import RefusedClient, lacks
+from appliance.runtime.pipelines.refusal import NEAR, TRIALS_MAX, lacks, most_accepted
 
 
 def _problem(*kinds: str, slo_ms: float = 100.0, run_ms: float = 50.0) -> AllocationInput:
@@ -27,17 +27,27 @@ def _problem(*kinds: str, slo_ms: float = 100.0, run_ms: float = 50.0) -> Alloca
 )
 def test_what_there_is_not_enough_of(problem: AllocationInput, missing: tuple[str, ...]) -> None:
     """Processors of the pool that a plan without limits would take; where none would help, time."""
-    assert lacks(at_rate(problem, 60.0), RefusedClient(problem, (), 0.0, 60.0), Frontier())[0] == missing
+    assert lacks(at_rate(problem, 60.0), Frontier()) == missing
 
 
-def test_for_how_many_there_is_room() -> None:
-    """Beside what others take: a worker is left, which serves 20 frames a second, and five of these are served
-    already; of sixty more the largest of the parts that fit, and where none does, none.
-    """
-    problem = _problem("cpu")
-    taken = (Existing("cpu", 0, (Part("other", 1.0),)),)
-    lacking = replace(at_rate(problem, 25.0), existing=taken)
-    assert lacks(lacking, RefusedClient(problem, taken, 5.0, 20.0), Frontier())[1] == 15.0
-    assert lacks(lacking, RefusedClient(problem, taken, 5.0, 40.0), Frontier())[1] == 10.0
-    assert lacks(lacking, RefusedClient(problem, taken, 5.0, 1000.0), Frontier())[1] == 1000.0 / 128
-    assert lacks(lacking, RefusedClient(problem, taken, 20.0, 1000.0), Frontier())[1] == 0.0
+@pytest.mark.parametrize(
+    ("possible", "asked"),
+    [
+        (possible, asked)
+        for possible in (0.01, 0.02, 0.99, 7.0, 13.37, 299.0)
+        for asked in (0.03, 1.0, 7.01, 60.0, 300.0, 1e3)
+        if asked > possible
+    ],
+)
+def test_most_that_is_accepted_is_found_with_few_trials(possible: float, asked: float) -> None:
+    """Near the most, and never more, whatever was asked for; no rate is tried twice, as rounding might have it."""
+    tried: list[float] = []
+
+    async def is_accepted(fps: float) -> bool:
+        tried.append(fps)
+        return fps <= possible
+
+    found = asyncio.run(most_accepted(is_accepted, asked))
+    assert len(tried) == len(set(tried)) <= TRIALS_MAX
+    assert found <= possible
+    assert found >= possible - max(0.01, NEAR * possible) - 1e-9 or (len(tried) == TRIALS_MAX and found == 0.0)

@@ -1,6 +1,7 @@
 """Frames with promises of latency wait for their planned worker."""
 
 import asyncio
+from dataclasses import replace
 
 from appliance.clock import NS_PER_MS
 from appliance.runtime.sessions.worker_queues import PlannedWorker, WorkerQueues
@@ -12,7 +13,8 @@ RUN_MS = 30
 
 def worker(number: int, batch_max: int, *sessions: str) -> PlannedWorker:
     """A run takes as long whatever its batch."""
-    return PlannedWorker(number, dict.fromkeys(range(1, batch_max + 1), RUN_MS * NS_PER_MS), frozenset(sessions))
+    runs = dict.fromkeys(range(1, batch_max + 1), RUN_MS * NS_PER_MS)
+    return PlannedWorker(number, runs, batch_max, frozenset(sessions))
 
 
 class Stage:
@@ -58,13 +60,32 @@ async def test_workers_do_not_wait_for_one_another() -> None:
 
 @story
 async def test_as_many_go_together_as_are_over_sooner_so() -> None:
-    """Four cameras at one instant, of a plan in batches of two: the three that wait go at once where that takes less
-    than two runs, and one by one where batches gain nothing."""
+    """Four cameras at one instant: the three that wait go at once where that takes less than two runs, and one by one
+    where batches gain nothing."""
     for fixed_ms, each_ms, expected in ((29, 1, [0, 30, 30, 30]), (0, 30, [0, 30, 60, 90])):
         runs = {batch: (fixed_ms + each_ms * batch) * NS_PER_MS for batch in (1, 2, 4)}
-        stage = Stage(EngineBench(), PlannedWorker(0, runs, frozenset("abcd")))
+        stage = Stage(EngineBench(), PlannedWorker(0, runs, 4, frozenset("abcd")))
         began = await asyncio.gather(*(stage.frame(name, 1, 0) for name in "abcd"))
         assert [ms for ms, _ in began] == expected
+
+
+@story
+async def test_run_takes_no_more_than_the_planned_batch() -> None:
+    """Runs of four are measured and are over sooner; the plan counts on two. With the next plan, of four, they are."""
+    stage = Stage(EngineBench(), replace(worker(0, 4, *"abcde"), batch=2))
+    began = await asyncio.gather(*(stage.frame(name, 1, 0) for name in "abcde"))
+    assert [ms for ms, _ in began] == [0, 30, 30, 60, 60]
+    stage.queues.plan("pool", [worker(0, 4, *"abcde")])
+    began = await asyncio.gather(*(stage.frame(name, 2, 0) for name in "abcde"))
+    assert [ms - began[0][0] for ms, _ in began] == [0, 30, 30, 30, 30]
+
+
+@story
+async def test_run_is_larger_than_planned_where_frames_would_be_late_else() -> None:
+    """The last two would end at 90 ms in runs of two, and end at 60 in one of four."""
+    stage = Stage(EngineBench(), replace(worker(0, 4, *"abcde"), batch=2))
+    began = await asyncio.gather(*(stage.frame(name, 1, 0, 80) for name in "abcde"))
+    assert [ms for ms, _ in began] == [0, 30, 30, 30, 30]
 
 
 @story
