@@ -2,9 +2,10 @@
 bodies may take.
 
 Plain ASGI, so that it costs microseconds and sees the body before anybody has read it. A body needs a good key before
-any of it is kept. One that announces too much is refused unread; one that does not announce its size is counted as it
-comes. Bodies that end up in memory also share one budget (`InFlight`), which the `/v2` handler uses as well. An
-exception that nobody expected ends here: logged with the request's name, answered without internals.
+any of it is kept. One that announces too much is refused where its first piece is asked for: unread, but after what the
+route has to say to the path and the key. One that does not announce its size is counted as it comes. Bodies that end up
+in memory also share one budget (`InFlight`), which the `/v2` handler uses as well. An exception that nobody expected
+ends here: logged with the request's name, answered without internals.
 """
 
 import itertools
@@ -154,9 +155,6 @@ class BodyRule:
     in_memory: bool
     needs_key: bool = True
     """Whether a good key comes before it; else it is tiny, and holds a key itself."""
-    refused_inside: bool = False
-    """Whether the route answers one that will not fit, because it knows more: it is refused where its first piece is
-    asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +176,7 @@ class BodyRules:
         return cls(
             BodyRule("the body", JSON_BYTES_MAX, True),
             BodyRule("the body", body_bytes_max, True),
-            BodyRule("the frame", frame_bytes_max, True, refused_inside=True),
+            BodyRule("the frame", frame_bytes_max, True),
             BodyRule("the form (large models go by /v1/uploads)", form_bytes_max + JSON_BYTES_MAX, False),
             BodyRule("the piece", upload_bytes_max, False),
             BodyRule("the key", SIGN_IN_BYTES_MAX, False, needs_key=False),
@@ -278,18 +276,13 @@ class _BoundedCall:
         self.finished = False
 
     def expect(self, held: HeldBody | None, length: int | None) -> None:
-        """A body of this length, None = unknown; refused before its first byte when it will not fit.
-
-        Raises: TooLarge, Busy; what is refused inside by `receive`.
-        """
+        """A body of this length, None = unknown; `receive` refuses it before its first byte when it will not fit."""
         try:
             self._check(length or 0)
             self._held = held
             if held is not None and self._rule.in_memory:
                 held.announce(length or 0)
         except (TooLarge, Busy) as error:
-            if not self._rule.refused_inside:
-                raise
             self._refusal = error
 
     def unpack(self, packing: str) -> None:

@@ -11,7 +11,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.http.limits import RESERVED_BYTES, BodyRules, Bounds, InFlight, content_length
 from appliance.api.service import create_service
 from appliance.domain.access import Role
-from appliance.domain.errors import BadInput, Busy, WrongKey
+from appliance.domain.errors import BadInput, Busy, UnknownApplication, WrongKey
 from tests.api.stand import Asking
 
 pytestmark = pytest.mark.anyio
@@ -78,13 +78,19 @@ async def test_an_unannounced_body_is_stopped_while_it_streams() -> None:
 
 
 async def test_an_announced_body_is_refused_before_it_is_read() -> None:
-    """The app is not even asked."""
+    """Where the app asks for its first byte; what the app answers without is answered."""
 
-    async def never(scope: Any, receive: Any, send: Any) -> None:
-        raise AssertionError("the app was asked")
+    def never() -> Iterator[bytes]:
+        raise AssertionError("the body was read")
+        yield b""
 
-    async with Asking(bounds(never), "POST", "/v1/applications/a/predict", {"content-length": "1001"}) as asking:
-        assert await asking.status() == 413
+    async def unknown(scope: Any, receive: Any, send: Any) -> None:
+        raise UnknownApplication(name="a")
+
+    for app, status in ((reader, 413), (unknown, 404)):
+        asked = Asking(bounds(app), "POST", "/v1/applications/a/predict", {"content-length": "1001"}, never())
+        async with asked as asking:
+            assert await asking.status() == status
 
 
 @pytest.mark.parametrize(
