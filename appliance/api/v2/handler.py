@@ -17,7 +17,7 @@ from appliance.api.http.exchange import EXCHANGE, HttpExchange
 from appliance.api.http.limits import JSON_BYTES_MAX, Receive, Scope, Send
 from appliance.api.http.packed_body import PackedBody, packing_of
 from appliance.api.streams.plain import SESSION
-from appliance.api.v2 import models, shared_memory, statistics
+from appliance.api.v2 import classification, models, shared_memory, statistics
 from appliance.api.v2.frames import infer_frame
 from appliance.api.v2.infer import infer
 from appliance.api.v2.messages import (
@@ -40,6 +40,7 @@ EXTENSIONS = (
     "statistics",
     "sequence",
     "schedule_policy",
+    classification.EXTENSION,
 )
 _Handler = Callable[[ServingBox, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
 _OF_A_MODEL: Mapping[str, _Handler] = {
