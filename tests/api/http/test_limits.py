@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -49,8 +49,12 @@ async def reader_end(send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def bounds(app: Any = reader, in_flight: InFlight | None = None, journal: Journal | None = None) -> Bounds:
-    return Bounds(app, RULES, in_flight or InFlight(10_000), journal or Journal(), lambda scope: PRINCIPAL)
+def welcome(scope: Any, principal: Principal) -> Callable[[], bool]:
+    return lambda: True
+
+
+def bounds(app: Any = reader, in_flight: InFlight | None = None, journal: Journal | None = None) -> Bounds[Principal]:
+    return Bounds(app, RULES, in_flight or InFlight(10_000), journal or Journal(), lambda scope: PRINCIPAL, welcome)
 
 
 def blocks(count: int, size: int) -> Iterator[bytes]:
@@ -150,7 +154,7 @@ async def test_a_body_of_a_stranger_is_refused_unread() -> None:
 
     for headers in ({"content-length": "900"}, {"transfer-encoding": "chunked"}):
         in_flight = InFlight(1000)
-        app = Bounds(never, RULES, in_flight, Journal(), stranger)
+        app = Bounds(never, RULES, in_flight, Journal(), stranger, welcome)
         async with Asking(app, "POST", "/v1/uploads", headers, blocks(9, 100)) as asking:
             assert await asking.status() == 401
             assert in_flight.bytes == 0
