@@ -100,9 +100,7 @@ def test_a_fork_server_that_says_nothing_is_replaced() -> None:
         server.close()
 
 
-async def test_stopped_guard_ends_and_its_runs_are_answered(
-    processor: GuardedProcessor, tmp_path: Path
-) -> None:
+async def test_stopped_guard_ends_and_its_runs_are_answered(processor: GuardedProcessor, tmp_path: Path) -> None:
     """Whoever waits for it is told, the other tenant's guard goes on, and another guard takes its place."""
     crashed: list[str] = []
     processor.on_crash = lambda build_id, reason: crashed.append(build_id)

@@ -170,7 +170,7 @@ async def encoded(
     def write() -> tuple[bytes, int | None]:
         outputs = result.outputs
         if model is not None:
-            outputs = classified(outputs, call.classes, model, result.variant)
+            outputs = dict(classified(outputs, call.classes, model, result.variant))
         return encode_infer(call, outputs, name, str(result.variant_number), answered)
 
     if is_slow_to_write(call, result.outputs):

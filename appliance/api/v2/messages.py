@@ -9,7 +9,7 @@ from appliance.api.http.exchange import BLANKS
 from appliance.api.http.large_body import LargeBody
 from appliance.api.http.limits import HeldBody, Message, Receive
 from appliance.api.http.packed_body import HEADER as PACKING
-from appliance.api.http.problems import headers_of, shortened, status_of
+from appliance.api.http.problems import headers_of, status_of, told
 from appliance.api.v2.tensors import Body
 from appliance.domain.errors import ApplianceError, BadRegion, BadTensor, ModelUnavailable, RunRefused, TooLarge
 from appliance.tasks import strict_json
@@ -124,4 +124,4 @@ def error_answer(error: BaseException) -> Answer:
         (b"problem-type", _type_of(error)),
         *((name.lower().encode(), value.encode()) for name, value in headers_of(error).items()),
     ]
-    return status, headers, json.dumps({"error": shortened(text)}).encode()
+    return status, headers, json.dumps({"error": told(text)}).encode()
