@@ -234,6 +234,10 @@ class BoxProtocol(DirectBodyProtocol):
             self.logger.exception("stream failed")
             self.transport.abort()
 
+    @property
+    def _is_at_first_request(self) -> bool:
+        return super()._is_at_first_request and not self._is_handed_over
+
     def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Answer the handshake as a request that is the last one."""
         self._socket = None

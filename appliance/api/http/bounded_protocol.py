@@ -227,9 +227,13 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def is_over(self) -> bool:
         """Whether the owner has had its part of this turn of the event loop. The first request of a connection does not
-        wait behind others of its owner: of new connections there are only so many in a turn. What is dropped does.
+        wait behind others of its owner: of new connections there are only so many in a turn.
         """
-        return (self._requests > 1 or self._ended) and self._turns.is_over(self.owner)
+        return not self._is_at_first_request and self._turns.is_over(self.owner)
+
+    @property
+    def _is_at_first_request(self) -> bool:
+        return self._requests <= 1 and not self._ended
 
     def take_turn(self, work: Callable[[], None]) -> None:
         """Do work on what was read; where the owner has had its part then, the next is read in a later turn."""
