@@ -24,6 +24,7 @@ from appliance.api.http.limits import PRINCIPAL, BodyRules, Bounds, InFlight, Re
 from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
 from appliance.api.streams.target import JOINS
+from appliance.api.streams.welcome import welcome_of
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.configuration import chosen_policies, media_threads, runtime_config
 from appliance.confinement.available import Confinement, available
@@ -123,11 +124,14 @@ class Appliance:
             form_bytes_max=http.form_bytes_max,
             upload_bytes_max=http.upload_bytes_max,
         )
-        service = Bounds(self._service, rules, self.in_flight, self.logger, self._caller)
+        service = Bounds(self._service, rules, self.in_flight, self.logger, self._caller, self._welcome)
         return Gateway(self.running, service, self.turns)
 
     def _caller(self, scope: Scope) -> Principal:
         return self.running().browsers.caller(scope)
+
+    def _welcome(self, scope: Scope, principal: Principal) -> Callable[[], bool]:
+        return partial(welcome_of(self.running(), scope, principal).holds, have_frames_come=False)
 
     async def _service(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The framework, which the first request may have to wait for; and the server's word on start and stop."""

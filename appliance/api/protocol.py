@@ -8,7 +8,7 @@ the computing.
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +110,7 @@ class BoxProtocol(DirectBodyProtocol):
         self._received_bytes += count
         if self._ended:
             self._drop(count)
+            self._drop_unread()
             return
         if self._surplus_bytes:
             data = self._without_surplus(data)
@@ -168,8 +169,6 @@ class BoxProtocol(DirectBodyProtocol):
         if not known.begins(data) or (is_small and len(data) < end):
             return data
         self.scope = {**known.scope}  # type: ignore[typeddict-item]
-        self._requests += 1
-        self._dropped_bytes = 0
         cycle = self.cycle = RequestResponseCycle(
             scope=self.scope,
             transport=self.transport,
@@ -183,7 +182,7 @@ class BoxProtocol(DirectBodyProtocol):
             keep_alive=True,
             on_response=self.on_response_complete,
         )
-        self._answered, self._work = cycle, None
+        self._answer_next(cycle)
         exchange = self._offer_exchange(cycle, known.headers)
         if is_small:
             cycle.body += data[known.length : end]
@@ -235,6 +234,10 @@ class BoxProtocol(DirectBodyProtocol):
             self.logger.exception("stream failed")
             self.transport.abort()
 
+    @property
+    def _is_at_first_request(self) -> bool:
+        return super()._is_at_first_request and not self._is_handed_over
+
     def refuse_upgrade(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Answer the handshake as a request that is the last one."""
         self._socket = None
@@ -264,9 +267,9 @@ class BoxProtocol(DirectBodyProtocol):
 
         It begins when a small body is there; before a large one, so that a stranger's is refused unread.
         """
-        self._requests += 1
-        self._dropped_bytes = 0
-        self._answered, self._work = cycle, None
+        if self.is_ending:
+            return
+        self._answer_next(cycle)
         if cycle.scope["path"].startswith("/v2/"):
             exchange = self._offer_exchange(cycle, dict(cycle.scope["headers"]))
             if exchange.awaits_little(BODY_SMALL_BYTES):
@@ -277,6 +280,12 @@ class BoxProtocol(DirectBodyProtocol):
         cycle.scope[CONNECTION] = self  # type: ignore[literal-required]
         self._start_task(cycle, app)
 
+    def _answer_next(self, cycle: RequestResponseCycle) -> None:
+        self._requests += 1
+        self._dropped_bytes = 0
+        self._answered, self._work = cycle, None
+        cycle.transport = self._line  # type: ignore[assignment]
+
     def _start_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Answer in a task, as uvicorn does; one that only computes ends with its connection."""
         if self.is_over:
@@ -286,15 +295,16 @@ class BoxProtocol(DirectBodyProtocol):
             self._run_task(cycle, app)
 
     def _run_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
+        answering = _Answering(app, cycle, self.ends_with)
         if not _only_computes(cycle.scope):
-            super()._start_asgi_task(cycle, app)
+            super()._start_asgi_task(cycle, answering)
             return
-        task = self._work = self.loop.create_task(cycle.run_asgi(_WhileConnected(app, cycle)))
+        task = self._work = self.loop.create_task(cycle.run_asgi(answering))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
     def _offer_exchange(self, cycle: RequestResponseCycle, headers: Mapping[bytes, bytes]) -> HttpExchange:
-        exchange = HttpExchange(cycle, headers)
+        exchange = HttpExchange(cycle, headers, self.ends_with)
         cycle.scope[CONNECTION] = self  # type: ignore[literal-required]
         cycle.scope[EXCHANGE] = exchange  # type: ignore[literal-required]
         return exchange
@@ -344,7 +354,7 @@ class BoxProtocol(DirectBodyProtocol):
     def on_response_complete(self) -> None:
         """As uvicorn's, without a timer for each request: `look` closes what is idle."""
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
+        if self.is_ending:
             return
         self.flow.resume_reading()
         if self.pipeline:
@@ -354,22 +364,36 @@ class BoxProtocol(DirectBodyProtocol):
 
     def _begin_next(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
         """Begin with a request that waited for the answer to the one before."""
-        if not self.transport.is_closing():
-            self._start_asgi_task(cycle, app)
+        self._start_asgi_task(cycle, app)
 
 
-class _WhileConnected:
-    """An application whose task may be cancelled once its caller has left: then there is nothing to answer."""
+class _Answering:
+    """An application that answers one request: its answer says whether it is the last one. Its task may be cancelled
+    once the caller has left: then there is nothing to answer.
+    """
 
-    def __init__(self, app: "ASGI3Application", cycle: RequestResponseCycle) -> None:
+    def __init__(
+        self,
+        app: "ASGI3Application",
+        cycle: RequestResponseCycle,
+        ends_with: Callable[[RequestResponseCycle], bool],
+    ) -> None:
         self._app = app
         self._cycle = cycle
+        self._ends_with = ends_with
 
-    async def __call__(self, *call: Any) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        cycle = self._cycle
+
+        async def sent(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                cycle.keep_alive = not self._ends_with(cycle)
+            await send(message)
+
         try:
-            await self._app(*call)
+            await self._app(scope, receive, sent)
         except asyncio.CancelledError:
-            if not self._cycle.disconnected:
+            if not cycle.disconnected:
                 raise
 
 

@@ -8,7 +8,7 @@ from pydantic import AliasChoices, ConfigDict, Field
 from appliance.domain.catalogue import SLO_MS_MAX, Evidence, Late, Precision, Prefer, TaskKind, Unverified, Verify
 from appliance.domain.states import VariantState
 from appliance.domain.trial import Verdict
-from appliance.wire.fields import Flag, Real, Text
+from appliance.wire.fields import Flag, Real, Reason, Text
 from appliance.wire.shape import WEIGHT_MAX, Order, Shape
 
 
@@ -146,7 +146,7 @@ class GivenUpShape(Shape):
     """A kind of processor that a variant was tried on and does not run on."""
 
     kind: str = Field(examples=["openvino"])
-    reason: str = Field(examples=["output 'logits' differs by 0.21 of what cpu computes"])
+    reason: Reason = Field(examples=["output 'logits' differs by 0.21 of what cpu computes"])
     """Why, for a person: it cannot be compiled or loaded there, or computes something else. It is tried again when the
     kind's libraries change."""
 
@@ -198,7 +198,7 @@ class CutShape(Shape):
     """That it was cut for."""
     parts: list[PartShape]
     """In an order in which they can run; empty: it stays whole."""
-    reason: str = ""
+    reason: Reason = ""
     """Why it stays whole."""
 
 
@@ -231,7 +231,7 @@ class VariantShape(Shape):
     precision: Precision
     state: VariantState
     """making → ready; excluded: servable when named, but of no use by itself; failed."""
-    reason: str
+    reason: Reason
     """Why it is excluded or failed; of one that is ready, why it was not excluded although another seems as good."""
     size_bytes: int
     content_sha256: str

@@ -9,6 +9,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from appliance.wire.paths import without_paths
+
 INTEGER_MAX = 2**53
 """Beyond it not every reader of JSON keeps an integer, nor can the decision log write all of them."""
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -37,6 +39,8 @@ Text = Annotated[
     Field(json_schema_extra={"pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028-\\u202e\\u2066-\\u2069]*$"}),
 ]
 """One line of text."""
+Reason = Annotated[str, AfterValidator(without_paths)]
+"""Why something is as it is, for a person; may be the words of an error of the system."""
 Whole = Annotated[int, Field(strict=True)]
 """A whole number: no text, and neither true nor false."""
 Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]

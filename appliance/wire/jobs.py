@@ -5,7 +5,7 @@ import datetime
 from pydantic import ConfigDict, Field
 
 from appliance.domain.states import JobState
-from appliance.wire.fields import INTEGER_MAX, Text, Whole
+from appliance.wire.fields import INTEGER_MAX, Reason, Text, Whole
 from appliance.wire.shape import Order, Shape
 
 
@@ -47,9 +47,9 @@ class JobShape(Shape):
     """What is being done."""
     percent: float = Field(examples=[62.5])
     """0..100 over all stages; never falls."""
-    message: str
+    message: Reason
     """What happened so far; while the job waits for its turn, how many imports are before it."""
-    error: str
+    error: Reason
     """Why it failed, or what single variants failed of; empty when all is well."""
     created_at: datetime.datetime
     updated_at: datetime.datetime

@@ -100,6 +100,26 @@ def test_a_fork_server_that_says_nothing_is_replaced() -> None:
         server.close()
 
 
+async def test_stopped_guard_ends_and_its_runs_are_answered(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Whoever waits for it is told, the other tenant's guard goes on, and another guard takes its place."""
+    crashed: list[str] = []
+    processor.on_crash = lambda build_id, reason: crashed.append(build_id)
+    path = toys.tiny_add(tmp_path / "add.onnx")
+    stopped, going = [await processor.load(form_of(path, tenant, tenant)) for tenant in ("stopped", "going")]
+    assert isinstance(stopped, GuardedBuild)
+    os.kill(stopped.guard.pid, signal.SIGSTOP)
+    run = asyncio.ensure_future(processor.run(stopped, numbers(1.0), None))
+    async with asyncio.timeout(PATIENCE_S):
+        while not run.done():
+            assert (await processor.run(going, numbers(2.0), None))["SUM"].tolist() == [[3.0] * 4]
+            await asyncio.wait([run], timeout=0.1)
+    with pytest.raises(RunCrashed, match="was stopped"):
+        await run
+    assert crashed == []
+    again = await processor.load(form_of(path, "stopped", "again"))
+    assert (await processor.run(again, numbers(3.0), None))["SUM"].tolist() == [[4.0] * 4]
+
+
 @pytest.mark.parametrize("tenant", [None, "hostile"])
 async def test_subnormal_numbers_are_zero(processor: GuardedProcessor, tmp_path: Path, tenant: str | None) -> None:
     """On the worker threads of the service and on the lanes of a guard: a product of them would take two hundred times

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from appliance.api.http.connections import Connections, Counted, group_of
+from appliance.api.http.exchange import SIZE, number
 from appliance.api.http.pace import Pace, Phase, Watch
 from appliance.api.http.problems import CONTENT_TYPE, plain_problem, problem_response
 from appliance.api.http.turns import STRANGER, Turns
@@ -29,11 +30,16 @@ HEADERS_MAX = 256
 """Of one request. Each costs a call, and a read of 256 KiB could hold sixty thousand."""
 STRANGER_WATER_BYTES = 64 * 1024
 """As `BODY_WATER_BYTES`, before a good key was shown on the connection."""
-DROPPED_BYTES_MAX = 64 * 2**20
-"""Of a body that still comes when its request is answered: dropped, for else the caller might lose the answer to a
-reset."""
-SHORT_DROPPED_BYTES_MAX = 512 * 1024
-"""The same before a good key was shown, and of what is no request."""
+STAYING_BYTES_MAX = 64 * 2**20
+"""Of a body that is not read: it is dropped, and the next request may come behind it. A connection with a larger one,
+or one of unknown length, ends with the answer."""
+STRANGER_STAYING_BYTES_MAX = 512 * 1024
+"""The same before a good key was shown."""
+LINGERING_BYTES_MAX = 2**30
+"""What is dropped of a connection that ends with an answer: many clients send all of a body before they read, and would
+lose the answer to a reset."""
+SHORT_LINGERING_BYTES_MAX = 512 * 1024
+"""The same where what comes is no request, or its body came too slowly."""
 
 
 class Refused(Exception):
@@ -43,6 +49,22 @@ class Refused(Exception):
         super().__init__(detail)
         self.slug = slug
         self.detail = detail
+
+
+class Line:
+    """A connection as the answer to a request sees it: how uvicorn writes it, and what it does after the last one."""
+
+    __slots__ = ("_protocol", "write")
+
+    def __init__(self, protocol: "BoundedProtocol") -> None:
+        self._protocol = protocol
+        self.write = protocol.transport.write
+
+    def close(self) -> None:
+        self._protocol.end()
+
+    def is_closing(self) -> bool:
+        return self._protocol.is_ending
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -78,12 +100,14 @@ class BoundedProtocol(HttpToolsProtocol):
         """Whether the last answer is written, and what else comes is dropped."""
         self._water_bytes = STRANGER_WATER_BYTES
         self._dropped_bytes = 0
+        self._dropped_bytes_max = LINGERING_BYTES_MAX
         self._refused: Refused | None = None
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._line = Line(self)
         address = self.client[0] if self.client else ""
         self._stranger = STRANGER + group_of(address)
         self._keep_in_kernel(STRANGER_WATER_BYTES)
@@ -205,7 +229,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """Whether the owner has had its part of this turn of the event loop. The first request of a connection does not
         wait behind others of its owner: of new connections there are only so many in a turn.
         """
-        return self._requests > 1 and self._turns.is_over(self.owner)
+        return not self._is_at_first_request and self._turns.is_over(self.owner)
+
+    @property
+    def _is_at_first_request(self) -> bool:
+        return self._requests <= 1 and not self._ended
 
     def take_turn(self, work: Callable[[], None]) -> None:
         """Do work on what was read; where the owner has had its part then, the next is read in a later turn."""
@@ -220,10 +248,50 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing() and not self.flow.read_paused:
             self.transport.resume_reading()
 
-    # -- refusing ------------------------------------------------------------------------------------------------------
+    # -- the last answer -----------------------------------------------------------------------------------------------
+
+    def ends_with(self, cycle: RequestResponseCycle) -> bool:
+        """Whether the connection ends with the answer to a request, of which nothing is written yet: the caller wishes
+        it, or the answer comes before a body of which the rest is not worth waiting for.
+        """
+        if not cycle.keep_alive or not cycle.more_body:
+            return not cycle.keep_alive
+        headers = dict(cycle.scope["headers"])
+        size = None if b"transfer-encoding" in headers else number(headers.get(SIZE, b"0"))
+        if size is None or cycle.waiting_for_100_continue:  # the caller may send it all the same, or not
+            return size != 0
+        return size > (STRANGER_STAYING_BYTES_MAX if self.tenant is None else STAYING_BYTES_MAX)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more can be written."""
+        return self._ended or self.transport.is_closing()
+
+    def end(self) -> None:
+        """The last answer is written. Closed while more comes, the connection would be reset and the caller lose the
+        answer: what still comes is dropped until the caller closes, for so long and so much as is allowed.
+        """
+        if self.is_ending:
+            return
+        if not self.pipeline and not self.cycle.more_body:
+            self.transport.close()
+        else:
+            self._linger(LINGERING_BYTES_MAX)
+
+    def _linger(self, bytes_max: int) -> None:
+        self._ended = True
+        self._dropped_bytes, self._dropped_bytes_max = 0, bytes_max
+        self.pipeline.clear()
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        elif self._expects_head():
+            self.transport.close()
 
     def _refuse(self, slug: str, detail: str) -> None:
         """Answer with a problem of HTTP where an answer can still be sent, and end the connection."""
+        if self.is_ending:
+            return
         cycle = self.cycle
         is_answering = cycle is not None and not cycle.response_complete
         if is_answering and (cycle.response_started or not cycle.more_body or self.pipeline):
@@ -245,24 +313,15 @@ class BoundedProtocol(HttpToolsProtocol):
         """The body that is being gathered will not be whole."""
 
     def _end(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        """Write a last answer.
-
-        What still comes is dropped for a moment: closed at once, the caller might lose the answer to a reset.
-        """
-        self._ended = True
+        """Write a last answer."""
         lines = [f"{name.lower()}: {value}" for name, value in headers.items()]
         lines += [f"content-length: {len(body)}", "connection: close", "", ""]
         self.transport.write(STATUS_LINE[status] + "\r\n".join(lines).encode() + body)
-        self.flow.resume_reading()
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        else:
-            self.transport.close()
+        self._linger(SHORT_LINGERING_BYTES_MAX)
 
     def _drop(self, count: int) -> None:
         self._dropped_bytes += count
-        is_short = self._ended or self.tenant is None
-        if self._dropped_bytes > (SHORT_DROPPED_BYTES_MAX if is_short else DROPPED_BYTES_MAX):
+        if self._dropped_bytes > self._dropped_bytes_max:
             self.transport.abort()
 
     def _stop(self, slug: str, detail: str) -> None:

@@ -121,13 +121,16 @@ class DirectBodyProtocol(BoundedProtocol):
         return data[count:]
 
     def _drop_unread(self) -> None:
-        """Drop what has come of a surplus, where the kernel can do that by itself."""
-        if not self._surplus_bytes or self._tcp_file is None or self.transport.is_closing():
+        """Drop what has come of a surplus, or after the last answer, where the kernel can do that by itself."""
+        unwanted_bytes = self._dropped_bytes_max if self._ended else self._surplus_bytes
+        if not unwanted_bytes or self._tcp_file is None or self.transport.is_closing():
             return
-        count = discard(self._tcp_file, self._surplus_bytes)
+        count = discard(self._tcp_file, unwanted_bytes)
         self._received_bytes += count
-        self._surplus_bytes -= count
         self._drop(count)
+        if self._ended:
+            return
+        self._surplus_bytes -= count
         if not self._surplus_bytes:
             self._body_has_come()
 

@@ -107,10 +107,17 @@ class HttpExchange:
     collector finds the circle.
     """
 
-    __slots__ = ("_cycle", "begun", "headers", "is_gathering", "size")
+    __slots__ = ("_cycle", "_ends_with", "begun", "headers", "is_gathering", "size")
 
-    def __init__(self, cycle: "RequestResponseCycle", headers: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self,
+        cycle: "RequestResponseCycle",
+        headers: Mapping[bytes, bytes],
+        ends_with: "Callable[[RequestResponseCycle], bool]",
+    ) -> None:
+        """`ends_with`: whether the connection ends with the answer that is about to be written."""
         self._cycle = cycle
+        self._ends_with = ends_with
         self.headers = headers
         self.size = number(headers.get(SIZE))
         self.begun: Begun[Any] | None = None
@@ -196,6 +203,7 @@ class HttpExchange:
     def end(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Callable[[], None]:
         """End the exchange with this answer; what is returned writes it."""
         cycle = self._cycle
+        cycle.keep_alive = not self._ends_with(cycle)
         pieces = [STATUS_LINE[status]]
         for name, value in cycle.default_headers:
             pieces += (name, b": ", value, b"\r\n")

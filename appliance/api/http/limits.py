@@ -2,9 +2,10 @@
 bodies may take.
 
 Plain ASGI, so that it costs microseconds and sees the body before anybody has read it. A body needs a good key before
-any of it is kept. One that announces too much is refused unread; one that does not announce its size is counted as it
-comes. Bodies that end up in memory also share one budget (`InFlight`), which the `/v2` handler uses as well. An
-exception that nobody expected ends here: logged with the request's name, answered without internals.
+any of it is kept. One that announces too much is refused where its first piece is asked for: unread, but after what the
+route has to say to the path and the key. One that does not announce its size is counted as it comes. Bodies that end up
+in memory also share one budget (`InFlight`), which the `/v2` handler uses as well. An exception that nobody expected
+ends here: logged with the request's name, answered without internals.
 """
 
 import itertools
@@ -12,14 +13,14 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
 from appliance.api.http.packed_body import HEADER as PACKING
 from appliance.api.http.packed_body import PackedBody, packing_of
 from appliance.api.http.problems import problem_response
-from appliance.domain.errors import ApplianceError, BadInput, Busy, TooLarge
+from appliance.domain.errors import ApplianceError, BadInput, Busy, TooLarge, WrongKey
 from appliance.runtime.serving.portions import Portions
 
 Scope = MutableMapping[str, Any]
@@ -53,6 +54,9 @@ class Member(Protocol):
 
     @property
     def tenant(self) -> str: ...
+
+
+M = TypeVar("M", bound=Member)
 
 
 class InFlight:
@@ -154,9 +158,6 @@ class BodyRule:
     in_memory: bool
     needs_key: bool = True
     """Whether a good key comes before it; else it is tiny, and holds a key itself."""
-    refused_inside: bool = False
-    """Whether the route answers one that will not fit, because it knows more: it is refused where its first piece is
-    asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class BodyRules:
         return cls(
             BodyRule("the body", JSON_BYTES_MAX, True),
             BodyRule("the body", body_bytes_max, True),
-            BodyRule("the frame", frame_bytes_max, True, refused_inside=True),
+            BodyRule("the frame", frame_bytes_max, True),
             BodyRule("the form (large models go by /v1/uploads)", form_bytes_max + JSON_BYTES_MAX, False),
             BodyRule("the piece", upload_bytes_max, False),
             BodyRule("the key", SIGN_IN_BYTES_MAX, False, needs_key=False),
@@ -201,7 +202,7 @@ class BodyRules:
         return self.management
 
 
-class Bounds:
+class Bounds(Generic[M]):
     """Wraps the service. `scope["request_id"]` is the request's name for everybody inside."""
 
     def __init__(
@@ -210,9 +211,12 @@ class Bounds:
         rules: BodyRules,
         in_flight: InFlight,
         logger: Any,
-        caller: Callable[[Scope], Member],
+        caller: Callable[[Scope], M],
+        welcome: Callable[[Scope, M], Callable[[], bool]],
     ) -> None:
+        """`caller` raises where no good key was sent; `welcome` returns what says later whether it still is good."""
         self._app = app
+        self._welcome = welcome
         self._caller = caller
         self._rules = rules
         self._in_flight = in_flight
@@ -241,7 +245,7 @@ class Bounds:
             elif length != 0:
                 principal = scope[PRINCIPAL] = self._caller(scope)
                 held = scope[HELD_BODY] = self._in_flight.body(principal.tenant)
-                exchange.expect(held, length)
+                exchange.expect(held, length, self._welcome(scope, principal))
             await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:
             if not isinstance(error, ApplianceError):
@@ -267,6 +271,7 @@ class _BoundedCall:
     def __init__(self, rule: BodyRule, receive: Receive, send: Send, request_id: bytes) -> None:
         self._rule = rule
         self._held: HeldBody | None = None
+        self._is_welcome: Callable[[], bool] = lambda: True
         self._receive = receive
         self._send = send
         self._request_id = request_id
@@ -277,19 +282,17 @@ class _BoundedCall:
         self.started = False
         self.finished = False
 
-    def expect(self, held: HeldBody | None, length: int | None) -> None:
-        """A body of this length, None = unknown; refused before its first byte when it will not fit.
-
-        Raises: TooLarge, Busy; what is refused inside by `receive`.
+    def expect(self, held: HeldBody | None, length: int | None, is_welcome: Callable[[], bool] = lambda: True) -> None:
+        """A body of this length, None = unknown; `receive` refuses it before its first byte when it will not fit, and
+        as soon as its sender is not welcome any more.
         """
+        self._is_welcome = is_welcome
         try:
             self._check(length or 0)
             self._held = held
             if held is not None and self._rule.in_memory:
                 held.announce(length or 0)
         except (TooLarge, Busy) as error:
-            if not self._rule.refused_inside:
-                raise
             self._refusal = error
 
     def unpack(self, packing: str) -> None:
@@ -297,10 +300,15 @@ class _BoundedCall:
         self._receive = PackedBody(self._receive, packing).receive
 
     async def receive(self) -> Message:
-        """The next piece, counted. Raises: TooLarge, Busy; BadInput where it cannot be unpacked."""
+        """The next piece, counted.
+
+        Raises: TooLarge, Busy; BadInput where it cannot be unpacked; WrongKey where the key was revoked meanwhile.
+        """
         if self._refusal is not None:
             raise self._refusal
         message = await self._receive()
+        if not self._is_welcome():
+            raise WrongKey
         if message["type"] == "http.request":
             self._seen += len(message.get("body", b""))
             self._ended = not message.get("more_body", False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from appliance.api.http.packed_body import READ
 from appliance.domain import errors as e
 from appliance.domain.session import DropCause
+from appliance.wire.paths import without_paths
 from appliance.wire.problem import PROBLEMS_PATH, RESERVED, error_classes, slug_of
 
 CONTENT_TYPE = "application/problem+json"
@@ -171,16 +172,18 @@ def headers_of(exc: BaseException) -> dict[str, str]:
 def document(slug: str, row: Row, detail: str, instance: str, facts: Mapping[str, object] | None = None) -> bytes:
     """A problem document as JSON bytes; facts that JSON does not know are written as text."""
     members: dict[str, object] = {"type": PROBLEMS_PATH + slug, "title": row.title, "status": row.status}
-    members |= {"detail": shortened(detail)}
+    members |= {"detail": told(detail)}
     if instance:
         members["instance"] = instance
-    members.update((name, shortened(value)) for name, value in (facts or {}).items() if name not in RESERVED)
+    members.update((name, told(value)) for name, value in (facts or {}).items() if name not in RESERVED)
     return json.dumps(members, default=str, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def shortened(value: object) -> object:
-    """Text that may quote what the caller sent, of a length that a person reads; anything else as it is."""
-    return value[:TEXT_MAX] if isinstance(value, str) else value
+def told(value: object) -> object:
+    """Text of an error as callers read it: without paths of the machine, and, as it may quote what the caller sent, of
+    a length that a person reads; anything else as it is.
+    """
+    return without_paths(value[:TEXT_MAX]) if isinstance(value, str) else value
 
 
 def problem_response(exc: BaseException, instance: str = "") -> tuple[int, dict[str, str], bytes]:

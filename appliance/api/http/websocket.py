@@ -31,7 +31,8 @@ CLOSING_S = 2.0
 """How long a caller may take to see that the connection is closed."""
 _READ_BYTES = 256 * 1024
 _SOME_BYTES = 4096
-_FEW_BYTES = 512
+_FEW_BYTES = 128
+"""A few clocks: all streams of an owner read so much in a turn in which it has had its part."""
 _LOGGER = logging.getLogger("appliance.websocket")
 _LOGGER.setLevel(logging.ERROR)
 """Of our own mistakes only: what callers do wrong they are told."""
@@ -268,10 +269,12 @@ class WebSocket(asyncio.BufferedProtocol):
     # -- what comes ----------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Room for the rest of a picture, or for some short messages; for few where others wait for their turn."""
-        if self._owner.is_over:
-            return self._BUFFER[:_FEW_BYTES]
+        """Room for the rest of a picture, or for some short messages; where others wait for their turn, for a part of
+        it, or for few.
+        """
         missing = self.message_bytes_max - (self._received_bytes - self._whole_bytes + self._pieces_bytes)
+        if self._owner.is_over:
+            return self._BUFFER[: _FEW_BYTES if missing <= _SOME_BYTES else _SOME_BYTES]
         return self._BUFFER[: max(_SOME_BYTES, missing)]
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -1,12 +1,19 @@
-"""Whether who opened a stream may keep it: asked every second, while the stream is open."""
+"""Whether the caller of a request that lasts may go on with it: asked every second while a stream is open, and of each
+piece of a body.
+"""
 
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.api.auth.browsers import cookie_of
 from appliance.api.auth.keyring import KeyRing, Principal
 from appliance.api.auth.sign_ins import SignIns
+from appliance.api.box import ServingBox
 from appliance.clock import Clock
 
 
 class Welcome:
-    """Of one stream."""
+    """Of one request."""
 
     def __init__(
         self, clock: Clock, keyring: KeyRing, sign_ins: SignIns, principal: Principal, cookie: str | None
@@ -34,3 +41,10 @@ class Welcome:
         if is_use:
             return self._sign_ins.key_of(cookie) == key_id
         return self._sign_ins.stands_for(cookie, key_id)
+
+
+def welcome_of(box: ServingBox, scope: Mapping[str, Any], principal: Principal) -> Welcome:
+    """Of a request of `principal`, who sent a key, or the cookie of a page."""
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    cookie = None if b"authorization" in headers else cookie_of(scope, headers)
+    return Welcome(box.clock, box.keyring, box.browsers.sign_ins, principal, cookie)

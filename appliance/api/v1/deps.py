@@ -10,11 +10,10 @@ from fastapi import Depends, Query, Request
 from fastapi.security import HTTPBearer
 
 from appliance.api.audit_trail import note_actor
-from appliance.api.auth.browsers import cookie_of
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import RunningBox
 from appliance.api.http.limits import PRINCIPAL
-from appliance.api.streams.welcome import Welcome
+from appliance.api.streams.welcome import Welcome, welcome_of
 from appliance.domain.access import Role
 from appliance.domain.errors import Forbidden
 
@@ -67,9 +66,7 @@ Admin = Annotated[Principal, Depends(admin)]
 
 async def welcome(request: Request, box: TheBox, principal: Caller) -> Welcome:
     """Whether who follows events may go on: a stream is one request, and outlives keys and sign-ins."""
-    headers: dict[bytes, bytes] = dict(request.scope["headers"])
-    cookie = None if b"authorization" in headers else cookie_of(request.scope, headers)
-    return Welcome(box.clock, box.keyring, box.browsers.sign_ins, principal, cookie)
+    return welcome_of(box, request.scope, principal)
 
 
 Following = Annotated[Welcome, Depends(welcome)]

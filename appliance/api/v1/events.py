@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from pydantic import Field
@@ -11,6 +11,7 @@ from starlette.responses import StreamingResponse
 
 from appliance.api.auth.keyring import Principal
 from appliance.api.http.documented import example, problems
+from appliance.api.http.problems import told as told_of
 from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
 from appliance.api.streams.welcome import Welcome
 from appliance.api.v1.deps import Following, Member, TheBox
@@ -115,4 +116,9 @@ def is_told(event: Event, principal: Principal, kinds: Collection[str] = ()) -> 
 
 def shape_of(event: Event) -> EventShape:
     """An event as it is sent."""
-    return EventShape(id=event.id, at=event.at, event=event.event, tenant=event.tenant, facts=dict(event.facts))
+    return EventShape(id=event.id, at=event.at, event=event.event, tenant=event.tenant, facts=_facts(event))
+
+
+def _facts(event: Event) -> dict[str, Any]:
+    """Reasons among them may be words of the system."""
+    return {name: told_of(value) for name, value in event.facts.items()}

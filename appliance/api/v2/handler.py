@@ -14,10 +14,10 @@ from appliance.api.auth.callers import CONNECTION, caller_of
 from appliance.api.auth.keyring import Principal
 from appliance.api.box import ServingBox
 from appliance.api.http.exchange import EXCHANGE, HttpExchange
-from appliance.api.http.limits import JSON_BYTES_MAX, Receive, Scope, Send
+from appliance.api.http.limits import JSON_BYTES_MAX, Message, Receive, Scope, Send
 from appliance.api.http.packed_body import PackedBody, packing_of
 from appliance.api.streams.plain import SESSION
-from appliance.api.v2 import models, shared_memory, statistics
+from appliance.api.v2 import classification, models, shared_memory, statistics
 from appliance.api.v2.frames import infer_frame
 from appliance.api.v2.infer import infer
 from appliance.api.v2.messages import (
@@ -29,7 +29,7 @@ from appliance.api.v2.messages import (
     parameters_of,
     whole_body,
 )
-from appliance.domain.errors import ApplianceError, NotFound
+from appliance.domain.errors import ApplianceError, NotFound, WrongKey
 from appliance.runtime.serving.eager import Begun, begin, in_task
 from appliance.tasks.large_json import LARGE_BYTES
 
@@ -40,6 +40,7 @@ EXTENSIONS = (
     "statistics",
     "sequence",
     "schedule_policy",
+    classification.EXTENSION,
 )
 _Handler = Callable[[ServingBox, Principal, list[str], Mapping[str, Any]], Awaitable[Any]]
 _OF_A_MODEL: Mapping[str, _Handler] = {
@@ -115,6 +116,7 @@ class V2:
                 receive = PackedBody(receive, packing).receive
             elif exchange is not None:
                 small = exchange.small_body(min(LARGE_BYTES, box.body_bytes_max))
+            receive = _while_known(box, principal, receive)
             connection = scope.get(CONNECTION)
             source = 0 if connection is None else id(connection)
             asked = infer if SESSION not in headers else infer_frame
@@ -127,6 +129,7 @@ class V2:
             raise NotFound(name=scope["path"])
         if found is shared_memory.register:
             found = partial(found, connection=scope.get(CONNECTION))
+        receive = _while_known(box, principal, receive)
         parameters = await _parameters(box, principal, headers, receive) if method == "POST" else {}
         return json_answer(await found(box, principal, parts, parameters))
 
@@ -140,6 +143,18 @@ class V2:
         if parts == ["health", "ready"]:
             return json_answer({"ready": box.is_ready()}, 200 if box.is_ready() else 503)
         raise NotFound(name="/".join(parts))
+
+
+def _while_known(box: ServingBox, principal: Principal, receive: Receive) -> Receive:
+    """`receive`, which ends when the key of the caller is revoked meanwhile. Raises then: WrongKey."""
+
+    async def received() -> Message:
+        message = await receive()
+        if box.keyring.known(principal.key_id) is None:
+            raise WrongKey
+        return message
+
+    return received
 
 
 async def _parameters(

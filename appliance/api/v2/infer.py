@@ -7,6 +7,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
 from appliance.api.box import ServingBox
 from appliance.api.http.limits import HeldBody, Receive
+from appliance.api.v2.classification import classified
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, named_variant
 from appliance.api.v2.shared_memory import infer_shared
@@ -164,12 +165,19 @@ async def encoded(
     answered = {"variant": result.variant, "evidence": result.evidence.value}
     if doubt := doubt_about(result.variant, result.evidence):
         answered["warnings"] = doubt
-    parts = (call, result.outputs, name, str(result.variant_number), answered)
+    model = box.catalogue.model_of(application) if call.classes else None
+
+    def write() -> tuple[bytes, int | None]:
+        outputs = result.outputs
+        if model is not None:
+            outputs = dict(classified(outputs, call.classes, model, result.variant))
+        return encode_infer(call, outputs, name, str(result.variant_number), answered)
+
     if is_slow_to_write(call, result.outputs):
         await in_task()
-        text, json_bytes = await box.media.run(application.id, tenant, None, lambda: encode_infer(*parts))
+        text, json_bytes = await box.media.run(application.id, tenant, None, write)
     else:
-        text, json_bytes = encode_infer(*parts)
+        text, json_bytes = write()
     timing = (b"server-timing", _timing(result) + (b", emulated" if box.is_emulated else b""))
     if json_bytes is None:
         return 200, [JSON, timing], text

@@ -1,7 +1,7 @@
 """Bodies and answers of `/v2`: read whole within a limit, and written in the protocol's own shapes, errors too."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -9,8 +9,10 @@ from appliance.api.http.exchange import BLANKS
 from appliance.api.http.large_body import LargeBody
 from appliance.api.http.limits import HeldBody, Message, Receive
 from appliance.api.http.packed_body import HEADER as PACKING
-from appliance.api.http.problems import headers_of, shortened, status_of
+from appliance.api.http.problems import headers_of, status_of, told
+from appliance.api.http.steps import Steps
 from appliance.api.v2.tensors import Body
+from appliance.clock import Clock
 from appliance.domain.errors import ApplianceError, BadRegion, BadTensor, ModelUnavailable, RunRefused, TooLarge
 from appliance.tasks import strict_json
 from appliance.wire.problem import PROBLEMS_PATH, slug_of
@@ -95,7 +97,24 @@ def parameters_of(body: Body) -> Mapping[str, Any]:
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:
-    return status, [JSON], json.dumps(value, separators=(",", ":")).encode()
+    """`value`: what becomes JSON, or bytes that are it already."""
+    return status, [JSON], value if isinstance(value, bytes) else _json(value)
+
+
+async def json_list(clock: Clock, rows: Iterable[Any]) -> bytes:
+    """A list as JSON that may have a row for everything a tenant has: made in steps, between which the event loop
+    answers others.
+    """
+    pieces, steps = [], Steps(clock)
+    for row in rows:
+        pieces.append(_json(row))
+        if steps.is_over:
+            await steps.pause()
+    return b"[%b]" % b",".join(pieces)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def not_allowed(methods: Sequence[str]) -> Answer:
@@ -124,4 +143,4 @@ def error_answer(error: BaseException) -> Answer:
         (b"problem-type", _type_of(error)),
         *((name.lower().encode(), value.encode()) for name, value in headers_of(error).items()),
     ]
-    return status, headers, json.dumps({"error": shortened(text)}).encode()
+    return status, headers, json.dumps({"error": told(text)}).encode()

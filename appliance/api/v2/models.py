@@ -8,9 +8,10 @@ from typing import Any
 from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
 from appliance.api.box import ServingBox
+from appliance.api.v2.messages import json_list
 from appliance.api.v2.names import managed, model_and_version, servable_variants, variant_of
 from appliance.clock import NS_PER_US
-from appliance.domain.catalogue import TensorSpec, Variant
+from appliance.domain.catalogue import Application, TensorSpec, Variant
 from appliance.domain.errors import ModelUnavailable
 
 _CONFIG_TYPES = {"BYTES": "TYPE_STRING"}
@@ -80,25 +81,27 @@ async def ready(box: ServingBox, principal: Principal, parts: list[str], _: Mapp
 
 
 async def index(box: ServingBox, principal: Principal, _: list[str], parameters: Mapping[str, Any]) -> Any:
-    rows = []
-    for application in box.catalogue.visible(principal.tenant):
-        if not principal.may_call(application.name):
-            continue
-        if box.availability.is_open(application):
-            rows += [
-                {
-                    "name": application.name,
-                    "version": str(each.number),
-                    "variant": each.name,
-                    "state": "READY",
-                    "reason": "",
-                }
-                for each in servable_variants(box.catalogue.entry(application.id))
-            ]
-        elif parameters.get("ready") is not True:
-            reason = "unloaded, or no variant is servable yet"
-            rows.append({"name": application.name, "version": "", "state": "UNAVAILABLE", "reason": reason})
-    return rows
+    is_ready = parameters.get("ready") is True
+    visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
+    return await json_list(box.clock, (row for a in visible for row in _index_rows(box, a, only_ready=is_ready)))
+
+
+def _index_rows(box: ServingBox, application: Application, *, only_ready: bool) -> list[dict[str, str]]:
+    if box.availability.is_open(application):
+        return [
+            {
+                "name": application.name,
+                "version": str(each.number),
+                "variant": each.name,
+                "state": "READY",
+                "reason": "",
+            }
+            for each in servable_variants(box.catalogue.entry(application.id))
+        ]
+    if only_ready:
+        return []
+    reason = "unloaded, or no variant is servable yet"
+    return [{"name": application.name, "version": "", "state": "UNAVAILABLE", "reason": reason}]
 
 
 async def load(box: ServingBox, principal: Principal, parts: list[str], _: Mapping[str, Any]) -> Any:

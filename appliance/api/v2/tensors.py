@@ -7,7 +7,7 @@ tensors is the same in every request of a client: what it says, once checked, is
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
@@ -36,6 +36,8 @@ Body = bytes | bytearray | memoryview
 _DIMENSIONS_MAX = 32
 _NAME_MAX = 1024
 _OUTPUTS_MAX = 1024
+_CLASSES_MAX = 10_000
+"""Of one item of an output: each becomes a text."""
 _ELEMENTS_MAX = 1 << 40
 _REMEMBERED = 128
 _REMEMBERED_BYTES_MAX = 1024
@@ -73,8 +75,9 @@ class SharedTensors:
 class InferCall:
     """A parsed infer request.
 
-    `outputs` None = all; `binary` names the outputs wanted as bytes, with a default for the rest. `shared` None: all
-    of it is in the body; else `inputs` lacks those that are still to be read.
+    `outputs` None = all; `binary` names the outputs wanted as bytes, with a default for the rest; `classes` those of
+    which so many classes are wanted. `shared` None: all of it is in the body; else `inputs` lacks those that are still
+    to be read.
     """
 
     id: str | None
@@ -88,6 +91,7 @@ class InferCall:
     """Outputs that were written into shared memory, with the bytes that they took: an answer says where they are."""
     texts_bytes: int = 0
     """What the texts among the inputs take, where they are many."""
+    classes: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_header(body: Body, json_length: int | None, scanned: ScannedJson | None = None) -> "Header":
@@ -131,6 +135,7 @@ def make_call(header: "Header", body: Body) -> InferCall:
     call = InferCall(
         header.id, inputs, header.outputs, header.binary, header.binary_default, header.parameters, header.shared
     )
+    call.classes = header.classes
     if is_slow_to_make(header, body):
         texts = [inputs[each.name].ravel().tolist() for each in header.built if each.word == "BYTES"]
         call.texts_bytes = sum(map(_size_of_texts, texts))
@@ -153,10 +158,14 @@ def is_slow_to_make(header: "Header", body: Body) -> bool:
 
 
 def is_slow_to_write(call: InferCall, outputs: Mapping[str, np.ndarray]) -> bool:
-    """Whether `encode_infer` would take more than a millisecond: much JSON, or many texts."""
+    """Whether `encode_infer` would take more than a millisecond, or what comes before it: much JSON, many texts, or
+    many classes.
+    """
     for name, array in outputs.items():  # a loop: every answer is asked
         is_long = array.size > _WRITTEN_SOON and not (call.written and name in call.written)
-        if is_long and (array.dtype.kind in "OUS" or not call.binary.get(name, call.binary_default)):
+        if is_long and (
+            array.dtype.kind in "OUS" or name in call.classes or not call.binary.get(name, call.binary_default)
+        ):
             return True
     return False
 
@@ -302,6 +311,8 @@ class Header:
     """Inputs in the body that take memory of their own."""
     built_bytes: int
     """How much."""
+    classes: Mapping[str, int]
+    """How many classes are wanted in place of an output, by its name."""
 
 
 def _header(text: Body | ScannedJson) -> Header:
@@ -312,7 +323,7 @@ def _header(text: Body | ScannedJson) -> Header:
     if not isinstance(header, dict):
         raise BadTensor(reason="the request must be a JSON object")
     parameters = _mapping(header.get("parameters"), "parameters")
-    outputs, binary, places = _requested_outputs(header.get("outputs"))
+    outputs, binary, places, classes = _requested_outputs(header.get("outputs"))
     described = _described_inputs(header.get("inputs"))
     in_body = [each for each, place in described if place is None]
     in_regions = tuple((each, place) for each, place in described if place is not None)
@@ -331,6 +342,7 @@ def _header(text: Body | ScannedJson) -> Header:
         SharedTensors(in_regions, places) if in_regions or places else None,
         built,
         sum(each.built_bytes for each in built),
+        classes,
     )
 
 
@@ -507,10 +519,10 @@ def _text(value: memoryview, where: str) -> str:
         raise BadTensor(reason=f"{where}: a BYTES element is no UTF-8: {error.reason}") from None
 
 
-def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool], dict[str, Place]]:
-    """The names, which of them are wanted as bytes or not, and which in shared memory."""
+def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool], dict[str, Place], dict[str, int]]:
+    """The names, which of them are wanted as bytes or not, which in shared memory, and of which so many classes."""
     if listed is None or listed == []:
-        return None, {}, {}
+        return None, {}, {}, {}
     if not isinstance(listed, list):
         raise BadTensor(reason="outputs: must be a list")
     if len(listed) > _OUTPUTS_MAX:
@@ -518,6 +530,7 @@ def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool], 
     names: list[str] = []
     binary: dict[str, bool] = {}
     places: dict[str, Place] = {}
+    classes: dict[str, int] = {}
     for index, described in enumerate(listed):
         name = described.get("name") if isinstance(described, dict) else None
         if not isinstance(name, str) or len(name) > _NAME_MAX:
@@ -529,8 +542,15 @@ def _requested_outputs(listed: Any) -> tuple[list[str] | None, dict[str, bool], 
             binary[name] = wanted is True
         if place is not None:
             places[name] = place
+        count = parameters.get("classification", 0)
+        if type(count) is not int or not 0 <= count <= _CLASSES_MAX:
+            raise BadTensor(reason=f"outputs[{index}]: classification must be a whole number from 1 to {_CLASSES_MAX}")
+        if count:
+            classes[name] = count
+    if both := places.keys() & classes.keys():
+        raise BadTensor(reason=f"output {min(both)!r}: classification or shared_memory_region, not both")
     _refuse_overlaps(places)
-    return names, binary, places
+    return names, binary, places, classes
 
 
 def _refuse_overlaps(places: Mapping[str, Place]) -> None:

@@ -31,7 +31,7 @@ class _Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"socket": self})
         self.written: list[bytes] = []
-        self.is_closed = False
+        self.is_closed = self.is_half_closed = False
         self.unread_bytes = 0
 
     def setsockopt(self, *_: int) -> None:
@@ -59,6 +59,12 @@ class _Transport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.is_closed
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.is_half_closed = True
 
     def set_protocol(self, protocol: Any) -> None:
         self.receiver = protocol

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.http.limits import RESERVED_BYTES, BodyRules, Bounds, InFlight, content_length
 from appliance.api.service import create_service
 from appliance.domain.access import Role
-from appliance.domain.errors import BadInput, Busy, WrongKey
+from appliance.domain.errors import BadInput, Busy, UnknownApplication, WrongKey
 from tests.api.stand import Asking
 
 pytestmark = pytest.mark.anyio
@@ -49,8 +49,12 @@ async def reader_end(send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def bounds(app: Any = reader, in_flight: InFlight | None = None, journal: Journal | None = None) -> Bounds:
-    return Bounds(app, RULES, in_flight or InFlight(10_000), journal or Journal(), lambda scope: PRINCIPAL)
+def welcome(scope: Any, principal: Principal) -> Callable[[], bool]:
+    return lambda: True
+
+
+def bounds(app: Any = reader, in_flight: InFlight | None = None, journal: Journal | None = None) -> Bounds[Principal]:
+    return Bounds(app, RULES, in_flight or InFlight(10_000), journal or Journal(), lambda scope: PRINCIPAL, welcome)
 
 
 def blocks(count: int, size: int) -> Iterator[bytes]:
@@ -78,13 +82,19 @@ async def test_an_unannounced_body_is_stopped_while_it_streams() -> None:
 
 
 async def test_an_announced_body_is_refused_before_it_is_read() -> None:
-    """The app is not even asked."""
+    """Where the app asks for its first byte; what the app answers without is answered."""
 
-    async def never(scope: Any, receive: Any, send: Any) -> None:
-        raise AssertionError("the app was asked")
+    def never() -> Iterator[bytes]:
+        raise AssertionError("the body was read")
+        yield b""
 
-    async with Asking(bounds(never), "POST", "/v1/applications/a/predict", {"content-length": "1001"}) as asking:
-        assert await asking.status() == 413
+    async def unknown(scope: Any, receive: Any, send: Any) -> None:
+        raise UnknownApplication(name="a")
+
+    for app, status in ((reader, 413), (unknown, 404)):
+        asked = Asking(bounds(app), "POST", "/v1/applications/a/predict", {"content-length": "1001"}, never())
+        async with asked as asking:
+            assert await asking.status() == status
 
 
 @pytest.mark.parametrize(
@@ -144,7 +154,7 @@ async def test_a_body_of_a_stranger_is_refused_unread() -> None:
 
     for headers in ({"content-length": "900"}, {"transfer-encoding": "chunked"}):
         in_flight = InFlight(1000)
-        app = Bounds(never, RULES, in_flight, Journal(), stranger)
+        app = Bounds(never, RULES, in_flight, Journal(), stranger, welcome)
         async with Asking(app, "POST", "/v1/uploads", headers, blocks(9, 100)) as asking:
             assert await asking.status() == 401
             assert in_flight.bytes == 0

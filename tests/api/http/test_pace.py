@@ -26,12 +26,14 @@ def seconds_until_slow(phase: Phase, bytes_per_s: int, request_each_s: int = 100
         (Phase.BODY, 1000, None),
         (Phase.READING, 0, 10),
         (Phase.READING, 1000, None),
-        (Phase.ENDING, 10**6, 2),
+        (Phase.ENDING, 0, 2),
+        (Phase.ENDING, 999, 2),
+        (Phase.ENDING, 10**6, 60),
         (Phase.OURS, 0, None),
     ],
 )
 def test_each_phase_has_its_bound(phase: Phase, bytes_per_s: int, expected: int | None) -> None:
-    """Bytes help a body and an answer only."""
+    """Bytes help a body and an answer, and for a while a body that is dropped."""
     assert seconds_until_slow(phase, bytes_per_s) == expected
 
 

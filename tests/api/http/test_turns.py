@@ -9,6 +9,7 @@ import pytest
 
 from appliance.api.gateway import Gateway
 from appliance.api.http.turns import PART_NS, STRANGER, Turns
+from appliance.api.http.websocket import WebSocket
 from appliance.clock import NS_PER_MS
 from tests.api.http.test_exchange import connect
 from tests.fakes.clock import settle, story
@@ -175,3 +176,79 @@ async def test_pipelined_requests_of_many_connections_leave_room_in_each_turn(ow
     for protocol in protocols:
         protocol.data_received(request * 32)
     assert await slow.most_in_a_turn() * NS_PER_MS <= 2 * owners * PART_NS
+
+
+STREAMS = 16
+CLOCK = b'{"type": "clock", "sent_ms": 1.0}'
+MESSAGE = bytes([0x81, 0x80 | len(CLOCK), 0, 0, 0, 0]) + CLOCK
+SHAKE = (
+    b"GET /v1/sessions/s/stream HTTP/1.1\r\nhost: box\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+class Hears:
+    """Takes a tenth of a millisecond for each message of a stream; in place of the streams of sessions."""
+
+    is_amid = False
+
+    def __init__(self, clock: HandClock) -> None:
+        self._clock = clock
+        self.count = 0
+        self.socket = WebSocket
+
+    async def serve(self, scope: Any, socket: WebSocket) -> None:
+        assert socket.accept(self, 4096)
+
+    def text(self, message: bytes) -> None:
+        self.count += 1
+        self._clock.pass_s(MS / 10)
+
+    binary = text
+
+    def gathered(self, count: int) -> bool:
+        return True
+
+    def turn_ended(self) -> None:
+        pass
+
+    def broken(self, bound: Any) -> None:
+        raise AssertionError(bound)
+
+    each_second = turn_ended
+
+
+@story
+async def test_messages_of_many_streams_leave_room_in_each_turn() -> None:
+    """16 streams of one tenant with 150 messages each that have all come: a turn of the loop hears some, and at last
+    all are heard."""
+
+    async def service(*_: Any) -> None:
+        raise AssertionError("only streams are asked")
+
+    clock = HandClock()
+    turns, hears = Turns(clock), Hears(clock)
+    gateway = Gateway(lambda: None, service, turns)  # type: ignore[arg-type, return-value]
+    gateway._streams = hears  # type: ignore[assignment]
+    left: dict[Any, bytes] = {}
+    paused: set[Any] = set()
+    for _ in range(STREAMS):
+        protocol, transport = connect(gateway, turns=turns)
+        protocol.app, protocol.tenant = gateway, "harbour"
+        transport.pause_reading = partial(paused.add, transport)  # type: ignore[method-assign]
+        transport.resume_reading = partial(paused.discard, transport)  # type: ignore[method-assign]
+        protocol.data_received(SHAKE)
+        left[transport] = MESSAGE * 150
+    await settle()
+    most = 0
+    while any(left.values()):
+        before = hears.count
+        for transport in [one for one, data in left.items() if data and one not in paused]:
+            buffer = transport.receiver.get_buffer(-1)
+            count = min(len(buffer), len(left[transport]))
+            buffer[:count], left[transport] = left[transport][:count], left[transport][count:]
+            transport.receiver.buffer_updated(count)
+        most = max(most, hears.count - before)
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
+    assert hears.count == STREAMS * 150
+    assert most <= 4096 // len(MESSAGE) + 4 * STREAMS

@@ -154,6 +154,16 @@ async def test_body_above_the_limit_is_refused_unread(stand: Stand) -> None:
         assert json.loads(await asking.piece())["type"] == "/problems/too-large"
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/applications/no/predict", "/v1/pipelines/no/predict", "/v2/models/no/infer", "/v1/no", "/v2/no"]
+)
+async def test_body_above_the_limit_for_an_unknown_name_is_404(stand: Stand, path: str) -> None:
+    """What is wrong with the name goes before what is wrong with the body."""
+    headers = {"Authorization": f"Bearer {stand.keys['harbour']}", "Content-Length": str(2**40)}
+    async with Asking(stand.appliance.asgi, "POST", path, headers) as asking:
+        assert await asking.status() == 404
+
+
 async def test_answers_that_are_pictures(stand: Stand) -> None:
     """On request, and only where they are one; any other answer is JSON whatever was asked for."""
     harbour = stand.client("harbour")

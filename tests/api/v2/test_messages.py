@@ -1,13 +1,17 @@
-"""Errors in the protocol's shape: the status that its clients expect."""
+"""Errors in the protocol's shape: the status that its clients expect. And long lists."""
 
+import asyncio
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from appliance.api.http.limits import InFlight
 from appliance.api.http.problems import status_of
-from appliance.api.v2.messages import error_answer, whole_body
+from appliance.api.v2.messages import error_answer, json_list, whole_body
 from appliance.domain.errors import ApplianceError, BadTensor, ModelUnavailable, RunCrashed, RunFailed, RunRefused
+from tests.fakes.hand_clock import HandClock
 
 RUN = {"variant_id": "t/m:v", "reason": "no"}
 
@@ -40,3 +44,35 @@ async def test_a_body_that_breaks_off_is_none(pieces: int) -> None:
     with in_flight.body("harbour") as held, pytest.raises(BadTensor):
         await whole_body(receive, 0, 100, held)
     assert in_flight.bytes == 0
+
+
+class _Yielding(HandClock):
+    async def sleep_until_ns(self, deadline_ns: int) -> None:
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
+
+
+@pytest.mark.anyio
+async def test_long_list_leaves_the_event_loop_to_others_between_its_rows() -> None:
+    """Of rows that take a millisecond each; all of them are there."""
+    clock = _Yielding()
+
+    def rows() -> Iterator[int]:
+        for number in range(50):
+            clock.pass_s(0.001)
+            yield number
+
+    others = asyncio.create_task(_turns())
+    assert json.loads(await json_list(clock, rows())) == list(range(50))
+    others.cancel()
+    assert await others >= 24
+
+
+async def _turns() -> int:
+    """How many turns the event loop has taken until this is cancelled."""
+    count = 0
+    try:
+        while True:
+            await asyncio.sleep(0)  # noqa: TID251 - one turn of the loop
+            count += 1
+    except asyncio.CancelledError:
+        return count

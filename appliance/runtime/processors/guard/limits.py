@@ -123,6 +123,14 @@ def status_bytes(process: int | str, *names: str) -> int:
     return 0
 
 
+def is_stopped(process: int) -> bool:
+    """Whether a signal or a tracer has stopped the process; false where it has gone."""
+    with suppress(OSError):
+        line = Path(f"/proc/{process}/stat").read_text()
+        return line.rpartition(") ")[2][:1] in ("T", "t")
+    return False
+
+
 class OwnMemory:
     """What this process takes, read from a file that is opened while it still sees it."""
 

@@ -24,13 +24,15 @@ from appliance.runtime.processors.guard import answers
 from appliance.runtime.processors.guard import messages as m
 from appliance.runtime.processors.guard.dispatcher import Dispatcher
 from appliance.runtime.processors.guard.inside import STOP
-from appliance.runtime.processors.guard.limits import status_bytes
+from appliance.runtime.processors.guard.limits import is_stopped, status_bytes
 from appliance.runtime.processors.guard.requests import apart_by_name
 from appliance.runtime.processors.guard.stderr import Stderr, cause_of_end, crashed_thread
 from appliance.tasks.base import TokenRows
 from appliance.tasks.padding import Padded
 
 _WATCH_EVERY_S = 0.2
+_STOPPED_S_MAX = 5.0
+"""How long a guard may be stopped by a signal (a debugger's, or somebody's mistake) while something is asked of it."""
 _LOAD_S_MAX = 120.0
 _READY_S_MAX = 60.0
 """Many times what it takes to begin: a machine that has too much to do is no reason to refuse a load."""
@@ -121,6 +123,8 @@ class GuardProcess:
         self._first_bytes = 0
         self.confinement: Mapping[str, bool] = {}
         self._watching: asyncio.TimerHandle | None = None
+        self._stopped_looks = 0
+        """How often, one after the other, it was seen to be stopped."""
         self.builds: dict[int, GuardedBuild] = {}
         self.files: dict[Path, ShownFile] = {}
         self._numbers = 0
@@ -339,13 +343,16 @@ class GuardProcess:
     def _watch(self) -> None:
         """While it works."""
         if self._watching is None:
-            self._watching = self._loop.call_later(_WATCH_EVERY_S, self._check_memory)
+            self._watching = self._loop.call_later(_WATCH_EVERY_S, self._check)
 
-    def _check_memory(self) -> None:
-        """Whether it takes more than it was granted, by whatever means."""
+    def _check(self) -> None:
+        """Whether it takes more than it was granted, by whatever means, or does not go on."""
         self._watching = None
+        self._stopped_looks = self._stopped_looks + 1 if is_stopped(self.pid) else 0
         taken = status_bytes(self.pid, "RssAnon", "RssShmem")
-        if taken > self._first_bytes + self._granted_bytes() + _TOLERATED_BYTES:
+        if self._stopped_looks * _WATCH_EVERY_S >= _STOPPED_S_MAX:
+            self._ended("it was stopped by a signal, and did not go on", blamed=[])
+        elif taken > self._first_bytes + self._granted_bytes() + _TOLERATED_BYTES:
             self._ended(f"it took {taken} bytes of memory, which are more than it may")
         elif self.is_busy:
             self._watch()

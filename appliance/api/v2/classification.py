@@ -1,0 +1,51 @@
+"""The classification extension of `/v2`: of an output not the values, but the largest ones with their places and
+labels, as texts `value:index` or `value:index:label`.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from appliance.api.v2.models import max_batch_size
+from appliance.domain.catalogue import Model
+from appliance.domain.errors import BadTensor
+
+EXTENSION = "classification"
+
+
+def classified(
+    outputs: Mapping[str, np.ndarray], counts: Mapping[str, int], model: Model, variant: str
+) -> Mapping[str, np.ndarray]:
+    """The outputs of a run of `variant`, with texts in place of those that `counts` names: so many classes of each
+    item, or all where there are fewer. Shape [items, classes]; [classes] where the variant has no axis for the batch.
+
+    Labels are the model's, where an output has as many classes as there are. Raises: BadTensor where an output is no
+    numbers.
+    """
+    is_batched = any(max_batch_size(one) for one in model.variants if one.name == variant)
+    return {
+        name: array if name not in counts else _classes(name, array, counts[name], model.task.labels, is_batched)
+        for name, array in outputs.items()
+    }
+
+
+def _classes(name: str, array: np.ndarray, count: int, labels: Sequence[str], is_batched: bool) -> np.ndarray:
+    if array.dtype.kind not in "fiub":
+        raise BadTensor(reason=f"output {name!r}: {EXTENSION} needs numbers, and it has texts")
+    items = len(array) if is_batched else 1
+    rows = array.reshape(items, prod(array.shape[1:]) if is_batched else array.size)
+    has_labels = rows.shape[1] == len(labels)
+    texts = np.empty((items, min(count, rows.shape[1])), np.object_)
+    for item, row in enumerate(rows):
+        for place, index in enumerate(_largest_first(row)[: texts.shape[1]].tolist()):
+            value = int(row[index]) if row.dtype.kind == "b" else row[index]
+            texts[item, place] = f"{value}:{index}:{labels[index]}" if has_labels else f"{value}:{index}"
+    return texts if is_batched else texts[0]
+
+
+def _largest_first(row: np.ndarray) -> np.ndarray:
+    """Indices of values, the largest first, of equal ones the first; what is no number comes last."""
+    known = np.where(np.isnan(row), -np.inf, row) if row.dtype.kind == "f" else row
+    order: np.ndarray = len(row) - 1 - np.argsort(known[::-1], kind="stable")[::-1]
+    return order
