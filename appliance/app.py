@@ -197,10 +197,10 @@ class Appliance:
         decisions = DecisionLog(clock, queue_max=kept.queue_max, rows_max=kept.rows_max)
         # Before any thread: it settles how the heap is shared.
         machine = Machine(settings, clock)
-        self._tell_limits(machine)
         processor = machine.processor
         stack.callback(processor.close)
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
+        self._tell_limits(machine)
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, machine.descriptions)
         passed = PassedProbes(settings.state_dir / "probes.json")

@@ -48,7 +48,8 @@ class LazyManagement:
     @property
     def is_made(self) -> bool:
         """Whether it is there, and answers at once."""
-        return self._making is not None and self._making.done()
+        made = self._making
+        return made is not None and made.done() and not made.cancelled() and made.exception() is None
 
     def put_off(self, work: "Callable[[Management], Awaitable[None]]") -> None:
         """Have something done as soon as it is there, and before it answers anything; `work` raises nothing."""

@@ -19,7 +19,7 @@ def _top_folders() -> frozenset[str]:
 
 _TOP = "|".join(map(re.escape, sorted(_top_folders())))
 _LETTER = r"[^\s/'\"`,;:()\[\]<>]"
-_PATH = re.compile(rf"(?<![\w.])(?:file:)?/+(?:{_TOP})/(?:{_LETTER}+/)*({_LETTER}*)")
+_PATH = re.compile(rf"(?<![\w./])(?!(?<=:)//)(?:file:)?/+(?:{_TOP})/(?:{_LETTER}+/)*({_LETTER}*)")
 
 
 def without_paths(text: str) -> str:

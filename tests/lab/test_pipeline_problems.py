@@ -51,7 +51,7 @@ def _changed(path: str, value: object) -> dict[str, Any]:
         ("edges", [["A", "B"], ["B", "A"]], "edges: have a cycle through 'A'"),
         ("edges", [["A", "A"]], "edges: have a cycle through 'A'"),
         ("cost_by", "energy", "modules[0].profiles[0].power_w: is missing, and cost_by is energy"),
-        ("batch_wait", "none", "batch_wait: "),
+        ("batch_wait", "half", "batch_wait: "),
         ("batch_wait", None, "batch_wait: "),
         ("policy", "best", "policy: 'best' is not one of: "),
         ("existing", [{"worker": "Z", "index": 0}], "existing[0].worker: 'Z' is not one of: X, Y"),

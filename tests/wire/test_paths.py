@@ -12,6 +12,8 @@ from appliance.wire.paths import without_paths
         ("/state/content: Input/output error", "content: Input/output error"),
         ("cannot open file:///tmp/x/model.onnx.data, and /proc/self/mem", "cannot open model.onnx.data, and mem"),
         ("there is nothing at /v1/tmp/x; /docs/api lists, as http://box/home/page does", None),
+        ("http://home/page, https://data/x and s3://tmp/x are no paths of the machine", None),
+        ("/" * 2000 + "nothing", None),
         ("between 3/4 and image/png, or and/or, at /frames", None),
     ],
 )

@@ -148,10 +148,6 @@ class KeyRing:
         entry = self._entries.get(self._digests.get(key_id, b""))
         return None if entry is None else entry.record
 
-    def has(self, key_id: str) -> bool:
-        """Whether a key was not revoked."""
-        return key_id in self._digests
-
     def expiring(self, after: datetime.datetime, before: datetime.datetime) -> list[KeyRecord]:
         """Keys that expire in between, the next first."""
         ends = [

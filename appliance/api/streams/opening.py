@@ -57,7 +57,7 @@ class Streams:
             in_flight=box.in_flight,
             frame_bytes_max=box.frame_bytes_max,
             accept=headers.get(b"accept", b"").decode("latin-1"),
-            welcome=Welcome(box.clock, box.keyring, box.browsers.sign_ins, principal, cookie),
+            welcome=Welcome(box.keyring, box.browsers.sign_ins, principal, cookie),
             present=lambda: self._open.get(live.session.id),
         )
         if not socket.accept(stream, HEAD_BYTES_MAX):

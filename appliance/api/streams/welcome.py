@@ -9,17 +9,13 @@ from appliance.api.auth.browsers import cookie_of
 from appliance.api.auth.keyring import KeyRing, Principal
 from appliance.api.auth.sign_ins import SignIns
 from appliance.api.box import ServingBox
-from appliance.clock import Clock
 
 
 class Welcome:
     """Of one request."""
 
-    def __init__(
-        self, clock: Clock, keyring: KeyRing, sign_ins: SignIns, principal: Principal, cookie: str | None
-    ) -> None:
+    def __init__(self, keyring: KeyRing, sign_ins: SignIns, principal: Principal, cookie: str | None) -> None:
         """`cookie`: that of the page that opened it; None: it sent its key."""
-        self._clock = clock
         self._keyring = keyring
         self._sign_ins = sign_ins
         self._principal = principal
@@ -29,10 +25,7 @@ class Welcome:
         """Whether the key is good, and the page signed in. Frames since the last look are a use of the sign-in, as
         requests are; an open stream alone is none.
         """
-        expires_at = self._principal.expires_at
-        if expires_at is not None and expires_at <= self._clock.wall_now():
-            return False
-        return self._keyring.has(self._principal.key_id) and self._is_signed_in(is_use=have_frames_come)
+        return self._keyring.known(self._principal.key_id) is not None and self._is_signed_in(is_use=have_frames_come)
 
     def _is_signed_in(self, *, is_use: bool) -> bool:
         cookie, key_id = self._cookie, self._principal.key_id
@@ -47,4 +40,4 @@ def welcome_of(box: ServingBox, scope: Mapping[str, Any], principal: Principal) 
     """Of a request of `principal`, who sent a key, or the cookie of a page."""
     headers: dict[bytes, bytes] = dict(scope["headers"])
     cookie = None if b"authorization" in headers else cookie_of(scope, headers)
-    return Welcome(box.clock, box.keyring, box.browsers.sign_ins, principal, cookie)
+    return Welcome(box.keyring, box.browsers.sign_ins, principal, cookie)

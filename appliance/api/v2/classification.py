@@ -12,6 +12,8 @@ from appliance.domain.catalogue import Model
 from appliance.domain.errors import BadTensor
 
 EXTENSION = "classification"
+_SORTED_SOON, _WRITTEN_SOON = 8192, 512
+"""Values, and texts of classes, that the event loop makes in less than a millisecond."""
 
 
 def classified(
@@ -30,6 +32,12 @@ def classified(
     }
 
 
+def is_slow_to_classify(array: np.ndarray, count: int) -> bool:
+    """Whether `classified` and the writing of its texts may take more than a millisecond."""
+    texts = min(array.size, count * len(array)) if array.ndim else 1
+    return array.size > _SORTED_SOON or texts > _WRITTEN_SOON
+
+
 def _classes(name: str, array: np.ndarray, count: int, labels: Sequence[str], is_batched: bool) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         raise BadTensor(reason=f"output {name!r}: {EXTENSION} needs numbers, and it has texts")
@@ -37,15 +45,15 @@ def _classes(name: str, array: np.ndarray, count: int, labels: Sequence[str], is
     rows = array.reshape(items, prod(array.shape[1:]) if is_batched else array.size)
     has_labels = rows.shape[1] == len(labels)
     texts = np.empty((items, min(count, rows.shape[1])), np.object_)
-    for item, row in enumerate(rows):
-        for place, index in enumerate(_largest_first(row)[: texts.shape[1]].tolist()):
+    for item, (row, order) in enumerate(zip(rows, _largest_first(rows)[:, : texts.shape[1]].tolist(), strict=True)):
+        for place, index in enumerate(order):
             value = int(row[index]) if row.dtype.kind == "b" else row[index]
             texts[item, place] = f"{value}:{index}:{labels[index]}" if has_labels else f"{value}:{index}"
     return texts if is_batched else texts[0]
 
 
-def _largest_first(row: np.ndarray) -> np.ndarray:
-    """Indices of values, the largest first, of equal ones the first; what is no number comes last."""
-    known = np.where(np.isnan(row), -np.inf, row) if row.dtype.kind == "f" else row
-    order: np.ndarray = len(row) - 1 - np.argsort(known[::-1], kind="stable")[::-1]
+def _largest_first(rows: np.ndarray) -> np.ndarray:
+    """Indices of the values of each row, the largest first, of equal ones the first; what is no number comes last."""
+    known = np.where(np.isnan(rows), -np.inf, rows) if rows.dtype.kind == "f" else rows
+    order: np.ndarray = rows.shape[1] - 1 - np.argsort(known[:, ::-1], axis=1, kind="stable")[:, ::-1]
     return order

@@ -7,7 +7,7 @@ from appliance.api.auth.keyring import Principal
 from appliance.api.auth.named import callable_application
 from appliance.api.box import ServingBox
 from appliance.api.http.limits import HeldBody, Receive
-from appliance.api.v2.classification import classified
+from appliance.api.v2.classification import classified, is_slow_to_classify
 from appliance.api.v2.messages import BINARY, JSON, Answer, content_length, json_length, whole_body
 from appliance.api.v2.names import model_and_version, named_variant
 from appliance.api.v2.shared_memory import infer_shared
@@ -173,7 +173,8 @@ async def encoded(
             outputs = dict(classified(outputs, call.classes, model, result.variant))
         return encode_infer(call, outputs, name, str(result.variant_number), answered)
 
-    if is_slow_to_write(call, result.outputs):
+    counted = [(result.outputs[name], count) for name, count in call.classes.items() if name in result.outputs]
+    if is_slow_to_write(call, result.outputs) or any(is_slow_to_classify(*one) for one in counted):
         await in_task()
         text, json_bytes = await box.media.run(application.id, tenant, None, write)
     else:

@@ -65,7 +65,7 @@ async def register(
     if type(size) is not int or not 0 < size <= _BYTES_MAX:
         raise BadRegion(reason="byte_size: must be a whole number > 0")
     user = await _user_at(connection)
-    if not box.keyring.has(principal.key_id) or not box.catalogue.has_tenant(principal.tenant):
+    if box.keyring.known(principal.key_id) is None or not box.catalogue.has_tenant(principal.tenant):
         raise WrongKey()
     regions.add(principal.tenant, Region(name, key, offset, size, principal.key_id, SharedObject(key, user)))
     return {}

@@ -158,14 +158,10 @@ def is_slow_to_make(header: "Header", body: Body) -> bool:
 
 
 def is_slow_to_write(call: InferCall, outputs: Mapping[str, np.ndarray]) -> bool:
-    """Whether `encode_infer` would take more than a millisecond, or what comes before it: much JSON, many texts, or
-    many classes.
-    """
+    """Whether `encode_infer` would take more than a millisecond: much JSON, or many texts."""
     for name, array in outputs.items():  # a loop: every answer is asked
         is_long = array.size > _WRITTEN_SOON and not (call.written and name in call.written)
-        if is_long and (
-            array.dtype.kind in "OUS" or name in call.classes or not call.binary.get(name, call.binary_default)
-        ):
+        if is_long and (array.dtype.kind in "OUS" or not call.binary.get(name, call.binary_default)):
             return True
     return False
 

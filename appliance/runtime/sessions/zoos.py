@@ -128,8 +128,10 @@ class Zoos:
             one.trial = asyncio.create_task(self._try(one, servable), name=f"try {servable.build_id}")
 
     async def _try(self, one: _Refused, servable: Servable) -> None:
-        await self._environment.bring(servable)
-        one.trial = None
+        try:
+            await self._environment.bring(servable)
+        finally:
+            one.trial = None
         if not self._environment.is_resident(servable):
             one.rest_longer(self._environment.clock.now_ns())
 

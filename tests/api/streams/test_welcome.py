@@ -24,7 +24,7 @@ class Door:
         self.welcome = self.of(self.cookie)
 
     def of(self, cookie: str | None, principal: Principal | None = None) -> Welcome:
-        return Welcome(self.clock, self.keyring, self.sign_ins, principal or self.principal, cookie)
+        return Welcome(self.keyring, self.sign_ins, principal or self.principal, cookie)
 
 
 def test_frames_are_uses_of_a_sign_in() -> None:
@@ -52,8 +52,9 @@ def test_who_is_not_welcome() -> None:
     """Signed out, a key that is gone or has expired; without a cookie only the key counts."""
     door = Door()
     with_key = door.of(None)
-    expiring = door.of(None, replace(door.principal, expires_at=door.clock.wall_now()))
-    assert not expiring.holds(have_frames_come=True)
+    ended = door.clock.wall_now()
+    door.keyring.put(KeyRecord("two", "harbour", Role.TENANT, b"other", ended, expires_at=ended))
+    assert not door.of(None, replace(door.principal, key_id="two")).holds(have_frames_come=True)
     door.sign_ins.end(door.cookie)
     assert not door.welcome.holds(have_frames_come=True)
     assert with_key.holds(have_frames_come=False)

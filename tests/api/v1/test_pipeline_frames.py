@@ -342,6 +342,7 @@ async def test_whose_pipeline_a_session_names(stand: Stand) -> None:
 
 async def test_a_restart_takes_sessions_of_pipelines_back(stand: Stand, pages: page.Pages, tmp_path: Path) -> None:
     """As clients of their pipelines, without asking; served with their first frame."""
+    await stand.client("harbour").get("/v1/pipelines")  # from here on the box stores what it answers
     session = (await stand.client("harbour").post("/v1/sessions", json=SESSION)).json()["id"]
     await stand.close()
     shutil.copytree(stand.state_dir, tmp_path / "again", ignore=shutil.ignore_patterns("*.lock", "lock"))

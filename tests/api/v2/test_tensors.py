@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from appliance.api.v2.classification import is_slow_to_classify
 from appliance.api.v2.tensors import Body, InferCall, encode_infer, make_call, read_header
 from appliance.domain.errors import BadTensor
 from appliance.tasks.datatypes import DTYPES
@@ -456,3 +457,12 @@ def test_a_long_header_is_read_too() -> None:
     header = {"inputs": [{"name": f"x{i}", "datatype": "FP32", "shape": [1], "parameters": size} for i in range(20)]}
     got = parse(header, np.arange(20, dtype=np.float32).tobytes())
     assert [float(array[0]) for array in got.inputs.values()] == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "is_slow"),
+    [((1, 1000), 5, False), ((16, 1000), 1000, True), ((8000, 2), 1, True), ((1, 100_000), 1, True), ((), 1, False)],
+)
+def test_many_classes_are_slow_to_make(shape: tuple[int, ...], count: int, is_slow: bool) -> None:
+    """Each is a text, and each item has its values sorted."""
+    assert is_slow_to_classify(np.zeros(shape, np.float32), count) == is_slow
