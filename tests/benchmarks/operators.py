@@ -105,7 +105,7 @@ def imported(http: Any, folder: Path, case: Any) -> str:
 
 def name_of(case: Any) -> str:
     """Of the model."""
-    return str(case.name).removeprefix("test_").replace("_", "-")[:60]
+    return str(case.name).removeprefix("test_").replace("_", "-").lower()[:60]
 
 
 def tried(box: subjects.LiveBox, http: Any, case: Any, inputs: Arrays, outputs: Arrays, job: str) -> tuple[str, str]:
