@@ -74,6 +74,7 @@ from appliance.runtime.sessions.planner_process import PLANNER_BYTES, PlannerEnd
 from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, RequestSettings, Settings
+from appliance.wire.paths import hide_folder
 
 if TYPE_CHECKING:
     from appliance.api.v1.early_joins import EarlyJoins
@@ -138,7 +139,7 @@ class Appliance:
         if scope["type"] == "lifespan":
             await lifespan(self.started(), receive, send)
             return
-        if _is_join(scope) and not self.management.is_made:
+        if _is_join(scope) and self.management.is_awaited:
             early = await asyncio.to_thread(_early_joins)
             unanswered = await early(self.running(), self._audit_later).answer(scope, receive, send)
             if unanswered is None:
@@ -200,6 +201,7 @@ class Appliance:
         processor = machine.processor
         stack.callback(processor.close)
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
+        hide_folder(settings.state_dir)
         self._tell_limits(machine)
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, machine.descriptions)

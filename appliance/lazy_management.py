@@ -46,6 +46,11 @@ class LazyManagement:
         self._making.add_done_callback(self._look_at)
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether it is being made, or will be."""
+        return self._making is not None and not self._making.done()
+
+    @property
     def is_made(self) -> bool:
         """Whether it is there, and answers at once."""
         made = self._making
@@ -70,7 +75,7 @@ class LazyManagement:
 
     async def stop(self) -> None:
         """End what it does in the background."""
-        if self._making is not None and not self._is_begun:
+        if self._making is not None and not self._is_begun and not self._put_off:
             # Importing it takes seconds. Nothing was managed yet: the next start brings back what this one began with.
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)

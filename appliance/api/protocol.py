@@ -110,7 +110,8 @@ class BoxProtocol(DirectBodyProtocol):
         self._received_bytes += count
         if self._ended:
             self._drop(count)
-            self._drop_unread()
+            if not self.is_over:  # what is not read yet waits, and so does its sender
+                self._drop_unread()
             return
         if self._surplus_bytes:
             data = self._without_surplus(data)

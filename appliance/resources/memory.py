@@ -12,8 +12,10 @@ _STAT = "memory.stat"
 _USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
 _LIMITS = {1: (_LIMIT,), 2: ("memory.max", "memory.high")}
 _FILES = ("memory.use_hierarchy", _STAT, *_USED.values(), *_LIMITS[1], *_LIMITS[2])
-_PLENTY = 0.5
-"""Share of the memory: while so much can be had, stalls are those of others within limits of their own."""
+_PLENTY = 0.2
+"""Share of the memory: while so much can be had, stalls are those of others within limits of their own, or of writers
+of files, for which page cache is dropped.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Memory:
     """File of the cgroup whose limit `total_bytes` is; empty: it is the machine's."""
 
     def is_scarce(self, reserve_bytes: int) -> bool:
-        """Whether programs that wait for memory lack it: less than that is free, and not half of all is available."""
+        """Whether programs that wait for memory lack it: less than that is free, and no fifth is available."""
         return self.free_bytes < reserve_bytes and self.available_bytes < _PLENTY * self.total_bytes
 
 

@@ -155,9 +155,7 @@ def test_memory_goes_by_mount_that_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "available", "is_scarce"), [(50, 400, True), (50, 600, False), (200, 400, False), (200, 900, False)]
+    ("free", "available", "is_scarce"), [(50, 150, True), (50, 400, False), (120, 150, False), (200, 900, False)]
 )
-def test_memory_is_scarce_where_little_is_free_and_not_half_available(
-    free: int, available: int, is_scarce: bool
-) -> None:
+def test_memory_is_scarce_where_little_is_free_and_little_available(free: int, available: int, is_scarce: bool) -> None:
     assert Memory(1000, available, free).is_scarce(100) is is_scarce

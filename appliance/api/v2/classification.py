@@ -14,6 +14,16 @@ from appliance.domain.errors import BadTensor
 EXTENSION = "classification"
 _SORTED_SOON, _WRITTEN_SOON = 8192, 512
 """Values, and texts of classes, that the event loop makes in less than a millisecond."""
+_TEXTS_BYTES_MAX = 4 * 2**20
+"""Of all texts of an answer, the labels included."""
+_TEXT_BYTES = 64
+"""About what a text takes beside its label."""
+
+
+def is_slow_to_classify(outputs: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> bool:
+    """Whether `classified` and the writing of its texts may take more than a millisecond."""
+    asked = [outputs[name] for name in counts if name in outputs]
+    return sum(one.size for one in asked) > _SORTED_SOON or _texts(outputs, counts) > _WRITTEN_SOON
 
 
 def classified(
@@ -23,19 +33,26 @@ def classified(
     item, or all where there are fewer. Shape [items, classes]; [classes] where the variant has no axis for the batch.
 
     Labels are the model's, where an output has as many classes as there are. Raises: BadTensor where an output is no
-    numbers.
+    numbers, or where the texts would be more than 4 MiB.
     """
+    labels = model.task.labels
+    text_bytes = _TEXT_BYTES + 4 * max(map(len, labels), default=0)
+    if (texts := _texts(outputs, counts)) * text_bytes > _TEXTS_BYTES_MAX:
+        raise BadTensor(
+            reason=f"{EXTENSION}: {texts} texts of up to {text_bytes} bytes are too many for an answer: ask for "
+            "fewer classes, or fewer items at once"
+        )
     is_batched = any(max_batch_size(one) for one in model.variants if one.name == variant)
     return {
-        name: array if name not in counts else _classes(name, array, counts[name], model.task.labels, is_batched)
+        name: array if name not in counts else _classes(name, array, counts[name], labels, is_batched)
         for name, array in outputs.items()
     }
 
 
-def is_slow_to_classify(array: np.ndarray, count: int) -> bool:
-    """Whether `classified` and the writing of its texts may take more than a millisecond."""
-    texts = min(array.size, count * len(array)) if array.ndim else 1
-    return array.size > _SORTED_SOON or texts > _WRITTEN_SOON
+def _texts(outputs: Mapping[str, np.ndarray], counts: Mapping[str, int]) -> int:
+    """How many there may be at most."""
+    asked = [(outputs[name], count) for name, count in counts.items() if name in outputs]
+    return sum(min(one.size, count * max(1, len(one)) if one.ndim else 1) for one, count in asked)
 
 
 def _classes(name: str, array: np.ndarray, count: int, labels: Sequence[str], is_batched: bool) -> np.ndarray:

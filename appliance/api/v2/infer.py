@@ -173,8 +173,7 @@ async def encoded(
             outputs = dict(classified(outputs, call.classes, model, result.variant))
         return encode_infer(call, outputs, name, str(result.variant_number), answered)
 
-    counted = [(result.outputs[name], count) for name, count in call.classes.items() if name in result.outputs]
-    if is_slow_to_write(call, result.outputs) or any(is_slow_to_classify(*one) for one in counted):
+    if is_slow_to_write(call, result.outputs) or is_slow_to_classify(result.outputs, call.classes):
         await in_task()
         text, json_bytes = await box.media.run(application.id, tenant, None, write)
     else:

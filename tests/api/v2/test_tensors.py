@@ -465,4 +465,10 @@ def test_a_long_header_is_read_too() -> None:
 )
 def test_many_classes_are_slow_to_make(shape: tuple[int, ...], count: int, is_slow: bool) -> None:
     """Each is a text, and each item has its values sorted."""
-    assert is_slow_to_classify(np.zeros(shape, np.float32), count) == is_slow
+    assert is_slow_to_classify({"y": np.zeros(shape, np.float32)}, {"y": count}) == is_slow
+
+
+def test_classes_of_many_outputs_are_slow_to_make_together() -> None:
+    outputs = {f"y{number}": np.zeros((1, 8000), np.float32) for number in range(2)}
+    assert not is_slow_to_classify(outputs, {"y0": 1})
+    assert is_slow_to_classify(outputs, {"y0": 1, "y1": 1})
