@@ -12,7 +12,7 @@ from appliance.runtime.pipelines.accounts import HOST
 NEAR = 0.02
 """Share of a rate that is refused by which the rate that is said to be possible may lie below it."""
 TRIALS_MAX = 16
-"""Rates that are tried to find it; clients that would join wait meanwhile."""
+"""Rates that are tried to find it. Each takes as long as a client that joins."""
 TIME = "time"
 """What is missing where no processor would help."""
 
