@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from appliance.domain.errors import PipelineNotPossible, UnknownPipeline
 from appliance.domain.pipeline import PipelineClient
+from appliance.domain.session import RATE_MIN
 from appliance.policies.allocation.several import Several
 from appliance.runtime.pipelines.allocations import Allocations
 from appliance.runtime.pipelines.environment import PlannedPipeline
@@ -150,9 +151,10 @@ class Admission:
 
         if self._search.locked():
             return 0.0
+        too_many_fps = allocations.most_fps(picture, id) + RATE_MIN
         async with self._search:
             with suppress(SolverSlow):
-                return await most_accepted(is_accepted, min(asked_fps, allocations.most_fps(picture, id)))
+                return await most_accepted(is_accepted, min(asked_fps, too_many_fps))
         return 0.0
 
     def _tell(self, live: PlannedPipeline, event: str, client: PipelineClient, **facts: str) -> None:

@@ -18,8 +18,8 @@ TIME = "time"
 
 
 async def most_accepted(is_accepted: Callable[[float], Awaitable[bool]], refused_fps: float) -> float:
-    """The largest rate below one that is refused that is accepted, to `NEAR`, in whole hundredths; 0 where of
-    `TRIALS_MAX` none is. Whatever is accepted, less is, too.
+    """The largest rate that is accepted, to `NEAR`, in whole hundredths; 0 where of `TRIALS_MAX` none is. Whatever is
+    accepted, less is, too. `refused_fps`: a rate that was refused, or that would be.
     """
     accepted, refused = 0, math.ceil(refused_fps / RATE_MIN)
     for _ in range(TRIALS_MAX):

@@ -17,7 +17,7 @@ from appliance.runtime.pipelines.planning import AT_ONCE
 from appliance.runtime.pipelines.problem import Asked, Subject, asked
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
-from tests.runtime.pipelines.bench import Fed, PlanningBench, find_and_read, replayed
+from tests.runtime.pipelines.bench import READ, Fed, PlanningBench, find_and_read, replayed
 
 
 def test_who_comes_looks_at_nobody_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +104,22 @@ async def test_fps_possible_of_a_refusal_is_the_most_that_would_be_accepted(
         await bench.join(live, possible, "as told")
         assert live.plan is not None
         assert live.plan.fps == pytest.approx(possible)
+
+
+@pytest.mark.parametrize(("workers", "run_s", "most"), [(1, 100, 0.01), (2, 100, 0.02), (2, 50, 0.04)])
+@story
+async def test_fps_possible_of_a_refusal_is_all_that_the_workers_have_time_for(
+    workers: int, run_s: int, most: float
+) -> None:
+    """Where a plan takes them whole, to the last one."""
+    bench = PlanningBench({"v": Cost(run_ms=1000 * run_s)}, READ, workers=workers)
+    async with bench.working():
+        live = bench.add(slo_ms=600_000.0, stages=[Ask(name="look", application_id="t/find")])
+        await bench.pause(0.6)
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(live, 1.0)
+        assert caught.value.fps_possible == most
+        await bench.join(live, most)
 
 
 async def _refused_and_searched_for(bench: PlanningBench, live: Fed) -> "asyncio.Task[PipelineNotPossible]":
