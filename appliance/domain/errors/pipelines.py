@@ -111,7 +111,9 @@ class PipelineNotPossible(Conflict):
     fps: float
     """That the client asked for."""
     fps_possible: float = 0.0
-    """The most frames a second that would be accepted beside those that are served, to 2 %; 0: none."""
+    """The most frames a second that would be accepted beside those that are served, to 2 %; 0: none is known of, for
+    nothing would be accepted, or that was not found in time, or it was being looked for on behalf of another client.
+    """
     missing: tuple[str, ...] = ()
     """What there is not enough of, as `processor cpu`."""
     reason: str = ""

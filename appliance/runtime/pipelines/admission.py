@@ -2,13 +2,15 @@
 is missing (X-07). Event-loop thread only.
 """
 
+import asyncio
 from contextlib import suppress
-from dataclasses import replace
-from typing import NoReturn
+from dataclasses import dataclass, replace
 
 from appliance.domain.errors import PipelineNotPossible, UnknownPipeline
 from appliance.domain.pipeline import PipelineClient
+from appliance.domain.session import RATE_MIN
 from appliance.policies.allocation.several import Several
+from appliance.runtime.pipelines.allocations import Allocations
 from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.new_plans import SLOW
 from appliance.runtime.pipelines.picture import Picture
@@ -23,6 +25,18 @@ TRIES_MAX = 3
 """Times that a client's problem is asked anew, because something changed meanwhile."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A client that asks for too much: less may be possible."""
+
+    error: PipelineNotPossible
+    pipeline_id: str
+    picture: Picture
+    """With the client."""
+    allocations: Allocations
+    """Beside the plans that it was refused beside."""
+
+
 class Admission:
     """Of clients to all pipelines."""
 
@@ -30,6 +44,8 @@ class Admission:
         self._parts = parts
         self._environment = parts.environment
         self._joins = Joins(JOINS_MAX)
+        self._search = asyncio.Lock()
+        """Held while it is found out what is possible for a client that was refused."""
 
     async def admit(self, live: PlannedPipeline, client: PipelineClient) -> None:
         """Let a client in, with a plan that serves it beside all that is served; into what its pipeline has become,
@@ -39,14 +55,18 @@ class Admission:
         it has as many as it may have, or too many of its tenant wait to be let in.
         """
         async with self._joins.turn(live.pipeline.tenant), self._parts.turn:
-            await self._let_in(live, client)
+            refused = await self._let_in(live, client)
+        if refused is not None:  # rounds and other clients do not wait for what follows
+            refused.error.fps_possible = await self._most(refused)
+            raise refused.error
 
     def left(self, live: PlannedPipeline, client: PipelineClient, reason: str) -> None:
         """A client has gone; its part is planned for others."""
         self._tell(live, "pipeline client left", client, reason=reason)
         self._parts.woken.set()
 
-    async def _let_in(self, live: PlannedPipeline, client: PipelineClient) -> None:
+    async def _let_in(self, live: PlannedPipeline, client: PipelineClient) -> _Refused | None:
+        """None: it is in. Raises: as `admit`, where no less would be possible either."""
         id, parts = live.pipeline.id, self._parts
         for _ in range(TRIES_MAX):
             picture = await parts.pictures.take(joining=client)
@@ -72,7 +92,7 @@ class Admission:
             reason = "what it would be served beside keeps changing; ask again"
             raise PipelineNotPossible(name=live.pipeline.name, fps=client.fps, reason=reason)
         if not fits:
-            await self._refuse(live, client, asked_of, several)
+            return await self._refused(live, client, asked_of, several)
         live.clients.require_room(live.pipeline)  # others may have joined meanwhile
         live.clients.join(client, self._environment.clock.now_ns())
         joined = replace(more, clients=tuple(live.clients))
@@ -82,6 +102,7 @@ class Admission:
         self._tell(live, "pipeline client joined", client)
         others = {other: one for other, one in several.served.items() if other != id}
         await parts.plans.record_all(others, plans, asked_of, changes)
+        return None
 
     def _still_there(self, id: str) -> PlannedPipeline:
         """Raises: UnknownPipeline."""
@@ -90,13 +111,13 @@ class Admission:
             raise UnknownPipeline(name=id.partition("/")[2])
         return found
 
-    async def _refuse(
+    async def _refused(
         self, live: PlannedPipeline, client: PipelineClient, picture: Picture, several: Several
-    ) -> NoReturn:
-        """Raises: PipelineNotPossible, with what is missing, and for how many frames there would be room."""
-        served = several.served.get(live.pipeline.id)
+    ) -> _Refused:
+        """With what is missing. Raises: PipelineNotPossible, where no less would be possible either."""
+        id, allocations = live.pipeline.id, self._parts.allocations
+        served = several.served.get(id)
         if served is None:
-            id = live.pipeline.id
             lacks = "memory" if id in picture.without_room else "profile"
             raise PipelineNotPossible(
                 name=live.pipeline.name, fps=client.fps, missing=(lacks,), reason=picture.missing[id]
@@ -104,28 +125,37 @@ class Admission:
         lacking = served
         if served.plan.feasible:
             lacking = next(one for _, one in sorted(several.served.items()) if not one.plan.feasible)
-        missing: tuple[str, ...] = ()
-        fps = 0.0
+        before = allocations.beside_plans_of_now()
+        missing: tuple[str, ...] | None = None
         with suppress(SolverSlow):
-            missing = await self._parts.allocations.lacking(lacking, picture)
-            fps = 0.0 if TIME in missing else await self._most(live.pipeline.id, client.fps, picture)
+            missing = await allocations.lacking(lacking, picture)
         self._parts.plans.record(live, served, picture, "refused", _asks(client))
         is_other = lacking is not served
         reason = ("another pipeline would have no room: " if is_other else "") + own_words(lacking, is_other)
-        raise PipelineNotPossible(
-            name=live.pipeline.name, fps=client.fps, fps_possible=fps, missing=missing, reason=reason
-        )
+        error = PipelineNotPossible(name=live.pipeline.name, fps=client.fps, missing=missing or (), reason=reason)
+        if missing is None or TIME in missing:
+            raise error
+        return _Refused(error, id, picture, before)
 
-    async def _most(self, id: str, asked_fps: float, picture: Picture) -> float:
-        """The most frames a second that are accepted of a client that was refused with more. Raises: SolverSlow."""
-        allocations, joined = self._parts.allocations, picture.seen[id]
+    async def _most(self, refused: _Refused) -> float:
+        """The most frames a second that would have been accepted; 0 where that is not found in time, and while it is
+        looked for on behalf of another client.
+        """
+        id, picture, allocations = refused.pipeline_id, refused.picture, refused.allocations
+        asked_fps, joined = refused.error.fps, picture.seen[id]
 
         async def is_accepted(fps: float) -> bool:
             seen = {**picture.seen, id: replace(joined, fps=joined.fps - asked_fps + fps)}
             several = await allocations.of_joined(replace(picture, seen=seen), id)
             return id in several.served and all(one.plan.feasible for one in several.served.values())
 
-        return await most_accepted(is_accepted, min(asked_fps, allocations.most_fps(picture, id)))
+        if self._search.locked():
+            return 0.0
+        too_many_fps = allocations.most_fps(picture, id) + RATE_MIN
+        async with self._search:
+            with suppress(SolverSlow):
+                return await most_accepted(is_accepted, min(asked_fps, too_many_fps))
+        return 0.0
 
     def _tell(self, live: PlannedPipeline, event: str, client: PipelineClient, **facts: str) -> None:
         pipeline = live.pipeline

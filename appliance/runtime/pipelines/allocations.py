@@ -42,6 +42,12 @@ class Allocations:
         """Whether the policy is not asked now, for its last answer did not come."""
         return self._solver.is_paused
 
+    def beside_plans_of_now(self) -> "Allocations":
+        """Asks the policy what would be, beside the plans as they are now, whatever becomes of them. Its answers are
+        not applied, and count in no figures.
+        """
+        return Allocations(self._environment, self._solver, self._last.copied(), PlanningFigures())
+
     async def of_changed(self, picture: Picture, ids: Collection[str], *, may_degrade: bool) -> Several:
         """The plans of those that have changed, beside the others'; of all where they do not fit.
 

@@ -1,6 +1,7 @@
 """What pipelines were planned by last, and so which of them are to be planned anew (SC-17). Event-loop thread only."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from appliance.policies.allocation.base import Placed
@@ -44,6 +45,12 @@ class LastPlans:
     def __iter__(self) -> Iterator[str]:
         return iter(self._of)
 
+    def copied(self) -> "LastPlans":
+        """As they are now, whatever is planned after."""
+        found = copy(self)
+        found._of = dict(self._of)
+        return found
+
     def get(self, id: str) -> LastPlan | None:
         """That of a pipeline; None: it has none."""
         return self._of.get(id)
@@ -82,8 +89,8 @@ class LastPlans:
         of_all = self.change_of_all(picture)
         found: dict[str, str] = {}
         for id, seen in picture.seen.items():
-            last = self._of.get(id)
-            if last is None or self._pipelines[id].plan is None:  # it is not the one that was planned
+            last, live = self._of.get(id), self._pipelines.get(id)
+            if last is None or (live is not None and live.plan is None):  # it is not the one that was planned
                 found[id] = "it has no plan"
             elif because := of_all or seen.change_since(last.seen):
                 found[id] = because

@@ -8,6 +8,7 @@ stage; where that does not suffice, there is no room for some pipelines.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from appliance.clock import others_first
 from appliance.domain.catalogue import Profile as Measured
 from appliance.domain.names import kind_of
 from appliance.domain.pipeline import Ask
@@ -123,36 +124,65 @@ def bytes_together(servables: Iterable[Servable]) -> int:
     return need
 
 
-def without_room(
+async def without_room(
     offers: Mapping[Place, Offers], applications: Mapping[Place, str], rooms: Iterable[Room], pipelines: Sequence[str]
 ) -> set[str]:
-    """The pipelines whose least offers do not fit beside those of the ones before them, in the order of `pipelines`."""
+    """The pipelines whose least offers do not fit beside those of the ones before them, in the order of `pipelines`.
+    Others have their turn between two of them.
+    """
     found: set[str] = set()
+    order = {id: at for at, id in enumerate(pipelines)}
     for room in rooms:
         if _Fitting({place: offers[place] for place in room.places}, applications, room.bytes).is_enough():
             continue
-        beside: dict[Place, Offers] = {}
-        for id in pipelines:
-            more = beside | {place: offers[place] for place in room.places if place[0] == id}
-            if id in found or len(more) == len(beside):
-                continue
-            if _Fitting(more, applications, room.bytes).is_enough():
-                beside = more
+        asked: dict[str, dict[str, list[Offers]]] = {}
+        for place in room.places:
+            asked.setdefault(place[0], {}).setdefault(applications[place], []).append(offers[place])
+        beside: dict[str, _Choice] = {}
+        for id in sorted(asked.keys() - found, key=order.__getitem__):
+            more = {of: beside.get(of, _Choice()).with_more(own) for of, own in asked[id].items()}
+            takes_no_more = all(of in beside and beside[of].largest == one.largest for of, one in more.items())
+            if takes_no_more or _bytes_of({**beside, **more}) <= room.bytes:
+                beside.update(more)
             else:
                 found.add(id)
+            await others_first()
     return found
 
 
-def fitting(
+async def fitting(
     offers: Mapping[Place, Offers], applications: Mapping[Place, str], rooms: Iterable[Room]
 ) -> dict[Place, Offers]:
     """Of what places are offered what fits into each room together, whichever is chosen. `applications`: whose variants
-    they choose from, which are in memory once, whoever has chosen them.
+    they choose from, which are in memory once, whoever has chosen them. Others have their turn between two steps.
     """
     kept = dict(offers)
     for room in rooms:
-        kept.update(_Fitting({place: kept[place] for place in room.places}, applications, room.bytes).found())
+        kept.update(await _Fitting({place: kept[place] for place in room.places}, applications, room.bytes).found())
+        await others_first()
     return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """So many places choose from an application's variants, each one of them."""
+
+    places: int = 0
+    builds: Mapping[str, Servable] = field(default_factory=dict)
+    largest: Sequence[Servable] = ()
+    """What they take at most."""
+
+    def with_more(self, offers: Sequence[Offers]) -> "_Choice":
+        """With so many further places, each of which is offered one of these."""
+        places, builds = self.places + len(offers), dict(self.builds)
+        builds.update((offer.servable.build_id, offer.servable) for one in offers for offer in one.all)
+        by_size = sorted(builds.values(), key=lambda one: (-one.resident_bytes, one.build_id))
+        return _Choice(places, builds, by_size[:places])
+
+
+def _bytes_of(choices: Mapping[str, _Choice]) -> int:
+    """For whatever is chosen. `choices`: by application."""
+    return bytes_together(one for choice in choices.values() for one in choice.largest)
 
 
 @dataclass(slots=True)
@@ -163,37 +193,44 @@ class _Fitting:
     applications: Mapping[Place, str]
     room_bytes: int
     _users: dict[str, list[Place]] = field(default_factory=dict)
+    _choices: dict[str, _Choice] = field(default_factory=dict)
+    """Of each application, as `offers` have it."""
 
     def __post_init__(self) -> None:
         for place in self.offers:
             self._users.setdefault(self.applications[place], []).append(place)
+        for application, users in self._users.items():
+            self._choices[application] = _choice(users, self.offers)
 
     def is_enough(self) -> bool:
         """Whether whatever is chosen fits."""
-        return self._total(self.offers) <= self.room_bytes
+        return _bytes_of(self._choices) <= self.room_bytes
 
-    def found(self) -> dict[Place, Offers]:
+    async def found(self) -> dict[Place, Offers]:
         if self.is_enough():
             return self.offers
-        return self._with_one_choice() or self._without_the_largest()
+        return await self._with_one_choice() or await self._without_the_largest()
 
-    def _with_one_choice(self) -> dict[Place, Offers] | None:
+    async def _with_one_choice(self) -> dict[Place, Offers] | None:
         """Where several places share an application, each may choose another variant of it: without the cheaper ones
         they do not. None: that is not enough.
         """
-        kept = dict(self.offers)
-        for users in self._users.values():
+        kept, choices = dict(self.offers), dict(self._choices)
+        for application, users in self._users.items():
             if len(users) < 2:
                 continue
             less = {place: Offers(kept[place].wanted) for place in users}
-            if self._chosen(users, less) != self._chosen(users, kept):
+            choice = _choice(users, less)
+            if choice.largest != choices[application].largest:
                 kept.update(less)
-                if self._total(kept) <= self.room_bytes:
+                choices[application] = choice
+                if _bytes_of(choices) <= self.room_bytes:
                     return kept
+            await others_first()
         return None
 
-    def _without_the_largest(self) -> dict[Place, Offers]:
-        kept = dict(self.offers)
+    async def _without_the_largest(self) -> dict[Place, Offers]:
+        kept, choices = dict(self.offers), dict(self._choices)
         sizes = {
             (offer.servable.resident_bytes, application, offer.servable.build_id)
             for application, users in self._users.items()
@@ -201,17 +238,15 @@ class _Fitting:
             for offer in kept[place].all
         }
         for _bytes, application, build_id in sorted(sizes, reverse=True):
-            if self._total(kept) <= self.room_bytes:
+            if _bytes_of(choices) <= self.room_bytes:
                 break
             users = self._users[application]
             kept.update((place, less) for place in users if (less := kept[place].without(build_id)).wanted)
+            choices[application] = _choice(users, kept)
+            await others_first()
         return kept
 
-    def _total(self, kept: Mapping[Place, Offers]) -> int:
-        return bytes_together(one for users in self._users.values() for one in self._chosen(users, kept))
 
-    @staticmethod
-    def _chosen(users: Sequence[Place], kept: Mapping[Place, Offers]) -> list[Servable]:
-        """The largest that so many places take which choose from an application's variants, each one of them."""
-        builds = {offer.servable.build_id: offer.servable for one in users for offer in kept[one].all}
-        return sorted(builds.values(), key=lambda one: (-one.resident_bytes, one.build_id))[: len(users)]
+def _choice(users: Iterable[Place], offers: Mapping[Place, Offers]) -> _Choice:
+    """Of all places that use an application."""
+    return _Choice().with_more([offers[place] for place in users])

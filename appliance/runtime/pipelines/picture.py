@@ -236,7 +236,7 @@ class Pictures:
                 found[id].is_joined_by(joining)
             await others_first()
         memory = {tenant: environment.memory_bytes(tenant, ()) for tenant in _tenants(found)}
-        self._fit(found)
+        await self._fit(found)
         seen: dict[str, Seen] = {}
         missing: dict[str, str] = {}
         for id, looked in found.items():
@@ -303,7 +303,7 @@ class Pictures:
             looked.offers[stage.name] = offers_of(stage, entry, self._environment.catalogue.able_kinds)
         return looked
 
-    def _fit(self, found: Mapping[str, "_Looked"]) -> None:
+    async def _fit(self, found: Mapping[str, "_Looked"]) -> None:
         """What is offered fits into memory: what those in use are offered together, that of each other one by itself,
         for nobody knows yet beside what it would be. Where that is too much, nothing is offered to those that come
         last: who has a plan comes before who has none.
@@ -325,9 +325,9 @@ class Pictures:
         rooms += [Room(own, environment.memory_bytes(tenant, _builds(own, offers))) for tenant, own in used.items()]
         of_all = [place for own in used.values() for place in own]
         rooms.append(Room(of_all, environment.room_bytes(_builds(of_all, offers))))
-        fit = fitting(offers, applications, rooms)
+        fit = await fitting(offers, applications, rooms)
         planned_first = sorted(found, key=lambda id: not found[id].is_served())
-        without = without_room(fit, applications, rooms, planned_first)
+        without = await without_room(fit, applications, rooms, planned_first)
         no_room = f"memory has no room for its smallest variants together{environment.held_beside()}"
         found_offers: dict[str, dict[str, Offers]] = {id: {} for id in found}
         for (id, stage), one in fit.items():

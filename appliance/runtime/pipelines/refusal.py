@@ -12,14 +12,14 @@ from appliance.runtime.pipelines.accounts import HOST
 NEAR = 0.02
 """Share of a rate that is refused by which the rate that is said to be possible may lie below it."""
 TRIALS_MAX = 16
-"""Rates that are tried to find it; clients that would join wait meanwhile."""
+"""Rates that are tried to find it. Each takes as long as a client that joins."""
 TIME = "time"
 """What is missing where no processor would help."""
 
 
 async def most_accepted(is_accepted: Callable[[float], Awaitable[bool]], refused_fps: float) -> float:
-    """The largest rate below one that is refused that is accepted, to `NEAR`, in whole hundredths; 0 where of
-    `TRIALS_MAX` none is. Whatever is accepted, less is, too.
+    """The largest rate that is accepted, to `NEAR`, in whole hundredths; 0 where of `TRIALS_MAX` none is. Whatever is
+    accepted, less is, too. `refused_fps`: a rate that was refused, or that would be.
     """
     accepted, refused = 0, math.ceil(refused_fps / RATE_MIN)
     for _ in range(TRIALS_MAX):

@@ -30,6 +30,7 @@ class Solver:
     def __init__(self, clock: Clock, background: Background) -> None:
         self._clock = clock
         self._background = background
+        self._turn = asyncio.Lock()
         self._pause_ns = 0
         self._until_ns = 0
 
@@ -39,7 +40,13 @@ class Solver:
         return self._clock.now_ns() < self._until_ns
 
     async def ask(self, compute: Callable[[], T], pipelines: int = 1) -> T:
-        """The value of `compute()`, about so many pipelines. Raises: SolverSlow, at once while it is paused."""
+        """The value of `compute()`, about so many pipelines. One is computed after the other, and the time that one
+        waits for those before it does not count. Raises: SolverSlow, at once while it is paused.
+        """
+        async with self._turn:
+            return await self._answer(compute, pipelines)
+
+    async def _answer(self, compute: Callable[[], T], pipelines: int) -> T:
         if self.is_paused:
             raise SolverSlow
         try:

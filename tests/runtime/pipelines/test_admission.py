@@ -17,7 +17,7 @@ from appliance.runtime.pipelines.planning import AT_ONCE
 from appliance.runtime.pipelines.problem import Asked, Subject, asked
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
-from tests.runtime.pipelines.bench import Fed, PlanningBench, find_and_read, replayed
+from tests.runtime.pipelines.bench import READ, Fed, PlanningBench, find_and_read, replayed
 
 
 def test_who_comes_looks_at_nobody_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +104,96 @@ async def test_fps_possible_of_a_refusal_is_the_most_that_would_be_accepted(
         await bench.join(live, possible, "as told")
         assert live.plan is not None
         assert live.plan.fps == pytest.approx(possible)
+
+
+@pytest.mark.parametrize(("workers", "run_s", "most"), [(1, 100, 0.01), (2, 100, 0.02), (2, 50, 0.04)])
+@story
+async def test_fps_possible_of_a_refusal_is_all_that_the_workers_have_time_for(
+    workers: int, run_s: int, most: float
+) -> None:
+    """Where a plan takes them whole, to the last one."""
+    bench = PlanningBench({"v": Cost(run_ms=1000 * run_s)}, READ, workers=workers)
+    async with bench.working():
+        live = bench.add(slo_ms=600_000.0, stages=[Ask(name="look", application_id="t/find")])
+        await bench.pause(0.6)
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(live, 1.0)
+        assert caught.value.fps_possible == most
+        await bench.join(live, most)
+
+
+async def _refused_and_searched_for(bench: PlanningBench, live: Fed) -> "asyncio.Task[PipelineNotPossible]":
+    """A client asks for too much, and what would be possible is being looked for."""
+    asked = 0
+
+    def count() -> None:
+        nonlocal asked
+        asked += 1
+
+    async def join() -> PipelineNotPossible:
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(live, 300.0, "too many")
+        return caught.value
+
+    bench.thread = count
+    refused = asyncio.create_task(join())
+    while asked < 5:
+        await bench.pause(bench.answer_s)
+    return refused
+
+
+@story
+async def test_refused_client_while_its_rate_is_looked_for_keeps_no_other_client_waiting() -> None:
+    """Not of its own tenant either, nor rounds; what it is told is what was possible when it was refused."""
+    bench = find_and_read()
+    async with bench.working():
+        live, other, third = (bench.add(name) for name in ("one", "two", "three"))
+        await bench.pause(0.6)
+        refused = await _refused_and_searched_for(bench, live)
+        await bench.join(other, 1.0, "c1")
+        del bench.pipelines[third.pipeline.id]
+        bench.planning.wake()
+        await bench.join(other, 1.0, "c2")
+        assert not refused.done()
+        possible = (await refused).fps_possible
+        for client in list(other.clients):
+            other.clients.leave(client.id)
+        bench.planning.wake()
+        await bench.join(live, possible, "as told")
+
+
+@story
+async def test_refused_client_counts_as_one_plan_however_many_rates_are_tried() -> None:
+    bench = find_and_read()
+    async with bench.working():
+        live = bench.add()
+        await bench.join(live, 1.0, "c1")
+        await bench.pause(0.6)
+        figures = bench.planning.figures
+        before = replace(figures)
+        refused = await _refused_and_searched_for(bench, live)
+        while_searched = replace(figures)
+        assert (await refused).fps_possible > 0.0
+        assert figures == while_searched
+        assert figures.rounds == before.rounds + 1
+
+
+@story
+async def test_refused_clients_of_which_one_has_its_rate_looked_for_are_answered_without() -> None:
+    """However many ask for too much, one search goes on at a time."""
+    bench = find_and_read()
+    async with bench.working():
+        live, other = bench.add("one"), bench.add("two")
+        await bench.pause(0.6)
+        refused = await _refused_and_searched_for(bench, live)
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(other, 300.0)
+        assert not refused.done()
+        assert (caught.value.missing, caught.value.fps_possible) == (("processor cpu",), 0.0)
+        assert (await refused).fps_possible > 0.0
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(other, 300.0)
+        assert caught.value.fps_possible > 0.0
 
 
 @story

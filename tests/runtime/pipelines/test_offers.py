@@ -1,8 +1,12 @@
 """Which variants stages are offered: such as fit into memory together, whichever is chosen."""
 
-from dataclasses import replace
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +17,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.pipelines.offers import Offers, Place, Room, bytes_together, fitting, offers_of, without_room
 from tests.fakes.engine import EngineBench, make_variant
 from tests.fakes.processor import Cost
+from tests.harness.work import calls_of, turns
 
 SIZES = {"a": (40, 30, 10), "b": (35, 20, 15), "c": (25, 5, 1)}
 """Application → bytes of its variants, from the most accurate on, which is the slowest."""
@@ -41,7 +46,14 @@ def _names(found: dict[Place, Offers], *, wanted: bool = False) -> dict[str, str
 def _fitted(applications: dict[str, str], room_bytes: int) -> dict[Place, Offers]:
     """`applications`: pipeline → what its one stage asks."""
     places = {(id, "look"): name for id, name in applications.items()}
-    return fitting({one: _offers(name) for one, name in places.items()}, places, [Room(tuple(places), room_bytes)])
+    offers = {one: _offers(name) for one, name in places.items()}
+    return asyncio.run(fitting(offers, places, [Room(tuple(places), room_bytes)]))
+
+
+def _without_room(
+    offers: dict[Place, Offers], places: dict[Place, str], room_bytes: int, pipelines: str
+) -> Collection[str]:
+    return asyncio.run(without_room(offers, places, [Room(tuple(places), room_bytes)], pipelines))
 
 
 def test_the_largest_leave_first() -> None:
@@ -116,8 +128,72 @@ def test_loads_of_variants_need_room_too() -> None:
 def test_pipelines_without_room_are_the_last_ones() -> None:
     """Of those that are in one room; who comes first is served, and whoever fits beside it."""
     places: dict[Place, str] = {("p", "look"): "a", ("q", "look"): "b", ("r", "look"): "c"}
-    offers = fitting({one: _offers(name) for one, name in places.items()}, places, [Room(tuple(places), 12)])
+    offers = _fitted({"p": "a", "q": "b", "r": "c"}, 12)
     assert _names(offers) == {"p": "2", "q": "2", "r": "2"}
-    assert without_room(offers, places, [Room(tuple(places), 26)], "pqr") == set()
-    assert without_room(offers, places, [Room(tuple(places), 12)], "pqr") == {"q"}
-    assert without_room(offers, places, [Room(tuple(places), 15)], "qpr") == {"p", "r"}
+    assert _without_room(offers, places, 26, "pqr") == set()
+    assert _without_room(offers, places, 12, "pqr") == {"q"}
+    assert _without_room(offers, places, 15, "qpr") == {"p", "r"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """So many applications of three variants each, with so many pipelines of two stages for each; memory has room for
+    all of the smallest variants but two.
+    """
+
+    offers: dict[Place, Offers]
+    applications: dict[Place, str]
+    rooms: tuple[Room, ...]
+
+    @classmethod
+    def of(cls, applications: int, pipelines_each: int) -> "_Crowd":
+        box = EngineBench(1000)
+        offered = {}
+        for name in (f"a{at}" for at in range(applications)):
+            box.add({f"v{at}": Cost(run_ms=30 - 10 * at, resident_bytes=30 - 10 * at) for at in range(3)}, name=name)
+            ask = Ask(name="look", application_id=f"t/{name}")
+            offered[name] = offers_of(ask, box.catalogue.entry(f"t/{name}"), lambda one: ("cpu",))
+        names = list(offered)
+        places = {
+            (f"p{at}", f"s{stage}"): names[(at + stage) % applications]
+            for at in range(applications * pipelines_each)
+            for stage in range(2)
+        }
+        room = Room(tuple(places), 10 * (applications - 2))
+        return cls({place: offered[name] for place, name in places.items()}, places, (room,))
+
+    async def fitted(self) -> dict[Place, Offers]:
+        return await fitting(self.offers, self.applications, self.rooms)
+
+    async def without_room(self) -> set[str]:
+        smallest = {place: Offers(one.all[-1:]) for place, one in self.offers.items()}
+        return await without_room(
+            smallest, self.applications, self.rooms, list(dict.fromkeys(id for id, _ in smallest))
+        )
+
+
+def _calls_of(work: Coroutine[Any, Any, object]) -> int:
+    return calls_of(lambda: asyncio.run(work))
+
+
+CROWD_WORK = [_Crowd.fitted, _Crowd.without_room]
+
+
+@pytest.mark.parametrize("work", CROWD_WORK)
+def test_offers_of_twice_as_many_pipelines_and_applications_take_less_than_three_times_the_work(
+    work: Callable[[_Crowd], Coroutine[Any, Any, object]],
+) -> None:
+    few, many = (_calls_of(work(_Crowd.of(count, 20))) for count in (8, 16))
+    assert many < 3 * few
+
+
+@pytest.mark.parametrize("work", CROWD_WORK)
+def test_offers_of_many_pipelines_without_room_are_looked_at_in_many_turns(
+    work: Callable[[_Crowd], Coroutine[Any, Any, object]],
+) -> None:
+    """Others have the event loop meanwhile."""
+    crowd = _Crowd.of(16, 20)
+    all_calls = _calls_of(work(crowd))
+    with turns() as seen:
+        asyncio.run(work(crowd))
+    assert seen.calls_max < all_calls / 5

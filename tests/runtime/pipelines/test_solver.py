@@ -57,6 +57,23 @@ async def test_an_answer_that_does_not_come() -> None:
 
 
 @story
+async def test_answer_that_waits_for_another_one_has_its_whole_time() -> None:
+    """One process computes all of them: a quick one behind a long one is not given up for that."""
+    turn, takes_s = asyncio.Lock(), iter((30.0, 1.0))
+
+    async def background(compute: Callable[[], T]) -> T:
+        async with turn:
+            await asyncio.sleep(next(takes_s))  # noqa: TID251 - virtual time
+            return compute()
+
+    solver = Solver(LoopClock(), background)
+    long = asyncio.create_task(solver.ask(lambda: "long", 64))
+    quick = asyncio.create_task(solver.ask(lambda: "quick"))
+    assert (await long, await quick) == ("long", "quick")
+    assert not solver.is_paused
+
+
+@story
 async def test_nobody_computes() -> None:
     """The process has ended before, and there is no other: as an answer that does not come."""
     clock = LoopClock()
