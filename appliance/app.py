@@ -91,6 +91,7 @@ class Appliance:
     """A box that can be started once. `asgi` is the application for a server; its lifespan starts and stops the box."""
 
     def __init__(self, settings: Settings) -> None:
+        hide_folder(settings.state_dir)
         self.settings = settings
         self.clock = SystemClock()
         self.logger = log.get("box")
@@ -143,6 +144,7 @@ class Appliance:
             early = await asyncio.to_thread(_early_joins)
             unanswered = await early(self.running(), self._audit_later).answer(scope, receive, send)
             if unanswered is None:
+                self.management.is_needed = True
                 return
             receive = unanswered
         _, service = await self.management.get()
@@ -201,7 +203,6 @@ class Appliance:
         processor = machine.processor
         stack.callback(processor.close)
         folder = await asyncio.to_thread(StateFolder.open, settings.state_dir)
-        hide_folder(settings.state_dir)
         self._tell_limits(machine)
         stack.callback(folder.close)
         builds = Builds(folder.path / "prepared", folder.blobs, machine.descriptions)

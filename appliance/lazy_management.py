@@ -33,6 +33,8 @@ class LazyManagement:
         self._is_wanted = asyncio.Event()
         """Somebody waits for it."""
         self._making: asyncio.Task[tuple[Management, ASGIApp]] | None = None
+        self.is_needed = False
+        """Something was answered that only its store can keep."""
         self._is_begun = False
         """It is being imported and made, or there."""
         self._put_off: list[Callable[[Management], Awaitable[None]]] = []
@@ -75,7 +77,7 @@ class LazyManagement:
 
     async def stop(self) -> None:
         """End what it does in the background."""
-        if self._making is not None and not self._is_begun and not self._put_off:
+        if self._making is not None and not self._is_begun and not self.is_needed:
             # Importing it takes seconds. Nothing was managed yet: the next start brings back what this one began with.
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)

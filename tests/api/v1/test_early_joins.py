@@ -88,6 +88,19 @@ async def test_join_at_the_start_is_stored_and_in_the_audit_once_there_is_a_stor
     assert (joins[0]["action"], joins[0]["change"]) == ("Join: ask for a promise", ORDER)
 
 
+async def test_join_at_the_start_is_stored_by_a_stop_that_comes_at_once(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """Nothing was imported yet of what stores it."""
+    state_dir = copied(furnished[0], tmp_path / "state")
+    async with running(state_dir) as appliance:
+        stand = Stand(appliance, state_dir, furnished[1])
+        joined = await stand.client("device").post("/v1/sessions", json=ORDER)
+        assert joined.status_code == 201
+        await stand.close()
+    assert stored(stand) == {joined.json()["id"]}
+
+
 async def test_session_that_ends_before_there_is_a_store_is_not_stored(
     early: Stand, framework: threading.Event
 ) -> None:
