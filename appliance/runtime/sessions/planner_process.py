@@ -32,6 +32,10 @@ class PlannerEnded(Exception):
     """The process ended before it answered, or could not be begun."""
 
 
+class PlannerNotBegun(PlannerEnded):
+    """The process could not be begun: there is no room for it, or no process is left."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Begun:
     """A process that runs, and the socket to it."""
@@ -123,7 +127,7 @@ class PlannerProcess:
                 await self.call(function, *arguments)
 
     async def call(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """What a function of a module returns there. Raises: PlannerEnded."""
+        """What a function of a module returns there. Raises: PlannerEnded, PlannerNotBegun."""
         self._rests_no_more()
         async with self._turn:
             begun = self._begun
@@ -133,7 +137,7 @@ class PlannerProcess:
             try:
                 begun = self._begun = self._begun or await self._started()
             except OSError:  # no memory, no process, no file is left
-                raise PlannerEnded from None
+                raise PlannerNotBegun from None
             try:
                 begun.orders.write(_written((function, arguments)))
                 await begun.orders.drain()
