@@ -138,6 +138,20 @@ async def test_request_that_needs_what_a_guard_and_its_idle_builds_take_is_given
 
 
 @story
+async def test_request_that_needs_what_a_guard_with_idle_builds_and_a_planner_take_is_given_it() -> None:
+    """A planner of 50, and a guard of 60 that holds an idle build of 60, in 200: all of it makes room for 190."""
+    bench = box()
+    bench.add({"v": Cost(190 * MB)}, name="largest", tenant="u")
+    await begin_planner(bench, 50)
+    async with bench.working():
+        await bench.infer(application="t/small")
+        Guards(bench, 60, bench.build("v", "t/small"))
+        await bench.infer(application="u/largest", tenant="u")
+    assert bench.memory.resident_set() == [bench.build("v", "u/largest")]
+    assert bench.memory.overheads() == {}
+
+
+@story
 async def test_guard_whose_build_is_in_use_stays() -> None:
     """The request is refused, and told who holds the memory."""
     bench = box()
