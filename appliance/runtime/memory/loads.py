@@ -424,7 +424,7 @@ class Loads:
                 build.bytes for build in builds if build.state in (_S.RESIDENT, _S.ASLEEP)
             )
             if freed_bytes >= missing_bytes and self._arbiter.may_leave(
-                newcomer.build_id, newcomer.need_bytes, process.builds, ledger.residents()
+                newcomer.build_id, newcomer.need_bytes, process.builds, process.bytes, ledger.residents()
             ):
                 process.end()
                 return True
