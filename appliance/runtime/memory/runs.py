@@ -13,17 +13,17 @@ class RunMemory:
 
     def __init__(
         self,
-        room_bytes: Callable[[], int],
+        for_builds_bytes: Callable[[], int],
         free_bytes: Callable[[], int],
         idle_bytes: Callable[[], int] = lambda: 0,
         end_idle: Callable[[], bool] = lambda: False,
         overheads: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`room_bytes`: what builds may take together. `free_bytes`: what none of them occupies or is promised, below
-        zero where they are over the budget. `idle_bytes`: what idle processes take beside them; `end_idle`: ends one of
-        these; whether there was one. `overheads`: sort of processes → what these take.
+        """`for_builds_bytes`: what builds may take together. `free_bytes`: what none of them occupies or is promised,
+        below zero where they are over the budget. `idle_bytes`: what idle processes take beside them; `end_idle`: ends
+        one of these; whether there was one. `overheads`: sort of processes → what these take.
         """
-        self._room_bytes = room_bytes
+        self._for_builds_bytes = for_builds_bytes
         self._free_bytes = free_bytes
         self._idle_bytes = idle_bytes
         self._end_idle = end_idle
@@ -47,7 +47,7 @@ class RunMemory:
             pass
         room = self.room_bytes
         if need_bytes > room:
-            most = self._room_bytes() + self.spare_bytes
+            most = self._for_builds_bytes() + self.spare_bytes
             raise NoRoomToRun(
                 build_id=build_id,
                 need_bytes=need_bytes,
