@@ -70,7 +70,7 @@ from appliance.runtime.serving.trial_samples import SampleBounds
 from appliance.runtime.sessions.composition import SessionPorts, make_sessions
 from appliance.runtime.sessions.deciding import Decisions
 from appliance.runtime.sessions.limits import Limits
-from appliance.runtime.sessions.planner_process import PLANNER_BYTES, PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PLANNER_BYTES, PlannerEnded, PlannerNotBegun, PlannerProcess
 from appliance.runtime.sessions.sessions import Sessions
 from appliance.runtime.telemetry import Telemetry
 from appliance.settings import HttpSettings, RequestSettings, Settings
@@ -445,7 +445,7 @@ class Appliance:
             residency=core.residency,
             events=telemetry,
             decisions=decisions,
-            background=ProcessBackground(planner, PlannerEnded, asyncio.to_thread),
+            background=ProcessBackground(planner, PlannerEnded, PlannerNotBegun, asyncio.to_thread),
             groups=machine.groups,
             devices=machine.devices,
             media_threads=media_threads(self.settings, machine.groups),

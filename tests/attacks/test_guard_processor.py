@@ -581,3 +581,28 @@ async def test_room_is_made_before_a_guard_begins(processor: GuardedProcessor, t
     asked = ("asked", "t", "cpu", KINDS["cpu"].guard.base_bytes, 0)  # type: ignore[union-attr]
     assert told[:4] == [asked, asked, ("told", ("t", "cpu")), ("left", "t", "cpu")]
     await processor.unload(build)
+
+
+async def test_guard_and_its_fork_server_are_told_in_one_step_while_their_room_is_promised(
+    processor: GuardedProcessor, tmp_path: Path
+) -> None:
+    """The room was for both: no turn of the event loop sees it neither promised nor taken."""
+    told: list[str] = []
+
+    @asynccontextmanager
+    async def room(tenant: str, kind: str, base_bytes: int) -> AsyncIterator[None]:
+        told.append("promised")
+        yield
+        told.append("left")
+
+    def on_base(taken: object) -> None:
+        if "guard" not in told:  # else it has ended
+            told.append("guard")
+            asyncio.get_running_loop().call_soon(told.append, "next turn")
+
+    processor.room_to_begin = room
+    processor.on_base = on_base
+    processor.on_servers = lambda taken: told.append("fork server")
+    build: Any = await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
+    assert told[:5] == ["promised", "guard", "fork server", "left", "next turn"]
+    await processor.unload(build)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from appliance.domain.pipeline import PipelineClient
 from appliance.runtime.pipelines.chunks import answered, order_of, read_answer
 from appliance.runtime.pipelines.process_background import ProcessBackground
-from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerNotBegun, PlannerProcess
 from tests.fakes.clock import run_virtual
 from tests.fakes.processor import Cost
 from tests.runtime.pipelines.bench import Fed, PlanningBench
@@ -81,7 +81,7 @@ def joins_and_leaves_ms(count: int, rounds: int, fps: float) -> float:
 async def join_beside_changed_s(count: int, rounds: int, fps: float) -> list[float]:
     """How long a client waits that joins where those of so many other pipelines have just changed."""
     process = PlannerProcess()
-    bench, pipelines = _bench(ProcessBackground(process, PlannerEnded, asyncio.to_thread), count + 1)
+    bench, pipelines = _bench(ProcessBackground(process, PlannerEnded, PlannerNotBegun, asyncio.to_thread), count + 1)
     *others, last = pipelines
     found = []
     async with bench.working():

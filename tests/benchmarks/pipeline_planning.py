@@ -17,7 +17,7 @@ from appliance.policies.allocation import ALLOCATION_POLICIES, DEFAULT
 from appliance.policies.allocation.base import AllocationInput, BatchWait, Module, Profile, WorkerType
 from appliance.policies.allocation.several import Demand, Several, plan_several
 from appliance.runtime.pipelines.process_background import ProcessBackground
-from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
+from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerNotBegun, PlannerProcess
 
 BATCHES = (1, 2, 4, 8, 16)
 TICK_S = 0.001
@@ -95,7 +95,7 @@ async def loop_lag(wanted: Sequence[Demand], seconds: float, policy: str, where:
     """
     asked = ALLOCATION_POLICIES[policy]()
     process = PlannerProcess()
-    background = ProcessBackground(process, PlannerEnded, asyncio.to_thread)
+    background = ProcessBackground(process, PlannerEnded, PlannerNotBegun, asyncio.to_thread)
     if where == "process":
         await process.call(partial(plan_several, wanted, asked))
     late: list[float] = []

@@ -3,9 +3,10 @@ task of its own, or woken where it sleeps.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
@@ -198,10 +199,11 @@ class Loads:
             raise ShuttingDown()
         missing_bytes = self.coming.missing_bytes(process)
         if missing_bytes:
-            while not (plan := self._plan("", missing_bytes, is_urgent=is_needed)).sufficient:
+            ask = partial(self._plan, "", missing_bytes, is_urgent=is_needed)
+            while not (plan := ask()).sufficient:
                 if not is_needed or missing_bytes > self._ledger.budget_bytes:
                     raise self._out_of_memory(process)
-                if not self._idle.end_idle(self._ledger.wanted()):
+                if not self._end_idle_for(plan, ask, self._ledger.wanted()):
                     return False
             self._make_way(plan, "")
         self.coming.promise(process, process)
@@ -368,27 +370,22 @@ class Loads:
         if self.is_closed:
             raise ShuttingDown()
         process = self._process_of(build.build_id) if build.handle is None else None
-        wanted = {build.build_id}
+        ask = partial(self._plan, build.build_id, build.need_bytes, is_urgent=build.is_urgent, asked=asked)
         while True:
             beside_bytes = self.coming.missing_bytes(process)
-            plan = self._plan(
-                build.build_id,
-                build.need_bytes,
-                is_urgent=build.is_urgent,
-                asked=asked,
-                beside_bytes=beside_bytes,
-            )
+            plan = ask(beside_bytes=beside_bytes)
             is_good = plan.sufficient and not plan.takes_planned
-            is_full = build.need_bytes + beside_bytes > self._ledger.free_bytes  # else it is a ceiling
+            need_bytes = build.need_bytes + beside_bytes
+            is_full = self._ledger.free_bytes < need_bytes <= self._ledger.budget_bytes  # else a ceiling, or never
             if is_good or not build.is_urgent or not is_full:
                 break
-            if self._idle.end_idle(wanted | self._ledger.wanted()):
+            if self._end_idle_for(plan, ask, {build.build_id, *self._ledger.wanted()}, beside_bytes):
                 continue
             if plan.sufficient or not self._end_with_builds(build, beside_bytes):
                 break
         if not plan.sufficient:
             # No change can help; asked above, so that it is recorded.
-            if build.need_bytes + beside_bytes > self._ledger.budget_bytes:
+            if need_bytes > self._ledger.budget_bytes:
                 raise self._out_of_memory(build)
             if plan.again_ns is not None:
                 raise NoRoomYet(plan.again_ns)
@@ -401,19 +398,33 @@ class Loads:
         if process is not None:
             self.coming.promise(process, build.build_id)
 
+    def _end_idle_for(
+        self, plan: RoomPlan, ask: Callable[..., RoomPlan], wanted: Collection[str], beside_bytes: int = 0
+    ) -> bool:
+        """End an idle process where the end of all would make room that `plan` does not find, or spare what planners
+        use; whether one has ended. `ask`: for a plan, with `beside_bytes`.
+        """
+        idle_bytes = self._idle.idle_bytes(wanted)
+        if not idle_bytes:
+            return False
+        then = ask(beside_bytes=beside_bytes - idle_bytes)
+        is_better = then.sufficient and not (plan.sufficient and then.takes_planned)
+        return is_better and self._idle.end_idle(wanted)
+
     def _end_with_builds(self, newcomer: LoadedBuild, beside_bytes: int) -> bool:
-        """Where nothing else makes room: end a process whose builds may all leave, if what it takes with them is
-        enough; whether there was one.
+        """Where nothing else makes room: end a process whose builds may all leave, if what it takes with them, and
+        idle processes beside it, is enough; whether there was one.
         """
         ledger = self._ledger
-        missing_bytes = newcomer.need_bytes + beside_bytes - ledger.free_bytes
-        for process in self._idle.occupied({newcomer.build_id, *ledger.wanted()}):
+        wanted = {newcomer.build_id, *ledger.wanted()}
+        missing_bytes = newcomer.need_bytes + beside_bytes - ledger.free_bytes - self._idle.idle_bytes(wanted)
+        for process in self._idle.occupied(wanted):
             builds = [build for build_id in process.builds if (build := ledger.get(build_id)) is not None]
             freed_bytes = process.bytes + sum(
                 build.bytes for build in builds if build.state in (_S.RESIDENT, _S.ASLEEP)
             )
             if freed_bytes >= missing_bytes and self._arbiter.may_leave(
-                newcomer.build_id, newcomer.need_bytes, process.builds, ledger.residents()
+                newcomer.build_id, newcomer.need_bytes, process.builds, process.bytes, ledger.residents()
             ):
                 process.end()
                 return True

@@ -68,6 +68,7 @@ class MemoryManager:
         self.runs = RunMemory(
             lambda: self.room_for(()),
             lambda: self._ledger.free_bytes,
+            lambda: self._idle.idle_bytes(self._ledger.wanted()),
             lambda: self._idle.end_idle(self._ledger.wanted()),
             self.overheads,
         )

@@ -25,6 +25,9 @@ class OwnProcesses:
     """Port `IdleProcesses`: every one is idle that is there. Event-loop thread only."""
 
     def __init__(self, clock: Clock, memory: MemoryManager) -> None:
+        """Names itself to `memory` as what ends where that is short (`MemoryManager.when_short`). `assemble` makes it
+        before any other sort of processes is named, so that planners end first.
+        """
         self._clock = clock
         self._memory = memory
         self._there: dict[str, OwnProcess] = {}

@@ -151,9 +151,16 @@ class Arbiter(Protocol):
         ...
 
     def may_leave(
-        self, newcomer: str, need_bytes: int, builds: Collection[str], resident: Sequence[ResidentBuild]
+        self,
+        newcomer: str,
+        need_bytes: int,
+        builds: Collection[str],
+        process_bytes: int,
+        resident: Sequence[ResidentBuild],
     ) -> bool:
-        """Whether builds may leave, all for good, for another that needs so much and finds no room otherwise."""
+        """Whether builds may leave, all for good and with the process that holds them, for another that needs so much
+        and finds no room otherwise. `process_bytes`: what the process takes by itself.
+        """
         ...
 
     def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:

@@ -13,17 +13,19 @@ class RunMemory:
 
     def __init__(
         self,
-        room_bytes: Callable[[], int],
+        for_builds_bytes: Callable[[], int],
         free_bytes: Callable[[], int],
+        idle_bytes: Callable[[], int] = lambda: 0,
         end_idle: Callable[[], bool] = lambda: False,
         overheads: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`room_bytes`: what builds may take together. `free_bytes`: what none of them occupies or is promised, below
-        zero where they are over the budget. `end_idle`: ends an idle process beside them; whether there was one.
-        `overheads`: sort of processes → what these take.
+        """`for_builds_bytes`: what builds may take together. `free_bytes`: what none of them occupies or is promised,
+        below zero where they are over the budget. `idle_bytes`: what idle processes take beside them; `end_idle`: ends
+        one of these; whether there was one. `overheads`: sort of processes → what these take.
         """
-        self._room_bytes = room_bytes
+        self._for_builds_bytes = for_builds_bytes
         self._free_bytes = free_bytes
+        self._idle_bytes = idle_bytes
         self._end_idle = end_idle
         self._overheads = overheads
         self.spare_bytes = 0
@@ -33,15 +35,19 @@ class RunMemory:
     @property
     def room_bytes(self) -> int:
         """What one more run may take now."""
-        return max(0, self._free_bytes()) + self.spare_bytes - self.running_bytes
+        return self._room_beside(0)
+
+    def _room_beside(self, ended_bytes: int) -> int:
+        """What it may take once processes of so many bytes have ended."""
+        return max(0, self._free_bytes() + ended_bytes) + self.spare_bytes - self.running_bytes
 
     def check(self, build_id: str, variant: str, need_bytes: int) -> None:
-        """Raises: NoRoomToRun where a run would not fit if it began now."""
-        while need_bytes > self.room_bytes and self._end_idle():
+        """End idle processes where a run fits only then. Raises: NoRoomToRun where it would not fit if it began now."""
+        while self.room_bytes < need_bytes <= self._room_beside(self._idle_bytes()) and self._end_idle():
             pass
         room = self.room_bytes
         if need_bytes > room:
-            most = self._room_bytes() + self.spare_bytes
+            most = self._for_builds_bytes() + self.spare_bytes
             raise NoRoomToRun(
                 build_id=build_id,
                 need_bytes=need_bytes,

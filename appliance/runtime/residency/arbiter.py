@@ -303,11 +303,17 @@ class EvictionArbiter:
         return going
 
     def may_leave(
-        self, newcomer: str, need_bytes: int, builds: Collection[str], resident: Sequence[ResidentBuild]
+        self,
+        newcomer: str,
+        need_bytes: int,
+        builds: Collection[str],
+        process_bytes: int,
+        resident: Sequence[ResidentBuild],
     ) -> bool:
         if self._shares.full(newcomer, need_bytes, resident) is not None:
             return False
-        kept = self._shares.guaranteed(newcomer, resident)
+        ending_bytes = {self._groups.tenant_of(build_id): process_bytes for build_id in builds}
+        kept = self._shares.guaranteed(newcomer, resident, ending_bytes)
         groups = (self._groups.of_build(build_id) for build_id in builds)
         is_expected = any(one is not None and self._expectations.of(one.name).is_maximalist for one in groups)
         return not is_expected and kept.isdisjoint(builds)

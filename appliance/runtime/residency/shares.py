@@ -158,9 +158,14 @@ class Shares:
                     above -= build.bytes
         return going
 
-    def guaranteed(self, newcomer: str, resident: Iterable[ResidentBuild]) -> set[str]:
+    def guaranteed(
+        self,
+        newcomer: str,
+        resident: Iterable[ResidentBuild],
+        ending_bytes: Mapping[str | None, int] = MappingProxyType({}),
+    ) -> set[str]:
         """Builds that may not leave for the newcomer: without them, other tenants would have less than is guaranteed
-        to them.
+        to them. `ending_bytes`: tenant → what a guard of its that would end takes by itself.
         """
         asker = self._groups.tenant_of(newcomer)
         there = list(resident)
@@ -169,7 +174,7 @@ class Shares:
             if share.name == asker or not share.guarantee_bytes:
                 continue
             own = self._own(share.name, there)
-            held = sum(b.bytes for b in own) + self.in_guards(share.name)
+            held = sum(b.bytes for b in own) + self.in_guards(share.name) - ending_bytes.get(share.name, 0)
             for build in own:
                 held -= build.bytes
                 if held < share.guarantee_bytes:

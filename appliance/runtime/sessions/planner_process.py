@@ -32,6 +32,10 @@ class PlannerEnded(Exception):
     """The process ended before it answered, or could not be begun."""
 
 
+class PlannerNotBegun(PlannerEnded):
+    """The process could not be begun: there is no room for it, or no process is left."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Begun:
     """A process that runs, and the socket to it."""
@@ -123,17 +127,21 @@ class PlannerProcess:
                 await self.call(function, *arguments)
 
     async def call(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """What a function of a module returns there. Raises: PlannerEnded."""
+        """What a function of a module returns there. Raises: PlannerEnded, PlannerNotBegun."""
         self._rests_no_more()
         async with self._turn:
             begun = self._begun
             if begun is not None and not begun.is_there:
                 self._begun = None
                 await self._end(begun)
-            try:
-                begun = self._begun = self._begun or await self._started()
-            except OSError:  # no memory, no process, no file is left
-                raise PlannerEnded from None
+            if self._begun is None:
+                try:
+                    await self._start()
+                except OSError:  # no memory, no process, no file is left
+                    raise PlannerNotBegun from None
+            begun = self._begun
+            if begun is None:  # others needed its memory before it was asked anything
+                raise PlannerEnded
             try:
                 begun.orders.write(_written((function, arguments)))
                 await begun.orders.drain()
@@ -189,19 +197,21 @@ class PlannerProcess:
         await begun.end()
         self._counting.ended()
 
-    async def _started(self) -> _Begun:
-        """Whoever is cancelled meanwhile leaves none. Raises: OSError."""
+    async def _start(self) -> None:
+        """Begin it; when it is counted, memory may end it at once. Whoever is cancelled meanwhile leaves none. Raises:
+        OSError.
+        """
         async with self._counting.beginning():
-            starting = asyncio.ensure_future(_start(self._nice))
+            starting = asyncio.ensure_future(_started(self._nice))
             try:
-                return await asyncio.shield(starting)
+                self._begun = await asyncio.shield(starting)
             except asyncio.CancelledError:
                 with contextlib.suppress(OSError):
                     await (await starting).end()
                 raise
 
 
-async def _start(nice: int) -> _Begun:
+async def _started(nice: int) -> _Begun:
     """By a thread: uvloop's own way copies the tables of the box's memory, which holds the event loop for 11 ms where
     that is 400 MB. Raises: OSError.
     """

@@ -234,7 +234,12 @@ class Boundless:
         return False
 
     def may_leave(
-        self, newcomer: str, need_bytes: int, builds: Collection[str], resident: Sequence[ResidentBuild]
+        self,
+        newcomer: str,
+        need_bytes: int,
+        builds: Collection[str],
+        process_bytes: int,
+        resident: Sequence[ResidentBuild],
     ) -> bool:
         return True
 

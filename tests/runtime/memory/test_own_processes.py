@@ -1,10 +1,13 @@
 """Processes that plan take a part of memory that nobody needs, count while they are there, and end for who needs it."""
 
+import asyncio
+
 import pytest
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.errors import NoRoomToRun
+from appliance.domain.errors import NoRoomToRun, OutOfMemory
 from appliance.runtime.memory.own_processes import REST_NS, OwnProcess, OwnProcesses
+from appliance.runtime.memory.room import Process
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
@@ -131,3 +134,49 @@ async def test_run_that_finds_no_room_ends_a_planner() -> None:
     bench.memory.set_overhead(30)
     with pytest.raises(NoRoomToRun, match="guards 3e-05 MB"):
         bench.memory.runs.check("b", "v", 190)
+
+
+@story
+async def test_run_that_no_planners_end_could_help_ends_none() -> None:
+    """It is refused, and told what holds the rest."""
+    bench = MemoryBench({"a": Cost(100)}, 200)
+    await begin(planner(bench))
+    held = await bench.pin("a")
+    with pytest.raises(NoRoomToRun, match="planner processes"):
+        bench.memory.runs.check("b", "v", 101)
+    assert bench.memory.overheads() == {"planner processes": 30}
+    bench.memory.runs.check("b", "v", 100)
+    assert bench.memory.overheads() == {}
+    bench.memory.unpin(held)
+
+
+@story
+async def test_load_that_no_planners_end_could_help_ends_none() -> None:
+    """Whether it waits for what is in use, or can never fit; it ends one as soon as that is enough."""
+    bench = MemoryBench({"a": Cost(120), "b": Cost(100), "c": Cost(201), "d": Cost(180)}, 200)
+    await begin(planner(bench))
+    held = await bench.pin("a")
+    for build_id in "bc":
+        with pytest.raises(OutOfMemory):
+            await bench.use(build_id)
+    waiting = asyncio.create_task(bench.use("d"))
+    await settle()
+    assert bench.memory.overheads() == {"planner processes": 30}
+    bench.memory.unpin(held)
+    await waiting
+    assert (bench.memory.overheads(), bench.resident()) == ({}, ["d"])
+
+
+@story
+async def test_process_that_no_planners_end_could_help_ends_none() -> None:
+    """A guard of 90 that waits for what is in use, and for nothing else."""
+    bench = MemoryBench({"a": Cost(120)}, 200)
+    await begin(planner(bench))
+    held = await bench.pin("a")
+    with pytest.raises(OutOfMemory):
+        async with bench.memory.room_to_begin(Process("guard", 90)):
+            raise AssertionError("it has no room")
+    assert bench.memory.overheads() == {"planner processes": 30}
+    async with bench.memory.room_to_begin(Process("guard", 80)):
+        assert bench.memory.overheads() == {}
+    bench.memory.unpin(held)

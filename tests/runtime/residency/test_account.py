@@ -103,8 +103,8 @@ class Guards:
     """Port `IdleProcesses`: one process, which holds builds that are awake."""
 
     def __init__(self, bench: EngineBench, megabytes: int, *builds: str) -> None:
-        self._bench, self._builds = bench, builds
-        bench.memory.set_overhead(megabytes * MB)
+        self._bench, self._builds, self._bytes = bench, builds, megabytes * MB
+        bench.memory.set_overhead(self._bytes)
         bench.memory.when_short(self)
 
     def idle_bytes(self, wanted: Collection[str]) -> int:
@@ -115,7 +115,7 @@ class Guards:
 
     def occupied(self, wanted: Collection[str]) -> Collection[Occupied]:
         is_wanted = not self._bench.memory.overheads() or not set(wanted).isdisjoint(self._builds)
-        return () if is_wanted else [Occupied(self._builds, self._bench.memory.overheads()["guards"], self._end)]
+        return () if is_wanted else [Occupied(self._builds, self._bytes, self._end)]
 
     def _end(self) -> None:
         for build_id in self._builds:
@@ -135,6 +135,47 @@ async def test_request_that_needs_what_a_guard_and_its_idle_builds_take_is_given
         await bench.infer(application="u/largest", tenant="u")
     assert bench.memory.resident_set() == [bench.build("v", "u/largest")]
     assert bench.memory.overheads() == {}
+
+
+@story
+async def test_request_that_needs_what_a_guard_with_idle_builds_and_a_planner_take_is_given_it() -> None:
+    """A planner of 50, and a guard of 60 that holds an idle build of 60, in 200: all of it makes room for 190."""
+    bench = box()
+    bench.add({"v": Cost(190 * MB)}, name="largest", tenant="u")
+    await begin_planner(bench, 50)
+    async with bench.working():
+        await bench.infer(application="t/small")
+        Guards(bench, 60, bench.build("v", "t/small"))
+        await bench.infer(application="u/largest", tenant="u")
+    assert bench.memory.resident_set() == [bench.build("v", "u/largest")]
+    assert bench.memory.overheads() == {}
+
+
+@pytest.mark.parametrize(("guaranteed", "is_given"), [(100, False), (85, True)])
+@story
+async def test_guard_goes_with_its_builds_only_if_its_tenant_keeps_what_is_guaranteed(
+    guaranteed: int, is_given: bool
+) -> None:
+    """A tenant has two guards of 20 in 200, one with a build of 40, and one of 65. Without the first build it has 105,
+    without its guard, too, 85.
+    """
+    bench = EngineBench(200 * MB)
+    quota = Quota(memory_guarantee_bytes=guaranteed * MB)
+    bench.add({"v40": Cost(40 * MB)}, name="older", quota=quota)
+    bench.add({"v65": Cost(65 * MB)}, name="newer", quota=quota)
+    bench.add({"v": Cost(115 * MB)}, name="largest", tenant="u")
+    async with bench.working():
+        await bench.infer(application="t/older")
+        await bench.infer(application="t/newer")
+        older, newer = bench.build("v40", "t/older"), bench.build("v65", "t/newer")
+        Guards(bench, 20, older)
+        bench.core.charge_guards({("t", "cpu"): 20 * MB, ("t", "gpu"): 20 * MB})
+        if is_given:
+            await bench.infer(application="u/largest", tenant="u")
+        else:
+            with pytest.raises(OutOfMemory):
+                await bench.infer(application="u/largest", tenant="u")
+    assert (older in bench.memory.resident_set(), newer in bench.memory.resident_set()) == (not is_given, True)
 
 
 @story

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ import pytest
 
 from appliance.clock import SystemClock, pause_s
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
+from appliance.runtime.memory.own_processes import OwnProcesses
 from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, adaptation_plan, has_begun
 from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
+from tests.fakes.memory import MemoryBench
 from tests.fakes.waiting import until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
@@ -134,6 +137,22 @@ async def test_planner_process_that_memory_needs_ends_at_once() -> None:
         await process.close()
 
 
+async def test_planner_process_that_memory_needs_as_it_begins_ends() -> None:
+    """The budget shrinks meanwhile: none serves on that is not counted."""
+    bench = MemoryBench({}, 200)
+    process = PlannerProcess(0, OwnProcesses(bench.clock, bench.memory).process("adaptation", 30))
+    try:
+        asking = asyncio.create_task(process.call(os.getpid))
+        await until(lambda: bench.memory.free_bytes == 170, every_s=0)
+        assert bench.memory.overheads() == {}, "it is yet to begin"
+        bench.memory.resize(20)
+        with pytest.raises(PlannerEnded):
+            await asking
+        assert bench.memory.overheads() == {}
+    finally:
+        await process.close()
+
+
 async def test_planner_process_that_is_asked_nothing_ends() -> None:
     """After a while; the next call begins another one."""
     counted = Counted()
@@ -228,7 +247,7 @@ async def test_no_process_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
 
     deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=240.0, begin_s=240.0)
     here = await deciding.adapt(PROBLEM)
-    monkeypatch.setattr("appliance.runtime.sessions.planner_process.PlannerProcess._started", staticmethod(refuse))
+    monkeypatch.setattr("appliance.runtime.sessions.planner_process.PlannerProcess._start", staticmethod(refuse))
     assert await deciding.adapt(PROBLEM) == here
     await deciding.close()
 

@@ -84,8 +84,6 @@ class GuardedProcessor:
         self._reads_on = described.kind
         """Where tokenizers are read."""
         self._servers = {kind: ForkServer(GUARD_PROGRAM, kind) for kind in self._kinds}
-        self._server_bytes: dict[str, int] = {}
-        """Of fork servers, by kind, as of the last guard that began or ended, or a moment ago."""
         self._guards: dict[Home, GuardProcess] = {}
         self._starting: dict[Home, asyncio.Task[GuardProcess]] = {}
         self._users: dict[GuardProcess, int] = {}
@@ -431,10 +429,14 @@ class GuardedProcessor:
                 self._users[guard] = user = next(one for one in count(GROUP + 1) if one not in self._users.values())
             async with self.room_to_begin(tenant, kind, in_guard.base_bytes):
                 await guard.start(self._servers[kind], user, described)
-                self._guards[tenant, kind] = guard
                 guard.on_end = self._has_ended
+                server_bytes = await self._measured_servers()
+                if guard.has_ended:
+                    raise ConnectionResetError("a guard ended as soon as it had begun")
+                self._guards[tenant, kind] = guard
                 guard.on_base = self._tell_base
                 self._tell_base()
+                self.on_servers(server_bytes)  # in one step: the room that was promised was for both
         except BaseException:
             self._users.pop(guard, None)
             guard.end()
@@ -442,15 +444,15 @@ class GuardedProcessor:
             raise
         if self._sweeping is None:
             self._sweep()
-        await self._count_servers()
         log.info("guard started", tenant_id=tenant, kind=kind, base_bytes=guard.base_bytes, **guard.confinement)
         return guard
 
-    async def _count_servers(self) -> None:
+    async def _measured_servers(self) -> dict[str, int]:
         """What fork servers take now: pages that guards shared with them are theirs alone when those have ended."""
-        for kind, server in self._servers.items():
-            self._server_bytes[kind] = await asyncio.to_thread(_pss_bytes, server.pid)
-        self.on_servers(self._server_bytes.copy())
+        return {kind: await asyncio.to_thread(_pss_bytes, server.pid) for kind, server in self._servers.items()}
+
+    async def _count_servers(self) -> None:
+        self.on_servers(await self._measured_servers())
 
     async def _make_room(self) -> None:
         """Where there are as many guards as there may be, the one unused longest ends; while all work, wait."""
