@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -98,7 +99,7 @@ async def list_applications(
     if every_tenant:
         return page_of_all(box.catalogue.applications(), cursor, limit, lambda a: a.id, shape)
     visible = [a for a in box.catalogue.visible(principal.tenant) if principal.may_call(a.name)]
-    visible.sort(key=lambda application: application.name)
+    visible.sort(key=attrgetter("name"))
     return page_of_all(visible, cursor, limit, lambda a: a.name, shape)
 
 

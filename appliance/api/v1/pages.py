@@ -1,5 +1,6 @@
 """Lists in pages: `limit` items, and a cursor that is the key of the last one. Stable while things come and go."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -18,4 +19,5 @@ def page_of_all(
     items: Sequence[Item], cursor: str, limit: int, key: Callable[[Item], str], shape: Callable[[Item], Any]
 ) -> Page[Any]:
     """The same from a whole list, sorted by `key`."""
-    return page([item for item in items if key(item) > cursor][: limit + 1], limit, key, shape)
+    start = bisect_right(items, cursor, key=key)
+    return page(items[start : start + limit + 1], limit, key, shape)
