@@ -472,6 +472,8 @@ async def test_a_killed_box_takes_its_sessions_back(
     state_dir = copied(furnished[0], tmp_path / "state")
     with running_server(state_dir, APPLIANCE_GUARD__ISOLATION="none") as server:
         killed = Box(server, box.keys, box.pictures)
+        with server.client() as client:
+            await asyncio.to_thread(client.system)  # from here on the box stores what it answers
         session = await killed.join()
         async with killed.device(session) as device:
             assert (await device.answered(0, box.pictures[0])).outcome is FrameEnd.ANSWERED
