@@ -46,11 +46,11 @@ class MemoryLimits:
 
     @property
     def files(self) -> list[str]:
-        """Of cgroups, those that are read."""
+        """Paths of the files of cgroups that `now` reads."""
         return [str(one.folder / name) for one in self._cgroups for name in _FILES]
 
     def now(self) -> Memory:
-        """As it is; as it was before where this process has as many files open as it may."""
+        """Return the memory now; what was read last where this process may open no more files."""
         with suppress(OSError):
             self._last = self._read()
         return self._last

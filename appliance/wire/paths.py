@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 _SYSTEM = "bin boot dev etc lib lib64 opt proc root run sbin snap sys tmp usr var".split()
@@ -10,29 +11,27 @@ _SYSTEM = "bin boot dev etc lib lib64 opt proc root run sbin snap sys tmp usr va
 _LETTER = r"[^\s/'\"`,;:()\[\]<>]"
 
 
-class _Folders:
-    """Those whose paths are not told."""
+class _Hidden:
+    """The folders whose paths are not told, as one pattern."""
 
-    def __init__(self, *folders: str) -> None:
-        self._names = set(folders)
-        self.add("")
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._folders = set[str]()
+        self.add(*folders)
 
-    def add(self, folder: str) -> None:
-        self._names.add(folder.strip("/"))
-        known = "|".join(re.escape(one) for one in sorted(self._names, reverse=True) if one)
+    def add(self, *folders: str) -> None:
+        self._folders.update(name for one in folders if (name := one.strip("/")))
+        known = "|".join(re.escape(one) for one in sorted(self._folders, reverse=True))
         self.path = re.compile(rf"(?<![\w./])(?!(?<=:)//)(?:file:)?/+(?:{known})(?:(?:/{_LETTER}*)+|(?!{_LETTER}))")
 
 
-_folders = _Folders(*_SYSTEM)
-for _one in (sys.prefix, os.path.expanduser("~")):
-    _folders.add(_one)
+_hidden = _Hidden((*_SYSTEM, sys.prefix, os.path.expanduser("~")))
 
 
 def hide_folder(folder: Path) -> None:
     """Of paths in this folder, too, only the name of the file is told from now on."""
-    _folders.add(str(folder.resolve()))
+    _hidden.add(str(folder.resolve()))
 
 
 def without_paths(text: str) -> str:
     """Return what is told to callers of an error: of each absolute path of the machine only the name of its file."""
-    return _folders.path.sub(lambda path: path[0].rstrip("/").rpartition("/")[2], text) if "/" in text else text
+    return _hidden.path.sub(lambda path: path[0].rstrip("/").rpartition("/")[2], text) if "/" in text else text

@@ -15,7 +15,7 @@ from appliance.api.http.websocket import Owner, WebSocket
 from appliance.api.streams.sessions import session_of
 from appliance.api.streams.stream import Stream
 from appliance.api.streams.target import id_of
-from appliance.api.streams.welcome import Welcome
+from appliance.api.streams.welcome import welcome_of
 from appliance.domain.errors import ApplianceError, BadInput, Forbidden, ForeignOrigin, UnknownSession
 from appliance.domain.states import SessionState
 from appliance.wire.stream import HEAD_BYTES_MAX, SEEN
@@ -39,7 +39,7 @@ class Streams:
         headers = dict(scope["headers"])
         try:
             _check_origin(headers)
-            principal, cookie = _caller(box, scope, headers)
+            principal = _caller(box, scope, headers)
             live = session_of(box, principal, id_of(scope["path"]))
             if live.state is SessionState.ENDED:
                 raise UnknownSession(name=live.session.id)
@@ -57,7 +57,7 @@ class Streams:
             in_flight=box.in_flight,
             frame_bytes_max=box.frame_bytes_max,
             accept=headers.get(b"accept", b"").decode("latin-1"),
-            welcome=Welcome(box.keyring, box.browsers.sign_ins, principal, cookie),
+            welcome=welcome_of(box, scope, principal),
             present=lambda: self._open.get(live.session.id),
         )
         if not socket.accept(stream, HEAD_BYTES_MAX):
@@ -72,16 +72,15 @@ class Streams:
                 del self._open[live.session.id]
 
 
-def _caller(box: ServingBox, scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[Principal, str | None]:
-    """Whoever sent a good key; else whoever is signed in, and the cookie, of a page of the box: a browser sends it with
-    the handshakes of any page, and says whose in `Origin`. Raises: as `Browsers.caller`.
+def _caller(box: ServingBox, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
+    """Return the caller by the key that was sent, else by the cookie of a page of the box: a browser sends the cookie
+    with the handshakes of any page, and names the page in `Origin`. Raises: as `Browsers.caller`.
     """
-    cookie = None if b"authorization" in headers else cookie_of(scope, headers)
-    if cookie is None:
-        return caller_of(box.keyring, scope, headers), None
+    if b"authorization" in headers or cookie_of(scope, headers) is None:
+        return caller_of(box.keyring, scope, headers)
     if b"origin" not in headers:
         raise ForeignOrigin(reason="the handshake names no origin")
-    return box.browsers.caller(scope), cookie
+    return box.browsers.caller(scope)
 
 
 def _check_origin(headers: Mapping[bytes, bytes]) -> None:

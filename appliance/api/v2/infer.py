@@ -173,7 +173,7 @@ async def encoded(
             outputs = dict(classified(outputs, call.classes, model, result.variant))
         return encode_infer(call, outputs, name, str(result.variant_number), answered)
 
-    if is_slow_to_write(call, result.outputs) or is_slow_to_classify(result.outputs, call.classes):
+    if is_slow_to_write(call, result.outputs) or (call.classes and is_slow_to_classify(result.outputs, call.classes)):
         await in_task()
         text, json_bytes = await box.media.run(application.id, tenant, None, write)
     else:

@@ -35,7 +35,7 @@ class OwnProcesses:
         memory.when_short(self)
 
     def process(self, name: str, count_bytes: int) -> "OwnProcess":
-        """One that is begun, and ends, any number of times; it takes `count_bytes` while it is there."""
+        """Return a process that may begin and end any number of times, and takes `count_bytes` while it runs."""
         return OwnProcess(self, Process((PLANNERS, name), count_bytes), name)
 
     def idle_bytes(self, wanted: Collection[str]) -> int:
@@ -86,22 +86,22 @@ class OwnProcesses:
 
 
 class OwnProcess:
-    """One of them."""
+    """A process that plans, as memory counts it."""
 
     def __init__(self, all_: OwnProcesses, process: Process, name: str) -> None:
         self._all = all_
         self.process = process
         self.name = name
         self.rests_until_ns = 0
-        """Before that it does not begin."""
+        """The process does not begin before this moment of the clock."""
         self.is_busy: Callable[[], bool] = lambda: False
-        """Whether it computes; those that do not end first."""
+        """Whether the process computes; processes that compute are the last to end."""
         self.end_now: Callable[[], None] = lambda: None
-        """Ends it at once, for others need its memory."""
+        """End the process at once, because its memory is needed."""
 
     @property
     def bytes(self) -> int:
-        """What it takes while it is there."""
+        """Bytes that the process takes while it runs."""
         return self.process.bytes
 
     @asynccontextmanager
@@ -114,7 +114,7 @@ class OwnProcess:
             yield
 
     def ended(self) -> None:
-        """It is there no more."""
+        """Say that the process has ended."""
         self._all.ended(self)
 
 

@@ -30,7 +30,7 @@ class ResidentBuild(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One beside builds, by whatever names it, and the bytes that it takes by itself."""
+    """A process beside builds: a name that tells it from others, and the bytes that the process itself takes."""
 
     name: Hashable
     bytes: int

@@ -57,18 +57,18 @@ class _Begun:
 
 
 class Counting(Protocol):
-    """What memory is told of the process, and what it asks of it."""
+    """Port to the memory manager: when the planner begins and ends, and how the manager ends a planner."""
 
     is_busy: Callable[[], bool]
-    """Whether it computes."""
+    """Whether the planner computes."""
     end_now: Callable[[], None]
-    """Ends it at once, for others need its memory; it counts as ended then."""
+    """End the planner at once, because its memory is needed; the planner counts as ended then."""
 
     def beginning(self) -> AbstractAsyncContextManager[None]:
         """Within it the process begins; there is room for it. Raises: OSError where there is none."""
 
     def ended(self) -> None:
-        """It is there no more."""
+        """Say that the planner has ended."""
 
 
 class Uncounted:

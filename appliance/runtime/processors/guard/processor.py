@@ -303,11 +303,11 @@ class GuardedProcessor:
         ]
 
     def _idle_guards(self, wanted: Collection[str]) -> list[GuardProcess]:
-        """Those with nothing awake that have none of these builds."""
+        """Guards with nothing awake that hold none of the builds `wanted`."""
         return [guard for guard in self._unwanted_guards(wanted) if guard.is_idle]
 
     def _unwanted_guards(self, wanted: Collection[str]) -> list[GuardProcess]:
-        """Those that have none of these builds."""
+        """Guards that hold none of the builds `wanted`."""
         # Whoever waits for one that starts would start the next, and that would be ended as idle, too.
         homes = {*((owner_of(build_id)[1], kind_of(build_id)) for build_id in wanted), *self._starting}
         return [guard for home, guard in self._guards.items() if home not in homes]
