@@ -502,7 +502,7 @@ def _early_joins() -> "type[EarlyJoins]":
 
 def _planner(core: RuntimeParts, family: str, nice: int = 0) -> PlannerProcess:
     """The process that decides for a family of policies; memory has room for it."""
-    return PlannerProcess(nice, core.own_processes.process(family, PLANNER_BYTES))
+    return PlannerProcess(nice, core.planner_processes.process(family, PLANNER_BYTES))
 
 
 def _predictor(clock: Clock, core: RuntimeParts, media: MediaPool, machine: Machine, folder: StateFolder) -> Predictor:

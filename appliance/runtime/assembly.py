@@ -26,7 +26,7 @@ from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.decisions.choices import choice
 from appliance.runtime.memory.loader import Loader
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.own_processes import OwnProcesses
+from appliance.runtime.memory.planner_processes import PlannerProcesses
 from appliance.runtime.memory.pressure import MemoryPressure
 from appliance.runtime.memory.pressure_forecasting import MemoryForecasting
 from appliance.runtime.memory.room import Process
@@ -156,7 +156,7 @@ class RuntimeParts:
     arbiter: EvictionArbiter
     memory: MemoryManager
     account: MemoryAccount
-    own_processes: OwnProcesses
+    planner_processes: PlannerProcesses
     queue: Queue
     sequences: Sequences
     residency: ResidencyLoop
@@ -343,7 +343,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         arbiter,
         memory,
         account,
-        OwnProcesses(clock, memory),
+        PlannerProcesses(clock, memory),
         queue,
         sequences,
         residency,

@@ -403,7 +403,7 @@ async def test_client_of_a_pipeline_that_has_no_room_in_memory_is_refused() -> N
 async def test_client_of_a_pipeline_that_counts_on_a_planners_memory_is_let_in() -> None:
     """A process that plans ends where the variants need what it takes."""
     bench = PlanningBench({"v": Cost(resident_bytes=40)}, {"v": Cost(resident_bytes=50)}, budget=100)
-    async with bench.box.core.own_processes.process("allocation", 25).beginning():
+    async with bench.box.core.planner_processes.process("allocation", 25).beginning():
         pass
     async with bench.working():
         live = bench.add()

@@ -11,7 +11,7 @@ import pytest
 from appliance.clock import NS_PER_S, pause_s
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import plan_several
-from appliance.runtime.memory.own_processes import OwnProcesses
+from appliance.runtime.memory.planner_processes import PlannerProcesses
 from appliance.runtime.pipelines.process_background import ProcessBackground
 from appliance.runtime.pipelines.solver import LIMIT_NS, Solver, SolverSlow
 from appliance.runtime.ports import NotComputed
@@ -139,7 +139,7 @@ def test_what_never_ends_begins_no_process() -> None:
 async def test_planning_goes_on_in_threads_after_a_late_answer_where_no_process_has_room() -> None:
     """A planner of 30 has no place in 100, of which planners have a quarter; one answer comes after the limit."""
     bench = MemoryBench({}, 100)
-    process = PlannerProcess(0, OwnProcesses(bench.clock, bench.memory).process("pipelines", 30))
+    process = PlannerProcess(0, PlannerProcesses(bench.clock, bench.memory).process("pipelines", 30))
     takes_ns = [2 * LIMIT_NS]
 
     async def otherwise(compute: Any) -> Any:
@@ -163,7 +163,7 @@ def test_policy_that_computes_for_ever_holds_one_thread_where_no_process_has_roo
 
     async def story() -> None:
         bench = MemoryBench({}, 100)
-        process = PlannerProcess(0, OwnProcesses(bench.clock, bench.memory).process("pipelines", 30))
+        process = PlannerProcess(0, PlannerProcesses(bench.clock, bench.memory).process("pipelines", 30))
         begun = []
 
         async def otherwise(compute: Any) -> Any:

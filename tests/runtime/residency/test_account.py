@@ -29,7 +29,7 @@ def fits(bench: EngineBench, name: str) -> bool:
 
 
 async def begin_planner(bench: EngineBench, megabytes: int) -> None:
-    async with bench.core.own_processes.process("adaptation", megabytes * MB).beginning():
+    async with bench.core.planner_processes.process("adaptation", megabytes * MB).beginning():
         pass
 
 

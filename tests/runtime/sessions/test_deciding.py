@@ -15,7 +15,7 @@ import pytest
 
 from appliance.clock import SystemClock, pause_s
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
-from appliance.runtime.memory.own_processes import OwnProcesses
+from appliance.runtime.memory.planner_processes import PlannerProcesses
 from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, adaptation_plan, has_begun
 from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 from tests.fakes.memory import MemoryBench
@@ -140,7 +140,7 @@ async def test_planner_process_that_memory_needs_ends_at_once() -> None:
 async def test_planner_process_that_memory_needs_as_it_begins_ends() -> None:
     """The budget shrinks meanwhile: none serves on that is not counted."""
     bench = MemoryBench({}, 200)
-    process = PlannerProcess(0, OwnProcesses(bench.clock, bench.memory).process("adaptation", 30))
+    process = PlannerProcess(0, PlannerProcesses(bench.clock, bench.memory).process("adaptation", 30))
     try:
         asking = asyncio.create_task(process.call(os.getpid))
         await until(lambda: bench.memory.free_bytes == 170, every_s=0)

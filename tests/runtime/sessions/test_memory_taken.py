@@ -156,7 +156,7 @@ async def test_session_that_only_memory_of_processes_would_hold_is_refused() -> 
         assert refused.value.cause == Cause.MEMORY.value
         assert refused.value.reason.endswith("fits into memory, of 0.0004 MB beside guards 0.00025 MB")
         fleet.bench.memory.set_overhead(150)
-        async with fleet.bench.core.own_processes.process("adaptation", 90).beginning():
+        async with fleet.bench.core.planner_processes.process("adaptation", 90).beginning():
             pass
         await fleet.pass_s(1)
         live = await fleet.join(gate, LatencyPromise(300.0, 5.0), fps=15, mbps=100)

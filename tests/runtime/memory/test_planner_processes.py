@@ -6,18 +6,18 @@ import pytest
 
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import NoRoomToRun, OutOfMemory
-from appliance.runtime.memory.own_processes import REST_NS, OwnProcess, OwnProcesses
+from appliance.runtime.memory.planner_processes import REST_NS, CountedPlanner, PlannerProcesses
 from appliance.runtime.memory.room import Process
 from tests.fakes.clock import settle, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
 
 
-def planner(bench: MemoryBench, name: str = "adaptation", count_bytes: int = 30) -> OwnProcess:
-    return OwnProcesses(bench.clock, bench.memory).process(name, count_bytes)
+def planner(bench: MemoryBench, name: str = "adaptation", count_bytes: int = 30) -> CountedPlanner:
+    return PlannerProcesses(bench.clock, bench.memory).process(name, count_bytes)
 
 
-async def begin(process: OwnProcess) -> None:
+async def begin(process: CountedPlanner) -> None:
     async with process.beginning():
         pass
 
@@ -41,7 +41,7 @@ async def test_planner_begins_once_others_have_left_for_it() -> None:
 async def test_planners_count_by_name() -> None:
     """The same one that begins anew counts once."""
     bench = MemoryBench({}, 200)
-    processes = OwnProcesses(bench.clock, bench.memory)
+    processes = PlannerProcesses(bench.clock, bench.memory)
     adaptation, offload = processes.process("adaptation", 30), processes.process("offload", 20)
     for one in (adaptation, offload, offload):
         await begin(one)
@@ -87,7 +87,7 @@ async def test_planner_finds_no_room_where_builds_are_in_use() -> None:
 async def test_planners_take_a_quarter_of_the_budget_at_most() -> None:
     """Two of 30 have no place in 200, though all of it is free; nor while one of them begins."""
     bench = MemoryBench({}, 200)
-    processes = OwnProcesses(bench.clock, bench.memory)
+    processes = PlannerProcesses(bench.clock, bench.memory)
     first, second = processes.process("adaptation", 30), processes.process("offload", 30)
     async with first.beginning():
         with pytest.raises(OSError, match="no room"):
@@ -103,7 +103,7 @@ async def test_planners_take_a_quarter_of_the_budget_at_most() -> None:
 async def test_planner_ends_for_a_load_that_finds_no_room_and_rests() -> None:
     """What it takes counts as room before, and it does not begin again at once; the idle one ends before the other."""
     bench = MemoryBench({"a": Cost(100), "b": Cost(60)}, 200)
-    processes = OwnProcesses(bench.clock, bench.memory)
+    processes = PlannerProcesses(bench.clock, bench.memory)
     idle, busy = processes.process("offload", 20), processes.process("adaptation", 30)
     ended: list[str] = []
     for one in (idle, busy):

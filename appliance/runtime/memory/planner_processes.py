@@ -1,7 +1,7 @@
-"""Processes of the box's own that plan beside it, as memory counts them: what each takes is nobody's.
+"""Planner processes as memory counts them: their bytes are charged to no tenant.
 
-Planning goes on without them, in threads. So they take a part of the budget at most, nothing leaves for one that is
-expected, guaranteed or planned with, and they are the first to end where memory is short.
+Planning goes on without them, in threads. So they take a part of the budget at most, no build leaves for a planner that
+is expected, guaranteed or planned with, and planners are the first processes to end where memory is short.
 """
 
 import errno
@@ -16,27 +16,27 @@ from appliance.runtime.memory.room import Process
 from appliance.runtime.ports import Occupied
 
 SHARE = 0.25
-"""Of the budget, what they take together at most."""
+"""The part of the budget that planners may take together."""
 REST_NS = 60 * NS_PER_S
-"""One that found no room, or ended for others, does not begin for so long."""
+"""How long a planner does not begin again after it found no room, or ended because its memory was needed."""
 
 
-class OwnProcesses:
-    """Port `IdleProcesses`: every one is idle that is there. Event-loop thread only."""
+class PlannerProcesses:
+    """Port `IdleProcesses`: every planner that runs counts as idle. Event-loop thread only."""
 
     def __init__(self, clock: Clock, memory: MemoryManager) -> None:
-        """Names itself to `memory` as what ends where that is short (`MemoryManager.when_short`). `assemble` makes it
-        before any other sort of processes is named, so that planners end first.
+        """Register with `memory` (`MemoryManager.when_short`). `assemble` does this before any other sort of processes
+        registers, so planners end first.
         """
         self._clock = clock
         self._memory = memory
-        self._there: dict[str, OwnProcess] = {}
-        self._beginning: dict[str, OwnProcess] = {}
+        self._there: dict[str, CountedPlanner] = {}
+        self._beginning: dict[str, CountedPlanner] = {}
         memory.when_short(self)
 
-    def process(self, name: str, count_bytes: int) -> "OwnProcess":
+    def process(self, name: str, count_bytes: int) -> "CountedPlanner":
         """Return a process that may begin and end any number of times, and takes `count_bytes` while it runs."""
-        return OwnProcess(self, Process((PLANNERS, name), count_bytes), name)
+        return CountedPlanner(self, Process((PLANNERS, name), count_bytes), name)
 
     def idle_bytes(self, wanted: Collection[str]) -> int:
         return sum(one.bytes for one in self._there.values())
@@ -54,8 +54,8 @@ class OwnProcesses:
         return ()
 
     @asynccontextmanager
-    async def beginning(self, one: "OwnProcess") -> AsyncIterator[None]:
-        """As `OwnProcess.beginning`."""
+    async def beginning(self, one: "CountedPlanner") -> AsyncIterator[None]:
+        """As `CountedPlanner.beginning`."""
         now_ns = self._clock.now_ns()
         taken = sum(other.bytes for other in {**self._there, **self._beginning}.values() if other is not one)
         if now_ns < one.rests_until_ns or taken + one.bytes > SHARE * self._memory.budget_bytes:
@@ -74,21 +74,21 @@ class OwnProcesses:
         finally:
             del self._beginning[one.name]
 
-    def ended(self, one: "OwnProcess") -> None:
-        """As `OwnProcess.ended`."""
+    def ended(self, one: "CountedPlanner") -> None:
+        """As `CountedPlanner.ended`."""
         if self._there.get(one.name) is one:
             del self._there[one.name]
             self._count()
 
-    def _count(self, *come: "OwnProcess") -> None:
+    def _count(self, *come: "CountedPlanner") -> None:
         count_bytes = sum(one.bytes for one in self._there.values())
         self._memory.set_overhead(count_bytes, of=PLANNERS, there={one.process.name for one in come})
 
 
-class OwnProcess:
+class CountedPlanner:
     """A process that plans, as memory counts it."""
 
-    def __init__(self, all_: OwnProcesses, process: Process, name: str) -> None:
+    def __init__(self, all_: PlannerProcesses, process: Process, name: str) -> None:
         self._all = all_
         self.process = process
         self.name = name
