@@ -190,6 +190,8 @@ class TaskSpec:
     """The largest shape that the tenant wants of an input; None, or an input left out: as large as the box chooses."""
     index_limits: Mapping[str, int] = field(default_factory=dict)
     """Integer inputs whose values index a table → what they must stay below in trial runs."""
+    examples: Mapping[str, DefaultValue] = field(default_factory=dict)
+    """What inputs hold in trial runs where not every value will do: a shape, a scale, or what a sample holds."""
     defaults: Mapping[str, DefaultValue] = field(default_factory=dict)
     """Optional inputs of the graph, which are none of `state` and `constants`."""
 

@@ -89,6 +89,10 @@ class InspectOrder:
     target: str
     """Folder for `model.onnx` and, of a large network, `model.bin`; made when missing."""
     task: TaskSpec = field(default_factory=TaskSpec)
+    calibration: tuple[str, ...] = ()
+    """Inputs of the tenant: the first that the task reads shows which values the network takes."""
+    assets: Mapping[str, str] = field(default_factory=dict)
+    """As in `tasks.base.Target`."""
     ladder_max: int = 3
     """Most input sizes of a model with free height and width."""
     tensor_bytes_max: int = 2 * GIB
@@ -134,6 +138,8 @@ class Inspection:
     notes: tuple[str, ...] = ()
     """What was changed or is worth knowing, sentences for the tenant."""
     index_limits: Mapping[str, int] = field(default_factory=dict)
+    """As in `TaskSpec`."""
+    examples: Mapping[str, DefaultValue] = field(default_factory=dict)
     """As in `TaskSpec`."""
     defaults: Mapping[str, DefaultValue] = field(default_factory=dict)
     """As in `TaskSpec`."""

@@ -26,8 +26,8 @@ def synthetic_tensor(
     dtype = dtype_of(tensor.datatype)
     if tensor.name in task.constants:
         return np.full([1] * len(shape), task.constants[tensor.name]).astype(dtype)
-    if (default := task.defaults.get(tensor.name)) is not None:
-        return _repeated(default_array(default), shape, roles)
+    if (value := task.defaults.get(tensor.name) or task.examples.get(tensor.name)) is not None:
+        return _repeated(default_array(value), shape, roles)
     if tensor.name in {state.input for state in task.state}:
         return np.zeros(shape, dtype)
     if tensor.datatype == "BYTES":
@@ -43,7 +43,7 @@ def synthetic_tensor(
 
 
 def _repeated(value: np.ndarray, shape: Sequence[int], roles: Sequence[str]) -> np.ndarray:
-    """A default for so many items, where an axis counts them; all else of it stays as it is."""
+    """A default or an example for so many items, where an axis counts them; all else of it stays as it is."""
     sides = [side if role == "batch" else own for side, own, role in zip(shape, value.shape, roles, strict=False)]
     return np.resize(value, sides) if len(sides) == value.ndim else value
 

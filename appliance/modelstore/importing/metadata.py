@@ -29,7 +29,9 @@ def settled_task(request: ImportRequest, unpacked: Unpacked, inspection: Inspect
     inferred = infer_spec(kind, needed, inspection.outputs, inspection.metadata_props)
     task = _corrected(request, unpacked, inferred)
     check_stated(task, inspection.inputs)
-    return replace(task, index_limits=inspection.index_limits, defaults=inspection.defaults)
+    return replace(
+        task, index_limits=inspection.index_limits, examples=inspection.examples, defaults=inspection.defaults
+    )
 
 
 def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Precision, ...]:

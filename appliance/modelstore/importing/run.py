@@ -154,7 +154,14 @@ class ImportRun:
     async def _inspect(self, unpacked: Unpacked, task: TaskSpec) -> Inspection:
         await self._progress.stage("inspect", 4, 12)
         options = self._tools.options
-        order = InspectOrder(unpacked.model, str(self._folder / "inspected"), task, options.ladder_max)
+        order = InspectOrder(
+            unpacked.model,
+            str(self._folder / "inspected"),
+            task,
+            unpacked.calibration[:1],
+            unpacked.assets,
+            options.ladder_max,
+        )
         limits = replace(options.limits, wall_s=options.inspect_wall_s)
         inspection = await self._tools.stages.run(
             order, limits=limits, on_progress=self._progress.within, scratch=self._folder

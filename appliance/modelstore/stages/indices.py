@@ -1,6 +1,6 @@
 """Integer inputs that are indices: how large they may be, read off the tables that they index."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
@@ -45,17 +45,25 @@ def index_limits(graph: GraphProto) -> dict[str, int]:
     for value in graph.input:
         if value.name in stored or value.type.tensor_type.elem_type not in INTEGERS:
             continue
-        moved = {value.name}
-        for node in graph.node:  # sorted: what a node reads stands before it
-            places = [place for place, name in enumerate(node.input) if name in moved]
-            if not places:
-                continue
-            if node.op_type in _KEEPS_VALUES and (places[0] == 0 or node.op_type == "Concat"):
-                moved.update(node.output)
+        for node, places in readers_of(graph, value.name):
             limit = _limit(node, places, sizes, stored)
             if limit is not None:
                 found[value.name] = max(1, min(limit, found.get(value.name, limit)))
     return found
+
+
+def readers_of(graph: GraphProto, name: str) -> Iterator[tuple[NodeProto, list[int]]]:
+    """Return each node that reads the values of an input, also behind operators that only move them, and at which of
+    the node's own inputs.
+    """
+    moved = {name}
+    for node in graph.node:  # sorted: what a node reads stands before it
+        places = [place for place, read in enumerate(node.input) if read in moved]
+        if not places:
+            continue
+        if node.op_type in _KEEPS_VALUES and (places[0] == 0 or node.op_type == "Concat"):
+            moved.update(node.output)
+        yield node, places
 
 
 def smallest_limits(graph: GraphProto, known: Mapping[str, int]) -> dict[str, int]:

@@ -17,9 +17,9 @@ from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages import ladder, normalise
 from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.forms import Form, batch_freed, folded, is_batchable, normalised, ran
-from appliance.modelstore.stages.indices import index_limits, smallest_limits
 from appliance.modelstore.stages.reading import check_declared, read
-from appliance.modelstore.stages.running import Runner, TooSlow
+from appliance.modelstore.stages.running import DoesNotRun, Runner, TooSlow
+from appliance.modelstore.stages.trial_inputs import trial_inputs
 
 Report = Callable[[float, str], None]
 BATCH_MAX = 8
@@ -29,23 +29,26 @@ BATCH_NOTE = "a batch of 1 was declared; several inputs at once give the same an
 def inspect(order: InspectOrder, report: Report) -> Inspection:
     """Check `order.source`, write the normalised copy into `order.target`, and describe it.
 
-    It is run with whole numbers that fit into the tables which they index; where they do not fit after all, with zeros.
+    Where the inputs of a trial run do not fit the network, others are tried (`trial_inputs`).
 
     Raises: BadModel.
     """
     report(0.05, "reading the file")
     uploaded, task = _opened(order)
-    limits = index_limits(uploaded.graph)
-    smallest = smallest_limits(uploaded.graph, limits)
-    try:
-        return _inspected(uploaded, replace(order, task=replace(task, index_limits=limits)), report)
-    except TooSlow:
-        raise
-    except BadModel:
-        if smallest == limits:
-            raise
-    uploaded, task = _opened(order)
-    return _inspected(uploaded, replace(order, task=replace(task, index_limits=smallest)), report)
+    sample = next(iter(order.calibration), None)
+    first: DoesNotRun | None = None
+    for inputs in trial_inputs(uploaded.graph, task, sample, order.assets):
+        if first is not None:
+            uploaded, task = _opened(order)  # the one before was rewritten
+        tried = replace(task, index_limits=inputs.index_limits, examples=inputs.examples)
+        try:
+            return _inspected(uploaded, replace(order, task=tried), report)
+        except DoesNotRun as error:
+            first = first or error
+    assert first is not None
+    if sample is None:
+        first.reason += "; if it takes certain values only, add inputs of real use (calibration/)"
+    raise first
 
 
 def _opened(order: InspectOrder) -> tuple[ModelProto, TaskSpec]:
@@ -87,6 +90,7 @@ def _inspected(uploaded: ModelProto, order: InspectOrder, report: Report) -> Ins
         ladder=sizes,
         notes=(*notes, *dropped),
         index_limits=order.task.index_limits,
+        examples=order.task.examples,
         defaults=order.task.defaults,
     )
 

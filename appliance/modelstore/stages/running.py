@@ -28,6 +28,10 @@ class TooSlow(BadModel):
     """One run did not end in time: other inputs will not help."""
 
 
+class DoesNotRun(BadModel):
+    """The network loads, and a run on these inputs failed: it may run on others."""
+
+
 class Runner:
     """One session; `run` returns arrays of its own."""
 
@@ -53,17 +57,17 @@ class Runner:
     def run(self, feeds: Mapping[str, np.ndarray], cpu_seconds_max: float = RUN_SECONDS_MAX) -> dict[str, np.ndarray]:
         """All outputs by name.
 
-        Raises: BadModel when ONNX Runtime refuses the inputs or fails, TooSlow when it does not end in time.
+        Raises: DoesNotRun when ONNX Runtime refuses the inputs or fails, TooSlow when it does not end in time.
         """
         options = ort.RunOptions()
         options.log_severity_level = 4
         try:
             with _watched(options, cpu_seconds_max), _plain_errors("a run failed"):
                 return dict(zip(self.outputs, self.session.run(None, dict(feeds), options), strict=True))
-        except BadModel:
+        except BadModel as error:
             if options.terminate:
                 raise TooSlow(reason=f"one run took more than {cpu_seconds_max:.0f} s of processor time") from None
-            raise
+            raise DoesNotRun(reason=error.reason) from error
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,7 +23,7 @@ LIMITS = ChildLimits(memory_bytes=3 << 30, cpu_s=60, wall_s=60.0, nice=0)
 CLASSIFICATION = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(height=64, width=64, multiple=16))
 
 
-def inspected(made: onnx.ModelProto, folder: Path, task: TaskSpec | None = None, **more: int) -> Inspection:
+def inspected(made: onnx.ModelProto, folder: Path, task: TaskSpec | None = None, **more: Any) -> Inspection:
     folder.mkdir(exist_ok=True)
     order = InspectOrder(networks.write(made, folder), str(folder / "out"), task or TaskSpec(), **more)
     return inspect(order, lambda share, message: None)
