@@ -55,6 +55,7 @@ def test_many_silent_ones_give_way(box: Server) -> None:
             one.close()
 
 
+@pytest.mark.nightly("waits until a silent caller is closed")
 def test_a_silent_one_is_closed(box: Server) -> None:
     """It has as long as the head of a request."""
     with closing(silent(box)) as one:

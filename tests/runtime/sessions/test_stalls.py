@@ -13,7 +13,13 @@ from tests.runtime.sessions.fleet import Fleet
 BATCHES = {2: 26.0, 3: 32.0, 4: 38.0}
 
 
-@pytest.mark.parametrize(("drop_max", "devices", "stall_s"), [(0.03, 14, 1.0), (0.03, 14, 4.0), (0.02, 11, 2.0)])
+MORE = pytest.mark.nightly("the same with more fleets")
+
+
+@pytest.mark.parametrize(
+    ("drop_max", "devices", "stall_s"),
+    [(0.03, 14, 1.0), pytest.param(0.03, 14, 4.0, marks=MORE), pytest.param(0.02, 11, 2.0, marks=MORE)],
+)
 @story
 async def test_sessions_of_accuracy_give_way_one_at_a_time_after_a_stall(
     drop_max: float, devices: int, stall_s: float
