@@ -119,7 +119,7 @@ def test_a_technician_with_a_phone_asks(tab: Tab, box: Box) -> None:
             page.get_by_role("status").filter(has_text="It fits").wait_for()
         with walk.question():  # guarantee memory
             walk.click(page.get_by_role("heading", name="Memory").get_by_role("link"))
-            walk.click(page.get_by_role("heading", name="harbour").get_by_role("link"))
+            walk.click(page.get_by_role("heading", name="default", exact=True).get_by_role("link"))
             walk.click(page.get_by_role("button", name="Change the quota"))
             page.get_by_label("Memory guaranteed, MB").wait_for()
         with walk.question():  # back up

@@ -298,8 +298,8 @@ def test_guaranteeing_memory(tab: Tab, box: Box, shape: str) -> None:
     """To one tenant, and a limit of it, in three clicks from the first page; too much says what to do."""
     with tab(shape=shape) as page:
         page.get_by_role("heading", name="Memory").get_by_role("link").click()
-        page.get_by_role("heading", name="harbour").get_by_role("link").click()
-        page.get_by_role("heading", name="harbour", level=1).wait_for()
+        page.get_by_role("heading", name="default", exact=True).get_by_role("link").click()
+        page.get_by_role("heading", name="default", level=1).wait_for()
         page.get_by_role("button", name="Change the quota").click()
         page.get_by_label("Memory guaranteed, MB").fill("99999999")
         page.get_by_role("button", name="Save").click()
@@ -309,7 +309,7 @@ def test_guaranteeing_memory(tab: Tab, box: Box, shape: str) -> None:
         page.get_by_role("button", name="Save").click()
         page.get_by_text("Saved.").wait_for()
         with box.server.client() as admin:
-            quota = admin.tenant("harbour").quota
+            quota = admin.tenant("default").quota
             assert (quota.memory_guarantee_bytes, quota.memory_ceiling_bytes) == (64e6, 128e6)
         page.get_by_role("button", name="Change the quota").click()
         page.get_by_label("Memory guaranteed, MB").fill("")
