@@ -28,7 +28,7 @@ class InputSlot:
     most: tuple[int, ...]
     """The largest size of each axis."""
     fixed: tuple[int, ...] | None
-    """The only shape that it takes; None where an axis is free."""
+    """The only shape that it takes, which the import has run, an empty one, too; None where an axis is free."""
     fitting: set[tuple[int, ...]] = field(default_factory=set, compare=False)
     """Shapes that were found to fit: a few, which most requests have."""
 
@@ -205,7 +205,7 @@ class Servable:
 def slot_of(tensor: TensorSpec, largest: tuple[int, ...] | None) -> InputSlot:
     """Of an input whose largest shape is known, or not."""
     most = _ANY * len(tensor.shape) if largest is None else largest
-    fixed = tensor.shape if all(side > 0 for side in tensor.shape) else None
+    fixed = tensor.shape if all(side >= 0 for side in tensor.shape) else None
     return InputSlot(tensor, DTYPES.get(tensor.datatype), most, fixed)
 
 

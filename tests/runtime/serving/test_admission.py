@@ -151,11 +151,16 @@ def test_misfits_are_named(inputs: Tensors, words: str) -> None:
         check_tensors(inputs, servable(FREE, TensorSpec("n", "INT64", ())))
 
 
-@pytest.mark.parametrize("spec", [FREE, TensorSpec("x", "FP32", (0, 3)), TensorSpec("x", "FP32", (-1, -1))])
+@pytest.mark.parametrize("spec", [FREE, TensorSpec("x", "FP32", (0, -1)), TensorSpec("x", "FP32", (-1, -1))])
 def test_empty_axes_are_refused(spec: TensorSpec) -> None:
-    """Kernels of honest models end the process on them; also where the model itself declares one."""
+    """Kernels of honest models end the process on them."""
     with pytest.raises(BadTensor, match="no axis may be empty"):
         check_tensors({"x": np.zeros((0, 3), np.float32)}, servable(spec))
+
+
+def test_empty_tensor_fits_where_it_is_the_only_shape() -> None:
+    """The import has run the network with it."""
+    check_tensors({"x": np.zeros((0, 3), np.float32)}, servable(TensorSpec("x", "FP32", (0, 3))))
 
 
 @pytest.mark.parametrize(("shape", "fits"), [((8, 3), True), ((1, 3), True), ((9, 3), False)])
