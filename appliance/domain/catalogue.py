@@ -342,6 +342,8 @@ class Variant:
     """In which parts it runs on kinds of processors that do not run all of it; None = nobody has looked."""
     padding: Padding | None = None
     """How its inputs may be made larger; None = they may not, as far as is known."""
+    is_original: bool = False
+    """Whether it computes what the tenant uploaded, in the same number format and at full size."""
 
     @property
     def input_px(self) -> int | None:
@@ -355,11 +357,6 @@ class Variant:
             if all(side > 0 for side in sides):
                 return max(sides)
         return None
-
-    @property
-    def is_original(self) -> bool:
-        """Whether it computes what the tenant uploaded, in the same number format and at full size."""
-        return self.name == Precision.FP32.value and self.precision is Precision.FP32
 
     @property
     def evidence(self) -> Evidence:

@@ -144,13 +144,18 @@ class Inspection:
     defaults: Mapping[str, DefaultValue] = field(default_factory=dict)
     """As in `TaskSpec`."""
 
+    @property
+    def precision(self) -> Precision:
+        """Of the network as uploaded; FP32 stands for whatever is not FP16."""
+        return Precision.FP16 if self.weights == "fp16" else Precision.FP32
+
 
 # -- make --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class MakeOrder:
-    """Make every rung of one precision. fp32 is the normalised file itself and costs nothing."""
+    """Make every rung of one precision. That of the upload is the normalised file itself and costs nothing."""
 
     inspection: Inspection
     task: TaskSpec
@@ -184,6 +189,8 @@ class MadeVariant:
     """`path` first, then its external data (large networks only)."""
     notes: str = ""
     """How it was made, a sentence for the tenant."""
+    is_original: bool = False
+    """As in `Variant`."""
 
 
 # -- review ------------------------------------------------------------------------------------------------------------

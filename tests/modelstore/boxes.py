@@ -145,6 +145,7 @@ async def stored_variant(store: Store, folder: Path, model: str, name: str, body
         size_bytes=len(body),
         inputs=(TensorSpec("x", "FP32", (-1, 3)),),
         outputs=(TensorSpec("y", "FP32", (-1, 1)),),
+        is_original=name == "fp32",
     )
     return await store.models.put_variant(variant, staged)
 

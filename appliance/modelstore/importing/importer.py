@@ -349,11 +349,12 @@ class Importer:
 
     async def _original_of(self, variant: Variant) -> str | None:
         """Content of the same network in full precision, where a variant was made of one that takes what it takes."""
-        if variant.precision not in (Precision.FP16, Precision.INT8):
-            return None
         model = await self._store.models.get(variant.model_id)
+        own = None if model.original is None else model.original.precision
+        if variant.precision in (own, Precision.OWN):
+            return None
         wanted = (variant.inputs, variant.height, variant.width)
-        originals = (one for one in model.variants if one.precision is Precision.FP32 and one.profile is not None)
+        originals = (one for one in model.variants if one.precision is own and one.profile is not None)
         return next((o.content_sha256 for o in originals if (o.inputs, o.height, o.width) == wanted), None)
 
     async def _cut(self, content_sha256: str) -> None:

@@ -6,6 +6,7 @@ uploaded file.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,28 +72,30 @@ class ImportRun:
     # -- the two kinds of import ---------------------------------------------------------------------------------------
 
     async def _whole_model(self, unpacked: Unpacked) -> None:
-        precisions = settled_precisions(self._request, unpacked)
+        wanted = settled_precisions(self._request, unpacked)
         inspection = await self._inspect(unpacked, stated_task(self._request, unpacked))
         task = settled_task(self._request, unpacked, inspection)
         await self._keep_task(task, unpacked)
         maker = self._maker(unpacked, inspection, task, inspection)
-        await self._progress.stage("fp32", 12, 16)
-        original = await maker.make(Precision.FP32)
+        own = inspection.precision
+        await self._progress.stage(own.value, 12, 16)
+        original = await maker.make(own)
         rungs = original.variants
         if not rungs:
             raise BadModel(reason="the original cannot be served")
         await maker.put_original(rungs[0])
         await self._turn.give_way()  # from here on the model serves
-        await self._progress.stage("fp32 accuracy and profile", 16, 30)
+        await self._progress.stage(f"{own.value} accuracy and profile", 16, 30)
         await maker.measure_all(rungs, original.reviewed)
+        precisions = [one for one in wanted if one is not own]
         share = 69 / max(1, len(precisions))
         for number, precision in enumerate(precisions):
             await self._turn.give_way()
             await self._progress.stage(precision.value, 30 + number * share, 30 + (number + 1) * share)
-            await self._precision(maker, precision, [rung.name for rung in rungs], original.reviewed)
+            await self._precision(maker, precision, rungs, original.reviewed)
 
     async def _precision(
-        self, maker: VariantMaker, precision: Precision, originals: list[str], of_original: Reviewed
+        self, maker: VariantMaker, precision: Precision, originals: Sequence[MadeVariant], of_original: Reviewed
     ) -> None:
         """Make and measure one precision; a failure is that precision's alone, but for a full disk.
 
@@ -111,10 +114,10 @@ class ImportRun:
             if precision.value not in await maker.finished(or_servable=True):
                 await maker.put_failed(precision.value, precision, str(error))
 
-    async def _is_over(self, precision: Precision, originals: list[str]) -> bool:
+    async def _is_over(self, precision: Precision, originals: Sequence[MadeVariant]) -> bool:
         """Whether a precision failed as a whole, or has every rung that the original has."""
         variants = {one.name: one for one in (await self._store.models.get(self._model_id)).variants}
-        expected = {name.replace(Precision.FP32.value, precision.value, 1) for name in originals}
+        expected = {one.name.replace(one.precision.value, precision.value, 1) for one in originals}
         return variants[precision.value].state is VariantState.FAILED or expected <= variants.keys()
 
     async def _own_variant(self, unpacked: Unpacked, name: str) -> None:

@@ -164,7 +164,7 @@ class VariantMaker:
         Raises: BadMetadata.
         """
         accuracy, reason = evaluated.accuracies[number], evaluated.reasons[number]
-        if accuracy is None and rung.name != Precision.FP32.value:
+        if accuracy is None and not rung.is_original:
             await self.put_failed(rung.name, rung.precision, reason)
             return None
         if accuracy is not None and self._subject.is_first and rung.precision is Precision.OWN:
@@ -228,6 +228,7 @@ class VariantMaker:
             accuracy=accuracy,
             profile=profile,
             batch_max=made.batch_max,
+            is_original=made.is_original,
         )
 
 

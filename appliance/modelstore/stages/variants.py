@@ -1,13 +1,12 @@
 """The make stage: one precision of a normalised network at every size of its ladder.
 
-fp32 is the normalised file itself; how other precisions are made says `modelstore.stages.recipes`. What was made is
-reviewed here as well: a child of its own would take a second only to start.
+The upload's own is the normalised file itself; how other precisions are made says `modelstore.stages.recipes`. What was
+made is reviewed here as well: a child of its own would take a second only to start.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from appliance.domain.catalogue import Precision
 from appliance.domain.errors import BadModel
 from appliance.modelstore.orders import Made, MadeVariant, MakeOrder, Reviewed, ReviewOrder, Size
 from appliance.modelstore.stages.ladder import variant_name
@@ -17,8 +16,8 @@ def make(order: MakeOrder, report: Callable[[float, str], None]) -> Made:
     """Make every rung of `order.precision`; an empty answer with the reason where it cannot be made."""
     inspection = order.inspection
     sizes: Sequence[Size | None] = inspection.ladder or (None,)
-    if order.precision is Precision.FP32:  # it ran at every size while it was inspected
-        rungs = _rungs(order, inspection.files, _fp32_note(inspection.weights), sizes)
+    if order.precision is inspection.precision:  # it ran at every size while it was inspected
+        rungs = _rungs(order, inspection.files, _note(inspection.weights), sizes)
         return Made(rungs, reviewed=_reviewed(order, inspection.model, report))
     from appliance.modelstore.stages.recipes import converted, running_sizes
 
@@ -43,7 +42,7 @@ def _reviewed(order: MakeOrder, path: str, report: Callable[[float, str], None])
         return Reviewed((reason,), dependence=reason)
 
 
-def _fp32_note(weights: str) -> str:
+def _note(weights: str) -> str:
     if weights == "fp32":
         return "as uploaded"
     return f"as uploaded: {weights} weights, computed in fp32 where the processor has nothing else"
@@ -68,6 +67,7 @@ def _rungs(
             batch_max=inspection.batch_max,
             files=files,
             notes=note,
+            is_original=order.precision is inspection.precision and size == full,
         )
         for size in sizes
     )

@@ -193,6 +193,7 @@ def _variant(row: sqlite3.Row) -> Variant:
         number=row["number"],
         cut=_read(Cut, row["cut"]),
         padding=_read(Padding, row["padding"]),
+        is_original=bool(row["is_original"]),
     )
 
 

@@ -172,6 +172,7 @@ class VariantRow(Row, table=True):
     padding: Padding | None = Field(default=None, sa_column=Column(Document(Padding)))
     axes: Axes | None = Field(default=None, sa_column=Column(Document(Axes)))
     """Role of each axis of each input, as inspected; what profiling it again takes."""
+    is_original: bool = False
 
     def to_variant(self) -> Variant:
         return Variant(
@@ -195,6 +196,7 @@ class VariantRow(Row, table=True):
             number=self.number,
             cut=self.cut,
             padding=self.padding,
+            is_original=self.is_original,
         )
 
     def take(self, variant: Variant) -> None:
@@ -208,6 +210,7 @@ class VariantRow(Row, table=True):
         self.accuracy, self.profile = variant.accuracy, variant.profile
         self.other_profiles = variant.other_profiles
         self.cut, self.padding = variant.cut, variant.padding
+        self.is_original = variant.is_original
         self.reason, self.batch_max = variant.reason, variant.batch_max
         self.shape_max = None if variant.shape_max is None else dict(variant.shape_max)
 

@@ -25,7 +25,12 @@ def variant(
     profile = Profile("cpu", int(mib * 2**20), int(mib * 2**20), 1.0, 2.0, (Latency(1, p50_ms, 2 * p50_ms),))
     accuracy = None if value is None else Accuracy(points(value), metric, against, samples)
     precision = Precision(name.split("-", maxsplit=1)[0])
-    return Variant(f"t/m:{name}", "t/m", name, precision, "", 1, (), (), accuracy=accuracy, profile=profile)
+    return Variant(
+        *(f"t/m:{name}", "t/m", name, precision, "", 1, (), ()),
+        accuracy=accuracy,
+        profile=profile,
+        is_original=name == "fp32",
+    )
 
 
 def states(*variants: Variant, floor: float = 0.5) -> dict[str, str]:

@@ -7,8 +7,11 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import structlog
+from onnx import TensorProto, helper, numpy_helper
 from structlog.testing import LogCapture
 
 from appliance.clock import NS_PER_MS, SystemClock
@@ -100,6 +103,37 @@ def test_an_import_from_start_to_end(tmp_path: Path) -> None:
             assert [facts["percent"] for facts in told] == sorted(facts["percent"] for facts in told)
             assert [told[0]["state"], told[-1]["state"]] == ["queued", "done"]
             assert {"unpack", "inspect", "fp32", "int8"} <= {facts["stage"] for facts in told}
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("processes")
+def test_original_of_an_fp16_network_is_called_fp16(tmp_path: Path) -> None:
+    """It is the original, and no other fp16 is made of it."""
+
+    async def story() -> None:
+        async with parts(tmp_path / "state") as box:
+            half = helper.make_model(
+                helper.make_graph(
+                    [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+                    "half",
+                    [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["n", 64])],
+                    [helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["n", 64])],
+                    [numpy_helper.from_array(np.eye(64, dtype=np.float16), "w")],
+                ),
+                ir_version=10,
+                opset_imports=[helper.make_opsetid("", 17)],
+            )
+            onnx.save(half, tmp_path / "half.onnx")
+            task, both = TaskSpec(TaskKind.TENSOR), (Precision.FP16, Precision.INT8)
+            await done(box, await box.importer.submit(asked(tmp_path / "half.onnx", task=task, precisions=both)))
+            model = await box.store.models.get("default/net")
+            assert model.original is not None
+            assert (model.original.name, model.original.precision) == ("fp16", Precision.FP16)
+            assert [one.name for one in model.variants if one.is_original or one.precision is not Precision.INT8] == [
+                "fp16"
+            ]
+            assert {one.precision for one in model.variants} <= {Precision.FP16, Precision.INT8}
 
     asyncio.run(story())
 

@@ -99,6 +99,32 @@ def test_variants_of_an_older_state_are_numbered(tmp_path: Path) -> None:
     opened.close()
 
 
+def test_originals_of_an_older_state_stay_originals(tmp_path: Path) -> None:
+    """Of revision 0017 the variant called fp32 is the original, unless a tenant uploaded it as its own."""
+    database = tmp_path / "old.db"
+    engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
+    with engine.begin() as connection:
+        migrations.upgrade(connection, "0017")
+        connection.exec_driver_sql("INSERT INTO tenant VALUES ('default', '{}', '2026-01-01T00:00:00+00:00')")
+        for model, variants in (("a", {"fp32": "fp32", "fp32-64x64": "fp32", "int8": "int8"}), ("b", {"fp32": "own"})):
+            connection.exec_driver_sql(
+                "INSERT INTO model (id, tenant, name, task, shared, created_at)"
+                f" VALUES ('{model}', 'default', '{model}', '{{}}', 0, '2026-01-01T00:00:00+00:00')"
+            )
+            for number, (name, precision) in enumerate(variants.items(), 1):
+                connection.exec_driver_sql(
+                    "INSERT INTO variant"
+                    " (id, model_id, name, number, precision, size_bytes, inputs, outputs, state, reason, batch_max)"
+                    f" VALUES ('{model}:{name}', '{model}', '{name}', {number}, '{precision}', 1, '[]', '[]', 'ready', "
+                    "'', 1)"
+                )
+    engine.dispose()
+    migrations.migrate(database)
+    opened = sqlite3.connect(database)
+    assert opened.execute("SELECT id FROM variant WHERE is_original").fetchall() == [("a:fp32",)]
+    opened.close()
+
+
 def test_head_is_known_without_alembic() -> None:
     """The constant that saves an up-to-date box the import of Alembic is the newest revision."""
     assert ScriptDirectory(str(migrations.SCRIPTS)).get_heads() == [migrations.HEAD]

@@ -33,7 +33,13 @@ FIDELITY = Accuracy(100.0, "1-error", "fp32", 4, evidence=Evidence.NOISE)
 
 
 def variant(name: str, precision: Precision, accuracy: Accuracy | None = FIDELITY, number: int = 1) -> Variant:
-    return Variant(f"t/m:{name}", "t/m", name, precision, "a" * 64, 100, X, Y, accuracy=accuracy, number=number)
+    is_original = precision is Precision.FP32
+    return Variant(
+        *(f"t/m:{name}", "t/m", name, precision, "a" * 64, 100, X, Y),
+        accuracy=accuracy,
+        number=number,
+        is_original=is_original,
+    )
 
 
 FP32, INT8 = variant("fp32", Precision.FP32), variant("int8", Precision.INT8, number=2)
