@@ -109,8 +109,10 @@ def upload(live: LiveBox, name: str, model: Path, *, task: str = "tensor", **met
         return job
 
 
-def upload_large(live: LiveBox, name: str, model: Path, *, task: str = "tensor", **metadata: Any) -> str:
-    """Upload a model in pieces; returns the job id."""
+def upload_large(
+    live: LiveBox, name: str, model: Path, *, task: str = "tensor", calibration: bytes | None = None, **metadata: Any
+) -> str:
+    """Upload a model in pieces; returns the job id. `calibration`: a zip of inputs."""
     with live.http() as http, model.open("rb") as file:
         upload_id = http.post("/v1/uploads", json={"length": model.stat().st_size}).raise_for_status().json()["id"]
         offset = 0
@@ -120,7 +122,10 @@ def upload_large(live: LiveBox, name: str, model: Path, *, task: str = "tensor",
             ).raise_for_status()
             offset += len(piece)
         fields = {"name": name, "task": task, "upload": upload_id, "metadata": json.dumps(metadata)}
-        answer = http.post("/v1/models", files={key: (None, value) for key, value in fields.items()})
+        parts: dict[str, Any] = {key: (None, value) for key, value in fields.items()}
+        if calibration is not None:
+            parts["calibration"] = ("calibration.zip", calibration)
+        answer = http.post("/v1/models", files=parts)
         answer.raise_for_status()
         job: str = answer.json()["id"]
         return job
