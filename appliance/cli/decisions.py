@@ -24,6 +24,7 @@ BOXS_OWN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("adaptation", "offload"), ("outcome", "session", "actions")),
     "pipeline": ("outcome", "pipeline", "because", "actions"),
     "neighbours": ("outcome", "actions"),
+    **dict.fromkeys(("admission", "drop"), ("reason",)),  # the sentence that the caller was told
 }
 """By kind: what the box has made of the policy's answer, and whom it asked for."""
 

@@ -86,6 +86,24 @@ def _adaptation(document: Mapping[str, Any]) -> Question[Any]:
     return adaptation.read(document)
 
 
+def _admission(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import limits
+
+    return limits.read_admission(document)
+
+
+def _budget(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import limits
+
+    return limits.read_budget(document)
+
+
+def _drop(document: Mapping[str, Any]) -> Question[Any]:
+    from appliance.lab.problems import limits
+
+    return limits.read_drop(document)
+
+
 def _dispatch(document: Mapping[str, Any]) -> Question[Any]:
     from appliance.lab.problems import dispatch
 
@@ -124,6 +142,9 @@ def _selection(document: Mapping[str, Any]) -> Question[Any]:
 
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Question[Any]]] = {
     "adaptation": _adaptation,
+    "admission": _admission,
+    "budget": _budget,
+    "drop": _drop,
     "dispatch": _dispatch,
     "neighbours": _neighbours,
     "offload": _offload,

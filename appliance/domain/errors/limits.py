@@ -19,6 +19,8 @@ class LimitReached(ApplianceError):
 class QuotaExceeded(LimitReached):
     tenant: str
     quota: str
+    have: float | None = None
+    """What is counted against it: requests under way, or what is left of a rate's second; None: another quota."""
 
     def message(self) -> str:
         return f"tenant {self.tenant!r} has used up its quota of {self.quota}"
@@ -28,6 +30,8 @@ class QuotaExceeded(LimitReached):
 class QueueFull(LimitReached):
     application_id: str
     queue_len_max: int
+    waiting: int | None = None
+    """Requests of the tenant; fewer than `queue_len_max` where its part of all that may wait is taken."""
 
     def message(self) -> str:
         return f"{self.queue_len_max} requests of {self.application_id!r} are waiting already"

@@ -15,7 +15,7 @@ from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan
 
 _UNASKED = "nothing could serve it, or what did is another tenant's: no policy was asked"
-_DROP = "a frame whose head shows that it cannot be in time is not read: no policy was asked"
+_DROP = "the cause says why: no policy was asked"
 
 
 def adaptation(
@@ -51,10 +51,11 @@ def offload(
 def frame_drop(session: Session, error: FrameDropped) -> dict[str, object]:
     """A frame that was not read, of kind `drop`."""
     application = session.application_id or None
+    is_late = error.left_ms is not None
+    figures = {"waited_ms": 0.0, "deadline_ms": error.left_ms} if is_late else {"plan": None, "why": _DROP}
     problem = {
         "kind": "drop",
-        "plan": None,
-        "why": _DROP,
+        **figures,
         "request": session.target_id,
         "tenant": session.tenant,
         "session": session.id,

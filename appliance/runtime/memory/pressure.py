@@ -9,19 +9,14 @@ from itertools import islice
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.events import EventSink
-from appliance.domain.units import BYTES_PER_MB
 from appliance.policies.forecast.memory import SAMPLES_MAX, MemoryForecaster, MemorySample
+from appliance.policies.limits.budget import BudgetInput, budget
+from appliance.runtime.decisions.limits import budget_decision
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.ports import DecisionSink
 
 _SAMPLES = 512
 """Kept, the latest: enough to choose and train a forecaster on."""
-_STEP_BYTES = 16 * 2**20
-"""The budget moves in such steps, so that the breath of other programs moves it seldom."""
-_GIVEN_BACK = 1 / 8
-"""Of what is used, at each word of processes that stand."""
-_KEPT = 1 / 4
-"""Of the largest budget: that word alone never makes it smaller."""
 _CALM_NS = 30 * NS_PER_S
 """From that word to the budget's next growth."""
 
@@ -69,7 +64,7 @@ class MemoryPressure:
         self._period_ns = int(period_s * NS_PER_S)
         self.horizon_ns = int(horizon_s * NS_PER_S)
         self._samples: deque[MemorySample] = deque(maxlen=_SAMPLES)
-        self._allowed: deque[int] = deque(maxlen=calm_samples)
+        self._spare: deque[int] = deque(maxlen=calm_samples)
 
     def samples(self, count: int = _SAMPLES) -> tuple[MemorySample, ...]:
         """The latest ones, oldest first."""
@@ -86,16 +81,10 @@ class MemoryPressure:
         ours = self._available_bytes() + self._memory.used_bytes
         self._samples.append(MemorySample(self._clock.now_ns(), ours))
         prediction = self.forecaster.predict(self.samples(SAMPLES_MAX), self.horizon_ns)
-        low = ours if prediction is None else prediction.low_bytes
-        spare = max(0, low - self._reserve)
-        self._allowed.append(min(self._budget, spare - spare % _STEP_BYTES))
+        self._spare.append(ours if prediction is None else prediction.low_bytes)
         self._memory.runs.spare_bytes = max(0, ours - self._reserve - self._memory.budget_bytes)
-        now = self._memory.budget_bytes
-        is_calm = len(self._allowed) == self._allowed.maxlen and self._clock.now_ns() >= self._calm_at_ns
-        if self._allowed[-1] < now:
-            self._resize(self._allowed[-1], low, "other programs will leave less")
-        elif is_calm and min(self._allowed) > now:
-            self._resize(min(self._allowed), low, "other programs have left more for a while")
+        is_calm = len(self._spare) == self._spare.maxlen and self._clock.now_ns() >= self._calm_at_ns
+        self._decide(tuple(self._spare), may_grow=is_calm)
 
     def stalled(self) -> None:
         """Processes stand for want of memory, the kernel says: give an eighth of what is used back."""
@@ -103,36 +92,15 @@ class MemoryPressure:
             return
         self._calm_at_ns = self._clock.now_ns() + _CALM_NS
         used = self._memory.used_bytes
-        kept = max(0, used - max(_STEP_BYTES, int(used * _GIVEN_BACK)))
-        budget = max(kept - kept % _STEP_BYTES, int(self._budget * _KEPT))
-        if budget < self._memory.budget_bytes:
-            self._resize(budget, self._available_bytes() + used, "processes stand for want of memory")
+        self._decide((self._available_bytes() + used,), may_grow=False, stalled_used=used)
 
-    def _resize(self, budget_bytes: int, low_bytes: int, why: str) -> None:
-        """`low_bytes`: the least that the box could have, as forecast."""
+    def _decide(self, spare: tuple[int, ...], *, may_grow: bool, stalled_used: int | None = None) -> None:
+        """Set the budget that follows."""
         before = self._memory.budget_bytes
-        self._events.emit("budget changed", budget_bytes=budget_bytes, before_bytes=before, most_bytes=self._budget)
-        self._decisions.record("budget", self._decision(budget_bytes, before, low_bytes, why))
-        self._memory.resize(budget_bytes)
-
-    def _decision(self, budget: int, before: int, low: int, why: str) -> dict[str, object]:
-        """Of kind `budget`; it concerns no application, so it is the operator's."""
-        return {
-            "application": None,
-            "concerned": (),
-            "problem": {
-                "kind": "budget",
-                "plan": None,
-                "why": "the budget follows what the machine can spare: no policy was asked",
-                "before_mb": before / BYTES_PER_MB,
-                "most_mb": self._budget / BYTES_PER_MB,
-                "reserve_mb": self._reserve / BYTES_PER_MB,
-                "forecast_mb": low / BYTES_PER_MB,
-            },
-            "answer": {
-                "outcome": "shrunk" if budget < before else "grown",
-                "budget_mb": budget / BYTES_PER_MB,
-                "actions": [],
-                "reason": f"{why}: {low / BYTES_PER_MB:.0f} MB, of which {self._reserve / BYTES_PER_MB:.0f} stay free",
-            },
-        }
+        problem = BudgetInput(before, self._budget, self._reserve, spare, may_grow, stalled_used)
+        plan = budget(problem)
+        if plan.budget == before:
+            return
+        self._events.emit("budget changed", budget_bytes=plan.budget, before_bytes=before, most_bytes=self._budget)
+        self._decisions.record("budget", budget_decision(problem, plan))
+        self._memory.resize(plan.budget)

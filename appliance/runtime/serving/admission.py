@@ -14,6 +14,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, Quota
 from appliance.domain.errors import BadTensor, QuotaExceeded
 from appliance.domain.request import Request, Tensors
+from appliance.policies.limits.requests import CONCURRENT, RATE, AdmissionInput, refused_by
 from appliance.runtime.servable import InputSlot, Servable
 
 Described = tuple[str, "np.dtype[Any]", tuple[int, ...]]
@@ -61,11 +62,13 @@ class Admission:
 
     def check(self, tenant: str, quota: Quota) -> None:
         """Raises: QuotaExceeded when a request would not be let in now."""
-        if quota.concurrent_requests is not None and self._running[tenant] >= quota.concurrent_requests:
-            raise QuotaExceeded(tenant=tenant, quota="concurrent requests")
-        rate = quota.requests_per_s
-        if rate is not None and (tokens := self._bucket(tenant, rate).tokens) < 1:
-            raise QuotaExceeded(tenant=tenant, quota="requests per second", retry_after_s=(1 - tokens) / rate)
+        running, rate = self._running[tenant], quota.requests_per_s
+        tokens = None if rate is None else self._bucket(tenant, rate).tokens
+        refused = refused_by(AdmissionInput(running, quota.concurrent_requests, tokens))
+        if refused == CONCURRENT:
+            raise QuotaExceeded(tenant=tenant, quota=CONCURRENT, have=running)
+        if refused == RATE and rate is not None and tokens is not None:
+            raise QuotaExceeded(tenant=tenant, quota=RATE, have=tokens, retry_after_s=(1 - tokens) / rate)
 
     def running(self, tenant: str) -> int:
         """Those that have entered and not left."""

@@ -19,7 +19,7 @@ from appliance.domain.errors import (
 from appliance.domain.notable import Cause, Kind, Spent
 from appliance.domain.request import RanPart, Request, Result
 from appliance.runtime.catalogue import Catalogue, Entry
-from appliance.runtime.decisions.requests import admission, drop
+from appliance.runtime.decisions.limits import admission, drop
 from appliance.runtime.notable import NotableRequests, noted
 from appliance.runtime.ports import DecisionSink
 from appliance.runtime.serving.placement import Placed

@@ -17,6 +17,7 @@ from appliance.domain.errors import (
     OutOfMemory,
 )
 from appliance.domain.request import Request
+from appliance.policies.limits.requests import is_too_late
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.memory.build import LoadedBuild
 from appliance.runtime.memory.manager import MemoryManager
@@ -221,7 +222,7 @@ class Placement:
         if drop_ns is None:
             return candidates
         now_ns = self._clock.now_ns()
-        return [s for s in candidates if now_ns + (s.expected_of(request.inputs, now_ns) or 0) <= drop_ns]
+        return [s for s in candidates if not is_too_late(now_ns, s.expected_of(request.inputs, now_ns), drop_ns)]
 
     def _too_late(self, request: Request, candidates: Sequence[Servable]) -> DeadlineExceeded:
         now_ns = self._clock.now_ns()

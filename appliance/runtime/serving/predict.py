@@ -17,6 +17,7 @@ from appliance.domain.catalogue import Application, Late, TaskKind, TaskSpec
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, QueueFull, RunFailed
 from appliance.domain.names import kind_of
 from appliance.domain.request import FrameStanding, Request, Result, RunMeter, Tensors
+from appliance.policies.limits.requests import is_too_late
 from appliance.runtime.catalogue import Catalogue, Entry
 from appliance.runtime.ports import MediaRunner, TextReader
 from appliance.runtime.servable import Servable
@@ -264,7 +265,7 @@ class Predictor:
         """
         expected_ns = self._engine.expected_ns(application, call.variant)
         deadline_ns, now_ns = self._deadline_ns(call, application), self._clock.now_ns()
-        if now_ns + expected_ns <= deadline_ns:
+        if not is_too_late(now_ns, expected_ns, deadline_ns):
             return
         run = self._run(application, call)
         request = _request(run, {})

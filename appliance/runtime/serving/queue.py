@@ -15,6 +15,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import Overloaded, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
+from appliance.policies.limits.requests import is_too_late
 from appliance.runtime.serving.backlog import LEAST_NS, Announced, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.flows import FOREVER_NS, TenantFlow, TenantFlows, in_turn
@@ -365,7 +366,7 @@ class Queue:
         deadline_ns = job.request.drop_ns
         if deadline_ns is None:
             return False
-        return (self._clock.now_ns() if now_ns is None else now_ns) + (job.expected_ns or 0) > deadline_ns
+        return is_too_late(self._clock.now_ns() if now_ns is None else now_ns, job.expected_ns, deadline_ns)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

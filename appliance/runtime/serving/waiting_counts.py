@@ -27,8 +27,9 @@ class WaitingCounts:
 
     def check_room(self, application_id: str, tenant: str) -> None:
         """Raises: QueueFull."""
-        if self._all.get((tenant, application_id), 0) >= self._len_max or not self._places.has_room(tenant):
-            raise QueueFull(application_id=application_id, queue_len_max=self._len_max)
+        waiting = self._all.get((tenant, application_id), 0)
+        if waiting >= self._len_max or not self._places.has_room(tenant):
+            raise QueueFull(application_id=application_id, queue_len_max=self._len_max, waiting=waiting)
 
     def add(self, request: Request) -> None:
         """One more waits."""

@@ -221,9 +221,9 @@ class Frame:
             end, cause = end_of(error)
             self.end(FrameResult(self.number, end, self._session.now_ns(), None, "", cause, anew(error)))
 
-    def drop(self, cause: DropCause) -> FrameDropped:
-        """It is not run; returns the error to tell."""
-        error = FrameDropped(frame=self.number, cause=cause.value)
+    def drop(self, cause: DropCause, left_ms: float | None = None, expected_ms: float | None = None) -> FrameDropped:
+        """It is not run; returns the error to tell, with its figures (`FrameDropped`)."""
+        error = FrameDropped(frame=self.number, cause=cause.value, left_ms=left_ms, expected_ms=expected_ms)
         self.end(FrameResult(self.number, FrameEnd.DROPPED, self._session.now_ns(), cause=cause, error=error))
         return anew(error)
 

@@ -29,6 +29,7 @@ from appliance.domain.session import (
     SessionPlan,
 )
 from appliance.domain.states import SESSION_MOVES, SessionState, move
+from appliance.policies.limits.requests import is_too_late
 from appliance.runtime.sessions.ageing import Ageing
 from appliance.runtime.sessions.answers import RESULTS_NS, KeptAnswers
 from appliance.runtime.sessions.curves import Curves
@@ -405,11 +406,14 @@ class LiveSession:
             raise CreditExceeded(credit=self._credit, frame=head.frame)
         frame.is_planned = self._is_planned(head.frame, now_ns)
         self.counts.unplanned += not frame.is_planned
-        cause = refused or self._hopeless(frame, now_ns)
+        expected_ms = self._expected_ms(head, now_ns)
+        cause = refused or self._hopeless(frame, expected_ms, now_ns)
         if cause is not None:
             if head.body_bytes:  # what is never read has its size all the same
                 self.sent.observe(head.body_bytes, head.quality, head.size, now_ns)
-            raise frame.drop(cause)
+            if cause is not DropCause.HOPELESS:
+                raise frame.drop(cause)
+            raise frame.drop(cause, (frame.deadline_ns - now_ns) / NS_PER_MS, expected_ms)
         self.link.begin(head.frame, head.body_bytes, head.arrived_ns)
         return frame
 
@@ -464,17 +468,20 @@ class LiveSession:
         has_place = self._rate.take(rate if plan is None else rate / plan.interval, now_ns)
         return has_place or (plan is not None and number in plan.frames)
 
-    def _hopeless(self, frame: Frame, now_ns: int) -> DropCause | None:
+    def _expected_ms(self, head: FrameHead, now_ns: int) -> float:
+        """What the rest of a frame's way and its run are expected to take."""
+        last_ns = self.link.last_ns
+        if head.body_bytes and last_ns is not None and now_ns - last_ns <= PROBE_NS:
+            return self.expected_run_ms + self.link.transfer_ms(head.body_bytes, now_ns)
+        return self.expected_run_ms
+
+    def _hopeless(self, frame: Frame, expected_ms: float, now_ns: int) -> DropCause | None:
         """Why the frame need not be read."""
         if frame.captured_ns > now_ns + FUTURE_NS or frame.deadline_ns <= now_ns:
             return DropCause.EXPIRED
         if self.state is not SessionState.SERVED:
             return DropCause.NOT_SERVED
-        expected_ms = self.expected_run_ms
-        last_ns = self.link.last_ns
-        if frame.head.body_bytes and last_ns is not None and now_ns - last_ns <= PROBE_NS:
-            expected_ms += self.link.transfer_ms(frame.head.body_bytes, now_ns)
-        if now_ns + int(expected_ms * NS_PER_MS) > frame.deadline_ns:
+        if is_too_late(0.0, expected_ms, (frame.deadline_ns - now_ns) / NS_PER_MS):
             return DropCause.HOPELESS
         return None if frame.is_planned or self._has_room(self) else DropCause.OVER_RATE
 

@@ -74,6 +74,9 @@ FACTS = {
     "others": 1,
     "fps": 15.0,
     "fps_possible": 4.0,
+    "have": 4.0,
+    "waiting": 256,
+    "left_ms": 40.0,
 }
 
 

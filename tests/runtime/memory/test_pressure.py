@@ -1,5 +1,6 @@
 """The budget follows what the machine can spare."""
 
+from appliance.lab.plan import plan_one
 from appliance.policies.forecast.memory import Trend
 from appliance.runtime.memory.pressure import MemoryPressure
 from tests.fakes.clock import run_virtual, story
@@ -92,7 +93,10 @@ async def test_budget_shrinks_at_each_stall_without_any_request() -> None:
         await box.pass_s(2)
         used.append(box.bench.memory.used_bytes // MIB)
     assert used == [1600, 1200, 800]
-    answers = [str(told["answer"]) for kind, told in box.bench.decisions.told if kind == "budget"]
+    decisions = [told for kind, told in box.bench.decisions.told if kind == "budget"]
+    for told in decisions:
+        assert {k: v for k, v in plan_one(told["problem"]).items() if k != "elapsed_ms"} == told["answer"]
+    answers = [str(told["answer"]) for told in decisions]
     assert len(answers) == 2
     assert all("processes stand for want of memory" in answer for answer in answers)
 

@@ -221,7 +221,7 @@ def test_each_cause_has_its_own_reason(eviction: str, cause: str, words: str) ->
 
 @story
 async def test_who_is_not_let_in_or_dropped_is_recorded() -> None:
-    """With the quota, the deadline and what was expected; `appliance plan` says why it has no answer."""
+    """With the quota, the deadline and what was expected; `appliance plan` decides the same again."""
     bench = EngineBench()
     bench.add({"v": Cost(run_ms=30)}, quota=Quota(requests_per_s=1))
     async with bench.working():
@@ -237,7 +237,10 @@ async def test_who_is_not_let_in_or_dropped_is_recorded() -> None:
     assert isinstance(drop, dict)
     assert (problem["quota"], problem["quotas"]["requests_per_s"]) == ("requests per second", 1)
     assert (drop["deadline_ms"], drop["expected_ms"]) == (20, 30)
-    assert plan_one(problem)["plan"] is plan_one(drop)["plan"] is None
+    assert plan_one(problem)["outcome"] == "refused"
+    assert plan_one({**problem, "tokens": 1.0})["outcome"] == "admitted"
+    assert plan_one(drop)["outcome"] == "dropped"
+    assert plan_one({**drop, "deadline_ms": drop["waited_ms"] + 30})["outcome"] == "kept"
 
 
 @story

@@ -1,0 +1,84 @@
+"""Decisions on what the box takes on, as facts for the decision log: requests that were not let in or given up as too
+late, and the budget of memory. In the JSON that `appliance plan` reads and writes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.clock import NS_PER_MS
+from appliance.domain.catalogue import Quota
+from appliance.domain.errors import DeadlineExceeded, LimitReached, Overloaded, QueueFull, QuotaExceeded
+from appliance.domain.request import Request
+from appliance.domain.units import BYTES_PER_MB
+from appliance.policies.limits.budget import BudgetInput, BudgetPlan
+from appliance.policies.limits.requests import CONCURRENT, RATE
+
+_UNCOUNTED = "the bound is none of the figures that `appliance plan` reads"
+_NO_DEADLINE = "the request has no deadline of its own"
+
+
+def admission(request: Request, quota: Quota, error: LimitReached) -> dict[str, object]:
+    """A request that was refused at the door, of kind `admission`."""
+    bounds = {"concurrent_requests": quota.concurrent_requests, "requests_per_s": quota.requests_per_s}
+    figures = _figures(quota, error) or {"plan": None, "why": _UNCOUNTED}
+    return _facts(request, {"kind": "admission", "quotas": bounds, **error.facts(), **figures}, "refused", error)
+
+
+def _figures(quota: Quota, error: LimitReached) -> Mapping[str, object] | None:
+    """The bound that is reached and what is counted against it; None: it is none that `AdmissionInput` has."""
+    if isinstance(error, QuotaExceeded) and error.have is not None and error.quota == CONCURRENT:
+        return {"running": error.have, "concurrent_requests": quota.concurrent_requests}
+    if isinstance(error, QuotaExceeded) and error.have is not None and error.quota == RATE:
+        return {"tokens": error.have}
+    if isinstance(error, QueueFull) and error.waiting is not None and error.waiting >= error.queue_len_max:
+        return {"waiting": error.waiting, "queue_len_max": error.queue_len_max}
+    if isinstance(error, Overloaded):
+        return {"expected_ms": error.expected_ms, "allowed_ms": error.allowed_ms}
+    return None
+
+
+def drop(request: Request, error: DeadlineExceeded) -> dict[str, object]:
+    """A request that was dropped, of kind `drop`."""
+    problem: dict[str, Any] = {"kind": "drop", **error.facts()}
+    if request.deadline_ns is None:
+        problem |= {"plan": None, "why": _NO_DEADLINE}
+    else:
+        problem["deadline_ms"] = (request.deadline_ns - request.arrival_ns) / NS_PER_MS
+    return _facts(request, problem, "dropped", error)
+
+
+def budget_decision(problem: BudgetInput, plan: BudgetPlan) -> dict[str, object]:
+    """The budget was changed, of kind `budget`; it concerns no application, so it is the operator's."""
+    stalled = problem.stalled_used
+    return {
+        "application": None,
+        "concerned": (),
+        "problem": {
+            "kind": "budget",
+            "before_mb": problem.before / BYTES_PER_MB,
+            "most_mb": problem.most / BYTES_PER_MB,
+            "reserve_mb": problem.reserve / BYTES_PER_MB,
+            "spare_mb": [one / BYTES_PER_MB for one in problem.spare],
+            "may_grow": problem.may_grow,
+            "stalled_used_mb": None if stalled is None else stalled / BYTES_PER_MB,
+        },
+        "answer": budget_answer(problem, plan),
+    }
+
+
+def budget_answer(problem: BudgetInput, plan: BudgetPlan) -> dict[str, Any]:
+    """As `appliance plan` answers, without the time it took."""
+    outcome = "shrunk" if plan.budget < problem.before else "grown" if plan.budget > problem.before else "kept"
+    return {"outcome": outcome, "budget_mb": plan.budget / BYTES_PER_MB, "actions": [], "reason": plan.reason}
+
+
+def _facts(request: Request, problem: dict[str, Any], outcome: str, error: Exception) -> dict[str, object]:
+    problem |= {"request": request.application_id, "tenant": request.tenant, "variant": request.variant}
+    return {
+        "asker": request.tenant,
+        "key": (request.application_id, request.tenant, getattr(error, "quota", type(error).__name__)),
+        "application": request.application_id,
+        "concerned": ((request.application_id, request.tenant),),
+        "problem": problem,
+        "answer": {"outcome": outcome, "actions": [], "reason": str(error)},
+    }
