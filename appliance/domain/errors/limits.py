@@ -20,7 +20,7 @@ class QuotaExceeded(LimitReached):
     tenant: str
     quota: str
     have: float | None = None
-    """What is counted against it: requests under way, or what is left of a rate's second; None: another quota."""
+    """Requests under way, or requests left in this second; None: the quota bounds something else."""
 
     def message(self) -> str:
         return f"tenant {self.tenant!r} has used up its quota of {self.quota}"
@@ -31,7 +31,7 @@ class QueueFull(LimitReached):
     application_id: str
     queue_len_max: int
     waiting: int | None = None
-    """Requests of the tenant; fewer than `queue_len_max` where its part of all that may wait is taken."""
+    """Waiting requests of the tenant; fewer than `queue_len_max` where its part of the whole queue is full."""
 
     def message(self) -> str:
         return f"{self.queue_len_max} requests of {self.application_id!r} are waiting already"

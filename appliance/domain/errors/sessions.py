@@ -56,9 +56,9 @@ class FrameDropped(ApplianceError):
     frame: int
     cause: str
     left_ms: float | None = None
-    """Until its deadline, where the cause is `hopeless`."""
+    """Time until the frame's deadline, where the cause is `hopeless`."""
     expected_ms: float | None = None
-    """What the rest of its way and its run are expected to take, where the cause is `hopeless`."""
+    """Expected time of the rest of the frame's way and of its run, where the cause is `hopeless`."""
 
     def message(self) -> str:
         words = DROPPED.get(self.cause)

@@ -1,4 +1,4 @@
-"""Kinds `admission`, `drop` and `budget`: what the box takes on.
+"""Problems of kinds `admission`, `drop` and `budget`.
 
 `admission`: figures and bounds, each of which may be left out: `running` requests of the tenant and
 `concurrent_requests`; `tokens`, what is left of its requests of this second; `waiting` and `queue_len_max`;

@@ -1,4 +1,4 @@
-"""What the inputs of trial runs hold: the likeliest first, from a sample of the tenant to ones.
+"""Values for the inputs of trial runs: the likeliest first, from a sample of the tenant to ones.
 
 Most networks run on any numbers. Where one reads a shape, a scale or a count from an input, or indexes a table with it,
 not every value will do.
@@ -19,12 +19,12 @@ from appliance.modelstore.stages.samples import Sample, decoded
 from appliance.tasks.base import Target
 
 EXAMPLE_VALUES_MAX = 1024
-"""Of one input; a longer one is data, no shape and no scale."""
+"""Largest length of an example; a longer vector is data, no shape and no scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialInputs:
-    """As the fields of the same names in `TaskSpec`."""
+    """Values of one attempt; the fields have the meaning of those in `TaskSpec`."""
 
     index_limits: Mapping[str, int]
     examples: Mapping[str, DefaultValue]
@@ -68,10 +68,9 @@ def ones(graph: GraphProto) -> dict[str, DefaultValue]:
 
 
 def _sampled(graph: GraphProto, task: TaskSpec, sample: Sample, assets: Mapping[str, str]) -> TrialInputs | None:
-    """What a sample holds for scalars and vectors, and the range of its whole numbers; None where the task cannot read
-    it.
+    """Return a sample's scalars and vectors, and the range of its whole numbers; None where the task cannot read it.
 
-    Larger inputs are data: drawn anew for each run, or two rows of a batch would always be the same.
+    Larger inputs are data, which each run draws anew: otherwise two rows of a batch would always be equal.
     """
     inputs, outputs = (tuple(map(facts.spec, values)) for values in (graph.input, graph.output))
     try:
@@ -92,7 +91,7 @@ def _sampled(graph: GraphProto, task: TaskSpec, sample: Sample, assets: Mapping[
 
 
 def _vectors(graph: GraphProto) -> Iterator[TensorSpec]:
-    """Inputs with at most one axis, of a known length."""
+    """Return the inputs with at most one axis, of a known length."""
     stored = {tensor.name for tensor in graph.initializer}
     for value in graph.input:
         if value.name in stored or not value.type.tensor_type.HasField("shape"):

@@ -1,4 +1,4 @@
-"""The memory budget, by what the machine can spare (Edge-MultiAI, section 3: the free memory changes)."""
+"""The memory budget, which follows the memory that the machine can spare (Edge-MultiAI: free memory changes)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from appliance.domain.units import BYTES_PER_MB
 STEP_BYTES = 16 * 2**20
 """The budget moves in such steps, so that the breath of other programs moves it seldom."""
 GIVEN_BACK = 1 / 8
-"""Of what is used, at each word of processes that stand for want of memory."""
+"""Share of the used memory that is given back each time processes stand for want of memory."""
 KEPT = 1 / 4
-"""Of the largest budget: that word alone never makes it smaller."""
+"""Share of the largest budget that such stalls alone never take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +21,20 @@ class BudgetInput:
     """The budget until now."""
     most: int
     reserve: int
-    """Stays free for other programs."""
+    """Memory that stays free for other programs."""
     spare: Sequence[int]
-    """The least that the box could have, as forecast at each of the latest samples, the last one last."""
+    """Forecasts of the least memory that the box could have, one for each of the latest samples, the latest last."""
     may_grow: bool
-    """Whether there are enough samples, and it is long enough since processes stood for want of memory."""
+    """True with enough samples, long enough after the last stall."""
     stalled_used: int | None = None
-    """What is used while processes stand for want of memory; None: none stands."""
+    """Memory in use during a stall; None: no process stands for want of memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetPlan:
     budget: int
     reason: str
-    """Empty where the budget stays."""
+    """Sentence for a person; empty where the budget stays."""
 
 
 def budget(problem: BudgetInput) -> BudgetPlan:

@@ -1,4 +1,4 @@
-"""Which bound refuses a request at the door, and when a request is given up because it would be too late (SC-25)."""
+"""Admission of requests, and the rule that gives up a request that would be too late (Scrooge, section 3.6)."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ class AdmissionInput:
     """Requests of the tenant under way."""
     concurrent_requests: int | None = None
     tokens: float | None = None
-    """What is left of the tenant's requests of this second; None: no rate is bound."""
+    """Requests that the tenant has left in this second; None: no rate is bound."""
     waiting: int = 0
     """Requests of the tenant that wait for the application."""
     queue_len_max: int | None = None
     expected_ms: float = 0.0
-    """Until it would be answered."""
+    """Time until the answer."""
     allowed_ms: float | None = None
 
 

@@ -1,5 +1,5 @@
-"""Decisions on what the box takes on, as facts for the decision log: requests that were not let in or given up as too
-late, and the budget of memory. In the JSON that `appliance plan` reads and writes.
+"""Decisions of kinds `admission`, `drop` and `budget`, as facts for the decision log, in the JSON that `appliance plan`
+reads and writes.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ _NO_DEADLINE = "the request has no deadline of its own"
 
 
 def admission(request: Request, quota: Quota, error: LimitReached) -> dict[str, object]:
-    """A request that was refused at the door, of kind `admission`."""
+    """Return the facts of a request that was refused at the door."""
     bounds = {"concurrent_requests": quota.concurrent_requests, "requests_per_s": quota.requests_per_s}
     figures = _figures(quota, error) or {"plan": None, "why": _UNCOUNTED}
     return _facts(request, {"kind": "admission", "quotas": bounds, **error.facts(), **figures}, "refused", error)
 
 
 def _figures(quota: Quota, error: LimitReached) -> Mapping[str, object] | None:
-    """The bound that is reached and what is counted against it; None: it is none that `AdmissionInput` has."""
+    """Return the bound that is reached and its figure; None: `AdmissionInput` has no such bound."""
     if isinstance(error, QuotaExceeded) and error.have is not None and error.quota == CONCURRENT:
         return {"running": error.have, "concurrent_requests": quota.concurrent_requests}
     if isinstance(error, QuotaExceeded) and error.have is not None and error.quota == RATE:
@@ -38,7 +38,7 @@ def _figures(quota: Quota, error: LimitReached) -> Mapping[str, object] | None:
 
 
 def drop(request: Request, error: DeadlineExceeded) -> dict[str, object]:
-    """A request that was dropped, of kind `drop`."""
+    """Return the facts of a request that was dropped."""
     problem: dict[str, Any] = {"kind": "drop", **error.facts()}
     if request.deadline_ns is None:
         problem |= {"plan": None, "why": _NO_DEADLINE}
@@ -48,7 +48,7 @@ def drop(request: Request, error: DeadlineExceeded) -> dict[str, object]:
 
 
 def budget_decision(problem: BudgetInput, plan: BudgetPlan) -> dict[str, object]:
-    """The budget was changed, of kind `budget`; it concerns no application, so it is the operator's."""
+    """Return the facts of a change of the budget, which concerns no application: only operators see it."""
     stalled = problem.stalled_used
     return {
         "application": None,
@@ -67,7 +67,7 @@ def budget_decision(problem: BudgetInput, plan: BudgetPlan) -> dict[str, object]
 
 
 def budget_answer(problem: BudgetInput, plan: BudgetPlan) -> dict[str, Any]:
-    """As `appliance plan` answers, without the time it took."""
+    """Return the answer of `appliance plan`, without the time that it took."""
     outcome = "shrunk" if plan.budget < problem.before else "grown" if plan.budget > problem.before else "kept"
     return {"outcome": outcome, "budget_mb": plan.budget / BYTES_PER_MB, "actions": [], "reason": plan.reason}
 

@@ -469,7 +469,7 @@ class LiveSession:
         return has_place or (plan is not None and number in plan.frames)
 
     def _expected_ms(self, head: FrameHead, now_ns: int) -> float:
-        """What the rest of a frame's way and its run are expected to take."""
+        """Return the expected time of the rest of a frame's way and of its run."""
         last_ns = self.link.last_ns
         if head.body_bytes and last_ns is not None and now_ns - last_ns <= PROBE_NS:
             return self.expected_run_ms + self.link.transfer_ms(head.body_bytes, now_ns)
