@@ -13,7 +13,10 @@ from appliance.policies.selection import SELECTION_POLICIES
 from appliance.runtime.assembly import Policies, RuntimeConfig
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.serving.trial_samples import SampleBounds
-from appliance.settings import Settings
+from appliance.settings import MIB, Settings
+
+RESERVE_BYTES_MAX = 256 * MIB
+"""Largest default of the memory that stays free."""
 
 
 def chosen_policies(settings: Settings, groups: Sequence[RunGroup]) -> Policies:
@@ -52,7 +55,7 @@ def runtime_config(settings: Settings, available_bytes: int) -> RuntimeConfig:
     queues = settings.queues
     return RuntimeConfig(
         budget_bytes=memory_budget(settings, available_bytes),
-        reserve_bytes=settings.memory.reserve_bytes,
+        reserve_bytes=memory_reserve(settings, available_bytes),
         wait_ms_max=settings.memory.wait_ms_max,
         asleep_share=settings.memory.asleep_share,
         loads_ahead_max=1,
@@ -76,6 +79,12 @@ def memory_budget(settings: Settings, available_bytes: int) -> int:
     """Bytes for loaded builds: as set, or a share of what the box could take now."""
     memory = settings.memory
     return memory.budget_bytes or int(available_bytes * memory.budget_share)
+
+
+def memory_reserve(settings: Settings, available_bytes: int) -> int:
+    """Return the bytes that stay free for other programs: as set, or 256 MiB, in a small container less."""
+    reserve = settings.memory.reserve_bytes
+    return min(RESERVE_BYTES_MAX, available_bytes // 4) if reserve is None else reserve
 
 
 def media_threads(settings: Settings, groups: Sequence[RunGroup]) -> int:

@@ -101,9 +101,10 @@ class MemorySettings(Section):
     """Share of the available memory, of the machine or below the limit of its container, taken when `budget_bytes` is
     empty; the rest is activations, bodies and other programs.
     """
-    reserve_bytes: int = Field(256 * MIB, ge=0)
+    reserve_bytes: int | None = Field(None, ge=0)
     """Memory of the machine, and below the limit of its container, that stays free: when others take so much that less
-    would be left, the budget shrinks, and grows back after.
+    would be left, the budget shrinks, and grows back after. Empty: 256 MiB, or a quarter of what is available at start
+    where that is less.
     """
     loads_parallel_max: int = Field(2, ge=1, le=16)
     """Loads at once; each reserves its measured peak."""

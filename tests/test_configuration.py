@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from appliance.configuration import runtime_config
 from appliance.resources.memory import MemoryLimits
 from appliance.settings import Settings
@@ -22,3 +24,13 @@ def test_budget_in_container_is_share_of_what_its_limit_leaves(tmp_path: Path) -
     assert (budget(v2), budget(v1)) == (200, 200)
     assert budget(v2, budget_share=0.25) == 100
     assert budget(v2, budget_bytes=300 * MIB) == 300
+
+
+@pytest.mark.parametrize(("available", "reserve"), [(400, 100), (1024, 256), (16_000, 256)])
+def test_reserve_is_a_quarter_in_a_small_container(available: int, reserve: int) -> None:
+    assert runtime_config(Settings(), available * MIB).reserve_bytes == reserve * MIB
+
+
+def test_reserve_that_is_set_is_taken_as_it_is() -> None:
+    settings = Settings.model_validate({"memory": {"reserve_bytes": 0}})
+    assert runtime_config(settings, 400 * MIB).reserve_bytes == 0
