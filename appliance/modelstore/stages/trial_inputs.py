@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from onnx import GraphProto
 
 from appliance.domain.catalogue import DefaultValue, TaskSpec, TensorSpec
@@ -74,9 +75,10 @@ def _sampled(graph: GraphProto, task: TaskSpec, sample: Sample, assets: Mapping[
     """
     inputs, outputs = (tuple(map(facts.spec, values)) for values in (graph.input, graph.output))
     try:
-        step = decoded(sample, task, Target(inputs, outputs, assets=assets)).steps[0]
+        steps = decoded(sample, task, Target(inputs, outputs, assets=assets)).steps
     except BadInput:
         return None
+    step = steps[0] if steps else {}
     limits = {
         name: int(array.max()) + 1
         for name, array in step.items()
@@ -85,9 +87,14 @@ def _sampled(graph: GraphProto, task: TaskSpec, sample: Sample, assets: Mapping[
     examples = {
         tensor.name: DefaultValue(tensor.datatype, tensor.shape, tuple(step[tensor.name].ravel().tolist()))
         for tensor in _vectors(graph)
-        if tensor.name in step and step[tensor.name].shape == tensor.shape
+        if tensor.name in step and _is_example(step[tensor.name], tensor)
     }
     return TrialInputs(limits, examples)
+
+
+def _is_example(array: np.ndarray, tensor: TensorSpec) -> bool:
+    """Return whether an array of a sample can be stored as an example: numbers in the shape of the input."""
+    return array.shape == tensor.shape and array.dtype.kind in "biuf" and bool(np.isfinite(array).all())
 
 
 def _vectors(graph: GraphProto) -> Iterator[TensorSpec]:
