@@ -216,6 +216,7 @@ class Appliance:
         forecasts = ForecasterFile(settings.state_dir / "forecasters.json", FORECASTERS)
         memory_forecasts = ForecasterFile(settings.state_dir / "memory_forecasters.json", MEMORY_FORECASTERS)
         served = ServedBuilds(builds, self.management.models)
+        config = runtime_config(settings, machine.memory.now().available_bytes)
         ports = RuntimePorts(
             clock=clock,
             processor=processor,
@@ -232,14 +233,13 @@ class Appliance:
             windows=telemetry,
             decisions=decisions,
             available_bytes=lambda used_bytes: machine.memory.now().available_bytes,
-            is_memory_scarce=lambda: machine.memory.now().is_scarce(settings.memory.reserve_bytes),
+            is_memory_scarce=lambda: machine.memory.now().is_scarce(config.reserve_bytes),
             forecaster_of=forecasts.of,
             memory_forecaster=memory_forecasts.of(_MEMORY_DOMAIN),
             background=asyncio.to_thread,
             save_forecasters=forecasts.save,
             save_memory_forecaster=lambda text: memory_forecasts.save({_MEMORY_DOMAIN: text}),
         )
-        config = runtime_config(settings, machine.memory.now().available_bytes)
         if machine.is_emulated:  # its answers say nothing
             config = replace(config, samples=SampleBounds())
         core = assemble(ports, chosen_policies(settings, machine.groups), config)

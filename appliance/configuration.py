@@ -82,7 +82,7 @@ def memory_budget(settings: Settings, available_bytes: int) -> int:
 
 
 def memory_reserve(settings: Settings, available_bytes: int) -> int:
-    """Return the bytes that stay free for other programs: as set, or 256 MiB, in a small container less."""
+    """Return the bytes that stay free for other programs: as set, else 256 MiB, less where little is available."""
     reserve = settings.memory.reserve_bytes
     return min(RESERVE_BYTES_MAX, available_bytes // 4) if reserve is None else reserve
 

@@ -191,7 +191,7 @@ class TaskSpec:
     index_limits: Mapping[str, int] = field(default_factory=dict)
     """Integer inputs whose values index a table → what they must stay below in trial runs."""
     examples: Mapping[str, DefaultValue] = field(default_factory=dict)
-    """What inputs hold in trial runs where not every value will do: a shape, a scale, or what a sample holds."""
+    """Values of inputs in trial runs, where not every value will do: a shape, a scale, or values of a sample."""
     defaults: Mapping[str, DefaultValue] = field(default_factory=dict)
     """Optional inputs of the graph, which are none of `state` and `constants`."""
 
@@ -343,7 +343,7 @@ class Variant:
     padding: Padding | None = None
     """How its inputs may be made larger; None = they may not, as far as is known."""
     is_original: bool = False
-    """Whether it computes what the tenant uploaded, in the same number format and at full size."""
+    """True for the network that the tenant uploaded, in the same number format and at full size."""
 
     @property
     def input_px(self) -> int | None:

@@ -9,7 +9,7 @@ from appliance.domain.catalogue import Precision, TaskSpec
 from appliance.domain.states import JobState
 
 MADE_PRECISIONS = (Precision.INT8, Precision.FP16)
-"""Made beside fp32 unless told otherwise; the one that helps most boxes comes first."""
+"""Precisions that are made beside the original unless told otherwise; the one that helps most boxes comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ImportRequest:
     application: str | None = None
     """Name of the application made with the model; None: the model's own name; empty: no application."""
     precisions: tuple[Precision, ...] | None = None
-    """Which variants to make beside fp32, which is always made; None: what the archive says, else all."""
+    """Precisions to make beside the original; None: what the archive says, else all."""
     variant: str | None = None
     """Set: `source` is a tenant's own variant of this name for the existing model."""
 

@@ -146,7 +146,7 @@ class Inspection:
 
     @property
     def precision(self) -> Precision:
-        """Of the network as uploaded; FP32 stands for whatever is not FP16."""
+        """Return the precision of the network as uploaded; FP32 stands for all formats but FP16."""
         return Precision.FP16 if self.weights == "fp16" else Precision.FP32
 
 
@@ -248,7 +248,7 @@ class EvaluateOrder:
     task: TaskSpec
     variants: tuple[MadeVariant, ...]
     evaluation: str | None = None
-    """Folder with truth.json; without it, fidelity to the fp32 original is measured."""
+    """Folder with truth.json; without it, fidelity to the original is measured."""
     calibration: tuple[str, ...] = ()
     assets: Mapping[str, str] = field(default_factory=dict)
     """As in `tasks.base.Target`."""

@@ -178,7 +178,7 @@ def _judged(before: Accuracy, trial: Trial, metric: str) -> Accuracy:
         metric or before.metric,
         "fp32",
         trial.samples,
-        f"{trial.samples} requests, against the answers of fp32",
+        f"{trial.samples} requests, against the answers of the original",
         evidence=Evidence.TRAFFIC,
         loss_points=points(round(1.0 - low, 6)),
         trial=trial,

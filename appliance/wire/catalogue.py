@@ -59,7 +59,7 @@ class AccuracyShape(Shape):
     value: float = Field(examples=[0.961], validation_alias=AliasChoices("value", "share"))
     metric: str = Field(examples=["f1@0.5"])
     against: str = Field(examples=["fp32"])
-    """`labels`, or `fp32`: fidelity to the original."""
+    """`labels`, or `fp32`: fidelity to the original, whatever its number format."""
     samples: int
     data: str
 

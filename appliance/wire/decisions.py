@@ -29,7 +29,7 @@ class DecisionShape(Shape):
     problem: dict[str, Any] | None
     """In the format of `appliance plan`; seconds count from the decision. Null when another tenant's application asked.
 
-    Where no policy was asked `plan` is null in it, and `why` says so.
+    Where it cannot be decided again `plan` is null in it, and `why` says why.
     """
     answer: dict[str, Any]
     """In the format of `appliance plan`.

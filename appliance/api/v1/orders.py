@@ -109,7 +109,7 @@ def _flag(value: Any, name: str) -> bool:
 
 
 def _precisions(value: Any) -> tuple[Precision, ...] | None:
-    """fp32 may be named, but is made anyway."""
+    """Return the precisions to make; fp32 may be named, and is none of them."""
     if value is None:
         return None
     words = [precision.value for precision in (Precision.FP32, *MADE_PRECISIONS)]

@@ -34,6 +34,10 @@ class QueueFull(LimitReached):
     """Waiting requests of the tenant; fewer than `queue_len_max` where its part of the whole queue is full."""
 
     def message(self) -> str:
+        if self.waiting is not None and self.waiting < self.queue_len_max:
+            return (
+                f"{self.waiting} requests of {self.application_id!r} are waiting, as many as the box has room for now"
+            )
         return f"{self.queue_len_max} requests of {self.application_id!r} are waiting already"
 
 

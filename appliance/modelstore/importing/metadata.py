@@ -35,7 +35,7 @@ def settled_task(request: ImportRequest, unpacked: Unpacked, inspection: Inspect
 
 
 def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Precision, ...]:
-    """What to make beside fp32, in the order of making. Raises: BadMetadata."""
+    """Return what to make beside the original, in the order of making. Raises: BadMetadata."""
     wanted = unpacked.metadata.get("precisions") if request.precisions is None else request.precisions
     if wanted is None:
         return MADE_PRECISIONS

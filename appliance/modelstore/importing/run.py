@@ -161,7 +161,7 @@ class ImportRun:
             unpacked.model,
             str(self._folder / "inspected"),
             task,
-            unpacked.calibration[:1],
+            unpacked.calibration,
             unpacked.assets,
             options.ladder_max,
         )

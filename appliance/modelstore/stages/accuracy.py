@@ -1,7 +1,7 @@
-"""The evaluate stage: how good a variant is, on labels where there are some, else by how far it keeps to the fp32
+"""The evaluate stage: how good a variant is, on labels where there are some, else by how far it keeps to the
 original.
 
-Labelled set → the task's accuracy. Calibration inputs → the task's similarity to the answers of fp32 at full size.
+Labelled set → the task's accuracy. Calibration inputs → the task's similarity to the original's answers at full size.
 Neither, or a model in whose answers nothing was found → nearness of the output tensors on synthetic inputs, which
 proves nothing of real ones: such a variant is unverified. Whether a figure makes a variant useless is decided by
 `modelstore.importing.dominance`.
@@ -76,7 +76,7 @@ class Tally:
 def evaluate(order: EvaluateOrder, report: Report) -> Evaluated:
     """Measure every variant of the order.
 
-    Raises: BadMetadata when the truth does not fit the task; BadModel when the fp32 original itself does not run.
+    Raises: BadMetadata when the truth does not fit the task; BadModel when the original itself does not run.
     """
     evaluation = _Evaluation(order, report)
     tallies = evaluation.on_labels() or evaluation.on_inputs() or evaluation.on_noise()
@@ -125,8 +125,8 @@ class _Evaluation:
         return tallies
 
     def on_inputs(self) -> list[Tally]:
-        """Against the answers of fp32 at full size; nothing when there is no usable input or fp32 finds nothing in
-        them.
+        """Return the tallies against the original's answers at full size; nothing when there is no usable input or it
+        finds nothing in them.
         """
         tallies = [Tally(variant) for variant in self.order.variants]
         found = Score(0.0, 0.0, "")
@@ -144,11 +144,11 @@ class _Evaluation:
                     tally.add(self.task.similarity(answer, reference))
         size = f" at {self.full.height}x{self.full.width}" if self.full else ""
         count = max(tally.samples for tally in tallies)
-        self.against, self.data = "fp32", f"{count} calibration inputs, against the answers of fp32{size}"
+        self.against, self.data = "fp32", f"{count} calibration inputs, against the answers of the original{size}"
         return tallies if found.weight else []
 
     def on_noise(self) -> list[Tally]:
-        """Against the output tensors of fp32 at the same size."""
+        """Against the output tensors of the original at the same size."""
         tallies = [Tally(variant) for variant in self.order.variants]
         for tally in tallies:
             for feeds in synthetic_feeds(self.order.inspection, self.order.task, tally.size, SYNTHETIC_SAMPLES):
@@ -160,7 +160,7 @@ class _Evaluation:
                     break
             tally.sample_set = f"synthetic {tally.size or ''}".strip()
         self.against, self.evidence = "fp32", Evidence.NOISE
-        self.data = f"{SYNTHETIC_SAMPLES} synthetic inputs, outputs against fp32 at the same input size"
+        self.data = f"{SYNTHETIC_SAMPLES} synthetic inputs, outputs against the original at the same input size"
         return tallies
 
     def accuracy(self, tally: Tally) -> Accuracy | None:

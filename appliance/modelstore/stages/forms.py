@@ -21,7 +21,7 @@ from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages import normalise
 from appliance.modelstore.stages.feeds import axes_of, extents, synthetic
 from appliance.modelstore.stages.reading import check_declared
-from appliance.modelstore.stages.running import Runner, TooSlow, largest_error
+from appliance.modelstore.stages.running import DoesNotRun, Runner, TooSlow, largest_error
 
 BATCH_ERROR_MAX = 1e-2
 BATCH_SYMBOL = "batch"
@@ -48,15 +48,20 @@ def normalised(uploaded: ModelProto, order: InspectOrder, scratch: Path) -> tupl
     if converted is uploaded:
         return tried(_tidied(uploaded, order), scratch / "own", order.task), [note] if note else []
     own: Form | None = None
+    reason = ""
     try:
         own = tried(_tidied(uploaded, order), scratch / "own", order.task)
     except TooSlow:
         raise
+    except DoesNotRun as error:
+        reason = error.reason
     except BadModel:
         pass  # an opset that ONNX Runtime does not load: the converted form must stand for itself
     try:
         return tried(_tidied(converted, order), scratch / "converted", order.task, own), [note]
     except BadModel:
+        if own is None and reason:
+            raise DoesNotRun(reason=reason) from None  # other inputs may do
         if own is None:
             raise
         return own, [f"opset {normalise.opset(uploaded)} kept: the converted graph computes something else"]

@@ -19,7 +19,7 @@ from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.forms import Form, batch_freed, folded, is_batchable, normalised, ran
 from appliance.modelstore.stages.reading import check_declared, read
 from appliance.modelstore.stages.running import DoesNotRun, Runner, TooSlow
-from appliance.modelstore.stages.trial_inputs import trial_inputs
+from appliance.modelstore.stages.trial_inputs import sampled, trial_inputs
 
 Report = Callable[[float, str], None]
 BATCH_MAX = 8
@@ -35,20 +35,18 @@ def inspect(order: InspectOrder, report: Report) -> Inspection:
     """
     report(0.05, "reading the file")
     uploaded, task = _opened(order)
-    sample = next(iter(order.calibration), None)
-    first: DoesNotRun | None = None
-    for inputs in trial_inputs(uploaded.graph, task, sample, order.assets):
-        if first is not None:
-            uploaded, task = _opened(order)  # the one before was rewritten
+    sample = sampled(uploaded.graph, task, order.calibration, order.assets)
+    reasons: list[str] = []  # the errors themselves would keep a session of each attempt
+    for inputs in trial_inputs(uploaded.graph, task, sample):
+        if reasons:
+            uploaded, task = _opened(order)  # the last attempt has rewritten it
         tried = replace(task, index_limits=inputs.index_limits, examples=inputs.examples)
         try:
             return _inspected(uploaded, replace(order, task=tried), report)
         except DoesNotRun as error:
-            first = first or error
-    assert first is not None
-    if sample is None:
-        first.reason += "; if it takes certain values only, add inputs of real use (calibration/)"
-    raise first
+            reasons.append(error.reason)
+    advice = "" if sample else "; if it takes certain values only, add inputs of real use (calibration/)"
+    raise DoesNotRun(reason=reasons[0] + advice)
 
 
 def _opened(order: InspectOrder) -> tuple[ModelProto, TaskSpec]:

@@ -9,7 +9,7 @@ are
 | inspect | InspectOrder | Inspection | checks, normalises and runs the model once |
 | make | MakeOrder | Made | makes one precision at every size of the ladder |
 | review | ReviewOrder | Reviewed | looks for operators that must not run inside the service |
-| evaluate | EvaluateOrder | Evaluated | measures accuracy on labels, or fidelity to fp32 |
+| evaluate | EvaluateOrder | Evaluated | measures accuracy on labels, or fidelity to the original |
 | trial | TrialOrder | Tried | runs a variant on requests that another one has answered, and compares |
 | dissect | DissectOrder | Dissected | finds what of a network may run on which kinds of processors |
 | cut | CutOrder | CutMade | cuts it into units that compute together what the whole does |

@@ -5,7 +5,8 @@ not every value will do.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from appliance.modelstore.stages.indices import index_limits, readers_of, smalle
 from appliance.modelstore.stages.samples import Sample, decoded
 from appliance.tasks.base import Target
 
+_SHAPES = {"Reshape": 1, "Expand": 1, "Tile": 1, "ConstantOfShape": 0}
+"""Operators that read a shape, or how often to repeat, and the place of the input that has it."""
+_FILES_MAX = 8
+"""Largest number of calibration files that are looked at."""
 EXAMPLE_VALUES_MAX = 1024
 """Largest length of an example; a longer vector is data, no shape and no scale."""
 
@@ -31,32 +36,37 @@ class TrialInputs:
     examples: Mapping[str, DefaultValue]
 
 
-def trial_inputs(
-    graph: GraphProto, task: TaskSpec, calibration: str | None, assets: Mapping[str, str]
-) -> list[TrialInputs]:
-    """Return what to try, the likeliest first and each once: a sample's values, what the graph tells, zeros, ones.
-
-    `calibration`: a file of the tenant, left out where the task cannot read it.
+def trial_inputs(graph: GraphProto, task: TaskSpec, sample: TrialInputs | None) -> list[TrialInputs]:
+    """Return what to try, the likeliest first and each once: what the task has, a sample's values, what the graph
+    tells, zeros, ones.
     """
-    limits, shapes = index_limits(graph), wanted_shapes(graph)
+    limits, shapes, all_ones = index_limits(graph), wanted_shapes(graph), ones(graph)
     tried = [
         TrialInputs(limits, shapes),
-        TrialInputs(smallest_limits(graph, limits), shapes),
-        TrialInputs(limits, ones(graph) | shapes),
+        TrialInputs(smallest_limits(graph, limits), {}),
+        TrialInputs(limits, all_ones | shapes),
+        TrialInputs(limits, all_ones),
     ]
-    sampled = None if calibration is None else _sampled(graph, task, Sample(Path(calibration)), assets)
-    if sampled is not None:
-        tried.insert(0, TrialInputs(dict(sampled.index_limits) | limits, shapes | dict(sampled.examples)))
+    if sample is not None:
+        tried.insert(0, TrialInputs(dict(sample.index_limits) | limits, shapes | dict(sample.examples)))
+    if task.index_limits or task.examples:  # of a variant: those of its model
+        tried.insert(0, TrialInputs(task.index_limits, task.examples))
     return [one for place, one in enumerate(tried) if one not in tried[:place]]
 
 
 def wanted_shapes(graph: GraphProto) -> dict[str, DefaultValue]:
-    """Return for each input that is the shape of a Reshape one that fits every tensor: −1, then ones."""
-    return {
-        tensor.name: DefaultValue(tensor.datatype, tensor.shape, (-1, *[1] * (tensor.shape[0] - 1)))
-        for tensor in _vectors(graph)
-        if tensor.shape and any(node.op_type == "Reshape" and 1 in at for node, at in readers_of(graph, tensor.name))
-    }
+    """Return a shape that fits every tensor for each input that an operator takes as one: ones, and −1 before them for
+    a Reshape.
+    """
+    found: dict[str, DefaultValue] = {}
+    for tensor in _vectors(graph):
+        if not tensor.shape or not tensor.shape[0] or not tensor.datatype.startswith("INT"):
+            continue
+        readers = {node.op_type for node, at in readers_of(graph, tensor.name) if _SHAPES.get(node.op_type) in at}
+        if readers:
+            first = -1 if "Reshape" in readers else 1
+            found[tensor.name] = DefaultValue(tensor.datatype, tensor.shape, (first, *[1] * (tensor.shape[0] - 1)))
+    return found
 
 
 def ones(graph: GraphProto) -> dict[str, DefaultValue]:
@@ -68,21 +78,29 @@ def ones(graph: GraphProto) -> dict[str, DefaultValue]:
     }
 
 
-def _sampled(graph: GraphProto, task: TaskSpec, sample: Sample, assets: Mapping[str, str]) -> TrialInputs | None:
-    """Return a sample's scalars and vectors, and the range of its whole numbers; None where the task cannot read it.
+def sampled(
+    graph: GraphProto, task: TaskSpec, calibration: Sequence[str], assets: Mapping[str, str]
+) -> TrialInputs | None:
+    """Return the scalars and vectors of the first file that the task reads, and the range of its whole numbers; None
+    where there is no such file.
 
-    Larger inputs are data, which each run draws anew: otherwise two rows of a batch would always be equal.
+    Larger inputs are data, which each run draws anew: otherwise two rows of a batch would always be equal. So they
+    would with whole numbers below 1, which a sample of zeros shows.
     """
     inputs, outputs = (tuple(map(facts.spec, values)) for values in (graph.input, graph.output))
-    try:
-        steps = decoded(sample, task, Target(inputs, outputs, assets=assets)).steps
-    except BadInput:
-        return None
-    step = steps[0] if steps else {}
+    for path in calibration[:_FILES_MAX]:
+        with suppress(BadInput):
+            steps = decoded(Sample(Path(path)), task, Target(inputs, outputs, assets=assets)).steps
+            if steps:
+                return _seen(graph, steps[0])
+    return None
+
+
+def _seen(graph: GraphProto, step: Mapping[str, np.ndarray]) -> TrialInputs:
     limits = {
         name: int(array.max()) + 1
         for name, array in step.items()
-        if array.dtype.kind in "iu" and array.size and array.min() >= 0
+        if array.dtype.kind in "iu" and array.size and array.min() >= 0 and array.max() > 0
     }
     examples = {
         tensor.name: DefaultValue(tensor.datatype, tensor.shape, tuple(step[tensor.name].ravel().tolist()))

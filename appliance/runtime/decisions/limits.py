@@ -37,9 +37,10 @@ def _figures(quota: Quota, error: LimitReached) -> Mapping[str, object] | None:
     return None
 
 
-def drop(request: Request, error: DeadlineExceeded) -> dict[str, object]:
-    """Return the facts of a request that was dropped."""
-    problem: dict[str, Any] = {"kind": "drop", **error.facts()}
+def drop(request: Request, error: DeadlineExceeded, now_ns: int) -> dict[str, object]:
+    """Return the facts of a request that is dropped now."""
+    waited_ms = (now_ns - request.arrival_ns) / NS_PER_MS
+    problem: dict[str, Any] = {"kind": "drop", **error.facts(), "waited_ms": waited_ms}
     if request.deadline_ns is None:
         problem |= {"plan": None, "why": _NO_DEADLINE}
     else:

@@ -116,7 +116,7 @@ class Outcomes:
         outcome = "failed"
         if isinstance(error, DeadlineExceeded):
             outcome = "expired"
-            self._decisions.record("drop", drop(request, error))
+            self._decisions.record("drop", drop(request, error, self._clock.now_ns()))
         elif isinstance(error, LimitReached):
             outcome = "rejected"
             quota = self._catalogue.tenant(request.tenant).quota

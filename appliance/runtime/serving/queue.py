@@ -15,7 +15,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.errors import Overloaded, ShuttingDown
 from appliance.domain.request import Request
 from appliance.domain.states import RequestState
-from appliance.policies.limits.requests import is_too_late
+from appliance.policies.limits.requests import AdmissionInput, is_too_late, refused_by
 from appliance.runtime.serving.backlog import LEAST_NS, Announced, Backlog
 from appliance.runtime.serving.fairness import FairLine, Flow
 from appliance.runtime.serving.flows import FOREVER_NS, TenantFlow, TenantFlows, in_turn
@@ -523,11 +523,12 @@ class Queue:
         end_ns = self._backlog.end_ns(*asked, lead_ns=lead_ns, rests_ns=rests_ns)
         if end_ns > allowed_ns and ahead is not None:
             end_ns = self._backlog.end_ns(*asked, ahead_ns=ahead(), lead_ns=lead_ns, rests_ns=rests_ns)
-        if end_ns > allowed_ns:
+        expected_ms, allowed_ms = end_ns / NS_PER_MS, max(0.0, allowed_ns / NS_PER_MS)
+        if refused_by(AdmissionInput(expected_ms=expected_ms, allowed_ms=allowed_ms)) is not None:
             raise Overloaded(
                 application_id=request.application_id,
-                expected_ms=end_ns / NS_PER_MS,
-                allowed_ms=max(0.0, allowed_ns / NS_PER_MS),
+                expected_ms=expected_ms,
+                allowed_ms=allowed_ms,
                 retry_after_s=(end_ns - allowed_ns) / NS_PER_S,
             )
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 from appliance.domain.errors import QueueFull
 from appliance.domain.request import Request
+from appliance.policies.limits.requests import AdmissionInput, refused_by
 from appliance.runtime.serving.portions import Portions
 
 
@@ -28,7 +29,8 @@ class WaitingCounts:
     def check_room(self, application_id: str, tenant: str) -> None:
         """Raises: QueueFull."""
         waiting = self._all.get((tenant, application_id), 0)
-        if waiting >= self._len_max or not self._places.has_room(tenant):
+        is_full = refused_by(AdmissionInput(waiting=waiting, queue_len_max=self._len_max)) is not None
+        if is_full or not self._places.has_room(tenant):
             raise QueueFull(application_id=application_id, queue_len_max=self._len_max, waiting=waiting)
 
     def add(self, request: Request) -> None:

@@ -110,7 +110,7 @@ def test_rungs_are_measured_against_the_full_size(tmp_path: Path) -> None:
     accuracies = [accuracy for accuracy in found.accuracies if accuracy]
     assert [accuracy.metric for accuracy in accuracies] == ["top-1"] * 3
     assert accuracies[0].share == 1.0
-    assert accuracies[0].data == "8 calibration inputs, against the answers of fp32 at 64x64"
+    assert accuracies[0].data == "8 calibration inputs, against the answers of the original at 64x64"
     own = [networks.run(inspection.model, x=np.zeros((1, 3, side, side), np.float32)) for side in (64, 48, 32)]
     assert len(own) == len(accuracies), "each rung runs"
 

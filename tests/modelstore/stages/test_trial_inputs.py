@@ -13,7 +13,7 @@ from appliance.domain.errors import BadModel
 from appliance.modelstore.orders import Inspection, InspectOrder
 from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.inspect import inspect
-from appliance.modelstore.stages.trial_inputs import trial_inputs
+from appliance.modelstore.stages.trial_inputs import sampled, trial_inputs
 
 RESHAPE = "float[2,3,4] x, int64[3] shape", "y = Reshape(x, shape)", "float[A,B,C] y"
 RESIZED = "float[1,1,4,4] x, float[4] scales", "y = Resize(x, , scales)", "float[A,B,C,D] y"
@@ -61,14 +61,56 @@ def test_sample_bounds_whole_numbers(tmp_path: Path) -> None:
     graph = network("int64[N,4] ids, int64[N,2] kinds", "a = Cast<to=1>(ids) y = Relu(a)", "float[N,4] y").graph
     sample = tmp_path / "sample.json"
     sample.write_text(json.dumps({"inputs": {"ids": [[3, 9, 2, 0]], "kinds": [[-1, 5]]}}))
-    first = trial_inputs(graph, TaskSpec(), str(sample), {})[0]
+    seen = sampled(graph, TaskSpec(), [str(sample)], {})
+    first = trial_inputs(graph, TaskSpec(), seen)[0]
     assert first.index_limits == {"ids": 10}
     assert first.examples == {}
 
 
 @pytest.mark.parametrize("text", ["no json", '{"inputs": {"other": [1]}}'])
 def test_sample_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
-    graph = network(*RESHAPE).graph
+    """Then the next one counts."""
+    graph = network(*SPLIT).graph
+    bad, good = tmp_path / "0.json", tmp_path / "1.json"
+    bad.write_text(text)
+    good.write_text(json.dumps({"inputs": {"x": [0.5] * 6, "parts": [2, 4]}}))
+    assert sampled(graph, TaskSpec(), [str(bad)], {}) is None
+    found = sampled(graph, TaskSpec(), [str(bad), str(good)], {})
+    assert found is not None
+    assert found.examples["parts"].values == (2, 4)
+
+
+def test_sample_of_zeros_makes_no_rows_equal(tmp_path: Path) -> None:
+    """A network that adds up its batch is not taken for one whose rows are independent."""
     sample = tmp_path / "sample.json"
-    sample.write_text(text)
-    assert trial_inputs(graph, TaskSpec(), str(sample), {}) == trial_inputs(graph, TaskSpec(), None, {})
+    sample.write_text(json.dumps({"inputs": {"x": [[0, 0, 0, 0]]}}))
+    summed = "int64[1,4] x", "f = Cast<to=1>(x) s = ReduceSum(f) y = Add(f, s)", "float[1,4] y"
+    assert inspected(tmp_path, summed, str(sample)).batch_max == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("float[2,3,4] x, int64[3] s", "r = Reshape(x, s) y = MatMul(r, w)", "float[A,B,C] y"),
+        ("float[2,3] x, int64[1] a, int64[1] b", "s = Concat<axis=0>(a, b) y = Reshape(x, s)", "float[A,B] y"),
+        ("float[1] x, int64[0] s", "y = Reshape(x, s)", "float y"),
+        ("float[2,3] x, uint8[2] u", "s = Cast<to=7>(u) y = Reshape(x, s)", "float[A,B] y"),
+        ("float[1] x, int64[5] s", "y = Expand(x, s)", "float[A,B,C,D,E] y"),
+    ],
+    ids=["zero keeps an axis", "shape in two inputs", "to a scalar", "unsigned", "large if drawn"],
+)
+def test_network_runs_on_one_of_the_attempts(parts: tuple[str, str, str], tmp_path: Path) -> None:
+    weights = ", float[4,2] w = {1,2,3,4,5,6,7,8}" if "w)" in parts[1] else ""
+    inputs, body, output = parts
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output}) <{weights.lstrip(", ")}> {{ {body} }}'
+    onnx.save(onnx.parser.parse_model(text if weights else text.replace("<> ", "")), tmp_path / "model.onnx")
+    found = inspect(InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made")), lambda share, words: None)
+    assert found.outputs
+
+
+def test_variant_is_tried_with_what_its_model_takes(tmp_path: Path) -> None:
+    """A variant of a network that takes certain values only needs no sample of its own."""
+    onnx.save(network(*SPLIT), tmp_path / "model.onnx")
+    task = TaskSpec(examples={"parts": DefaultValue("INT64", (2,), (2, 4))})
+    order = InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made"), task)
+    assert inspect(order, lambda share, words: None).examples == task.examples
