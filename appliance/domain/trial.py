@@ -1,10 +1,13 @@
-"""How a variant earns the right to answer: it is compared with the original on real requests. Pure.
+"""Trials, by which a variant earns the right to answer: comparisons with the original on real requests. Pure.
 
-The test is Wald's sequential probability ratio test (1945) between two mean agreements, `poor` and `good`. It adds up
-Σ x·ln(good/poor) + (1-x)·ln((1-good)/(1-poor)) over agreements x in 0..1. It holds for every such x, not only for 0
-and 1: of bounded x the exponential of the statistic is a test supermartingale (Waudby-Smith and Ramdas, "Estimating
-means of bounded random variables by betting", 2023), so that it may be looked at after every request. A promoted
-variant is watched on: the same steps the other way, cut off at 0 (Page's CUSUM, 1954), bring it back to trial.
+The test is Wald's sequential probability ratio test (1945) between two mean agreements, `poor` and `good`. Its
+statistic is Σ x·ln(good/poor) + (1-x)·ln((1-good)/(1-poor)) over agreements x in 0..1. The test holds for every such x,
+not only for 0 and 1. The reason is that for bounded x the exponential of the statistic is a test supermartingale
+(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2023). The statistic may therefore
+be looked at after every request.
+
+A promoted variant stays under watch. Its watch adds up the same steps with the opposite sign, cut off at 0 (Page's
+CUSUM, 1954). A sum that grows too large brings the variant back to trial.
 """
 
 from dataclasses import dataclass, replace
@@ -15,61 +18,67 @@ from appliance.domain.accuracy import Z
 
 
 class Verdict(StrEnum):
-    """What a trial has shown."""
+    """Result of a trial so far."""
 
     RUNNING = "running"
-    """Nothing yet."""
+    """No result yet."""
     PROMOTED = "promoted"
     """The variant agrees with the original: it is verified, and watched."""
     DISMISSED = "dismissed"
-    """The variant does not agree with the original. It answers requests that name it."""
+    """The variant does not agree with the original. It still answers requests that name it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRules:
-    """Between which agreements a trial decides, and how sure it has to be. Shares, 0 to 1."""
+    """Agreements between which a trial decides, and the confidence that it needs. Shares, 0 to 1."""
 
     poor: float = 0.95
-    """A variant that agrees no more than this is promoted with a probability of at most 1 - `confidence`."""
+    """Agreement up to which a variant is promoted with a probability of at most 1 - `confidence`."""
     good: float = 0.99
-    """A variant that agrees at least this much is dismissed with a probability of at most 1 - `confidence`."""
+    """Agreement from which on a variant is dismissed with a probability of at most 1 - `confidence`."""
     confidence: float = 0.995
     drift_confidence: float = 0.9999
-    """A watched variant that agrees at least `good` comes back to trial no more often than once in
-    1 / (1 - `drift_confidence`) comparisons."""
+    """Confidence of the watch. A watched variant that agrees at least `good` comes back to trial no more often than
+    once in 1 / (1 - `drift_confidence`) comparisons.
+    """
 
     def step(self, agreement: float) -> float:
-        """What one comparison adds to the statistic: above 0 it speaks for the variant."""
+        """Return what one comparison adds to the statistic; a step above 0 speaks for the variant."""
         return agreement * log(self.good / self.poor) + (1.0 - agreement) * log((1.0 - self.good) / (1.0 - self.poor))
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Where the trial of a variant stands."""
+    """Standing of the trial of a variant."""
 
     samples: int = 0
     """Requests on which the variant was compared with the original."""
     total: float = 0.0
-    """Σ of their agreements, each 0 to 1."""
+    """Sum of the agreements of these requests, each 0 to 1."""
     squares: float = 0.0
-    """Σ of the squares of their agreements."""
+    """Sum of the squares of these agreements."""
     statistic: float = 0.0
-    """Of the test: above `log(1 / (1 - confidence))` the variant is promoted, below the negative it is dismissed."""
+    """Statistic of the test. From `log(1 / (1 - confidence))` on the variant is promoted; from the negative of that
+    down the variant is dismissed.
+    """
     verdict: Verdict = Verdict.RUNNING
     watched: int = 0
     """Comparisons since the verdict."""
     drift: float = 0.0
-    """Of the watch: at `log(1 / (1 - drift_confidence))` the trial begins anew."""
+    """Statistic of the watch: at `log(1 / (1 - drift_confidence))` the trial begins anew."""
 
     @property
     def agreement(self) -> float:
-        """Mean agreement with the original, 0 to 1; 1 before the first sample."""
+        """Return the mean agreement with the original, 0 to 1; 1 before the first sample."""
         return self.total / self.samples if self.samples else 1.0
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the mean agreement, at 95 %: by the spread of the samples, with half a sample more of each end, without
-        which a few that agree would show too much (after Agresti and Coull, 1998)."""
+        """Return the confidence interval of the mean agreement, at 95 %; 0 to 1 with fewer than two samples.
+
+        The spread of the samples gives its width, with half a sample more at each end. Without these half samples, a
+        few samples that agree would show too much (after Agresti and Coull, 1998).
+        """
         count = self.samples
         if count < 2:
             return 0.0, 1.0
@@ -81,7 +90,8 @@ class Trial:
     def after(self, agreement: float, rules: TrialRules) -> "Trial":
         """Return the standing after one more comparison, whose agreement is 0 to 1.
 
-        A promoted variant that has drifted away is on trial again, from nothing; of a dismissed one nothing changes.
+        The trial of a promoted variant that has drifted away begins anew, from nothing. The trial of a dismissed
+        variant stays as it is.
         """
         if self.verdict is Verdict.DISMISSED:
             return self

@@ -1,8 +1,9 @@
 """Trials of unverified variants on requests, while the box is idle (`domain.trial`).
 
-A few seconds after a request was kept, a child runs the variant on it and on those that came since, and compares what
-it says with what the caller got. The child is confined as those of imports, last in line for the processors, and has no
-way into what serves. No request waits for it; a trial waits for free memory and for its part of a core.
+A few seconds after a request was kept, a child process runs another variant on this request and on later requests. It
+compares the outputs with the answers that the callers got. The child is confined as children of imports are. It has the
+lowest priority for the processors, and no way into the processes that serve. No request waits for a trial; a trial
+waits for free memory and for its part of a core.
 """
 
 import asyncio
@@ -30,44 +31,46 @@ from appliance.tasks.trial_sample import TensorsAsked, TrialSample
 
 log = get_log("trials")
 GATHER_NS = 5 * NS_PER_S
-"""From the first request that is kept to the run of all that came meanwhile: loading the variant is worth it then."""
+"""Nanoseconds from the first request that is kept to the run of all requests that came meanwhile. For several requests
+loading the variant is worth its time.
+"""
 WALL_S = 60.0
 FAILED_CPU_S = 3.0
-"""Counted for a trial that failed: the next begins a minute later."""
+"""Processor seconds that count for a trial that failed, by default the next trial begins a minute later."""
 BASE_BYTES = 128 * 2**20
-"""Of the process that runs a variant, and of the one that it is forked of."""
+"""Bytes of the process that runs a variant, and of the process that it is forked from, together."""
 _UNMEASURED_FACTOR = 4
 """Bytes assumed per byte of file until the variant is measured."""
 
 
 class Samples(Protocol):
-    """The requests that are kept."""
+    """Requests that are kept for trials."""
 
     async def some(self) -> None:
-        """Return when there is one."""
+        """Return when there is a sample."""
         ...
 
     def take(self) -> list[TrialSample]:
-        """Those of one trial, which are kept no longer; none where all were too old."""
+        """Return the samples of one trial, and keep them no longer; return none where all were too old."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPorts:
-    """What trials ask of the box."""
+    """Parts of the box that trials ask."""
 
     samples: Samples
     is_idle: Callable[[], bool]
-    """Whether a request that came now would wait for nothing."""
+    """Return whether a request that came now would wait for nothing."""
     free_bytes: Callable[[], int]
     events: EventSink
 
 
 class Trials:
-    """`run` in the background. Event-loop thread only."""
+    """Trials of variants on kept requests; `run` goes on in the background. Event-loop thread only."""
 
     def __init__(self, store: Store, stages: Stages, ports: TrialPorts, limits: ChildLimits, core_share: float) -> None:
-        """`core_share`: processor time that trials may take, as a share of one core."""
+        """Take `core_share`: the processor time that trials may take, as a share of one core."""
         self._store = store
         self._clock = store.clock
         self._stages = stages
@@ -77,7 +80,7 @@ class Trials:
         self._rules = TrialRules()
 
     async def run(self) -> None:
-        """Try what is kept, for ever."""
+        """Try the requests that are kept, for ever."""
         while True:
             await self._ports.samples.some()
             await self._clock.sleep_until_ns(self._clock.now_ns() + GATHER_NS)
@@ -94,7 +97,7 @@ class Trials:
         return self._ports.is_idle() and self._ports.free_bytes() >= need + BASE_BYTES
 
     async def carry_out(self, samples: Sequence[TrialSample]) -> float:
-        """Run them and count what came of it; returns the processor time that this took."""
+        """Run the samples and count their agreements; return the processor seconds that this took."""
         first = samples[0]
         before_s = self._stages.cpu_s
         try:
@@ -112,7 +115,7 @@ class Trials:
         return tried.cpu_s + max(0.0, self._stages.cpu_s - before_s)
 
     def _order(self, model: Model, samples: Sequence[TrialSample]) -> TrialOrder:
-        """Reads and packs; for threads. Raises: LoadFailed."""
+        """Return the order for the child. This reads and packs, so it runs in a thread. Raises: LoadFailed."""
         variant = samples[0].beside
         files = tuple(map(str, self._store.blobs.files(variant.content_sha256)))
         return TrialOrder(
@@ -129,7 +132,7 @@ class Trials:
         )
 
     async def _count(self, variant_id: str, tried: Tried) -> None:
-        """Write down where the trial stands now. Raises: UnknownVariant, UnknownModel."""
+        """Store the standing of the trial after these agreements. Raises: UnknownVariant, UnknownModel."""
         variant = await self._store.models.variant(variant_id)
         before = variant.accuracy
         if before is None:
@@ -169,7 +172,7 @@ class Trials:
 
 
 def _judged(before: Accuracy, trial: Trial, metric: str) -> Accuracy:
-    """The figure of a variant that has a verdict, or has lost the one that it had."""
+    """Return the accuracy of a variant that has a new verdict, or has lost its verdict."""
     if trial.verdict is not Verdict.PROMOTED:
         return replace(before, evidence=Evidence.NOISE, trial=trial)
     low, _ = trial.interval

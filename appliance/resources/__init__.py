@@ -1,1 +1,1 @@
-"""What of the machine the box may have: memory and cores, within the limits of its cgroups, and word of stalls."""
+"""Memory and cores of the machine that the box may have, within the limits of its cgroups, and word of stalls."""

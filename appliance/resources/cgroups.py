@@ -1,7 +1,7 @@
-"""The control groups (cgroups) that this process is in, as the kernel shows them: of version 1, of version 2, or both
-beside one another.
+"""Control groups (cgroups) that this process is in, as the kernel shows them.
 
-Everything is read below a root folder, so that a test can bring a tree of its own.
+They are of version 1, of version 2, or of both side by side. All files are read below a root folder, so that a test can
+bring a tree of its own.
 """
 
 import errno
@@ -13,25 +13,28 @@ from pathlib import Path, PurePosixPath
 
 MACHINE = Path("/")
 _VERSIONS = {"cgroup": 1, "cgroup2": 2}
-"""By the name of the file system."""
+"""Version of cgroups by the name of the file system."""
 _NO_LIMIT_FROM = 2**60
-"""Version 1 has no word for "no limit"; it shows the largest number that it can count to."""
+"""Number from which a limit counts as none. Version 1 has no word for "no limit"; it shows the largest number that it
+can count to.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """A folder of a hierarchy; `version` is the hierarchy's, 1 or 2."""
+    """Folder of a hierarchy; `version` is the hierarchy's, 1 or 2."""
 
     folder: Path
     version: int
 
     def number(self, file: str) -> int | None:
-        """The number in a file; None where there is no such file, or where it says that there is no limit."""
+        """Return the number in a file; None where there is no such file, or where the file states no limit."""
         return limit_in(self.text(file))
 
     def text(self, file: str) -> str:
-        """What a file says; empty where it is not there, or may not be read. Raises: OSError where this process has as
-        many files open as it may.
+        """Return the text of a file; empty where the file is not there, or may not be read.
+
+        Raises: OSError where this process has as many files open as it may.
         """
         try:
             return (self.folder / file).read_text().strip()
@@ -41,7 +44,7 @@ class Cgroup:
             return ""
 
     def numbers(self, file: str) -> dict[str, int]:
-        """Name → number, of a file with both on each line."""
+        """Return the numbers of a file by name; each line has a name and a number."""
         rows = (line.split() for line in self.text(file).splitlines())
         return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
@@ -49,23 +52,24 @@ class Cgroup:
 @dataclass(frozen=True, slots=True)
 class _Mount:
     cgroup: PurePosixPath
-    """The cgroup that stands at `point`: all of a hierarchy, or a branch of it."""
+    """Path of the cgroup that stands at `point`: the root of a hierarchy, or of a branch."""
     point: Path
     version: int
     controllers: frozenset[str]
-    """Of version 1."""
+    """Controllers of a hierarchy of version 1, among other options of the mount."""
 
 
 def limit_in(text: str) -> int | None:
-    """The limit that a file states; None: there is none (`max`, -1, the largest number of version 1, nothing)."""
+    """Return the limit that a file states; None for no limit (`max`, -1, largest number of version 1, no text)."""
     return int(text) if text.isdigit() and int(text) < _NO_LIMIT_FROM else None
 
 
 def own_cgroups(controller: str, root: Path = MACHINE) -> tuple[Cgroup, ...]:
-    """Find the cgroup of this process that a controller (`memory`, `cpu`, `cpuset`) goes by, and those above it that
-    can be seen from here, the nearest first; none where no hierarchy is mounted.
+    """Return the cgroup of this process that a controller (`memory`, `cpu`, `cpuset`) goes by, and cgroups above it.
 
-    A controller goes by version 1 where /proc/self/cgroup names it, else by version 2; empty: version 2 itself.
+    The nearest cgroup comes first; cgroups that cannot be seen from here are left out. Return none where no hierarchy
+    is mounted. A controller goes by version 1 where /proc/self/cgroup names it, else by version 2. An empty controller
+    stands for version 2 itself.
     """
     paths = dict(_paths(root))
     version = 1 if controller in paths and controller else 2
@@ -82,13 +86,13 @@ def own_cgroups(controller: str, root: Path = MACHINE) -> tuple[Cgroup, ...]:
         if path.is_relative_to(mount.cgroup):
             own = mount.point / path.relative_to(mount.cgroup)
             folders |= dict.fromkeys(one for one in (own, *own.parents) if one.is_relative_to(mount.point))
-    # A path that no mount holds was written down by somebody outside of this container: what is mounted is its own.
+    # A path that no mount holds was written down outside of this container: what is mounted is its own.
     found = folders or dict.fromkeys([mounts[0].point])
     return tuple(Cgroup(folder, version) for folder in found if folder.is_dir())
 
 
 def _paths(root: Path) -> Iterator[tuple[str, PurePosixPath]]:
-    """The cgroup of this process by controller; of version 2 under the empty name."""
+    """Yield each controller with the cgroup of this process; version 2 has the empty name."""
     for line in _lines(root / "proc/self/cgroup"):
         _number, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
@@ -96,7 +100,7 @@ def _paths(root: Path) -> Iterator[tuple[str, PurePosixPath]]:
 
 
 def _mounts(root: Path) -> list[_Mount]:
-    """Hierarchies that are mounted; at each place the last one, which hides those before."""
+    """Return the hierarchies that are mounted; at each place the last mount, which hides earlier mounts."""
     found: dict[Path, _Mount | None] = {}
     for line in _lines(root / "proc/self/mountinfo"):
         place, _, kind = line.partition(" - ")
@@ -113,7 +117,7 @@ def _unescaped(name: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    """None, where the file is not there: another system, or a /proc that hides it."""
+    """Return the lines of a file; none where the file is not there: on another system, or where /proc hides it."""
     with suppress(OSError):
         return path.read_text().splitlines()
     return []

@@ -1,4 +1,7 @@
-"""Cores that the box may have: those of its cpuset and affinity, and at once no more than its quota of time allows."""
+"""Cores that the box may have: the cores of its cpuset and affinity.
+
+At once it may use no more cores than its quota of processor time allows.
+"""
 
 import os
 from collections.abc import Collection, Iterator
@@ -17,20 +20,21 @@ class Cores:
 
     numbers: frozenset[int]
     count: int
-    """At least 1; of a quota that is no whole number, the whole cores."""
+    """Cores that may be at work at once, at least 1; a quota that is no whole number is rounded down."""
     bound: str = ""
-    """What allows no more: the file of a cgroup with its quota in cores (`cpu.max: 1.5`), the file of a cpuset,
-    `affinity`; empty: the machine has no more.
+    """Name of the limit that allows no more cores; empty where the machine has no more.
+
+    The name is a cgroup's file with its quota in cores (`cpu.max: 1.5`), the file of a cpuset, or `affinity`.
     """
 
 
 def usable_cores() -> Cores:
-    """Those of this process on this machine. Threads of it that are kept to a core change nothing."""
+    """Return the cores of this process on this machine. Threads of it that are kept to a core change nothing."""
     return cores_within(os.sched_getaffinity(os.getpid()))
 
 
 def cores_within(affinity: Collection[int], root: Path = MACHINE) -> Cores:
-    """Those of a process with this affinity, by the files below `root`."""
+    """Return the cores of a process with this affinity, by the files below `root`."""
     numbers, bound = frozenset(affinity), ""
     online = cores_in(_text(root / _ONLINE)) or numbers
     for file, allowed in _cpusets(root):
@@ -45,7 +49,7 @@ def cores_within(affinity: Collection[int], root: Path = MACHINE) -> Cores:
 
 
 def cores_in(text: str) -> frozenset[int]:
-    """The numbers in a list as the kernel writes it: `0-3,8`."""
+    """Return the numbers in a list as the kernel writes it: `0-3,8`."""
     found: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -54,8 +58,9 @@ def cores_in(text: str) -> frozenset[int]:
 
 
 def _cpusets(root: Path) -> Iterator[tuple[str, frozenset[int]]]:
-    """File, and the cores that it names, where there is one; of the nearest cgroup that has one, which is within those
-    above.
+    """Yield the file of the nearest cpuset, and the cores that it names; nothing where no cgroup has such a file.
+
+    The nearest cpuset is enough, because it lies within the cpusets above.
     """
     for cgroup in own_cgroups("cpuset", root):
         for file in _CPUSETS[cgroup.version]:
@@ -65,7 +70,7 @@ def _cpusets(root: Path) -> Iterator[tuple[str, frozenset[int]]]:
 
 
 def _quotas(root: Path) -> Iterator[tuple[float, str]]:
-    """Quota in cores, and the file that states it."""
+    """Yield each quota in cores, with the name of the file that states it."""
     for cgroup in own_cgroups("cpu", root):
         file, microseconds, period = _quota(cgroup)
         if microseconds.isdigit() and period.isdigit() and int(period):
@@ -73,7 +78,7 @@ def _quotas(root: Path) -> Iterator[tuple[float, str]]:
 
 
 def _quota(cgroup: Cgroup) -> tuple[str, str, str]:
-    """File, microseconds and the period that they are in; no number: no quota."""
+    """Return the file's name, the quota in microseconds and its period; a text that is no number means no quota."""
     if cgroup.version == 1:
         return "cpu.cfs_quota_us", cgroup.text("cpu.cfs_quota_us"), cgroup.text("cpu.cfs_period_us")
     microseconds, _, period = cgroup.text("cpu.max").partition(" ")
@@ -81,7 +86,7 @@ def _quota(cgroup: Cgroup) -> tuple[str, str, str]:
 
 
 def _text(path: Path) -> str:
-    """Empty where it is not there."""
+    """Return the text of a file; empty where the file cannot be read."""
     try:
         return path.read_text()
     except OSError:

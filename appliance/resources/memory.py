@@ -1,4 +1,4 @@
-"""Memory that the box may have: what the machine has, within the limits of the cgroups that the box is in."""
+"""Memory that the box may have: the machine's, within the limits of the cgroups that the box is in."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -13,44 +13,49 @@ _USED = {1: "memory.usage_in_bytes", 2: "memory.current"}
 _LIMITS = {1: (_LIMIT,), 2: ("memory.max", "memory.high")}
 _FILES = ("memory.use_hierarchy", _STAT, *_USED.values(), *_LIMITS[1], *_LIMITS[2])
 _PLENTY = 0.2
-"""Share of the memory: while so much can be had, stalls are those of others within limits of their own, or of writers
-of files, for which page cache is dropped.
+"""Share of the total memory. While so much is available, stalls do not show that the box lacks memory.
+
+They are stalls of other processes, within limits of their own. Or they are stalls of processes that write files, for
+which the kernel drops page cache.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes, of the machine or of the cgroup with the tightest limit."""
+    """Memory in bytes: the total under the tightest limit, and the least that any limit leaves available and free."""
 
     total_bytes: int
     available_bytes: int
-    """What could be taken without swapping; page cache that can be dropped counts as available."""
+    """Bytes that could be taken without swapping; page cache that can be dropped counts as available."""
     free_bytes: int
-    """The same where page cache counts as used."""
+    """Bytes that are free; page cache counts as used."""
     bound: str = ""
-    """File of the cgroup whose limit `total_bytes` is; empty: it is the machine's."""
+    """File of the cgroup whose limit is `total_bytes`; empty where `total_bytes` is the machine's."""
 
     def is_scarce(self, reserve_bytes: int) -> bool:
-        """Whether programs that wait for memory lack it: less than that is free, and no fifth is available."""
+        """Return whether programs that wait for memory lack it.
+
+        They do where less than `reserve_bytes` is free, and less than a fifth of the total is available.
+        """
         return self.free_bytes < reserve_bytes and self.available_bytes < _PLENTY * self.total_bytes
 
 
 class MemoryLimits:
-    """Reads them anew at each question, for limits may change. Whose they are is looked up once."""
+    """Limits of memory, read anew at each question, because they may change. The cgroups are looked up once."""
 
     def __init__(self, root: Path = MACHINE) -> None:
-        """Raises: OSError where the machine says nothing of its memory."""
+        """Look up the cgroups and read their limits. Raises: OSError where the machine says nothing of its memory."""
         self._meminfo = root / "proc/meminfo"
         self._cgroups = own_cgroups("memory", root)
         self._last = self._read()
 
     @property
     def files(self) -> list[str]:
-        """Paths of the files of cgroups that `now` reads."""
+        """Return the paths of the cgroups' files that `now` reads."""
         return [str(one.folder / name) for one in self._cgroups for name in _FILES]
 
     def now(self) -> Memory:
-        """Return the memory now; what was read last where this process may open no more files."""
+        """Return the memory now; where this process may open no more files, return what was read last."""
         with suppress(OSError):
             self._last = self._read()
         return self._last
@@ -77,7 +82,7 @@ def _of_machine(meminfo: str) -> Memory:
 
 
 def _of_cgroup(cgroup: Cgroup, *, is_own: bool) -> Iterator[Memory]:
-    """One for each limit; none where there is no limit."""
+    """Yield the memory under each limit of a cgroup; nothing where there is no limit."""
     limits = {name: cgroup.number(name) for name in _LIMITS[cgroup.version]}
     stat: Mapping[str, int] = {}
     if is_own or any(limit is not None for limit in limits.values()):
@@ -96,8 +101,10 @@ def _of_cgroup(cgroup: Cgroup, *, is_own: bool) -> Iterator[Memory]:
 
 
 def _cache_bytes(stat: Mapping[str, int], prefix: str) -> int:
-    """What the kernel drops when others need it: file pages that no process has mapped, for weights that are in use are
-    mapped files; and caches of the kernel's own.
+    """Return the bytes that the kernel drops when other programs need memory.
+
+    These are file pages that no process has mapped, and caches of the kernel's own. Mapped pages are left out, because
+    weights in use are mapped files.
     """
     pages = stat.get(f"{prefix}inactive_file", 0) + stat.get(f"{prefix}active_file", 0)
     mapped = stat.get("total_mapped_file" if prefix else "file_mapped", 0)

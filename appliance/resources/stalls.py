@@ -1,7 +1,7 @@
 """Word from the kernel that processes stand for want of memory (PSI), also while no request comes.
 
-It is a trigger's where the kernel lets this process set one, else it is looked for every two seconds. A trigger is told
-of within its window, and once for each window in which so much was lost.
+The word comes from a trigger where the kernel lets this process set a trigger. Elsewhere the kernel's file is read
+every two seconds. A trigger reports within its window, once for each window in which processes stood long enough.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from appliance.clock import NS_PER_S, NS_PER_US, Clock
 from appliance.resources.cgroups import MACHINE, own_cgroups
 
 _WINDOW_S = 2
-"""The kernel gives processes without privileges triggers of such windows only."""
+"""Seconds of a trigger's window. The kernel gives a process without privileges only triggers of such windows."""
 _SHARE = 0.1
-"""Of a window, in which at least one process stood."""
+"""Share of a window for which at least one process must stand before that counts as a stall."""
 
 
 class MemoryStalls:
-    """`run` listens; the stalls are those of the processes of the box's cgroup, else of the machine's."""
+    """Listener for stalls of the processes of the box's cgroup, else of the machine's; `run` listens."""
 
     def __init__(self, clock: Clock, root: Path = MACHINE) -> None:
         self._clock = clock
         own = (cgroup.folder / "memory.pressure" for cgroup in own_cgroups("", root)[:1])
         self.file = next(filter(_is_readable, (*own, root / "proc/pressure/memory")), None)
-        """Where the kernel tells it; None: it does not."""
+        """File in which the kernel tells of stalls; None where the kernel does not tell of them."""
 
     async def run(self, heard: Callable[[], None]) -> None:
         """Call `heard` at each word, until cancelled, or until the kernel tells nothing any more."""
@@ -35,7 +35,7 @@ class MemoryStalls:
             return
         try:
             trigger = StallTrigger(self.file)
-        except OSError:  # it lets nobody set one here, or this process may not
+        except OSError:  # the kernel takes no trigger here, or none of this process
             pass
         else:
             with closing(trigger):
@@ -56,10 +56,10 @@ class MemoryStalls:
 
 
 class StallTrigger:
-    """One at a file of the kernel's; `close` takes it away."""
+    """Trigger for stalls at a file of the kernel's; `close` takes it away."""
 
     def __init__(self, file: Path) -> None:
-        """Raises: OSError where the file takes none."""
+        """Set the trigger. Raises: OSError where the file takes none."""
         with ExitStack() as opened:
             descriptor = os.open(file, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             opened.callback(os.close, descriptor)
@@ -96,7 +96,7 @@ class StallTrigger:
 
 
 def stalled_ns(file: Path) -> int:
-    """For how long at least one process stood, since the machine or the cgroup began. Raises: OSError."""
+    """Return for how many ns at least one process stood, since the machine or the cgroup began. Raises: OSError."""
     some = next((line for line in file.read_text().splitlines() if line.startswith("some ")), "")
     return int(some.rpartition("total=")[2] or 0) * NS_PER_US
 
@@ -104,5 +104,5 @@ def stalled_ns(file: Path) -> int:
 def _is_readable(file: Path) -> bool:
     try:
         return bool(file.read_bytes())
-    except OSError:  # there is none, or the kernel was started without it
+    except OSError:  # there is no such file, or the kernel was started without PSI
         return False

@@ -1,4 +1,4 @@
-"""What the box tells of errors: the words of the system, without paths of the machine."""
+"""Texts of errors as the box tells them: the words of the system, without paths of the machine."""
 
 import os
 import re
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _SYSTEM = "bin boot dev etc lib lib64 opt proc root run sbin snap sys tmp usr var".split()
-"""Folders of any machine. Others, as `/home` or `/data`, may be the first part of a tensor's name."""
+"""Folders of any machine. Other folders, such as `/home` or `/data`, may be the first part of a tensor's name."""
 _LETTER = r"[^\s/'\"`,;:()\[\]<>]"
 
 
 class _Hidden:
-    """The folders whose paths are not told, as one pattern."""
+    """Folders whose paths are not told, as one pattern."""
 
     def __init__(self, folders: Iterable[str]) -> None:
         self._folders = set[str]()
@@ -28,10 +28,10 @@ _hidden = _Hidden((*_SYSTEM, sys.prefix, os.path.expanduser("~")))
 
 
 def hide_folder(folder: Path) -> None:
-    """Of paths in this folder, too, only the name of the file is told from now on."""
+    """Hide paths in this folder, too: from now on only the name of the file is told."""
     _hidden.add(str(folder.resolve()))
 
 
 def without_paths(text: str) -> str:
-    """Return what is told to callers of an error: of each absolute path of the machine only the name of its file."""
+    """Return an error's text as callers are told it: each absolute path of the machine is cut to its file's name."""
     return _hidden.path.sub(lambda path: path[0].rstrip("/").rpartition("/")[2], text) if "/" in text else text

@@ -1,9 +1,9 @@
-"""How much of one turn of the event loop an owner may take: a tenant, or all strangers of one address.
+"""Parts of a turn of the event loop that owners may take. An owner is a tenant, or all strangers of one address.
 
-The event loop reads what has come, does what follows of it, and looks for new connections; then it begins anew. An
-owner that sends much at once would make one of these turns long, and all others wait. So what goes beyond an owner's
-part of a turn is left for the next one, tenants' before strangers'. Nothing is slower for an owner that is alone: the
-next turn begins at once.
+In a turn the event loop reads what has come, does the work that follows, and looks for new connections. Then the next
+turn begins. An owner that sends much at once would make a turn long, and all other owners would wait. Work beyond an
+owner's part of a turn is therefore left for the next turn, tenants' work before strangers'. For an owner that is alone
+nothing is slower, because the next turn begins at once.
 """
 
 import asyncio
@@ -13,35 +13,36 @@ from collections.abc import Callable
 from appliance.clock import NS_PER_MS, Clock
 
 PART_NS = 2 * NS_PER_MS
-"""Of an owner, in one turn."""
+"""Nanoseconds of an owner, in one turn."""
 TURN_NS = 8 * NS_PER_MS
-"""Of all owners together, for what was left over."""
+"""Nanoseconds of all owners together in one turn, for work that earlier turns left over."""
 STRANGER = "stranger "
-"""Begins the name of an owner that has shown no key; no tenant is called so."""
+"""Prefix of the name of an owner that has shown no key; no tenant's name begins so."""
 
 
 class Turns:
-    """Counts what owners take of a turn, and keeps what has to wait for the next. Event-loop thread only."""
+    """Count of what owners take of a turn, and the calls that wait for a later turn. Event-loop thread only."""
 
     def __init__(self, clock: Clock) -> None:
         self.now_ns = clock.now_ns
         self._taken_ns: dict[str, int] = {}
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
-        """By owner, whose turn it is first."""
+        """Calls that wait, by owner; the owner whose turn is next stands first."""
         self._is_ending = False
 
     def is_over(self, owner: str) -> bool:
-        """Whether the owner has had its part of this turn."""
+        """Return whether the owner has had its part of this turn, or has calls that wait."""
         return self._taken_ns.get(owner, 0) >= PART_NS or owner in self._waiting
 
     def took(self, owner: str, took_ns: int) -> None:
-        """Count what was done for the owner in this turn."""
+        """Count the nanoseconds that were spent on the owner in this turn."""
         self._taken_ns[owner] = self._taken_ns.get(owner, 0) + took_ns
         self._end_soon()
 
     def next(self, owner: str, call: Callable[[], None]) -> None:
-        """Call `call` in a turn in which there is time for the owner, the next one at the earliest, after what already
-        waits of that owner.
+        """Have `call` called in a turn in which there is time for the owner, the next turn at the earliest.
+
+        The owner's calls that already wait are called before it.
         """
         self._waiting.setdefault(owner, deque()).append(call)
         self._end_soon()
@@ -52,7 +53,10 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._end)
 
     def _end(self) -> None:
-        """A turn is over: go on with what waits, an owner after the other; with one of the strangers in any case."""
+        """End a turn, and go on with the calls that wait: owner by owner, tenants before strangers.
+
+        At least one stranger gets time in any case.
+        """
         self._is_ending = False
         self._taken_ns.clear()
         left_ns = TURN_NS
@@ -68,8 +72,9 @@ class Turns:
             self._end_soon()
 
     def _go_on(self, owner: str, part_ns: int) -> int:
-        """Make calls of an owner until its part is over; what is left waits behind other owners'. Returns what that
-        took.
+        """Make an owner's calls until its part is over; return the nanoseconds that they took.
+
+        Calls that are left wait behind other owners' calls.
         """
         calls = self._waiting.pop(owner)
         began_ns = self.now_ns()

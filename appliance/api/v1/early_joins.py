@@ -1,7 +1,7 @@
-"""`POST /v1/sessions` until the framework is there: importing that takes seconds, for which a device that comes right
-after a start would wait.
+"""Early answers to `POST /v1/sessions`, until the web framework is imported.
 
-Nothing here imports the framework. What is asked in a way that is not plain goes to it, and gets its answer.
+The import takes seconds, for which a device that comes right after a start would otherwise wait. Nothing here imports
+the framework. A request that is not plain goes to the framework, which answers it.
 """
 
 import json
@@ -19,20 +19,22 @@ from appliance.tasks import strict_json
 from appliance.wire.sessions import SessionOrder
 
 BYTES_MAX = 16 * 1024
-"""Of a body that is read on the event loop."""
+"""Bytes at most of a body that is read on the event loop."""
 
 
 class EarlyJoins:
-    """Event-loop thread only."""
+    """Answers to joins before the framework is there. Event-loop thread only."""
 
     def __init__(self, box: ServingBox, later: Callable[[AuditRecord], None]) -> None:
-        """`later`: has an entry written in the audit once there is a store."""
+        """Take the box, and `later`, which has an entry written in the audit once there is a store."""
         self._box = box
         self._later = later
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
-        """Answer a join; `scope` has its caller. What is no plain order is not answered: whatever answers it reads the
-        body, from its beginning, from what is returned.
+        """Answer a join that is a plain order, and return None; `scope` has its caller.
+
+        Do not answer any other request. Return a `Receive` instead, from which the framework reads the body from its
+        beginning.
 
         Raises: what `Sessions.join` raises, UnknownApplication, UnknownPipeline; what `receive` raises.
         """
@@ -52,7 +54,7 @@ class EarlyJoins:
 
 
 async def _read(receive: Receive) -> list[Message]:
-    """The body, or so much of it that it is known to be too large, or that its caller has left."""
+    """Return the messages of a body, up to where it is known to be too large, or its caller has left."""
     read = [await receive()]
     count = len(read[-1].get("body", b""))
     while read[-1].get("more_body", False) and count <= BYTES_MAX:
@@ -62,7 +64,10 @@ async def _read(receive: Receive) -> list[Message]:
 
 
 def _order(scope: Scope, read: Sequence[Message], sent: bytes) -> SessionOrder | None:
-    """What is asked; None where that is not plain: another sort of body, a large one, one with a fault."""
+    """Return the order that a request states; None where the request is not plain.
+
+    It is not plain where the body is of another type, too large or faulty, or where the caller has left.
+    """
     kind = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/json" or len(sent) > BYTES_MAX:
         return None

@@ -1,4 +1,4 @@
-"""Integer inputs that are indices: how large they may be, read off the tables that they index."""
+"""Limits of integer inputs that are indices, read off the tables that they index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -28,8 +28,8 @@ _KEEPS_VALUES = frozenset(
 def index_limits(graph: GraphProto) -> dict[str, int]:
     """Return for each integer input that indexes a table the number that its values must stay below.
 
-    Gather, GatherElements, GatherND, OneHot and the scattering operators are looked at, behind operators that only
-    move values. An input that is not found to be an index, or only of tables of unknown length, has no entry.
+    Gather, GatherElements, GatherND, OneHot and the scattering operators are looked at, also behind operators that only
+    move values. An input has no entry where it is not found to be an index, or indexes only tables of unknown length.
     """
     stored = {tensor.name: tensor for tensor in graph.initializer}
     sizes = {name: tuple(tensor.dims) for name, tensor in stored.items()}
@@ -53,8 +53,9 @@ def index_limits(graph: GraphProto) -> dict[str, int]:
 
 
 def readers_of(graph: GraphProto, name: str) -> Iterator[tuple[NodeProto, list[int]]]:
-    """Return each node that reads the values of an input, also behind operators that only move them, and at which of
-    the node's own inputs.
+    """Yield each node that reads the values of an input, with the places of the node's inputs that read them.
+
+    Nodes behind operators that only move the values count, too.
     """
     moved = {name}
     for node in graph.node:  # sorted: what a node reads stands before it
@@ -67,7 +68,10 @@ def readers_of(graph: GraphProto, name: str) -> Iterator[tuple[NodeProto, list[i
 
 
 def smallest_limits(graph: GraphProto, known: Mapping[str, int]) -> dict[str, int]:
-    """Return limits that every table allows: `known` ones, and 1 for each further integer input, which is 0 then."""
+    """Return limits that every table allows: the `known` limits, and 1 for each further integer input.
+
+    The values of such a further input are 0.
+    """
     stored = {tensor.name for tensor in graph.initializer}
     integers = (one for one in graph.input if one.type.tensor_type.elem_type in INTEGERS and one.name not in stored)
     return {one.name: 1 for one in integers} | dict(known)
@@ -76,7 +80,10 @@ def smallest_limits(graph: GraphProto, known: Mapping[str, int]) -> dict[str, in
 def _limit(
     node: NodeProto, places: list[int], sizes: Mapping[str, tuple[int, ...]], stored: Mapping[str, TensorProto]
 ) -> int | None:
-    """What the indices at `places` of a node must stay below; None: they are none."""
+    """Return the number that the indices at `places` of a node must stay below.
+
+    Return None where these inputs are no indices, or the table is of unknown length.
+    """
     if node.op_type == "OneHot" and 0 in places:
         depth = stored.get(node.input[1])
         return None if depth is None else int(np.ravel(numpy_helper.to_array(depth))[0])
@@ -90,5 +97,5 @@ def _limit(
 
 
 def _known(sides: Sequence[int]) -> int | None:
-    """The smallest of some sizes; None where one is free."""
+    """Return the smallest of some sizes; None where a size is free."""
     return min(sides) if min(sides) >= 0 else None

@@ -12,7 +12,7 @@ class AllIdle:
         self._sorts: list[IdleProcesses] = []
 
     def add(self, processes: IdleProcesses) -> None:
-        """Add a sort of processes, which end after those added before."""
+        """Add a sort of processes, which end after the sorts that were added before."""
         self._sorts.append(processes)
 
     def idle_bytes(self, wanted: Collection[str]) -> int:
@@ -20,7 +20,7 @@ class AllIdle:
         return sum(one.idle_bytes(wanted) for one in self._sorts)
 
     def end_idle(self, wanted: Collection[str]) -> bool:
-        """End an idle process of the first sort that has one; return whether there was one."""
+        """End an idle process of the first sort that has any; return whether a process ended."""
         return any(one.end_idle(wanted) for one in self._sorts)
 
     def occupied(self, wanted: Collection[str]) -> list[Occupied]:

@@ -1,7 +1,7 @@
 """Planner processes as memory counts them: their bytes are charged to no tenant.
 
-Planning goes on without them, in threads. So they take a part of the budget at most, no build leaves for a planner that
-is expected, guaranteed or planned with, and planners are the first processes to end where memory is short.
+Planning goes on without them, in threads. Therefore they take at most a part of the budget, and are the first processes
+to end where memory is short. No build that is expected, guaranteed or planned with leaves for a planner.
 """
 
 import errno
@@ -16,17 +16,18 @@ from appliance.runtime.memory.room import Process
 from appliance.runtime.ports import Occupied
 
 SHARE = 0.25
-"""The part of the budget that planners may take together."""
+"""Share of the budget that planners may take together."""
 REST_NS = 60 * NS_PER_S
-"""How long a planner does not begin again after it found no room, or ended because its memory was needed."""
+"""Nanoseconds for which a planner does not begin again after it found no room, or ended for its memory."""
 
 
 class PlannerProcesses:
-    """Port `IdleProcesses`: every planner that runs counts as idle. Event-loop thread only."""
+    """Port `IdleProcesses` for planners: every planner that runs counts as idle. Event-loop thread only."""
 
     def __init__(self, clock: Clock, memory: MemoryManager) -> None:
-        """Register with `memory` (`MemoryManager.when_short`). `assemble` does this before any other sort of processes
-        registers, so planners end first.
+        """Register with `memory` (`MemoryManager.when_short`).
+
+        `assemble` does this before any other sort of processes registers, so planners end first.
         """
         self._clock = clock
         self._memory = memory
@@ -55,7 +56,7 @@ class PlannerProcesses:
 
     @asynccontextmanager
     async def beginning(self, one: "CountedPlanner") -> AsyncIterator[None]:
-        """As `CountedPlanner.beginning`."""
+        """Make room for a process that begins within this context; see `CountedPlanner.beginning`."""
         now_ns = self._clock.now_ns()
         taken = sum(other.bytes for other in {**self._there, **self._beginning}.values() if other is not one)
         if now_ns < one.rests_until_ns or taken + one.bytes > SHARE * self._memory.budget_bytes:
@@ -75,7 +76,7 @@ class PlannerProcesses:
             del self._beginning[one.name]
 
     def ended(self, one: "CountedPlanner") -> None:
-        """As `CountedPlanner.ended`."""
+        """Count the process no more; see `CountedPlanner.ended`."""
         if self._there.get(one.name) is one:
             del self._there[one.name]
             self._count()
@@ -86,29 +87,31 @@ class PlannerProcesses:
 
 
 class CountedPlanner:
-    """A process that plans, as memory counts it."""
+    """Process that plans, as memory counts it."""
 
     def __init__(self, all_: PlannerProcesses, process: Process, name: str) -> None:
         self._all = all_
         self.process = process
         self.name = name
         self.rests_until_ns = 0
-        """The process does not begin before this moment of the clock."""
+        """Moment of the clock in nanoseconds before which the process does not begin again."""
         self.is_busy: Callable[[], bool] = lambda: False
-        """Whether the process computes; processes that compute are the last to end."""
+        """Return whether the process computes; processes that compute are the last to end."""
         self.end_now: Callable[[], None] = lambda: None
         """End the process at once, because its memory is needed."""
 
     @property
     def bytes(self) -> int:
-        """Bytes that the process takes while it runs."""
+        """Return the bytes that the process takes while it runs."""
         return self.process.bytes
 
     @asynccontextmanager
     async def beginning(self) -> AsyncIterator[None]:
-        """Within it the process begins; it counts from its end on, unless that fails.
+        """Make room for the process, which begins within this context.
 
-        Raises: OSError (`ENOMEM`) where there is no room for it.
+        The process counts from the end of the context on, unless the context ends with an exception.
+
+        Raises: OSError (`ENOMEM`) where there is no room for the process, or where it may not begin again yet.
         """
         async with self._all.beginning(self):
             yield

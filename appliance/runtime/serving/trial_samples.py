@@ -1,7 +1,8 @@
 """Requests that are kept for trials of unverified variants: which, how many, and for how long.
 
-They stay in memory, at most so many and so many bytes a tenant, and are forgotten after a few seconds whether they were
-used or not. Of many requests a few a second are kept, the next one each time a pause is over, whatever it asks.
+They stay in memory, with a bound on their number and their bytes for each tenant. They are forgotten after a few
+seconds, used or not. Of many requests a few a second are kept: the next request each time a pause is over, whatever it
+asks.
 """
 
 import asyncio
@@ -20,38 +21,39 @@ from appliance.tasks.base import Media
 from appliance.tasks.trial_sample import MediaAsked, TensorsAsked, TrialSample
 
 FRESH_NS = 10 * NS_PER_S
-"""So long is a sample kept."""
+"""Nanoseconds for which a sample is kept."""
 _EVERY_NS = 250 * NS_PER_MS
 _WATCH_EVERY_NS = 10 * NS_PER_S
-"""From one request of a model that is kept to the next: of a variant on trial, and of one that is watched."""
+"""Nanoseconds from one kept request to the next for a watched variant; for a variant on trial, `_EVERY_NS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleBounds:
-    """What is kept at most. 0 samples: none are."""
+    """Bounds on the samples that are kept; with 0 samples, none are kept."""
 
     samples_max: int = 0
-    """Of a tenant."""
+    """Samples of a tenant at most."""
     bytes_max: int = 0
-    """Of a tenant."""
+    """Bytes of a tenant's samples at most."""
     bytes_total_max: int = 0
 
 
 class TrialSamples:
-    """Event-loop thread only."""
+    """Requests that are kept for trials. Event-loop thread only."""
 
     def __init__(self, clock: Clock, bounds: SampleBounds) -> None:
         self._clock = clock
         self._bounds = bounds
         self._kept: dict[str, deque[TrialSample]] = {}
-        """By tenant, the oldest first; those who had a turn last stand last."""
+        """Samples by tenant, the oldest first; tenants that had a turn last stand last."""
         self._not_before_ns: dict[str, int] = {}
-        """Variant that is run beside → when the next request is kept for it."""
+        """Clock in nanoseconds from which the next request is kept, by id of the variant on trial or watched."""
         self._some = asyncio.Event()
 
     def offer_tensors(self, request: Request, entry: Entry, answered: Variant, outputs: Mapping[str, Any]) -> None:
-        """Keep a copy of a request for tensors where its answer is wanted for a trial. Its inputs were of a shape that
-        the variant that answered takes; another one must take the same.
+        """Keep a copy of a request for tensors where its answer is wanted for a trial.
+
+        The inputs have shapes that the variant that answered takes. The other variant must take the same shapes.
         """
         beside = entry.trials[answered.id]
         is_whole = not request.is_read and not entry.model.task.state and not entry.model.task.constants
@@ -62,7 +64,10 @@ class TrialSamples:
                 self._keep(request.tenant, entry, answered, beside, copied)
 
     def offer_media(self, tenant: str, entry: Entry, answered: Variant, media: Media, body: Mapping[str, Any]) -> None:
-        """Keep a request for what a task reads where its answer is wanted for a trial. Nobody changes either."""
+        """Keep media and what a task read in the outputs, where the answer is wanted for a trial.
+
+        Neither is copied, because no code changes them.
+        """
         beside = entry.trials[answered.id]
         if body and self._is_due(tenant, entry, answered, beside):
             asked = MediaAsked(media, body)
@@ -74,7 +79,10 @@ class TrialSamples:
         await self._some.wait()
 
     def take(self) -> list[TrialSample]:
-        """Samples of one variant, of the tenant whose turn it is, which are kept no longer; none where all are old."""
+        """Return the samples of one variant, of the tenant whose turn it is, and keep them no longer.
+
+        Return none where all are old.
+        """
         self._forget_old()
         if not self._kept:
             return []
@@ -87,7 +95,7 @@ class TrialSamples:
         return [one for one in kept if (one.answered, one.beside.id) == pair]
 
     def _is_due(self, tenant: str, entry: Entry, answered: Variant, beside: Variant) -> bool:
-        """Whether the next request for this trial is to be kept."""
+        """Return whether this request is to be kept for a trial; where it is, begin the pause until the next."""
         if tenant != entry.model.tenant or not self._bounds.samples_max:
             return False
         now_ns = self._clock.now_ns()
@@ -132,5 +140,5 @@ class TrialSamples:
 
 
 def _copied(tensors: Tensors) -> dict[str, np.ndarray]:
-    """What came may lie in memory that the caller shares and writes again."""
+    """Return copies of tensors, because a request may lie in memory that its caller shares and writes again."""
     return {name: np.array(array) for name, array in tensors.items()}
