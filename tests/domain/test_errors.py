@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.domain import errors
-from appliance.domain.errors import ApplianceError, FrameDropped
+from appliance.domain.errors import ApplianceError, FrameDropped, QueueFull
 from appliance.domain.errors.sessions import DROPPED
 from appliance.domain.session import DropCause
 
@@ -80,3 +80,10 @@ def test_every_cause_of_a_drop_is_told_in_words() -> None:
     assert DROPPED.keys() == set(DropCause)
     assert str(FrameDropped(frame=7, cause=DropCause.LATE)).endswith("late (its deadline came while it waited)")
     assert str(FrameDropped(frame=7, cause="other")) == "frame 7 was dropped: other"
+
+
+@pytest.mark.parametrize(("waiting", "words"), [(256, "256 requests"), (None, "256 requests"), (3, "3 requests")])
+def test_full_queue_names_requests_that_wait(waiting: int | None, words: str) -> None:
+    """Fewer than may wait of one tenant where other tenants' requests leave it no more places."""
+    error = QueueFull(application_id="harbour/door", queue_len_max=256, waiting=waiting)
+    assert str(error).startswith(f"{words} of 'harbour/door' are waiting")
