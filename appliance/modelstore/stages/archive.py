@@ -27,6 +27,8 @@ from appliance.tasks import strict_json
 
 Report = Callable[[float, str], None]
 CHUNK_BYTES = 1 << 20
+READ_THROUGH_BYTES = 64 << 20
+"""Largest part of a packed file that is unpacked to tell damage from another format."""
 RATIO_FROM_BYTES = 64 << 20
 """Below this an archive of zeros does no harm; small models often compress well."""
 TEXT_BYTES_MAX = 8 << 20
@@ -103,6 +105,14 @@ def _tar_opener(head: bytes) -> Callable[[Path], IO[bytes]] | None:
     return next((cast(Any, opener) for magic, opener in openers.items() if head.startswith(magic)), None)
 
 
+def _read_through(opener: Callable[[Path], IO[bytes]], source: Path) -> None:
+    """Unpack the beginning of a file into nothing. Raises: one of `BROKEN`, or OSError, where it is damaged."""
+    with opener(source) as stream:
+        for _ in range(READ_THROUGH_BYTES // CHUNK_BYTES):
+            if not stream.read(CHUNK_BYTES):
+                return
+
+
 class _Extraction:
     """Writes entries one by one and keeps count of what they cost."""
 
@@ -121,8 +131,13 @@ class _Extraction:
         if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
             self.zip(source)
         elif opener := _tar_opener(head):
-            with opener(source) as stream:
-                self.tar(stream)
+            try:
+                with opener(source) as stream:
+                    self.tar(stream)
+            except tarfile.ReadError:
+                if not self.entries:  # no tar, or a packed one whose damage made its first bytes wrong
+                    _read_through(opener, source)
+                raise
         else:
             return False
         return True
