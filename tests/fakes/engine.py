@@ -92,6 +92,7 @@ def make_variant(
         state,
         accuracy=None if accuracy is None else Accuracy(accuracy, "top-1", "labels", 10),
         profile=profile if measured else None,
+        is_original=name == "fp32",
     )
 
 

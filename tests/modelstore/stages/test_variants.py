@@ -219,7 +219,9 @@ def test_what_speaks_against_the_original_speaks_against_its_precisions() -> Non
 
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8])
 def test_what_cannot_be_made_says_why(tmp_path: Path, precision: Precision) -> None:
-    """Half weights, quantised graphs, nothing to convert: an answer with a reason, no error."""
+    """Quantised graphs, nothing to convert, int8 of half weights, whose fp16 is the upload itself: an answer with a
+    reason, no error.
+    """
     half = networks.model(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
         {"x": ("n", 64)},
@@ -227,7 +229,9 @@ def test_what_cannot_be_made_says_why(tmp_path: Path, precision: Precision) -> N
         {"w": np.ones((64, 64), np.float16)},
         types={"x": int(TensorProto.FLOAT16), "y": int(TensorProto.FLOAT16)},
     )
-    assert "weights are fp16" in made_of(half, tmp_path, precision, TaskSpec())[1].reason
+    of_half = made_of(half, tmp_path, precision, TaskSpec())[1]
+    assert [one.is_original for one in of_half.variants] == ([True] if precision is Precision.FP16 else [])
+    assert ("weights are fp16" in of_half.reason) is (precision is Precision.INT8)
     nothing = made_of(networks.relu(), tmp_path, precision, TaskSpec())[1]
     assert not nothing.variants
     assert nothing.reason
