@@ -55,8 +55,8 @@ def trial_inputs(graph: GraphProto, task: TaskSpec, sample: TrialInputs | None) 
 
 
 def wanted_shapes(graph: GraphProto) -> dict[str, DefaultValue]:
-    """Return a shape that fits every tensor for each input that an operator takes as one: ones, and −1 before them for
-    a Reshape.
+    """Return values for each input that an operator reads as a shape. They fit every tensor: −1 and then ones for
+    Reshape, ones for other operators.
     """
     found: dict[str, DefaultValue] = {}
     for tensor in _vectors(graph):

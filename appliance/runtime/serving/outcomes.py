@@ -113,16 +113,16 @@ class Outcomes:
 
     def failed(self, request: Request, entry: Entry, error: Exception) -> None:
         """Put a request that gets this error into the figures; `Engine.infer` does so with those that fail there."""
-        outcome = "failed"
+        outcome, now_ns = "failed", self._clock.now_ns()
         if isinstance(error, DeadlineExceeded):
             outcome = "expired"
-            self._decisions.record("drop", drop(request, error, self._clock.now_ns()))
+            self._decisions.record("drop", drop(request, error, now_ns))
         elif isinstance(error, LimitReached):
             outcome = "rejected"
             quota = self._catalogue.tenant(request.tenant).quota
             self._decisions.record("admission", admission(request, quota, error))
         variant, key = self._counted(request, entry)
-        took_ns = self._clock.now_ns() - request.arrival_ns
+        took_ns = now_ns - request.arrival_ns
         is_broken = _breaks_slo(request, entry.application.latency_slo_ms, error)
         self._telemetry.failed(key, outcome, took_ns, slo_kept=False if is_broken else None)
         notable = self._telemetry.notable
@@ -130,10 +130,9 @@ class Outcomes:
             causes = (Cause.FAILED, Cause.LATE) if isinstance(error, DeadlineExceeded) else (Cause.FAILED,)
             problem = type(error) if isinstance(error, ApplianceError) else None
             kind = Kind(causes, request.tenant, variant or "", entry.first_choice, problem)
-            end_ns = request.arrival_ns + took_ns
-            if not notable.counts(request.application_id, kind, end_ns):
+            if not notable.counts(request.application_id, kind, now_ns):
                 detail, spent = "" if problem is None else str(error), Spent(request.decoded_ns)
-                notable.add(noted(kind, request, entry.application.latency_slo_ms, end_ns, spent, detail))
+                notable.add(noted(kind, request, entry.application.latency_slo_ms, now_ns, spent, detail))
 
     def cancelled(self, request: Request, entry: Entry) -> None:
         """Put a request into the figures whose caller left before its result was there."""

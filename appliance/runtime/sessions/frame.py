@@ -222,7 +222,7 @@ class Frame:
             self.end(FrameResult(self.number, end, self._session.now_ns(), None, "", cause, anew(error)))
 
     def drop(self, cause: DropCause, left_ms: float | None = None, expected_ms: float | None = None) -> FrameDropped:
-        """It is not run; returns the error to tell, with its figures (`FrameDropped`)."""
+        """End the frame without a run; return the error to tell, with its figures (`FrameDropped`)."""
         error = FrameDropped(frame=self.number, cause=cause.value, left_ms=left_ms, expected_ms=expected_ms)
         self.end(FrameResult(self.number, FrameEnd.DROPPED, self._session.now_ns(), cause=cause, error=error))
         return anew(error)
