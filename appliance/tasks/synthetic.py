@@ -5,7 +5,7 @@ Pictures are smooth noise in the range that the task's pre-processing gives, tok
 zeros.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -14,6 +14,22 @@ from appliance.tasks.datatypes import default_array, dtype_of
 
 _TOKENS = 100
 """Token ids stay below, where nothing says how many there are: every vocabulary has as many."""
+_SIDES = (224, 320, 256, 640, 128, 64)
+"""Usual heights and widths of pictures, the likeliest first."""
+_LINE_WIDTH = 320
+"""Usual width of a line of text."""
+
+
+def picture_sizes(free: Collection[str], image: ImageSpec | None) -> tuple[tuple[int, int], ...]:
+    """Return the (height, width) worth trying, the likeliest first; only one where the task says a size.
+
+    `free`: the roles of axes that the graph leaves open.
+    """
+    is_line = "width" in free and "height" not in free
+    sides = (_LINE_WIDTH, *_SIDES) if is_line else _SIDES
+    if image is not None and (image.height or image.width):
+        return ((image.height or sides[0], image.width or sides[0]),)
+    return tuple((side, side) for side in (sides if "width" in free or "height" in free else sides[:1]))
 
 
 def synthetic_tensor(

@@ -1,19 +1,16 @@
 """Inputs for trial runs: what each axis of a graph's inputs means, and which sizes are worth trying."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import onnx
 
-from appliance.domain.catalogue import ImageSpec, TaskSpec, TensorSpec
+from appliance.domain.catalogue import TaskSpec, TensorSpec
 from appliance.modelstore.orders import Extent
 from appliance.modelstore.stages import graph as facts
-from appliance.tasks.synthetic import synthetic_tensor
+from appliance.tasks.synthetic import picture_sizes, synthetic_tensor
 
 BATCH_SYMBOLS = frozenset({"n", "b", "bs", "batch", "batch_size", "batchsize", "batch_dim"})
-SIDES = (224, 320, 256, 640, 128, 64)
-"""Sides tried where the graph leaves height and width open and nobody said a size."""
 LENGTHS = (16, 128, 512, 16_000, 1)
 """Lengths tried on other free axes: tokens, audio samples."""
 PICTURE_CHANNELS = (1, 3, 4)
@@ -67,15 +64,9 @@ def _picture_roles(dims: tuple[int, ...], task: TaskSpec) -> tuple[str, ...] | N
 def extents(inputs: Sequence[TensorSpec], axes: Mapping[str, tuple[str, ...]], task: TaskSpec) -> Iterator[Extent]:
     """Sizes worth trying, the likeliest first; only the first when the tenant said a picture size."""
     free = {axes[tensor.name][axis] for tensor in inputs for axis, dim in enumerate(tensor.shape) if dim < 0}
-    image = task.image or ImageSpec()
-    sides = [Extent(height=side, width=side) for side in SIDES] if free & {"height", "width"} else [Extent()]
-    if "height" not in free and "width" in free:
-        sides = [Extent(width=width) for width in (320, *SIDES)]
-    if image.height or image.width:
-        sides = [Extent(height=image.height or sides[0].height, width=image.width or sides[0].width)]
     for length in LENGTHS if "sequence" in free else LENGTHS[:1]:
-        for side in sides:
-            yield replace(side, length=length)
+        for height, width in picture_sizes(free, task.image):
+            yield Extent(height=height, width=width, length=length)
 
 
 def synthetic(
