@@ -358,10 +358,10 @@ def _large(count: int) -> bytes:
 
 @pytest.mark.parametrize("path", [INFER, PREDICT])
 def test_large_json_is_read_beside_others(box: Box, path: str) -> None:
-    """Probes are answered while 11 MB of JSON come, are read and answered; `tests/api/test_large_json.py` holds the
+    """Probes are answered while 5 MB of JSON come, are read and answered; `tests/api/test_large_json.py` holds the
     reader, so that a probe comes in the middle of it.
     """
-    body = _large(1_100_000)
+    body = _large(500_000)
     with wire(box.url) as large, wire(box.url) as probe:
         assert probe.ask(box.infer(box.museum)) == 200
         order: list[str] = []

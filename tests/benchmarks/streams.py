@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ from tests.fakes.emulated_box import furnish, settings_of
 
 START_S = 3.0
 """From when the box is ready to the beginning of the scenario."""
+WARM_UP_MS = 60_000.0
+"""A model that comes into memory may miss the promise of its application."""
 PORT = 8080
 
 
@@ -219,7 +222,8 @@ def _bring(server: Server, scenario: Scenario, network: Network | None) -> None:
         for variant in model.variants:
             if variant.resident:
                 body = {"inputs": {"x": [[1.0]]}}
-                _asked(server, network, lambda client: client.predict(application.name, body, variant=variant.name))  # noqa: B023
+                ask = methodcaller("predict", application.name, body, variant=variant.name, timeout_ms=WARM_UP_MS)
+                _asked(server, network, ask)
 
 
 @contextmanager

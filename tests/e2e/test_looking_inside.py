@@ -11,6 +11,7 @@ import pytest
 
 from appliance.client import Client
 from appliance.demo.zoo import toys
+from appliance.domain.errors import DeadlineExceeded
 from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
@@ -25,7 +26,7 @@ INPUTS = '{"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 10, 10, 10]]}}'
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A box with `add`, which both tenants may call; `harbour` has asked once."""
+    """A box with `add`, which both tenants may call."""
     folder = tmp_path_factory.mktemp("box")
     with running_server(folder / "state") as running:
         with running.client() as client:
@@ -37,10 +38,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def asked(server: Server, tmp_path: Path, appliance: Run) -> Path:
-    """A file of inputs that the model has been asked with."""
+    """A file of inputs that the model has been asked with: in time, and with a deadline that cannot be kept."""
     inputs = tmp_path / "inputs.json"
     inputs.write_text(INPUTS)
     appliance("predict", "add", str(inputs))
+    with server.client() as client, pytest.raises(DeadlineExceeded):
+        client.predict("add", INPUTS.encode(), content_type="application/json", timeout_ms=0.001)
     return inputs
 
 
@@ -51,14 +54,14 @@ def _decided(client: Client) -> list[int]:
 def test_decisions_are_listed_shown_and_made_again(server: Server, asked: Path, appliance: Run) -> None:
     """Newest first, by filters; what is decided again is equal; what is not there is a sentence."""
     with server.client() as client:
-        until(lambda: bool(_decided(client)), "the decision of the first request is written")
+        until(lambda: bool(_decided(client)), "the decision to drop the second request is written")
     listed = json.loads(appliance("decisions", "list", "--json"))
     ids = [one["id"] for one in listed]
     assert ids == sorted(ids, reverse=True)
-    outcome = listed[-1]["answer"]["outcome"]
-    by_outcome = json.loads(appliance("decisions", "list", "--outcome", outcome, "--kind", "residency", "--json"))
-    assert by_outcome
-    assert {one["answer"]["outcome"] for one in by_outcome} == {outcome}
+    dropped = json.loads(appliance("decisions", "list", "--outcome", "dropped", "--kind", "drop", "--json"))
+    assert dropped
+    assert {one["answer"]["outcome"] for one in dropped} == {"dropped"}
+    assert json.loads(appliance("decisions", "list", "--kind", "residency", "--outcome", "dropped", "--json")) == []
     assert json.loads(appliance("decisions", "list", "--application", "nobody", "--json")) == []
     assert json.loads(appliance("decisions", "list", "--limit", "1", "--json")) == listed[:1]
 
@@ -68,7 +71,7 @@ def test_decisions_are_listed_shown_and_made_again(server: Server, asked: Path, 
     decided = listed[-1]
     shown = appliance("decisions", "show", str(decided["id"]))
     assert f"because {decided['reason']}" in shown
-    assert "policy" in shown
+    assert "deadline_ms 0.001" in shown
     assert json.loads(appliance("decisions", "show", str(decided["id"]), "--json")) == decided
 
     again = appliance("decisions", "replay", str(decided["id"]))
@@ -80,7 +83,7 @@ def test_decisions_are_listed_shown_and_made_again(server: Server, asked: Path, 
 def test_a_tenant_sees_its_own_decisions_only(server: Server, asked: Path, appliance: Run) -> None:
     """What did not concern it is no decision at all, also when its number is known."""
     with server.client() as client:
-        until(lambda: bool(_decided(client)), "the decision of the first request is written")
+        until(lambda: bool(_decided(client)), "the decision to drop the second request is written")
         (first, *_) = _decided(client)
     key = appliance("keys", "create", "harbour").strip()
     assert json.loads(appliance("decisions", "list", "--key", key, "--json")) == []

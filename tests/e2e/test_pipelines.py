@@ -22,7 +22,7 @@ from appliance.wire.pipelines import FrameShape, ItemShape, PipelineOrder
 from tests.demo.zoo.fetched import model_of
 from tests.e2e.server import Server, running_server
 
-pytestmark = pytest.mark.usefixtures("processes", "ports")
+pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(900)]
 NAMES = ("find-text", "read-text")
 SIGNS = {
     "name": "signs",
