@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOCKS = sorted(ROOT.glob("locks/*.txt"))
+SHARED = ROOT / "locks/shared.txt"
+LOCKS = sorted(path for path in ROOT.glob("locks/*.txt") if path != SHARED)
 PIN = re.compile(r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[^ ]+)(?P<rest>.*)$")
 
 
 def pins(lock: Path) -> dict[str, set[str]]:
-    """Package to its pinned versions (two where a newer Python takes a newer one)."""
+    """Package to its pinned versions (two where a newer Python takes a newer one), with what all locks share."""
     found: dict[str, set[str]] = {}
-    for line in lock.read_text().splitlines():
+    for line in [*SHARED.read_text().splitlines(), *lock.read_text().splitlines()]:
         if pin := PIN.match(line):
             found.setdefault(pin["name"], set()).add(pin["version"])
     return found
@@ -30,14 +31,17 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=~! ;]", requirement)[0].lower() for requirement in requirements}
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+@pytest.mark.parametrize("lock", [*LOCKS, SHARED], ids=lambda lock: lock.stem)
 def test_lock_names_no_place(lock: Path) -> None:
-    """A lock holds pins, hashes and the reason for each package: no address, no option, no path."""
-    for line in lock.read_text().splitlines():
+    """A lock holds pins, hashes and the reason for each package: no address, no path, no option but the shared pins."""
+    lines = lock.read_text().splitlines()
+    if lock != SHARED:
+        assert lines.pop(0) == "-r shared.txt"
+    for line in lines:
         assert re.fullmatch(r"[a-z0-9][^/]*==[^/]* \\|    --hash=sha256:[0-9a-f]{64}( \\)?|    #( [^/]*)?", line), line
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+@pytest.mark.parametrize("lock", [*LOCKS, SHARED], ids=lambda lock: lock.stem)
 def test_every_pin_has_a_hash(lock: Path) -> None:
     """pip refuses a whole lock when one package in it has no hash."""
     lines = lock.read_text().splitlines()
@@ -49,7 +53,7 @@ def test_every_pin_has_a_hash(lock: Path) -> None:
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
 def test_lock_holds_what_the_project_asks_for(lock: Path) -> None:
     """A dependency added to pyproject.toml without `scripts/lock` is missing here."""
-    extras = {name: ["cpu", name] for name in ("dev", "openvino", "cluster", "discovery")}.get(lock.stem, [lock.stem])
+    extras = {name: ["cpu", name] for name in ("dev", "openvino", "discovery")}.get(lock.stem, [lock.stem])
     wanted = names([requirement for extra in ["", *extras] for requirement in project()[extra]])
     assert wanted | {"hatchling", "editables"} <= pins(lock).keys()
 
@@ -64,6 +68,12 @@ def test_lock_has_one_onnx_runtime(lock: Path) -> None:
 def test_every_extra_has_a_lock() -> None:
     """What pyproject.toml offers can be installed as it was tested; all but TensorRT, which is on no index."""
     assert {lock.stem for lock in LOCKS} == project().keys() - {"", "tensorrt"}
+
+
+def test_shared_pins_stand_in_no_other_lock() -> None:
+    """A package that all locks pin alike is written once."""
+    lines = [set(filter(PIN.match, lock.read_text().splitlines())) for lock in LOCKS]
+    assert set.intersection(*lines) == set()
 
 
 def test_dev_contains_cpu() -> None:

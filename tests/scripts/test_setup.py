@@ -48,7 +48,8 @@ def pretend_environment(checkout: Path, extra: str) -> None:
     (checkout / ".venv/bin").mkdir(parents=True)
     (checkout / ".venv/bin/python").symlink_to(sys.executable)
     version = ".".join(map(str, sys.version_info[:3]))
-    digest = hashlib.sha256((checkout / f"locks/{extra}.txt").read_bytes()).hexdigest()
+    locks = [(checkout / f"locks/{name}.txt").read_bytes() for name in ("shared", extra)]
+    digest = hashlib.sha256(b"".join(locks)).hexdigest()
     stamp = f"extra {extra}\nroot {checkout}\npython Python {version}\nform 1\n{digest}  -\n"
     (checkout / ".venv/setup-stamp").write_text(stamp)
 

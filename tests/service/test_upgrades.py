@@ -100,7 +100,8 @@ class Place:
             (path / "appliance" / f"{name}.py").touch()
         shutil.copytree(ROOT / "systemd", path / "systemd")
         (path / "locks").mkdir()
-        (path / "locks/cpu.txt").touch()
+        for name in ("shared", "cpu"):
+            (path / f"locks/{name}.txt").touch()
         (path / "pyproject.toml").touch()
         scripts = path / "scripts"
         scripts.mkdir()
