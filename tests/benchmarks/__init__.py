@@ -1,3 +1,1 @@
-"""Benchmarks: each module is a program (`scripts/bench NAME`) that runs its subject side by side with what it is
-compared to.
-"""
+"""Tests of benchmarks: what they measure with does what it should."""

@@ -1,6 +1,6 @@
 """Which fixed maps our box is compared with."""
 
-from tests.benchmarks.groups import least_loaded
+from benchmarks.groups import least_loaded
 
 
 def test_the_best_maps_of_equal_cores_each_once() -> None:

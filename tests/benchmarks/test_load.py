@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import _load, _subjects
+from benchmarks import _load, _subjects
 
 pytestmark = pytest.mark.usefixtures("ports", "processes")
 

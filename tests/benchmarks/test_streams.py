@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from appliance.lab.scenario import Scenario, read_scenario
-from tests.benchmarks import streams
+from benchmarks import streams
 
 pytestmark = [pytest.mark.nightly("a server and devices of a scenario"), pytest.mark.usefixtures("ports", "processes")]
 

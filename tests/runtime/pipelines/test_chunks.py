@@ -8,7 +8,7 @@ from appliance.policies.allocation.base import Existing, Part
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import Several, plan_several
 from appliance.runtime.pipelines.chunks import answered, order_of, read_answer
-from tests.benchmarks.pipeline_planning import demands
+from benchmarks.pipeline_planning import demands
 
 
 def test_plans_of_many_pipelines_hold_nobody_up() -> None:

@@ -1,0 +1,386 @@
+"""Clients of pipelines on loopback: they join, send frames at their rate whatever becomes of others, and leave.
+
+Each client sends at equal distances from a phase of its own. One that is refused sends as nobody who joined, as the
+demo's devices do. Time counts from the moment that a frame was due, so that a generator that falls behind counts
+against what it measures. Each frame has an id, which its answer has to bear.
+
+Run as a program in a process of its own: `python -m benchmarks._frame_load` with an `Order` as JSON on standard
+input; prints a `Result`.
+"""
+
+import asyncio
+import json
+import random
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from benchmarks._open_load import Connection
+
+PATIENCE_S = 10.0
+"""After the last frame, for answers that are still to come."""
+ITEM = re.compile(rb'"stage":"[^"]+","(?:quad|box)":')
+"""Of a node that a crop made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The frames of one pipeline: `fps` of all its `clients` together, or, where these are given, at `times_s` by
+    nobody who joined, the n-th with a picture of `counts[n]`.
+
+    `pictures`: number of items → files. `stay_s`: clients stay so long on average, and after `gap_s` another one joins.
+    `None`: to the end.
+    """
+
+    name: str
+    slo_ms: float
+    pictures: dict[str, list[str]]
+    fps: float = 0.0
+    clients: int = 1
+    stay_s: float | None = None
+    gap_s: float = 0.0
+    times_s: list[float] | None = None
+    counts: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`items`: (from when on, fewest, most) items of a frame, drawn evenly. `churn_s`: every so long one more client
+    joins a pipeline, and leaves without a frame; 0: none does.
+    """
+
+    port: int
+    key: str
+    seconds: float
+    lines: list[Line]
+    items: list[tuple[float, int, int]] = field(default_factory=lambda: [(0.0, 0, 8)])
+    churn_s: float = 0.0
+    seed: int = 1
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one pipeline. `seconds`: of each second of the run, frames that were due, and those in time.
+
+    `in_time`: as the box says, no item of it failed, and not later than the SLO from when it was due;
+    `said_in_time`: the same as the box sees it. `lost`: without an answer. `twice`: answers beyond one a frame.
+    `wrong`: the answer of another frame.
+    """
+
+    sent: int = 0
+    answered: int = 0
+    in_time: int = 0
+    said_in_time: int = 0
+    dropped: int = 0
+    with_errors: int = 0
+    items: int = 0
+    lost: int = 0
+    twice: int = 0
+    wrong: int = 0
+    joined: int = 0
+    refused: int = 0
+    forgotten: int = 0
+    statuses: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, int] = field(default_factory=dict)
+    box_s: float = 0.0
+    """Processor time, as the answers say."""
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+    seconds: list[list[int]] = field(default_factory=list)
+    frames: list[list[float]] = field(default_factory=list)
+    """Of those at `times_s`, in their order: 1 where the box said that it was in time, else 0; processor seconds; from
+    when it was due to its answer, ms (0: it got none).
+    """
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of an order. `processor_s`: of the generator."""
+
+    seconds: float
+    lines: dict[str, Tally]
+    processor_s: float
+    behind_ms: float
+    """How late a frame was sent, 99 of 100."""
+
+    def total(self, name: str) -> float:
+        return float(sum(getattr(one, name) for one in self.lines.values()))
+
+
+def sent(order: Order) -> Result:
+    """From a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks._frame_load"],
+        input=json.dumps(asdict(order)).encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    lines = {name: Tally(**one) for name, one in found.pop("lines").items()}
+    return Result(lines=lines, **found)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One that waits for its answer."""
+
+    line: Line
+    id: bytes
+    due_s: float
+    second: list[int]
+    client: str
+    number: int
+
+
+class Generator:
+    """One order."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._chance = random.Random(order.seed)
+        self._idle: list[Connection] = []
+        self._all: set[Connection] = set()
+        self._waiting: dict[Connection, _Frame | asyncio.Future[tuple[int, bytes]]] = {}
+        self._connecting = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.tallies = {line.name: Tally() for line in order.lines}
+        self._times_ms: dict[str, list[float]] = {line.name: [] for line in order.lines}
+        self._behind_ms: list[float] = []
+        self._bodies: dict[str, bytes] = {}
+        self._forgotten: set[str] = set()
+        for line in order.lines:
+            for path in (path for paths in line.pictures.values() for path in paths):
+                self._bodies[path] = Path(path).read_bytes()
+            tally = self.tallies[line.name]
+            tally.seconds = [[0, 0] for _ in range(int(order.seconds) + 1)]
+            tally.frames = [[0.0, 0.0, 0.0] for _ in line.times_s or ()]
+
+    async def run(self) -> None:
+        """All clients until the end, then what is out."""
+        self._start_s = time.perf_counter() + 0.05
+        async with asyncio.TaskGroup() as group:
+            for line in self._order.lines:
+                if line.times_s is not None:
+                    group.create_task(self._nobodys(line))
+                    continue
+                for _ in range(line.clients):
+                    group.create_task(self._slot(line))
+            if self._order.churn_s:
+                group.create_task(self._churn())
+        for _ in range(int(PATIENCE_S / 0.02)):
+            if not (self._waiting or self._connecting):
+                break
+            await asyncio.sleep(0.02)
+        for waiting in self._waiting.values():
+            if isinstance(waiting, _Frame):
+                self.tallies[waiting.line.name].lost += 1
+        for connection in self._all:
+            if connection.unasked:
+                self.tallies[self._order.lines[0].name].twice += connection.unasked
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    async def _slot(self, line: Line) -> None:
+        """One client after the other."""
+        at_s, fps, first = 0.0, line.fps / line.clients, True
+        while at_s < self._order.seconds:
+            if line.stay_s is None:
+                stay_s = self._order.seconds
+            else:
+                stay_s = line.stay_s * self._chance.uniform(0.1 if first else 0.5, 1.5)
+            until_s = min(self._order.seconds, at_s + stay_s)
+            await self._client(line, fps, at_s, until_s)
+            at_s, first = until_s + line.gap_s * self._chance.uniform(0.5, 1.5), False
+
+    async def _client(self, line: Line, fps: float, from_s: float, until_s: float) -> None:
+        await self._sleep_until(from_s)
+        client, number, at_s = await self._join(line, fps), 0, from_s + self._chance.random() / fps
+        at_s = max(at_s, self._now_s())
+        while at_s < until_s:
+            await self._sleep_until(at_s)
+            if client and client in self._forgotten:
+                client = ""
+            self._send(line, at_s, client, number)
+            number, at_s = number + 1, at_s + 1.0 / fps
+        await self._sleep_until(until_s)
+        if client:
+            await self._ask("DELETE", f"/v1/pipelines/{line.name}/clients/{client}")
+
+    async def _join(self, line: Line, fps: float) -> str:
+        """The id, or nothing where it was refused."""
+        body = json.dumps({"fps": fps}).encode()
+        status, answer = await self._ask("POST", f"/v1/pipelines/{line.name}/clients", body, "application/json")
+        tally = self.tallies[line.name]
+        if status == 201:
+            tally.joined += 1
+            return str(json.loads(answer)["id"])
+        tally.refused += 1
+        problem = json.loads(answer) if answer else {}
+        why = str(problem.get("missing") or problem.get("type") or status)
+        tally.refusals[why] = tally.refusals.get(why, 0) + 1
+        return ""
+
+    async def _churn(self) -> None:
+        number = 0
+        while (at_s := number * self._order.churn_s) < self._order.seconds:
+            await self._sleep_until(at_s)
+            line = self._order.lines[number % len(self._order.lines)]
+            if client := await self._join(line, 0.1):
+                await self._ask("DELETE", f"/v1/pipelines/{line.name}/clients/{client}")
+            number += 1
+
+    async def _nobodys(self, line: Line) -> None:
+        for number, at_s in enumerate(line.times_s or ()):
+            await self._sleep_until(at_s)
+            self._send(line, at_s, "", number)
+
+    # -- frames --------------------------------------------------------------------------------------------------------
+
+    def _send(self, line: Line, at_s: float, client: str, number: int) -> None:
+        tally = self.tallies[line.name]
+        second = tally.seconds[min(int(at_s), len(tally.seconds) - 1)]
+        tally.sent += 1
+        second[0] += 1
+        id = f"{line.name}-{tally.sent}".encode()
+        picture = self._bodies[self._chance.choice(line.pictures[self._count(line, at_s, number)])]
+        head = [
+            f"POST /v1/pipelines/{line.name}/predict HTTP/1.1",
+            "Host: localhost",
+            f"Authorization: Bearer {self._order.key}",
+            f"X-Request-Id: {id.decode()}",
+            "Content-Type: image/jpeg",
+            f"Content-Length: {len(picture)}",
+            *([f"X-Client: {client}", f"X-Frame: {number}"] if client else []),
+        ]
+        request = "\r\n".join(head).encode() + b"\r\n\r\n" + picture
+        due_s = self._start_s + at_s
+        self._behind_ms.append(1e3 * (time.perf_counter() - due_s))
+        self._put(request, _Frame(line, id, due_s, second, client, number))
+
+    def _count(self, line: Line, at_s: float, number: int) -> str:
+        """As many items as there is a picture with, next to what is drawn."""
+        if line.times_s is not None:
+            wanted = line.counts[number]
+        else:
+            low, high = next((a, b) for from_s, a, b in reversed(self._order.items) if from_s <= at_s)
+            wanted = self._chance.randint(low, high)
+        return min(line.pictures, key=lambda count: (abs(int(count) - wanted), int(count)))
+
+    def _ended(self, frame: _Frame, status: int, body: bytes) -> None:
+        tally, took_ms = self.tallies[frame.line.name], 1e3 * (time.perf_counter() - frame.due_s)
+        if status == 0:
+            tally.lost += 1
+            return
+        tally.answered += 1
+        if status != 200:
+            problem = json.loads(body).get("type", "") if body.startswith(b"{") else ""
+            key = f"{status} {str(problem).rsplit('/', 1)[-1]}".strip()
+            tally.statuses[key] = tally.statuses.get(key, 0) + 1
+            if status == 404 and frame.client:
+                tally.forgotten += 1
+                self._forgotten.add(frame.client)
+            return
+        if b'"request_id":"%b"' % frame.id not in body:
+            tally.wrong += 1
+        has_failed = b'"none":"error"' in body
+        is_said = b'"in_time":true' in body and not has_failed
+        is_in_time = is_said and took_ms <= frame.line.slo_ms
+        tally.said_in_time += is_said
+        tally.in_time += is_in_time
+        frame.second[1] += is_in_time
+        tally.dropped += b'"none":"dropped"' in body
+        tally.with_errors += has_failed
+        tally.items += len(ITEM.findall(body))
+        at = body.rfind(b'"cost":{"seconds":')
+        box_s = float(body[at + 18 : body.find(b",", at)]) if at >= 0 else 0.0
+        tally.box_s += box_s
+        if tally.frames:
+            tally.frames[frame.number] = [float(is_said), box_s, took_ms]
+        self._times_ms[frame.line.name].append(took_ms)
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, path: str, body: bytes = b"", sort: str = "") -> tuple[int, bytes]:
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self._order.key}\r\n"
+        head += f"Content-Length: {len(body)}\r\n" + (f"Content-Type: {sort}\r\n" if sort else "")
+        answered: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+        self._put(head.encode() + b"\r\n" + body, answered)
+        return await answered
+
+    def _put(self, request: bytes, waits: "_Frame | asyncio.Future[tuple[int, bytes]]") -> None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                self._waiting[connection] = waits
+                connection.ask(request, 0.0)
+                return
+        self._spawn(self._connect(request, waits))
+
+    async def _connect(self, request: bytes, waits: "_Frame | asyncio.Future[tuple[int, bytes]]") -> None:
+        self._connecting += 1
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: Connection(self._done), "127.0.0.1", self._order.port
+            )
+        except OSError:
+            self._told(waits, 0, b"")
+            return
+        finally:
+            self._connecting -= 1
+        self._all.add(connection)
+        self._waiting[connection] = waits
+        connection.ask(request, 0.0)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _done(self, connection: Connection, status: int) -> None:
+        waits = self._waiting.pop(connection)
+        if connection.is_open:
+            self._idle.append(connection)
+        self._told(waits, status, connection.body)
+
+    def _told(self, waits: "_Frame | asyncio.Future[tuple[int, bytes]]", status: int, body: bytes) -> None:
+        if isinstance(waits, _Frame):
+            self._ended(waits, status, body)
+        elif not waits.done():
+            waits.set_result((status, body))
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def _now_s(self) -> float:
+        return time.perf_counter() - self._start_s
+
+    async def _sleep_until(self, at_s: float) -> None:
+        await asyncio.sleep(max(0.0, at_s - self._now_s()))
+
+    def result(self) -> Result:
+        for name, times_ms in self._times_ms.items():
+            ordered = sorted(times_ms) or [0.0]
+            tally = self.tallies[name]
+            tally.p50_ms, tally.p99_ms = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        behind = sorted(self._behind_ms) or [0.0]
+        return Result(self._order.seconds, self.tallies, used.ru_utime + used.ru_stime, behind[len(behind) * 99 // 100])
+
+
+async def _main() -> None:
+    found = json.loads(sys.stdin.read())
+    lines = [Line(**one) for one in found.pop("lines")]
+    generator = Generator(Order(lines=lines, **found))
+    await generator.run()
+    print(json.dumps(asdict(generator.result())))
+
+
+if __name__ == "__main__":
+    uvloop.run(_main())

@@ -1,0 +1,395 @@
+"""The demo's pipelines in a box of its own, with pictures of 0 to 8 items each, and traffic in proportion to what their
+frames take.
+"""
+
+import itertools
+import json
+import os
+import shutil
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cv2
+import httpx
+import numpy as np
+import psutil
+
+from appliance.demo.pipelines import PIPELINES
+from appliance.demo.zoo import Zoo
+from appliance.demo.zoo.inputs import Picture, picture, with_sign, write_pictures
+from benchmarks import _subjects as subjects
+from benchmarks import _zoo
+from benchmarks._frame_load import ITEM, Line, Order, Result, sent
+from benchmarks._steal import stolen_s
+from benchmarks._watched_box import LATENESS
+
+NAMES = ("find-text", "read-text", "faces", "who", "objects", "what")
+"""Networks of the demo's zoo that its three pipelines ask."""
+CPU = json.dumps([{"kind": "cpu"}])
+BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
+ITEMS_MAX = 8
+_TEXTS = ("GATE 7", "EXIT", "PLATFORM 2", "TICKETS", "NO ENTRY", "TAXI", "WAY OUT", "LIFT B")
+_PATIENCE_MS = 120_000
+_MEASURED_S = 1800
+"""At most, until all networks are measured on all kinds of processors."""
+_ROOT = Path(__file__).parents[1]
+"""From where the process that plans can import what it is asked to do."""
+_CUTS_MAX = 12
+"""Faces and things that pictures are made of."""
+
+Pictures = dict[str, dict[str, list[str]]]
+"""Pipeline → number of items → files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A pipeline as it is measured. `cost_s`: processor time of a frame with 0 to 8 items, on an idle box."""
+
+    name: str
+    slo_ms: float
+    pictures: dict[str, list[str]]
+    cost_s: float
+    full_s: float
+    """The same of a frame with 8 items, or as many as there is a picture with."""
+
+
+def imported(folder: Path, precisions: Sequence[str], processors: str) -> tuple[Path, Zoo]:
+    """The state folder with the six networks, all of tenant `default`. A box without a kind of processors forgets what
+    was measured there, so one with fewer has its own, made of that of all.
+    """
+    state = whole = folder / "state"
+    if processors != BOTH:
+        state = folder / "state-cpu"
+        if whole.exists() and not state.exists():
+            shutil.copytree(whole, state)
+    zoo = _zoo.imported(state, "demo", NAMES, tuple(precisions), APPLIANCE_PROCESSORS=processors)
+    if missing := set(NAMES) - {model.name for model in zoo.models}:
+        raise SystemExit(f"networks of the zoo that cannot be had: {', '.join(sorted(missing))}")
+    return state, zoo
+
+
+@contextmanager
+def box(
+    state: Path, lateness: Path | None = None, log: Path | None = None, /, **environment: str
+) -> Iterator[subjects.LiveBox]:
+    """One that knows the planners to compare with, too (`APPLIANCE_POLICIES__ALLOCATION`). `lateness`: where its event
+    loop tells how late it is.
+    """
+    more = {"PYTHONPATH": str(_ROOT)} | ({} if lateness is None else {LATENESS: str(lateness)})
+    with subjects.box(state, log, "benchmarks._watched_box", **_zoo.IMPORTS, **more, **environment) as live:
+        yield live
+
+
+def define(
+    live: subjects.LiveBox, slo_factor: float, copies: int = 1, weights: Mapping[str, float] | None = None
+) -> list[str]:
+    """The demo's pipelines, each so many times, in place of all that are there; their names."""
+    found = []
+    with live.http() as http:
+        for one in http.get("/v1/pipelines").raise_for_status().json()["items"]:
+            http.delete(f"/v1/pipelines/{one['name']}").raise_for_status()
+        for number, demo in itertools.product(range(copies), PIPELINES):
+            order = demo.order.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+            order["latency_slo_ms"] *= slo_factor
+            order["weight"] = (weights or {}).get(demo.name, 1.0)
+            order["name"] = demo.name if copies == 1 else f"{demo.name}-{number + 1}"
+            http.post("/v1/pipelines", json=order).raise_for_status()
+            found.append(order["name"])
+    return found
+
+
+def weigh(live: subjects.LiveBox, weights: Mapping[str, float]) -> None:
+    """Change the pipelines' weights."""
+    with live.http() as http:
+        for name, weight in weights.items():
+            http.patch(f"/v1/pipelines/{name}", json={"weight": weight}).raise_for_status()
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+def pictures(live: subjects.LiveBox, zoo: Zoo, folder: Path) -> Pictures:
+    """Pictures by how many items the box cuts out of them; made once, and kept with what was counted."""
+    kept = folder / "pictures.json"
+    if kept.exists():
+        found: Pictures = json.loads(kept.read_text())
+        if all(Path(path).exists() for counts in found.values() for paths in counts.values() for path in paths):
+            return found
+    models = {model.name: model for model in zoo.models}
+    grey = np.full((480, 640, 3), 120, np.uint8)
+    with live.http() as http:
+        made = {"signs": [_signs(grey, count, at) for at in range(2) for count in range(ITEMS_MAX + 1)]}
+        for name, application in (("people", "faces"), ("street", "objects")):
+            whole = [picture(path) for path in models[application].inputs[:_CUTS_MAX]]
+            cuts = list(itertools.islice(_cuts(http, application, whole), _CUTS_MAX))
+            rng = np.random.default_rng(1)
+            composed = [_composed(grey, cuts, count, rng) for _ in range(3) for count in range(2 * ITEMS_MAX + 1)]
+            made[name] = composed + whole
+        found = {}
+        for name, candidates in made.items():
+            by_count: dict[str, list[str]] = {}
+            for path in write_pictures(folder / "pictures" / name, candidates):
+                count = _items(http, name, path)
+                if count <= ITEMS_MAX and len(by_count.setdefault(str(count), [])) < 3:
+                    by_count[str(count)].append(str(path))
+            found[name] = dict(sorted(by_count.items(), key=lambda one: int(one[0])))
+    kept.write_text(json.dumps(found))
+    return found
+
+
+def _signs(grey: Picture, count: int, shift: int) -> Picture:
+    image = grey
+    for at, text in enumerate(_TEXTS[:count]):
+        image, _ = with_sign(image, text, (20 + 310 * (at % 2) + 6 * shift, 20 + 112 * (at // 2)), 26, at % 3 == 0)
+    return image
+
+
+def _cuts(http: httpx.Client, application: str, whole: Sequence[Picture]) -> Iterator[Picture]:
+    """What a detector finds, with what is around it."""
+    for image in whole:
+        jpeg = bytes(cv2.imencode(".jpg", image)[1])
+        answer = http.post(f"/v1/applications/{application}/predict?timeout_ms={_PATIENCE_MS}", content=jpeg)
+        for one in answer.raise_for_status().json()["objects"]:
+            left, top, right, bottom = one["box"]
+            across, down = 0.3 * (right - left), 0.3 * (bottom - top)
+            cut = image[
+                max(0, round(top - down)) : round(bottom + down), max(0, round(left - across)) : round(right + across)
+            ]
+            if one["score"] > 0.5 and min(cut.shape[:2]) > 30:
+                yield cut
+
+
+def _composed(grey: Picture, cuts: Sequence[Picture], count: int, rng: np.random.Generator) -> Picture:
+    """So many of them in rows of four."""
+    image = grey.copy()
+    rows = -(-max(count, 8) // 4)
+    high, wide = image.shape[0] // rows, image.shape[1] // 4
+    for at in range(count if cuts else 0):
+        cut = cuts[int(rng.integers(len(cuts)))]
+        scale = min((wide - 10) / cut.shape[1], (high - 10) / cut.shape[0])
+        small = cv2.resize(cut, (max(1, int(scale * cut.shape[1])), max(1, int(scale * cut.shape[0]))))
+        top, left = high * (at // 4) + 5, wide * (at % 4) + 5
+        image[top : top + small.shape[0], left : left + small.shape[1]] = small
+    return image
+
+
+def _items(http: httpx.Client, pipeline: str, path: Path) -> int:
+    return len(ITEM.findall(frame(http, pipeline, path).content))
+
+
+def frame(http: httpx.Client, pipeline: str, path: str | Path) -> httpx.Response:
+    """One frame, with all the time that it needs."""
+    jpeg = {"Content-Type": "image/jpeg"}
+    answer = http.post(
+        f"/v1/pipelines/{pipeline}/predict?timeout_ms={_PATIENCE_MS}", content=Path(path).read_bytes(), headers=jpeg
+    )
+    return answer.raise_for_status()
+
+
+# -- traffic -----------------------------------------------------------------------------------------------------------
+
+
+def measured(live: subjects.LiveBox, found: Pictures, rounds: int = 2) -> list[Subject]:
+    """What frames take, one at a time."""
+    subjects_ = []
+    with live.http() as http:
+        slos = {one["name"]: one["latency_slo_ms"] for one in http.get("/v1/pipelines").json()["items"]}
+        for name, by_count in found.items():
+            costs: dict[str, list[float]] = {count: [] for count in by_count}
+            for number in range(rounds + 1):
+                for count, paths in by_count.items():
+                    taken = frame(http, name, paths[number % len(paths)]).json()["cost"]["seconds"]
+                    if number:  # networks are loaded by the first round
+                        costs[count].append(taken)
+            means = {int(count): sum(one) / len(one) for count, one in costs.items()}
+            drawn = [min(means, key=lambda count: (abs(count - wanted), count)) for wanted in range(ITEMS_MAX + 1)]
+            cost_s = sum(means[count] for count in drawn) / len(drawn)
+            subjects_.append(Subject(name, slos[name], by_count, cost_s, means[max(means)]))
+    return subjects_
+
+
+def estimated_fps(wanted: Sequence[Subject], *, full: bool = False) -> float:
+    """Frames a second, all together, that all processors would do: each pipeline takes as much of them."""
+    return workers() * sum(1.0 / (one.full_s if full else one.cost_s) for one in wanted) / len(wanted)
+
+
+def workers() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def lines(
+    wanted: Sequence[Subject], fps: float, clients: int, *, stay_s: float | None = None, full: bool = False
+) -> list[Line]:
+    """Frames of all pipelines together, so that each takes as much of the processors; clients that leave are followed
+    by others after a tenth of their stay, and send so much more.
+    """
+    parts = {one.name: 1.0 / (one.full_s if full else one.cost_s) for one in wanted}
+    gap_s = 0.0 if stay_s is None else 0.1 * stay_s
+    more = 1.0 if stay_s is None else 1.1
+    return [
+        Line(
+            one.name,
+            one.slo_ms,
+            one.pictures,
+            fps=more * fps * parts[one.name] / sum(parts.values()),
+            clients=clients,
+            stay_s=stay_s,
+            gap_s=gap_s,
+        )
+        for one in wanted
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a load came to, and what else took the machine. `box_s`: processor time of the box and its children;
+    `stage_s`: what its frames took of its processors, by pipeline. `plans`: a line of each plan, half-way.
+    """
+
+    result: Result
+    box_s: float
+    stolen_s: float
+    stage_s: dict[str, float]
+    began_s: float
+    ended_s: float
+    plans: tuple[str, ...]
+
+    @property
+    def in_time(self) -> float:
+        return self.result.total("in_time")
+
+    @property
+    def share(self) -> float:
+        """Of the frames."""
+        return self.in_time / max(1.0, self.result.total("sent"))
+
+    @property
+    def fps(self) -> float:
+        """In time, a second."""
+        return self.in_time / self.result.seconds
+
+    @property
+    def free(self) -> float:
+        """Processors that the generator and the host's others left."""
+        return workers() - (self.result.processor_s + self.stolen_s) / self.result.seconds
+
+    def told(self) -> str:
+        one = self.result
+        items = one.total("items") / max(1.0, one.total("answered"))
+        return (
+            f"{one.total('sent') / one.seconds:6.1f} fps sent, {self.fps:6.1f} in time ({self.share:6.1%}), dropped "
+            f"{one.total('dropped'):.0f}, without an answer {one.total('lost'):.0f}, {items:.1f} items a frame; box "
+            f"{self.box_s / one.seconds:.2f}, generator {one.processor_s / one.seconds:.2f} processors, stolen "
+            f"{self.stolen_s / one.seconds / workers():.1%}, load {os.getloadavg()[0]:.1f}, sent {one.behind_ms:.0f} "
+            "ms late"
+        )
+
+    def by_line(self) -> Iterator[str]:
+        """A line for each pipeline."""
+        for name, one in self.result.lines.items():
+            more = {**one.refusals, **one.statuses, **({"forgotten": one.forgotten} if one.forgotten else {})}
+            yield (
+                f"  {name:10} {one.sent:6} sent, {one.in_time / max(1, one.sent):6.1%} in time, P50 {one.p50_ms:6.0f} "
+                f"P99 {one.p99_ms:6.0f} ms, joined {one.joined}, refused {one.refused} {more or ''}"
+            )
+
+
+def run(
+    live: subjects.LiveBox,
+    wanted: list[Line],
+    seconds: float,
+    *,
+    items: Sequence[tuple[float, int, int]] = ((0.0, 0, ITEMS_MAX),),
+    churn_s: float = 0.0,
+    seed: int = 1,
+) -> Run:
+    """Send it, and print what it came to."""
+    order = Order(live.port, live.key, seconds, wanted, list(items), churn_s, seed)
+    stage_before = metrics(live, "appliance_pipeline_seconds_total")
+    half_way: list[str] = []
+    look = threading.Timer(seconds / 2, lambda: half_way.extend(plans(live)))
+    look.start()
+    box_s, stolen, began_s = computed_s(live), stolen_s(), time.monotonic()
+    result = sent(order)
+    look.join()
+    found = Run(
+        result,
+        computed_s(live) - box_s,
+        stolen_s() - stolen,
+        {
+            name: value - stage_before.get(name, 0.0)
+            for name, value in metrics(live, "appliance_pipeline_seconds_total").items()
+        },
+        began_s,
+        began_s + seconds,
+        tuple(half_way),
+    )
+    print(found.told(), flush=True)
+    return found
+
+
+def metrics(live: subjects.LiveBox, name: str) -> dict[str, float]:
+    """Of a family its samples, added up by pipeline; those without a pipeline under an empty name."""
+    found: dict[str, float] = defaultdict(float)
+    with live.http() as http:
+        text = http.get("/metrics").raise_for_status().text
+    for line in text.splitlines():
+        if line.startswith((name + "{", name + " ")):
+            of, _, value = line.rpartition(" ")
+            found[of.partition('pipeline="')[2].partition('"')[0]] += float(value)
+    return dict(found)
+
+
+def computed_s(live: subjects.LiveBox) -> float:
+    """Processor time of the box and of its children, those that have ended included."""
+    total_s = 0.0
+    for process in (root := psutil.Process(live.process.pid), *root.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            total_s += times.user + times.system + times.children_user + times.children_system
+    return total_s
+
+
+def settled(live: subjects.LiveBox, wait_s: float) -> None:
+    """Wait until the networks are measured on all kinds of processors of the box, which after a change of these takes
+    minutes of a core beside what it serves; then, for `wait_s` at most, until it is at rest.
+    """
+    begin_s = time.monotonic()
+    with live.http() as http:
+        while time.monotonic() < begin_s + _MEASURED_S and _awaits(http):
+            time.sleep(1.0)
+    if (waited_s := time.monotonic() - begin_s) > 5.0:
+        print(f"the box measured its networks for {waited_s:.0f} s", flush=True)
+    until, before_s, quiet = time.monotonic() + wait_s, computed_s(live), 0
+    while time.monotonic() < until and quiet < 3:
+        time.sleep(1.0)
+        now_s = computed_s(live)
+        quiet, before_s = (quiet + 1 if now_s - before_s < 0.1 else 0), now_s
+
+
+def _awaits(http: httpx.Client) -> bool:
+    """Whether some variant is yet to be measured on some kind of processors."""
+    names = [row["name"] for row in http.get("/v1/models").raise_for_status().json()["items"]]
+    return any(
+        row["awaited"]
+        for name in names
+        for row in http.get(f"/v1/models/{name}/variants").raise_for_status().json()["items"]
+    )
+
+
+def plans(live: subjects.LiveBox) -> Iterator[str]:
+    """A line of each pipeline's plan."""
+    with live.http() as http:
+        for row in http.get("/v1/pipelines").json()["items"]:
+            plan: Any = http.get(f"/v1/pipelines/{row['name']}").json()["plan"] or {}
+            stages = ", ".join(
+                f"{one['stage']} {one['variant']}@{one['worker']} x{one['batch']} {one['instances']:.2f}"
+                for one in plan.get("stages", ())
+            )
+            yield f"  {row['name']:10} for {plan.get('fps', 0):.1f} fps: {stages} | {plan.get('reason', '')}"

@@ -1,0 +1,232 @@
+"""A box under connections that are silent, slow, endless, send bodies without an end or ask without a pause: who else
+is refused, how long others wait, and what it costs in memory.
+
+Asked: nobody refused, no wait above 100 ms, at most 64 MB more. The attack is a process of its own that keeps so many
+connections open from one address, each made anew a second after the box has closed it. Beside it a tenant asks ten
+times a second, in turns on a connection of its own and on a fresh one, health and an infer of a tiny model; the same is
+done before, without an attack. Refused is whatever is not answered 200.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import uvloop
+
+from appliance.demo.zoo import toys
+from benchmarks import _subjects as subjects
+from tests.attacks.wire import Wire, head
+
+PAUSE_S = 0.1
+INFER = "/v2/models/add/infer"
+
+
+def main() -> None:
+    """Print a line for each attack."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--only", choices=sorted(ATTACKS))
+    parser.add_argument("--attack", choices=sorted(ATTACKS), help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--key", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.attack:
+        uvloop.run(_attack(options.attack, options.port, options.key, options.connections, options.seconds))
+        return
+    with tempfile.TemporaryDirectory() as folder, subjects.box(APPLIANCE_HTTP__CONNECTIONS_MAX="1000") as box:
+        keys = _furnish(box, Path(folder))
+        quiet = Probe(box, keys["museum"])
+        quiet.run(min(options.seconds, 10))
+        before_mb = box.pss_mb()
+        print(f"no attack: {quiet.figures()}, {before_mb:.0f} MB")
+        for name in [options.only] if options.only else ATTACKS:
+            probe = Probe(box, keys["museum"])
+            command = [sys.executable, "-m", "benchmarks.connections", "--attack", name, "--key", keys["harbour"]]
+            command += ["--port", str(box.port), "--connections", str(options.connections)]
+            attack = subprocess.Popen([*command, "--seconds", str(options.seconds)])
+            probe.run(options.seconds)
+            attack.wait()
+            print(f"{name}: {probe.figures()}, memory at most {probe.most_mb - before_mb:+.0f} MB", flush=True)
+
+
+def _furnish(box: subjects.LiveBox, folder: Path) -> dict[str, str]:
+    """A tiny model that two tenants share; their keys."""
+    with box.http() as http:
+        model = toys.tiny_add(folder / "add.onnx")
+        form = {"name": "add", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
+        answer = http.post("/v1/models", data=form, files={"file": (model.name, model.read_bytes())})
+        subjects.await_job(box, answer.raise_for_status().json()["id"])
+        keys = {}
+        for tenant in ("harbour", "museum"):
+            http.post("/v1/tenants", json={"name": tenant}).raise_for_status()
+            keys[tenant] = http.post(f"/v1/tenants/{tenant}/keys", json={}).raise_for_status().json()["key"]
+    return keys
+
+
+class Probe:
+    """A tenant that asks, and counts."""
+
+    def __init__(self, box: subjects.LiveBox, key: str) -> None:
+        self._box = box
+        arrays = {name: np.ones((1, 4), np.float32) for name in "AB"}
+        self._requests = [head("GET", "/v2/health/ready"), subjects.infer_request("add", key, arrays)]
+        self.times_ms: list[float] = []
+        self.refused = 0
+        self.most_mb = 0.0
+
+    def run(self, seconds: float) -> None:
+        own = Wire(self._box.url)
+        own.ask(self._requests[1])
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            for request in self._requests:
+                self._timed(lambda request=request: own.ask(request))  # type: ignore[misc]
+                self._timed(lambda request=request: self._fresh(request))  # type: ignore[misc]
+            self.most_mb = max(self.most_mb, self._box.pss_mb())
+            time.sleep(PAUSE_S)
+        own.close()
+
+    def figures(self) -> str:
+        p50, p99 = np.percentile(self.times_ms, [50, 99])
+        waits = f"P50 {p50:.1f}, P99 {p99:.1f}, longest {max(self.times_ms):.1f} ms"
+        return f"{self.refused} of {len(self.times_ms)} refused, {waits}"
+
+    def _fresh(self, request: bytes) -> int:
+        wire = Wire(self._box.url)
+        try:
+            return wire.ask(request)
+        finally:
+            wire.close()
+
+    def _timed(self, ask: Callable[[], int]) -> None:
+        start = time.perf_counter()
+        try:
+            status = ask()
+        except OSError:
+            status = 0
+        self.times_ms.append((time.perf_counter() - start) * 1e3)
+        self.refused += status != 200
+
+
+# -- the attacks -------------------------------------------------------------------------------------------------------
+
+
+async def _idle(writer: asyncio.StreamWriter, key: str) -> None:
+    await asyncio.sleep(3600)
+
+
+async def _slow(writer: asyncio.StreamWriter, key: str) -> None:
+    writer.write(b"GET /v2/health/live HTTP/1.1\r\nx: ")
+    while True:
+        writer.write(b"x")
+        await asyncio.sleep(1)
+
+
+async def _endless(writer: asyncio.StreamWriter, key: str) -> None:
+    writer.write(b"GET /v2/health/live HTTP/1.1\r\nx: ")
+    for _ in range(1000):
+        writer.write(b"x" * 16_384)
+        await writer.drain()
+
+
+async def _strangers(writer: asyncio.StreamWriter, key: str) -> None:
+    writer.write(head("POST", "/v1/uploads", content_length=1_000_000) + b" " * 900_000)
+    await writer.drain()
+    await asyncio.sleep(3600)
+
+
+async def _announcers(writer: asyncio.StreamWriter, key: str) -> None:
+    writer.write(head("POST", INFER, key, content_length=60_000_000))
+    await asyncio.sleep(3600)
+
+
+async def _chunked(writer: asyncio.StreamWriter, key: str) -> None:
+    writer.write(head("POST", INFER, key, transfer_encoding="chunked"))
+    for _ in range(600):
+        writer.write(b"186a0\r\n" + b" " * 100_000 + b"\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+
+
+async def _pipelined(writer: asyncio.StreamWriter, key: str) -> None:
+    """Thirty-two requests at once, again and again, answered or not."""
+    arrays = {name: np.ones((1, 4), np.float32) for name in "AB"}
+    requests = head("GET", "/v2/health/live") * 16 + subjects.infer_request("add", key, arrays) * 16
+    while True:
+        writer.write(requests)
+        await writer.drain()
+        await asyncio.sleep(0.005)
+
+
+async def _orders(writer: asyncio.StreamWriter, key: str) -> None:
+    """JSON of a megabyte whose fields no order has."""
+    body = json.dumps({str(number): number for number in range(60_000)}).encode()
+    order = head("POST", "/v1/applications", key, content_type="application/json", content_length=len(body)) + body
+    while True:
+        writer.write(order)
+        await writer.drain()
+
+
+async def _documents(writer: asyncio.StreamWriter, key: str) -> None:
+    while True:
+        writer.write(head("GET", "/openapi.json"))
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+FEW = {"chunked": 16, "pipelined": 64, "orders": 64, "documents": 64}
+"""Attacks of fewer connections than were asked for."""
+ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Awaitable[None]]] = {
+    "idle": _idle,
+    "slow": _slow,
+    "endless": _endless,
+    "strangers": _strangers,
+    "announcers": _announcers,
+    "chunked": _chunked,
+    "pipelined": _pipelined,
+    "orders": _orders,
+    "documents": _documents,
+}
+
+
+async def _sent(attack: Awaitable[None]) -> None:
+    """Until the box closes the connection."""
+    with suppress(OSError):
+        await attack
+
+
+async def _attack(name: str, port: int, key: str, connections: int, seconds: float) -> None:
+    count = min(connections, FEW.get(name, connections))
+
+    async def one(index: int) -> None:
+        await asyncio.sleep(index / count)  # not all in the same instant
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(1)
+                continue
+            sending = asyncio.create_task(_sent(ATTACKS[name](writer, key)))
+            await asyncio.gather(reader.read(), return_exceptions=True)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            writer.close()
+            await asyncio.sleep(1)
+
+    tasks = [asyncio.create_task(one(index)) for index in range(count)]
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        task.cancel()
+
+
+if __name__ == "__main__":
+    main()

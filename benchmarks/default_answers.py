@@ -1,0 +1,102 @@
+"""What a box answers by default after a plain import, against ONNX Runtime on the uploaded file: real networks, each
+uploaded as one file without samples, every variant made.
+
+Asked: none is outside its tolerance, an error of 0.1 % of the output's norm. Networks: those of the demo, and .onnx
+files of the folders that are named. Inputs are drawn as trial runs draw them, other ones than the import's.
+"""
+
+import argparse
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from appliance.demo.zoo import default_folder, fetch
+from appliance.domain.catalogue import TaskSpec
+from appliance.modelstore.orders import Inspection, InspectOrder
+from appliance.modelstore.stages.feeds import synthetic
+from appliance.modelstore.stages.inspect import inspect
+from appliance.modelstore.stages.running import largest_error
+from benchmarks import _subjects as subjects
+from benchmarks.operators import read, written
+
+ERROR_MAX = 1e-3
+SEEDS = range(100, 105)
+AT_ONCE = 4
+
+
+def main() -> None:
+    """Print a line for each network, and how many answered otherwise than the original."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folders", nargs="*", type=Path)
+    chosen = parser.parse_args()
+    ort.set_default_logger_severity(4)
+    files = list(
+        distinct([*zoo_files(), *(one for folder in chosen.folders for one in sorted(folder.rglob("*.onnx")))])
+    )
+    outside, refused = [], []
+    with tempfile.TemporaryDirectory() as folder, subjects.box() as box, box.http() as http:
+        for start in range(0, len(files), AT_ONCE):
+            names = {f"net-{start + at}": path for at, path in enumerate(files[start : start + AT_ONCE])}
+            jobs = {name: subjects.upload_large(box, name, path) for name, path in names.items()}
+            for name, path in names.items():
+                try:
+                    subjects.await_job(box, jobs[name])
+                except RuntimeError as error:
+                    refused.append(path.name)
+                    print(f"refused  {path.name}: {error}", flush=True)
+                    continue
+                found = inspect(InspectOrder(str(path), f"{folder}/{name}"), lambda share, words: None)
+                off, answered = worst(http, name, path, found)
+                made = [one["name"] for one in http.get(f"/v1/models/{name}/variants").json()["items"]]
+                print(f"{off:.1e}  {path.name}: {', '.join(sorted(answered))} of {', '.join(made)}", flush=True)
+                if not off <= ERROR_MAX:
+                    outside.append(path.name)
+                http.delete(f"/v1/models/{name}")
+    print(f"{len(files)} networks, {len(refused)} refused; outside: {len(outside)} (asked 0) {outside}")
+
+
+def zoo_files() -> Iterator[Path]:
+    """The networks of the demo."""
+    for model in fetch("demo", default_folder(), lambda *progress: None).models:
+        yield model.model
+
+
+def distinct(paths: list[Path]) -> Iterator[Path]:
+    """Each network once, whatever its file is called."""
+    seen = set()
+    for path in paths:
+        digest = hashlib.sha256(path.read_bytes()).digest()
+        if digest not in seen:
+            seen.add(digest)
+            yield path
+
+
+def worst(http: Any, name: str, path: Path, found: Inspection) -> tuple[float, set[str]]:
+    """The largest relative error of any answer, and which variants answered."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    outputs = [one.name for one in session.get_outputs()]
+    task = TaskSpec(index_limits=found.index_limits, examples=found.examples, defaults=found.defaults)
+    error, answered = 0.0, set()
+    for seed in SEEDS:
+        feeds: Mapping[str, np.ndarray] = synthetic(found.inputs, found.axes, task, found.trial, seed)
+        body, head = written(feeds)
+        headers = {"Inference-Header-Content-Length": str(head), "Content-Type": "application/octet-stream"}
+        answer = http.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
+        length = int(answer.headers["Inference-Header-Content-Length"])
+        answered.add(str(json.loads(answer.content[:length])["parameters"]["variant"]))
+        got = read(answer.content, length)
+        wanted = dict(zip(outputs, session.run(outputs, dict(feeds)), strict=True))
+        error = max(error, largest_error(got, wanted))
+    return error, answered
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""`expected-utility` against `iws-bfe` where builds sleep, by what requests wait for.
+
+Asked of every cell: P99 of the wait at most 3 % more (waits below a millisecond count as one), at most 1 point colder,
+at most 0.3 less utility; in the mean better in all three.
+
+Two parts. *sweep*: Table II over deviation and memory, its repetitions pooled. *untuned*: arrivals that nothing was
+tuned on (even, bursty, daily, on-off, heavy-tailed), of zoos and memories drawn at random, with predictions that are
+true, false, missing, or left to the box. Both policies get the same requests, predictions, sleeping states, windows and
+patience, those of the box. A wake counts as cold; the wait is the time until a request's run begins, or until it is
+told that there is none.
+"""
+
+import argparse
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import exp, log, pi, sin
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from appliance.clock import NS_PER_MS
+from appliance.lab.papers.reproduce import DEVIATIONS, MEMORIES_MB, OURS
+from appliance.lab.papers.sweep import ALPHA, Cell, traces_of
+from appliance.lab.papers.table2 import document
+from appliance.lab.scenario import parse_scenario
+from appliance.lab.simulation import simulate
+from benchmarks._zoos_in_numbers import ZOOS, Variants
+
+YARDSTICK = "iws-bfe"
+WAIT_MORE_MAX, COLD_MORE_MAX, UTILITY_LESS_MAX = 1.03, 1.0, 0.3
+WAIT_MS_MIN = 1.0
+"""Where nobody waits a ratio says nothing."""
+ASLEEP_MB, ASLEEP_SHARE_MAX = 1.5, 0.2
+"""What a session keeps, whatever its weights; of a small one, no more than this share."""
+WAKE_MS, WAKE_MS_PER_MB = 1.5, 0.03
+"""Page faults of a file in the page cache (`benchmarks/sleepers.py`)."""
+ARRIVALS = ("even", "bursty", "daily", "on-off", "heavy-tailed")
+DAY_S = 600.0
+
+Times = dict[str, list[float]]
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A cell's name and one of its repetitions."""
+
+    part: str
+    cell: str
+    number: int
+    seed: int
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one policy in one cell."""
+
+    waits_ms: tuple[float, ...]
+    cold: float
+    """Per cent: cold, failed and dropped."""
+    utility: float
+
+    @property
+    def wait_p99_ms(self) -> float:
+        ordered = sorted(self.waits_ms)
+        return ordered[-(-99 * len(ordered) // 100) - 1]
+
+    @property
+    def wait_mean_ms(self) -> float:
+        return fmean(self.waits_ms)
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+
+def sweep_document(job: Job, policy: str) -> Document:
+    """`number` counts memories and deviations."""
+    memory_mb, deviation = list(product(MEMORIES_MB, DEVIATIONS))[job.number]
+    cell = Cell(policy, memory_mb, deviation, job.seed)
+    return _sleeping(document(traces_of(cell), memory_mb, policy, ALPHA, "box"))
+
+
+def untuned_document(job: Job, policy: str) -> Document:
+    """The same for the same seed and number."""
+    chance = Random(f"{job.seed}/{job.number}")
+    arrivals = ARRIVALS[job.number % len(ARRIVALS)]
+    zoo = _zoo(chance)
+    whole_mb = sum(max(mb for _, mb, *_ in variants) for variants in zoo.values())
+    gaps_s = {name: _between(chance, 1, 60) for name in zoo}
+    duration_s = job.requests / sum(1 / gap_s for gap_s in gaps_s.values())
+    actual = {name: list(_times(chance, arrivals, gaps_s[name], duration_s)) for name in zoo}
+    predicted = _predictions(chance, actual, gaps_s, duration_s)
+    memory_mb = round(max(chance.uniform(0.3, 0.9) * whole_mb, 1.2 * _largest_mb(zoo)), 1)
+    return _sleeping(
+        {
+            "box": {"memory_mb": memory_mb, "processors": [{"name": "cpu", "concurrency": 2}]},
+            "models": [{"name": name, "variants": [_variant(*row) for row in rows]} for name, rows in zoo.items()],
+            "applications": [{"name": name, "model": name} for name in actual],
+            "arrivals": [
+                {"application": name, "times_s": times, **({"predicted_s": predicted[name]} if predicted else {})}
+                for name, times in actual.items()
+            ],
+            "policies": {"eviction": policy},
+        }
+    )
+
+
+PARTS: Mapping[str, Callable[[Job, str], Document]] = {"sweep": sweep_document, "untuned": untuned_document}
+
+
+def _zoo(chance: Random) -> Mapping[str, Variants]:
+    """One that is known, or one drawn: 3 to 10 applications of 1 to 4 variants."""
+    kind = chance.choice((*sorted(ZOOS), "drawn", "drawn"))
+    if kind != "drawn":
+        return ZOOS[kind]
+    zoo: dict[str, Variants] = {}
+    for number in range(chance.randint(3, 10)):
+        mb, accuracy = _between(chance, 5, 500), chance.uniform(70, 100)
+        rows = []
+        for level in range(chance.randint(1, 4)):
+            load_ms = mb * chance.uniform(0.3, 2.0) + chance.uniform(5, 60)
+            rows.append((f"v{level}", round(mb, 1), round(accuracy, 1), round(load_ms), _between(chance, 1, 60)))
+            mb, accuracy = mb * chance.uniform(0.3, 0.8), accuracy - chance.uniform(0.2, 12)
+        zoo[f"app{number}"] = tuple(rows)
+    return zoo
+
+
+def _largest_mb(zoo: Mapping[str, Variants]) -> float:
+    return max(min(mb for _, mb, *_ in variants) for variants in zoo.values())
+
+
+def _predictions(chance: Random, actual: Times, gaps_s: Mapping[str, float], duration_s: float) -> Times:
+    """None at all: the box forecasts by itself."""
+    kind = chance.choice(("box", "true", "mixed", "false"))
+    if kind == "box":
+        return {}
+    missing, off = chance.uniform(0, 0.5) if kind == "mixed" else 0.0, chance.choice((0.02, 0.1, 0.3))
+    predicted = {}
+    for name, times in actual.items():
+        true = [abs(chance.gauss(at_s, off * gaps_s[name])) for at_s in times if chance.random() >= missing]
+        wrong = [chance.uniform(0, duration_s) for _ in true]
+        predicted[name] = sorted({"true": true, "mixed": [*true, *wrong[::2]], "false": wrong}[kind]) or [duration_s]
+    return predicted
+
+
+def _times(chance: Random, kind: str, gap_s: float, duration_s: float) -> Iterator[float]:
+    """Requests of one application, `gap_s` apart in the mean."""
+    at_s, phase = 0.0, chance.uniform(0, 2 * pi)
+    until_s, is_on = 0.0, False
+    while True:
+        if kind == "bursty":
+            is_inside = chance.random() < 0.75
+            inside_s = min(1.0, gap_s / 10)
+            at_s += chance.expovariate(1 / (inside_s if is_inside else 4 * gap_s - 3 * inside_s))
+        elif kind == "heavy-tailed":
+            at_s += gap_s * chance.paretovariate(1.5) / 3
+        elif kind == "daily":
+            at_s += chance.expovariate(1.9 / gap_s)
+            while chance.random() > (1 + 0.9 * sin(2 * pi * at_s / DAY_S + phase)) / 1.9:
+                at_s += chance.expovariate(1.9 / gap_s)
+        elif kind == "on-off":
+            at_s += chance.expovariate(2 / gap_s)
+            while at_s >= until_s or not is_on:
+                at_s = max(at_s, until_s)
+                is_on = not is_on
+                until_s = at_s + chance.expovariate(1 / (20 * gap_s))
+        else:
+            at_s += chance.expovariate(1 / gap_s)
+        if at_s >= duration_s:
+            return
+        yield at_s
+
+
+def _between(chance: Random, least: float, most: float) -> float:
+    """Of every order of magnitude alike."""
+    return exp(chance.uniform(log(least), log(most)))
+
+
+def _variant(name: str, mb: float, accuracy: float, load_ms: float, run_ms: float) -> Document:
+    return {
+        "name": name,
+        "size_mb": mb,
+        "accuracy": accuracy,
+        "load_ms": load_ms,
+        "latency_ms": {"cpu": {"1": run_ms}},
+    }
+
+
+def _sleeping(scenario: Document) -> Document:
+    """The same, with builds that sleep."""
+    for model in scenario["models"]:
+        for variant in model["variants"]:
+            variant["asleep_mb"] = min(ASLEEP_MB, ASLEEP_SHARE_MAX * variant["size_mb"])
+            variant["wake_ms"] = WAKE_MS + WAKE_MS_PER_MB * variant["size_mb"]
+    return scenario
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def measure(job: Job) -> tuple[Job, dict[str, Figures]]:
+    """For a pool of processes."""
+    return job, {policy: _figures(PARTS[job.part](job, policy)) for policy in (OURS, YARDSTICK)}
+
+
+def _figures(scenario: Document) -> Figures:
+    answers = simulate(parse_scenario(scenario)).outcome.answers
+    return Figures(
+        tuple(a.wait_ns / NS_PER_MS for a in answers),
+        100 * fmean(a.kind != "warm" for a in answers),
+        fmean(a.accuracy or 0.0 for a in answers),
+    )
+
+
+def pooled(found: Sequence[Figures]) -> Figures:
+    """Of a cell's repetitions."""
+    waits = tuple(wait for one in found for wait in one.waits_ms)
+    return Figures(waits, fmean(one.cold for one in found), fmean(one.utility for one in found))
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Ours beside the yardstick's, in one cell."""
+
+    cell: str
+    ours: Figures
+    theirs: Figures
+
+    @property
+    def wait(self) -> float:
+        return max(self.ours.wait_p99_ms, WAIT_MS_MIN) / max(self.theirs.wait_p99_ms, WAIT_MS_MIN)
+
+    @property
+    def mean_wait(self) -> float:
+        return self.ours.wait_mean_ms - self.theirs.wait_mean_ms
+
+    @property
+    def cold(self) -> float:
+        return self.ours.cold - self.theirs.cold
+
+    @property
+    def utility(self) -> float:
+        return self.ours.utility - self.theirs.utility
+
+    @property
+    def is_worse(self) -> bool:
+        return self.wait > WAIT_MORE_MAX or self.cold > COLD_MORE_MAX or self.utility < -UTILITY_LESS_MAX
+
+    def row(self) -> str:
+        ours, theirs = self.ours, self.theirs
+        return (
+            f"| {self.cell} | {len(ours.waits_ms)} | {theirs.wait_p99_ms:.1f} "
+            f"| {ours.wait_p99_ms:.1f} ({self.wait:.2f}) | {theirs.wait_mean_ms:.2f} | {self.mean_wait:+.2f} "
+            f"| {theirs.cold:.1f} | {self.cold:+.2f} "
+            f"| {theirs.utility:.2f} | {self.utility:+.2f} | {'NO' if self.is_worse else 'yes'} |"
+        )
+
+
+def _report(part: str, verdicts: Sequence[Verdict], rows: bool) -> None:
+    print(f"\n## {part}: {OURS} against {YARDSTICK}, {len(verdicts)} cells\n")
+    print("| cell | requests | wait P99, ms | ours | wait mean | ours | cold, % | ours | utility | ours | reached |")
+    print("| --- |" + " --- |" * 10)
+    for verdict in verdicts if rows else [v for v in verdicts if v.is_worse]:
+        print(verdict.row())
+    print("\n| what | worst cell | cells worse | mean | asked |\n| --- | --- | --- | --- | --- |")
+    waits, colds = [v.wait for v in verdicts], [v.cold for v in verdicts]
+    utilities, means = [v.utility for v in verdicts], [v.mean_wait for v in verdicts]
+    geometric = exp(fmean(map(log, waits)))
+    over = (sum(w > WAIT_MORE_MAX for w in waits), sum(c > COLD_MORE_MAX for c in colds))
+    under = sum(u < -UTILITY_LESS_MAX for u in utilities)
+    print(f"| wait P99, ours / theirs | {max(waits):.2f} | {over[0]} | {geometric:.3f} | <= {WAIT_MORE_MAX}; < 1 |")
+    print(f"| cold, points | {max(colds):+.2f} | {over[1]} | {fmean(colds):+.2f} | <= {COLD_MORE_MAX:+g}; < 0 |")
+    print(f"| utility | {min(utilities):+.2f} | {under} | {fmean(utilities):+.2f} | >= -{UTILITY_LESS_MAX}; > 0 |")
+    print(f"| wait mean, ms | {max(means):+.2f} | - | {fmean(means):+.2f} | reported |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first repetition, and the seed of untuned cells")
+    parser.add_argument("--repetitions", type=int, default=10, help="of each cell of the sweep")
+    parser.add_argument("--every", type=int, default=1, help="only each so manieth cell of the sweep")
+    parser.add_argument("--cells", type=int, default=100, help="untuned")
+    parser.add_argument("--requests", type=int, default=4000, help="of each untuned cell")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--rows", action="store_true", help="every cell, not only those that are worse")
+    options = parser.parse_args()
+    places = list(enumerate(product(MEMORIES_MB, DEVIATIONS)))[:: options.every]
+    jobs = [
+        Job("sweep", f"{memory_mb:.0f} MB, {deviation:.0%}", number, options.seed + repetition, 0)
+        for number, (memory_mb, deviation) in places
+        for repetition in range(options.repetitions)
+    ]
+    jobs += [
+        Job("untuned", f"{n} {ARRIVALS[n % len(ARRIVALS)]}", n, options.seed, options.requests)
+        for n in range(options.cells)
+    ]
+    cells: dict[tuple[str, str], list[dict[str, Figures]]] = {}
+    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+        for job, found in pool.imap(measure, jobs):
+            cells.setdefault((job.part, job.cell), []).append(found)
+    for part in PARTS:
+        verdicts = [
+            Verdict(cell, pooled([f[OURS] for f in found]), pooled([f[YARDSTICK] for f in found]))
+            for (of, cell), found in cells.items()
+            if of == part
+        ]
+        if verdicts:
+            _report(part, verdicts, options.rows)
+
+
+if __name__ == "__main__":
+    main()
