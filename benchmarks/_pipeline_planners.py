@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from appliance.lab.baselines import ALLOCATION
 from appliance.policies.allocation import ALLOCATION_POLICIES, DEFAULT
 from appliance.policies.allocation.base import AllocationInput, AllocationPlan, AllocationPolicy
+from reproduce.baselines import ALLOCATION
 
 
 class Single:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from appliance.lab.papers.table2 import LOAD_MS_PER_MB, TABLE_II
+from reproduce.edge_multiai.table2 import LOAD_MS_PER_MB, TABLE_II
 
 Variants = tuple[tuple[str, float, float, float, float], ...]
 

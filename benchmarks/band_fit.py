@@ -1,6 +1,6 @@
 """The emulated phone of Band's experiments: fitted anew, and what it predicts where other things are assumed of it.
 
-`lab/papers/band/phone.py` assumes how much each network computes and how much of an accelerator it uses. Here each of
+`reproduce/band/phone.py` assumes how much each network computes and how much of an accelerator it uses. Here each of
 that is varied (log-normal, σ 0.25), the three fitted numbers are found anew, and Band's frames/s, to which nothing is
 fitted, are run on frames that the fit did not see. `--devices`: so many variations; the first line is the phone as it
 stands.
@@ -9,12 +9,12 @@ stands.
 import argparse
 from statistics import fmean
 
-from appliance.lab.papers.band.experiments import FIRST_SEED, eagleeye_setup
-from appliance.lab.papers.band.fit import fit, measured
-from appliance.lab.papers.band.frames import EAGLEEYE, frames
-from appliance.lab.papers.band.phone import FITTED
-from appliance.lab.papers.band.runs import play
-from appliance.lab.papers.band.systems import SYSTEMS, device
+from reproduce.band.experiments import FIRST_SEED, eagleeye_setup
+from reproduce.band.fit import fit, measured
+from reproduce.band.frames import EAGLEEYE, frames
+from reproduce.band.phone import FITTED
+from reproduce.band.runs import play
+from reproduce.band.systems import SYSTEMS, device
 
 SEEDS, FRAMES = range(1, 3), 60
 

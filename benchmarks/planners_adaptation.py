@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from appliance.lab.baselines import ADAPTATION
-from appliance.lab.baselines.exact import model_of
 from appliance.lab.problems import adaptation
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.matching import names, prefetch
 from appliance.policies.adaptation.options import options_of
 from appliance.policies.adaptation.zoo import by_size
+from reproduce.baselines import ADAPTATION
+from reproduce.baselines.exact import model_of
 from tests.checkers.adaptation import faults
 from tests.instances.adaptation import ZOOS, drawn, overloaded, shaded, yolo
 from tests.instances.adaptation.written import written

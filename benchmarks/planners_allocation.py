@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from appliance.lab.baselines import ALLOCATION
 from appliance.lab.problems import pipeline
 from appliance.policies.allocation.base import AllocationPlan
+from reproduce.baselines import ALLOCATION
 from tests.checkers.pipeline import broken
 from tests.instances import allocation as instances
 

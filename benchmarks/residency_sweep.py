@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from appliance.lab.papers.reference import Reference
-from appliance.lab.papers.reproduce import (
+from appliance.lab.clairvoyant.reference import Reference
+from reproduce.edge_multiai.experiments import (
     DEVIATIONS,
     MEMORIES_MB,
     OURS,
@@ -40,9 +40,9 @@ from appliance.lab.papers.reproduce import (
     sweep_cells,
     with_equal_rules,
 )
-from appliance.lab.papers.stated import PAPERS_COLD
-from appliance.lab.papers.sweep import Cell
-from appliance.lab.papers.table2 import SMALLEST_MB
+from reproduce.edge_multiai.stated import PAPERS_COLD
+from reproduce.edge_multiai.sweep import Cell
+from reproduce.edge_multiai.table2 import SMALLEST_MB
 
 Job = TypeVar("Job")
 Done = TypeVar("Done")

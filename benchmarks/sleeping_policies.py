@@ -21,12 +21,12 @@ from statistics import fmean
 from typing import Any
 
 from appliance.clock import NS_PER_MS
-from appliance.lab.papers.reproduce import DEVIATIONS, MEMORIES_MB, OURS
-from appliance.lab.papers.sweep import ALPHA, Cell, traces_of
-from appliance.lab.papers.table2 import document
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from benchmarks._zoos_in_numbers import ZOOS, Variants
+from reproduce.edge_multiai.experiments import DEVIATIONS, MEMORIES_MB, OURS
+from reproduce.edge_multiai.sweep import ALPHA, Cell, traces_of
+from reproduce.edge_multiai.table2 import document
 
 YARDSTICK = "iws-bfe"
 WAIT_MORE_MAX, COLD_MORE_MAX, UTILITY_LESS_MAX = 1.03, 1.0, 0.3

@@ -19,10 +19,10 @@ from statistics import fmean
 from typing import Any
 
 from appliance.lab.outcome import Answer
-from appliance.lab.papers.reproduce import OURS, Estimate
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from benchmarks._zoos_in_numbers import ZOOS
+from reproduce.edge_multiai.experiments import OURS, Estimate
 
 YARDSTICK = "iws-bfe"
 STRETCHES = 20

@@ -7,7 +7,7 @@ import statistics
 import time
 from pathlib import Path
 
-from appliance.lab.policies import FAMILIES
+from appliance.lab.registry import FAMILIES
 from appliance.lab.scenario import read_scenario
 from appliance.lab.simulation import simulate
 

@@ -1,7 +1,6 @@
 """`appliance simulate`: a whole scenario in virtual time. Offline: it needs no box."""
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 def simulate(
     scenario: Annotated[
-        Path | None, typer.Argument(help="TOML or JSON file: the box, its models, who asks when, what goes wrong.")
-    ] = None,
+        Path, typer.Argument(help="TOML or JSON file: the box, its models, its clients and when they ask, faults.")
+    ],
     policy: Annotated[
         list[str] | None,
         typer.Option("--policy", metavar="FAMILY=NAME", help="Use this policy; again for more families."),
@@ -32,26 +31,9 @@ def simulate(
     reference: Annotated[
         bool,
         typer.Option(
-            help="Also say what somebody who knows every request beforehand could do, with as many cold ones."
+            help="Also print what a planner that knows every request beforehand reaches, with as many cold ones."
         ),
     ] = False,
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            "--reproduce",
-            metavar="PAPER",
-            help="Instead of a scenario: a paper's figures; arise, band, edge-multiai, jellyfish, scrooge.",
-        ),
-    ] = None,
-    repetitions: Annotated[
-        int, typer.Option(help="Of each run of --reproduce; time grows with them, intervals shrink.")
-    ] = 10,
-    profiles: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.csv", help="With --reproduce scrooge: networks as PPipe has measured them, block_timing.csv."
-        ),
-    ] = None,
 ) -> None:
     """Run the box in virtual time on emulated processors: an hour takes seconds.
 
@@ -61,17 +43,7 @@ def simulate(
     [dim]$[/dim] appliance simulate scenarios/small.toml
     [dim]$[/dim] appliance simulate scenarios/edge-multiai-table2.toml --policy eviction=lru --seed 3 --json
     [dim]$[/dim] appliance simulate scenarios/small.toml --reference
-    [dim]$[/dim] appliance simulate --reproduce edge-multiai --repetitions 2
-    [dim]$[/dim] appliance simulate --reproduce band --repetitions 2
-    [dim]$[/dim] appliance simulate --reproduce jellyfish --repetitions 1
-    [dim]$[/dim] appliance simulate --reproduce scrooge --repetitions 1
     """
-    if paper is not None:
-        _reproduce(paper, repetitions, reference=reference, as_json=as_json, profiles=profiles)
-        return
-    if scenario is None:
-        print("SCENARIO: is missing", file=sys.stderr)
-        raise typer.Exit(2)
     from appliance.lab.policies import parse_choices
     from appliance.lab.scenario import read_scenario
     from appliance.lab.simulation import simulate as run_scenario
@@ -103,7 +75,7 @@ def _clairvoyant(scenario: "Scenario", figures: dict[str, Any]) -> dict[str, flo
 
     Raises: Malformed for a scenario that it does not know.
     """
-    from appliance.lab.papers.reference import references
+    from appliance.lab.clairvoyant.reference import references
     from appliance.lab.problems.base import Malformed
 
     try:
@@ -111,19 +83,6 @@ def _clairvoyant(scenario: "Scenario", figures: dict[str, Any]) -> dict[str, flo
     except ValueError as error:
         raise Malformed("--reference", str(error)) from None
     return asdict(found)
-
-
-def _reproduce(paper: str, repetitions: int, *, reference: bool, as_json: bool, profiles: Path | None) -> None:
-    from appliance.cli.reproducing import reproduce
-
-    try:
-        reproduce(paper, repetitions, reference=reference, as_json=as_json, profiles=profiles)
-    except OSError as error:
-        print(f"--profiles: {error.filename}: {error.strerror}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from None
 
 
 def show_figures(document: dict[str, Any], memory_bytes: int) -> None:

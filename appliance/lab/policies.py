@@ -1,30 +1,12 @@
-"""Which policies a scenario may name, by family, and a watch on what their decisions cost in real time."""
+"""The policies that a scenario names, and a watch on what their decisions cost in real time."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from appliance.clock import NS_PER_MS, SystemClock
-from appliance.lab.baselines import ADAPTATION, ALLOCATION, OFFLOAD
 from appliance.lab.problems.base import Malformed, known
-from appliance.policies.batching import BATCHING_POLICIES
-from appliance.policies.dispatch import DISPATCH_POLICIES
-from appliance.policies.forecast import FORECASTERS
-from appliance.policies.residency import EVICTION_POLICIES
+from appliance.lab.registry import FAMILIES
 from appliance.policies.residency.steps import in_steps
-from appliance.policies.selection import SELECTION_POLICIES
-
-FAMILIES: Mapping[str, Mapping[str, Any]] = {
-    "adaptation": ADAPTATION,
-    "allocation": ALLOCATION,
-    "batching": BATCHING_POLICIES,
-    "dispatch": DISPATCH_POLICIES,
-    "eviction": EVICTION_POLICIES,
-    "forecast": FORECASTERS,
-    "offload": OFFLOAD,
-    "pipeline": ALLOCATION,
-    "selection": SELECTION_POLICIES,
-}
-"""Family → the registry that the box uses for it, with what it is compared with where that may be simulated."""
 
 
 def check_policies(chosen: Mapping[str, str]) -> None:

@@ -23,7 +23,6 @@ from appliance.cli.scenario import exported
 from appliance.client import Client
 from appliance.domain.catalogue import Accuracy, Application, Latency, Precision, Profile
 from appliance.lab.composition import compose
-from appliance.lab.papers.table2 import LOAD_MS_PER_MB, TABLE_II
 from appliance.lab.plan import plan_one
 from appliance.lab.scenario import parse_scenario
 from appliance.policies.forecast.renewal import Renewal
@@ -38,6 +37,7 @@ from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 from appliance.settings import Settings
+from reproduce.edge_multiai.table2 import LOAD_MS_PER_MB, TABLE_II
 from tests.fakes.clock import run_virtual
 from tests.fakes.sinks import Decisions
 from tests.modelstore.boxes import parts, stored_model, stored_variant

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import product
 
-from appliance.lab.papers.chains import Choice, Schedule
+from appliance.lab.clairvoyant.chains import Choice, Schedule
 
 S = 1_000_000_000
 ABSENT, RESIDENT = 0, -1

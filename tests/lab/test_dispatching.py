@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from appliance.lab.papers.reference import references
+from appliance.lab.clairvoyant.reference import references
 from appliance.lab.problems.base import Malformed
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate

@@ -6,7 +6,6 @@ from itertools import count
 
 from appliance.domain.errors import ApplianceError, PipelineNotPossible, TooManySessions, UnknownClient
 from appliance.domain.pipeline import CostBy, Pipeline
-from appliance.lab.baselines import ALLOCATION
 from appliance.lab.composition import LabBox, device_kinds, inline
 from appliance.lab.outcome import percentile, ratio
 from appliance.lab.pipeline_shapes import PipelineShape, pipeline_of
@@ -15,6 +14,7 @@ from appliance.lab.pipelines.senders import Sender, senders_of
 from appliance.lab.pipelines.stages import HostThreads, LabStages
 from appliance.lab.pipelines.streams import CountedStreams
 from appliance.lab.pipelines.tally import Tally
+from appliance.lab.registry import FAMILIES
 from appliance.lab.scenario import Scenario
 from appliance.policies.allocation import DEFAULT
 from appliance.runtime.pipelines.accounts import HOST, Cost, Tariff, Watts
@@ -168,7 +168,7 @@ class PipelineCrowd:
 
     def _config(self, scenario: Scenario, box: LabBox) -> PlanningConfig:
         name = scenario.policies.get("pipeline") or scenario.policies.get("allocation", DEFAULT)
-        policy = box.stopwatch.timed("pipeline", ALLOCATION[name]())
+        policy = box.stopwatch.timed("pipeline", FAMILIES["pipeline"][name]())
         return PlanningConfig(
             policy=policy,
             policy_name=name,

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from appliance.lab.baselines import ADAPTATION
 from appliance.lab.problems.base import (
     LatencyByBatch,
     Name,
@@ -17,6 +16,7 @@ from appliance.lab.problems.base import (
     refuse_duplicates,
     shaped,
 )
+from appliance.lab.registry import FAMILIES
 from appliance.policies.adaptation import DEFAULT
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
 from appliance.runtime.decisions.sessions import adaptation_answer_json
@@ -55,7 +55,7 @@ class _Problem(Shape):
 def read(document: Mapping[str, Any]) -> Question[AdaptationPlan]:
     """The problem as a question to its policy. Raises: Malformed."""
     written = shaped(_Problem, document)
-    known(written.policy, ADAPTATION, "policy")
+    known(written.policy, FAMILIES["adaptation"], "policy")
     refuse_duplicates((network.name for network in written.models), "models")
     refuse_duplicates((client.name for client in written.clients), "clients")
     names = [network.name for network in written.models]
@@ -63,7 +63,7 @@ def read(document: Mapping[str, Any]) -> Question[AdaptationPlan]:
         if name is not None:
             known(name, names, f"previous[{index}]")
     problem = _input(written)
-    policy = ADAPTATION[written.policy]()
+    policy = FAMILIES["adaptation"][written.policy]()
     return Question(lambda: policy.plan(problem), adaptation_answer_json)
 
 

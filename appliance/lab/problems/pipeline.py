@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from appliance.domain.pipeline import CostBy
-from appliance.lab.baselines import ALLOCATION
 from appliance.lab.problems.base import (
     BATCH_MAX,
     Malformed,
@@ -20,6 +19,7 @@ from appliance.lab.problems.base import (
     refuse_duplicates,
     shaped,
 )
+from appliance.lab.registry import FAMILIES
 from appliance.policies.allocation import DEFAULT
 from appliance.policies.allocation.base import (
     TOLERANCE,
@@ -110,7 +110,7 @@ class _Problem(Shape):
 def read(document: Mapping[str, Any]) -> Question[AllocationPlan]:
     """The problem as a question to its policy. Raises: Malformed."""
     written = shaped(_Problem, document)
-    known(written.policy, ALLOCATION, "policy")
+    known(written.policy, FAMILIES["pipeline"], "policy")
     refuse_duplicates((worker.name for worker in written.workers), "workers")
     refuse_duplicates((module.name for module in written.modules), "modules")
     _check_groups(written.workers)
@@ -120,7 +120,7 @@ def read(document: Mapping[str, Any]) -> Question[AllocationPlan]:
     _check_edges(written.edges, [module.name for module in written.modules])
     _check_existing(written.existing, {worker.name: worker.group or worker.name for worker in written.workers})
     problem = _input(written)
-    policy = ALLOCATION[written.policy]()
+    policy = FAMILIES["pipeline"][written.policy]()
     return Question(lambda: policy.plan(problem), lambda plan: pipeline_answer_json(plan, written.cost_by))
 
 

@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from appliance.lab.baselines import ADAPTATION, OFFLOAD
 from appliance.lab.policies import Stopwatch
+from appliance.lab.registry import FAMILIES
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, AdaptationPolicy
 from appliance.policies.offload.base import OffloadInput, OffloadPlan, OffloadPolicy
 
@@ -17,8 +17,8 @@ class InPlace:
         self.count = 0
         self.recent_ms: deque[float] = deque(maxlen=0)
         """None: the stopwatch has them."""
-        self._adapting: AdaptationPolicy = stopwatch.timed("adaptation", ADAPTATION[adaptation]())
-        self._offloading: OffloadPolicy = stopwatch.timed("offload", OFFLOAD[offload]())
+        self._adapting: AdaptationPolicy = stopwatch.timed("adaptation", FAMILIES["adaptation"][adaptation]())
+        self._offloading: OffloadPolicy = stopwatch.timed("offload", FAMILIES["offload"][offload]())
 
     async def adapt(self, problem: AdaptationInput) -> AdaptationPlan:
         """Which network on which worker, and which client to which."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.lab.baselines import ADAPTATION
 from appliance.lab.plan import plan_one
+from reproduce.baselines import ADAPTATION
 from tests.checkers.adaptation import faults
 from tests.harness.lanes import examples
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.lab.baselines.exact import Exact
 from appliance.policies.adaptation.annealing import Jellyfish
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan, Client, Network
 from appliance.policies.adaptation.exchange import PairwiseExchange
+from reproduce.baselines.exact import Exact
 from tests.instances.adaptation import drawn, overloaded
 
 pytestmark = pytest.mark.gate("hundreds of problems are solved")

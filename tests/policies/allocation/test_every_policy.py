@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from appliance.lab.baselines import ALLOCATION
 from appliance.lab.plan import plan_one
+from reproduce.baselines import ALLOCATION
 from tests.checkers.pipeline import broken
 from tests.harness.lanes import examples
 from tests.instances import allocation as instances

@@ -1,1 +1,0 @@
-"""The papers' experiments in virtual time, the sweeps, and the bounds of a clairvoyant."""

@@ -1,0 +1,53 @@
+"""The systems that Band is compared with (§6.2), on the same phone, with the same workers and the same scheduler."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from appliance.lab.device import Device
+from appliance.policies.dispatch import DISPATCH_POLICIES
+from reproduce.band.beliefs import AS_BAND, USUAL, Belief, Knowledge, Weather
+from reproduce.band.phone import CPU_ONLY, MOVE_MS, PROCESSORS, Network, Phone
+from reproduce.baselines.fixed_processor import max_partition, until_first_fallback
+
+System = Literal["fixed", "max partition", "no subgraphs", "band"]
+SYSTEMS: tuple[System, ...] = ("fixed", "max partition", "no subgraphs", "band")
+_PLACES: Mapping[System, Callable[..., list[frozenset[str]]]] = {
+    "fixed": until_first_fallback,
+    "max partition": max_partition,
+}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """`homes`: the processors of each network under the fixed systems. `processors`: those that there are."""
+
+    phone: Phone
+    homes: Mapping[str, frozenset[str]]
+    processors: Sequence[str] = PROCESSORS
+    policy: str = "affinity"
+    weather: Weather = USUAL
+
+
+def device(setup: Setup, system: System, seed: int, knowledge: Knowledge = AS_BAND) -> tuple[Device, Belief]:
+    """A system on the phone. A fixed one has one instance of each network, and serves first come, first served."""
+    phone, policy, serial = setup.phone, setup.policy, frozenset[str]()
+    if system in _PLACES:
+        networks = {name: _bound(one, setup.homes[name], system) for name, one in phone.networks.items()}
+        phone, policy, serial = replace(phone, networks=networks), "fifo", frozenset(networks)
+    belief = Belief(phone, knowledge, seed, whole=system == "no subgraphs", weather=setup.weather)
+    made = Device(
+        setup.processors,
+        DISPATCH_POLICIES[policy](),
+        belief,
+        transfer_ms=MOVE_MS,
+        serial=serial,
+    )
+    return made, belief
+
+
+def _bound(network: Network, home: Collection[str], system: System) -> Network:
+    """The network that can only run where the system puts it."""
+    places = _PLACES[system](network.stretches, home, CPU_ONLY)
+    stretches = tuple(replace(one, processors=at) for one, at in zip(network.stretches, places, strict=True))
+    return replace(network, stretches=stretches)

@@ -1,0 +1,1 @@
+"""The experiments of Edge-MultiAI: five tenants in little memory."""

@@ -1,0 +1,117 @@
+"""Scrooge's comparisons with times that others have measured: PPipe's tables of 28 vision networks on shares of GPUs
+(USENIX ATC 2025), where somebody has their file; it is no part of this repository, for it has no licence.
+
+The stages, clients, objects and SLO are those of the paper's applications. *Assumed*: which of PPipe's networks stands
+for a stage, and what a T4 costs (the smallest machine of a large cloud that has one); of the GPUs those two are taken
+that differ most in price.
+"""
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from reproduce.claims import UNSAID, Claim, Claims, Job, Numbers
+from reproduce.scrooge.applications import APPLICATIONS, CPU, PRICES, V100, Application
+from reproduce.scrooge.experiments import (
+    ALONE,
+    BASELINES,
+    DURATION_S,
+    FORESIGHT,
+    HEADROOMS,
+    NEXUS,
+    OURS,
+    experiment_of,
+    name_of,
+)
+from reproduce.scrooge.profiles import Measured
+from reproduce.scrooge.runs import Conditions
+from reproduce.scrooge.stated import equal_cost
+
+T4 = "T4"
+MEASURED_PRICES: Mapping[str, float] = {V100: PRICES[V100], T4: 0.526, CPU: PRICES[CPU]}
+"""USD an hour."""
+NETWORKS: Mapping[str, Mapping[str, str]] = {
+    "traffic": {"inception": "tf_efficientdet_d1", "vehicles": "googlenet-v3-pytorch", "faces": "repvgg-b3"},
+    "face": {"detector": "centernet-update_r50-caffe_fpn_ms-1x_coco", "prnet": "cyclegan"},
+    "tracker": {"mobilenet": "gfl_r50_fpn_ms-2x_coco", "triplet": "resnext152-32x4d_8xb32_in1k"},
+}
+"""Application → stage → which of them stands for it."""
+COLUMNS = ("model", "gpu", "mps_share", "batch", "total_us")
+
+
+def read_networks(path: Path) -> dict[str, Measured]:
+    """By name, on the GPUs that have a price. As many run at once as there are equal shares.
+
+    Raises: ValueError for a file without the columns or networks, OSError.
+    """
+    takes_ms: dict[str, dict[tuple[str, int, int], float]] = {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        if not set(COLUMNS) <= set(rows.fieldnames or ()):
+            raise ValueError(f"--profiles: {path.name} needs the columns {', '.join(COLUMNS)}")
+        for row in rows:
+            if row["gpu"] in MEASURED_PRICES:
+                point = row["gpu"], int(row["batch"]), int(row["mps_share"])
+                takes_ms.setdefault(row["model"], {})[point] = int(row["total_us"]) / 1000.0
+    missing = {name for stages in NETWORKS.values() for name in stages.values()} - takes_ms.keys()
+    if missing:
+        raise ValueError(f"--profiles: {path.name} has no {', '.join(sorted(missing))}")
+    return {name: Measured(table) for name, table in takes_ms.items()}
+
+
+def applications_of(path: Path) -> dict[str, Application]:
+    """The paper's, with such networks. Raises: as `read_networks`."""
+    networks = read_networks(path)
+    found = {}
+    for name, stages in NETWORKS.items():
+        made = APPLICATIONS[name]
+        measured = {stage: networks[one] for stage, one in stages.items()}
+        title = f"{name}, measured"
+        found[title] = replace(made, name=title, stages={**made.stages, **measured}, prices=MEASURED_PRICES)
+    return found
+
+
+def conditions_of() -> list[tuple[str, Conditions]]:
+    """(policy, conditions) that each application is run under."""
+    usual = Conditions()
+    found = [(policy, usual) for policy in (OURS, *BASELINES, FORESIGHT)]
+    return found + [(NEXUS, replace(usual, headroom=headroom)) for headroom in HEADROOMS]
+
+
+@cache
+def experiments_of(path: Path, duration_s: float = DURATION_S) -> Mapping[str, Callable[[int], Numbers]]:
+    """By name. Raises: as `read_networks`."""
+    return {
+        name_of(name, policy, conditions): experiment_of(application, policy, conditions, duration_s)
+        for name, application in applications_of(path).items()
+        for policy, conditions in conditions_of()
+    }
+
+
+def run_job(path: Path, job: Job) -> tuple[Job, Numbers]:
+    """For a pool of processes, each of which reads the file once."""
+    return job, experiments_of(path)[job.experiment](job.repetition)
+
+
+def statements(repetitions: list[Numbers]) -> list[Claim]:
+    """The paper says nothing of these networks; what is asked is what is asked with its own."""
+    claims = Claims(repetitions)
+    usual = Conditions()
+    for name in (f"{one}, measured" for one in NETWORKS):
+        ours, alone = name_of(name, OURS, usual), name_of(name, ALONE, usual)
+        claims.say("4.2", f"{name}: frames in time", UNSAID, f"{ours}/finish", least=0.98)
+        for policy in BASELINES:
+            claims.say("4.2", f"{name}: frames in time, {policy}", UNSAID, f"{name_of(name, policy, usual)}/finish")
+        what = f"{name}: cost of {NEXUS} / ours, as many frames in time"
+        claims.say("4.2", what, UNSAID, equal_cost(name), least=1.16)
+        claims.say("4.4", f"{name}: cost of {ALONE} / ours", UNSAID, _ratio(alone, ours), least=1.1)
+        best = name_of(name, FORESIGHT, usual)
+        what = f"{name}: cost / who knows every second beforehand"
+        claims.say(UNSAID, what, UNSAID, _ratio(ours, best), most=1.1)
+    return claims.found
+
+
+def _ratio(above: str, below: str) -> Callable[[Numbers], float]:
+    return lambda numbers: numbers[f"{above}/cost"] / numbers[f"{below}/cost"]

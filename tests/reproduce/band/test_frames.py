@@ -1,0 +1,36 @@
+"""Frames: the paper's means, who waits for whom, and that a seed says all."""
+
+import pytest
+
+from reproduce.band.frames import DISTREAM, EAGLEEYE, crowded, frames, means
+
+
+def test_means_are_the_papers() -> None:
+    """6.0, 1.5, 5.2 and 2.3 requests a frame; 5.0, 5.6 and 0.7."""
+    paper = {"RetinaFace": 6.0, "FSRNet": 1.5, "ArcFace-MobileNet": 5.2, "ArcFace-ResNet50": 2.3}
+    assert means(frames(EAGLEEYE, 4000, 1)) == pytest.approx(paper, rel=0.05)
+    paper = {"EfficientDet-Lite": 5.0, "EfficientNet-Lite1": 5.6, "EfficientNet-Lite2": 0.7}
+    assert means(frames(DISTREAM, 4000, 1)) == pytest.approx(paper, rel=0.05)
+
+
+def test_faces_wait_for_their_patch_and_small_ones_for_their_resolution() -> None:
+    for frame in frames(EAGLEEYE, 200, 2):
+        for index, task in enumerate(frame):
+            before = None if task.after is None else frame[task.after].network
+            expected: dict[str, set[str | None]] = {
+                "RetinaFace": {None},
+                "FSRNet": {"RetinaFace"},
+                "ArcFace-MobileNet": {"RetinaFace"},
+                "ArcFace-ResNet50": {"RetinaFace", "FSRNet"},
+            }
+            assert before in expected[task.network]
+            assert task.after is None or task.after < index
+
+
+def test_crowded_frames_have_more() -> None:
+    assert min(map(len, crowded(EAGLEEYE, 20, 3))) > 1.3 * sum(map(len, frames(EAGLEEYE, 200, 3))) / 200
+
+
+def test_a_seed_says_all() -> None:
+    assert frames(EAGLEEYE, 10, 4) == frames(EAGLEEYE, 10, 4)
+    assert frames(EAGLEEYE, 10, 4) != frames(EAGLEEYE, 10, 5)

@@ -1,0 +1,25 @@
+"""The baselines with one fixed network."""
+
+from reproduce.baselines import edf
+from tests.instances.adaptation import drawn
+
+
+def test_each_runs_its_network_everywhere() -> None:
+    """Smallest, middle (352 px of 128 … 608 px) and largest of the filtered zoo, on every worker that serves
+    someone.
+    """
+    problem = drawn(0, 4, 4)
+
+    for policy, network in ((edf.smallest(), "yolo-128"), (edf.middle(), "yolo-352"), (edf.largest(), "yolo-608")):
+        assert {w.network for w in policy.plan(problem).workers} == {network}
+
+
+def test_accuracy_costs_clients() -> None:
+    """On the same problem the larger fixed network serves no more clients."""
+    problem = drawn(3, 4, 8)
+    served = [
+        len(problem.clients) - len(make().plan(problem).unmapped) for make in (edf.smallest, edf.middle, edf.largest)
+    ]
+
+    assert served == sorted(served, reverse=True)
+    assert served[0] > served[2]

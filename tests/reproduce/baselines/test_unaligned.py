@@ -1,0 +1,43 @@
+"""The planner without what aligns it with the devices."""
+
+from dataclasses import replace
+
+from appliance.policies.adaptation.base import AdaptationInput, Client, Network
+from reproduce.baselines import unaligned
+
+NETWORKS = (
+    Network("small", 30.0, 10_000.0, {1: 10.0}),
+    Network("middle", 40.0, 20_000.0, {1: 20.0}),
+    Network("large", 50.0, 80_000.0, {1: 40.0}),
+)
+
+
+def network_of(policy: object, slo_ms: float, mbps: float) -> str | None:
+    """Of one client that has a worker for itself."""
+    problem = AdaptationInput(NETWORKS, 1, (Client("one", 5.0, slo_ms, mbps * 1e6),))
+    workers = policy.plan(problem).workers  # type: ignore[attr-defined]
+    return workers[0].network if workers else None
+
+
+def test_a_static_budget_knows_nothing_of_the_link() -> None:
+    """Two runs of the network take half, or three quarters, of the SLO at most, be the link wide or narrow."""
+    for mbps in (1.0, 1000.0):
+        assert network_of(unaligned.half_budget(), 100.0, mbps) == "middle"
+        assert network_of(unaligned.three_quarters_budget(), 110.0, mbps) == "large"
+        assert network_of(unaligned.half_budget(), 39.0, mbps) is None
+
+
+def test_pictures_of_one_size_leave_the_same_budget_to_all_networks() -> None:
+    """Those of the middle network take 16 ms: the large one is in time within 96 ms, whatever its own would take."""
+    assert network_of(unaligned.one_picture(), 97.0, 10.0) == "large"
+    assert network_of(unaligned.one_picture(), 95.0, 10.0) == "middle"
+
+
+def test_what_is_planned_is_of_the_problem() -> None:
+    """All clients are named, and the objective is of their true accuracies."""
+    problem = AdaptationInput(NETWORKS, 2, (Client("one", 5.0, 100.0, 1e6), Client("two", 5.0, 10.0, 1e6)))
+    for make in (unaligned.half_budget, unaligned.three_quarters_budget, unaligned.one_picture):
+        for case in (problem, replace(problem, clients=())):
+            plan = make().plan(case)
+            names = [*(name for worker in plan.workers for name in worker.clients), *plan.unmapped]
+            assert sorted(names) == sorted(client.name for client in case.clients)

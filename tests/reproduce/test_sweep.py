@@ -1,0 +1,84 @@
+"""Runs of the Table II box: its figures add up, and the table is that of the scenario file."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance.clock import NS_PER_S
+from appliance.lab.outcome import Answer
+from reproduce.edge_multiai.sweep import Cell, Share, Tally, bound_cell, run_cell, share
+from reproduce.edge_multiai.table2 import LOAD_MS_PER_MB, SMALLEST_MB, TABLE_II
+
+SCENARIO = Path(__file__).parents[2] / "scenarios" / "edge-multiai-table2.toml"
+
+
+def test_the_table_is_that_of_the_scenario_file() -> None:
+    models = tomllib.loads(SCENARIO.read_text())["models"]
+    assert {
+        m["name"]: tuple((v["name"], v["size_mb"], v["accuracy"], v["latency_ms"]["gpu"]["1"]) for v in m["variants"])
+        for m in models
+    } == dict(TABLE_II)
+    for variant in (v for m in models for v in m["variants"]):
+        assert variant["load_ms"] == round(variant["size_mb"] * LOAD_MS_PER_MB)
+    assert pytest.approx(560.5) == SMALLEST_MB
+
+
+def test_figures_of_a_tally() -> None:
+    """a: 3 of 4 warm, one failed, mean accuracy 80; b: 1 of 2 warm, both answered, mean 90."""
+    tally = Tally({"a": Share(4, 3, 3, 240.0, 1.5, 240.0), "b": Share(2, 1, 2, 180.0, 1.0, 150.0)}, 0.3, 9)
+    assert tally.prompt_utility == pytest.approx(390 / 6)
+    assert tally.cold == pytest.approx(2 / 6)
+    assert tally.utility == pytest.approx(420 / 6)
+    assert tally.error == pytest.approx(100 - 84)
+    assert tally.normalised == pytest.approx(0.5)
+    assert tally.robustness == pytest.approx((0.75 * 0.8 + 0.5 * 0.9) / 2)
+
+
+def test_a_cold_answer_counts_for_less_the_longer_it_took() -> None:
+    """Of accuracy 80: warm all of it, cold after a quarter of a second three quarters, after a second and more
+    nothing; failed nothing either.
+    """
+    answers = [
+        Answer("a", "warm", 0, 2 * NS_PER_S, "x", 80.0),
+        Answer("a", "cold", 1, NS_PER_S // 4, "x", 80.0),
+        Answer("a", "cold", 2, 3 * NS_PER_S, "x", 80.0),
+        Answer("a", "failed", 3, NS_PER_S),
+    ]
+    found = share(answers, 60.0, 100.0)
+    assert (found.requests, found.warm, found.answered) == (4, 1, 3)
+    assert found.accuracy == 240.0
+    assert found.prompt == pytest.approx(80 + 60)
+    assert found.normalised == pytest.approx(1.5)
+
+
+def test_equal_rules_are_the_boxs() -> None:
+    """The paper's policies get the paper's windows where nothing else is said, and ours the box's."""
+    wide = Cell("iws-bfe", 400, 0.3, 3, count=8)
+    assert run_cell(wide) == run_cell(replace(wide, windows="paper")) != run_cell(replace(wide, windows="box"))
+    ours = replace(wide, policy="expected-utility")
+    assert run_cell(ours) == run_cell(replace(ours, windows="box"))
+
+
+def test_with_memory_for_everything_and_a_perfect_forecast_all_are_warm_but_the_very_first() -> None:
+    tally = run_cell(Cell("iws-bfe", 2500, 0.0, 1, count=8))
+    assert tally.requests == 40
+    assert tally.cold <= 0.05
+
+
+def test_a_cell_gives_the_same_twice_and_stays_below_its_reference() -> None:
+    cell = Cell("bfe", 700, 0.3, 2, count=8)
+    tally = run_cell(cell)
+    assert run_cell(cell) == tally
+    (bound,) = bound_cell(cell, [tally.cold])
+    assert bound.cold_least <= tally.cold
+    assert bound.utility_most >= tally.utility
+    assert tally.utility < bound.utility_reached <= bound.utility_most
+    assert bound.cold_least / 40 <= bound.cold_reached < tally.cold
+
+
+def test_a_reference_is_that_of_the_requests_whatever_is_predicted() -> None:
+    assert bound_cell(Cell("bfe", 700, 0.3, 2, count=8), [0.1, 0.5]) == bound_cell(
+        Cell("expected-utility", 700, 0.0, 2, count=8), [0.1, 0.5]
+    )
