@@ -229,7 +229,7 @@ async def test_odd_infer_requests_are_refused_shortly(stand: Stand, changed: dic
 
 
 async def test_infer_timeout_beyond_any_clock_is_the_longest_limit(stand: Stand) -> None:
-    """It is an hour."""
+    """An hour."""
     rows = np.zeros((1, 4), np.float32).tolist()
     inputs = [{"name": name, "datatype": "FP32", "shape": [1, 4], "data": rows} for name in ("A", "B")]
     order = {"inputs": inputs, "parameters": {"timeout": 2**63}}
@@ -258,7 +258,7 @@ async def test_odd_predict_tensors_are_refused(stand: Stand, body: bytes) -> Non
     assert broken.status_code == 422, broken.text
 
 
-async def test_unknown_methods_get_405_with_the_allowed_ones(stand: Stand) -> None:
+async def test_unknown_methods_are_405_with_the_allowed_methods(stand: Stand) -> None:
     """In the shape of the protocol."""
     harbour = stand.client("harbour")
     for method in ("TRACE", "OPTIONS", "CONNECT", "PROPFIND"):

@@ -58,7 +58,7 @@ async def test_infer_input_that_does_not_fit_is_refused_before_its_data_is_read(
 
 
 @pytest.mark.parametrize("count", [4, LARGE_BYTES])
-async def test_infer_texts_for_numbers_are_refused_before_they_are_read(stand: Stand, count: int) -> None:
+async def test_infer_texts_for_numbers_are_refused_unread(stand: Stand, count: int) -> None:
     """The texts are no UTF-8, which is not found out."""
     data = (struct.pack("<I", 1) + b"\xff") * count
     body, headers = binary(described(datatype="BYTES", shape=[count]), data)

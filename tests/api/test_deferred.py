@@ -76,9 +76,9 @@ class _Desk:
 
 
 @story
-async def test_deferred_request_tells_its_true_state_until_it_is_forgotten() -> None:
-    """Decoding and loading it waits, computing and encoding it runs, then it is done; a minute later its id is unknown.
-    What it holds it holds until its end.
+async def test_deferred_request_tells_its_true_state_until_its_end() -> None:
+    """While decoding and loading it is waiting, while computing and encoding running, then done; a minute later its id
+    is unknown. What the request holds it holds until its end.
     """
     bench = EngineBench()
     desk = _Desk(bench)

@@ -127,7 +127,7 @@ async def test_documentation_page_needs_no_network(stand: Stand) -> None:
 
 
 @pytest.mark.anyio
-async def test_problem_types_have_a_page_each(stand: Stand) -> None:
+async def test_problem_types_have_a_page_of_explanation(stand: Stand) -> None:
     """The `type` of every error leads to an explanation, as JSON and for people."""
     nobody = stand.client(None)
     known = (await nobody.get("/problems")).json()["items"]

@@ -93,7 +93,7 @@ async def test_ids_of_another_tenant_answer_like_unknown_ids(stand: Stand) -> No
 
 
 async def test_tenant_routes_of_another_tenant_answer_like_unknown_tenants(stand: Stand) -> None:
-    """Neither the tenant nor its keys, whether there is one of the name or not."""
+    """Neither the tenant nor its keys can be told from those of a tenant that does not exist."""
     museum = stand.client("museum")
     for method, path in (
         ("GET", "/v1/tenants/{}"),
@@ -191,7 +191,9 @@ async def test_routes_without_a_key_are_refused(stand: Stand) -> None:
 
 
 async def test_shared_application_of_another_tenant_is_read_only(stand: Stand) -> None:
-    """Another tenant sees and calls it; to change it is refused, with the same status in every protocol."""
+    """Another tenant sees and calls the application; to change it is refused, with the same status in every
+    protocol.
+    """
     museum = stand.client("museum")
     for path in ("/v1/applications/adding", "/v2/models/adding", "/v2/models/adding/ready"):
         assert (await museum.get(path)).status_code == 200, path

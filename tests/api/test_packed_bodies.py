@@ -57,7 +57,7 @@ async def test_packed_orders_and_pieces_of_uploads_are_read(stand: Stand) -> Non
 
 
 @pytest.mark.parametrize("path", [INFER, PREDICT, "/v1/uploads", "/v2/repository/index", "/v1/sign-in"])
-async def test_unknown_content_encoding_is_415_with_the_known_ones(stand: Stand, path: str) -> None:
+async def test_unknown_content_encoding_is_415_with_the_known_encodings(stand: Stand, path: str) -> None:
     headers = {"Content-Encoding": "br", "Content-Type": "application/json"}
     answer = await stand.client("harbour").post(path, content=BODY, headers=headers)
     assert answer.status_code == 415
@@ -74,7 +74,7 @@ def gigabyte() -> bytes:
 
 @pytest.mark.parametrize("path", [INFER, PREDICT])
 async def test_packed_bombs_are_refused_as_too_large(stand: Stand, path: str) -> None:
-    """By what they unpack to, and by how many times as much that is; one of a megabyte has a gigabyte in it."""
+    """By what they unpack to, and by how many times as much that is; the bomb has a gigabyte in a megabyte."""
     bomb = gigabyte()
     headers = {"Authorization": f"Bearer {stand.keys['harbour']}", "Content-Encoding": "gzip"}
     pieces = iter([bomb[at : at + 1000] for at in range(0, len(bomb), 1000)])

@@ -39,7 +39,7 @@ def test_key_gives_tenant_role_and_applications() -> None:
 
 
 def test_keys_are_long_and_unique() -> None:
-    """256 random bits after a prefix that says whose key it is."""
+    """256 random bits after a prefix that marks a key of the box."""
     keys = {new_key() for _ in range(100)}
     assert len(keys) == 100
     assert all(key.startswith("ea_") and len(key) == 46 for key in keys)

@@ -49,7 +49,7 @@ def test_sign_in_ends_after_a_week_of_use() -> None:
     assert sign_ins.key_of(cookie) is None
 
 
-def test_sign_in_begun_from_a_sign_in_ends_with_the_first_ones_week() -> None:
+def test_sign_in_made_from_another_ends_with_the_week_of_the_first() -> None:
     """A browser that is signed in cannot prolong that by signing in anew without the key."""
     clock = HandClock()
     sign_ins = SignIns(clock)

@@ -48,8 +48,8 @@ def test_certificate_of_a_box_on_every_interface_names_all_addresses(host: str, 
 
 
 def test_certificate_is_kept_while_good_and_renewed_under_its_authority(tmp_path: Path) -> None:
-    """A new address and the last two months of the certificate each make another one, of the same authority and key; a
-    name that the authority was not made for makes a new authority.
+    """A new address and the last two months of the certificate each make a new certificate, of the same authority and
+    key; a name that the authority was not made for makes a new authority.
     """
     assert ensure(tmp_path, NAMES, NOW)
     authority, key = (tmp_path / AUTHORITY).read_bytes(), (tmp_path / KEY).read_bytes()
@@ -75,7 +75,7 @@ def test_expired_or_damaged_certificate_files_are_made_anew(tmp_path: Path) -> N
 
 
 def test_temporary_addresses_are_not_named_in_the_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a container's interface and those that the system made up for a day."""
+    """Addresses of a container's interface and those that the system made up for a day."""
     stable, temporary = "2001:db8::1", "2001:db8::1234:5678:9abc:def0"
     mine = [SimpleNamespace(family=socket.AF_INET6, address=each) for each in ("fe80::1%veth7", stable, temporary)]
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": mine})

@@ -23,7 +23,7 @@ def filled(connections: Connections[Line], address: str, count: int) -> list[Lin
     return lines
 
 
-def test_oldest_connection_of_the_address_with_most_is_closed_for_a_new_one() -> None:
+def test_oldest_connection_of_the_busiest_address_is_closed_at_the_bound() -> None:
     """And no connection of an address that has few."""
     connections = Connections[Line](6, 1)
     few = filled(connections, "10.0.0.1", 2)
@@ -34,16 +34,16 @@ def test_oldest_connection_of_the_address_with_most_is_closed_for_a_new_one() ->
     assert connections.enter(Line("newest"), "10.0.0.3") is None
 
 
-def test_connection_with_a_key_is_kept_while_strangers_give_way() -> None:
-    """While strangers hold more than what is kept for them."""
+def test_keyless_connections_are_closed_before_a_connection_with_a_key() -> None:
+    """While connections without a key hold more than the number kept for them."""
     connections = Connections[Line](4, 1)
     first, *strangers = filled(connections, "a", 4)
     assert connections.show(first, "t") is None
     assert [connections.enter(Line("new"), "a") for _ in range(3)] == strangers
 
 
-def test_idle_connection_of_largest_tenant_gives_way_to_a_stranger() -> None:
-    """So tenants cannot keep others from showing their keys; busy connections stay, and then there is no room."""
+def test_idle_connection_of_largest_tenant_is_closed_for_a_keyless_caller() -> None:
+    """So tenants cannot keep new callers from showing their keys; busy connections stay, and then there is no room."""
     connections = Connections[Line](4, 1)
     small, *large = filled(connections, "a", 4)
     connections.show(small, "small")
@@ -61,8 +61,8 @@ def test_idle_connection_of_largest_tenant_gives_way_to_a_stranger() -> None:
     assert len(connections) == 4
 
 
-def test_tenant_at_its_bound_of_connections_loses_an_idle_one() -> None:
-    """With all of them busy the new connection is refused, and counts as before."""
+def test_tenant_at_its_connection_bound_loses_an_idle_connection() -> None:
+    """With all its connections busy the new one is refused, and counts as before."""
     connections = Connections[Line](4, 2)
     first, second, third, _ = filled(connections, "a", 4)
     assert connections.show(first, "t") is None
@@ -88,6 +88,6 @@ def test_tenant_at_its_bound_of_connections_loses_an_idle_one() -> None:
         ("fe80::1%eth0", "fe80::2%eth0", True),
     ],
 )
-def test_addresses_of_an_ipv6_network_count_as_one(one: str, other: str, are_one: bool) -> None:
+def test_addresses_of_an_ipv6_network_count_as_one_address(one: str, other: str, are_one: bool) -> None:
     """A network of 64 bits."""
     assert (group_of(one) == group_of(other)) is are_one

@@ -25,8 +25,8 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield near, far
 
 
-def test_discard_takes_what_was_asked_for_and_leaves_the_rest(pair: tuple[socket.socket, socket.socket]) -> None:
-    """In however many pieces it comes; then nothing, without waiting."""
+def test_discard_takes_the_asked_bytes_and_leaves_the_next(pair: tuple[socket.socket, socket.socket]) -> None:
+    """In however many pieces the bytes come; then it takes nothing, without waiting."""
     near, far = pair
     sending = threading.Thread(target=near.sendall, args=(SENT,))
     sending.start()

@@ -152,7 +152,7 @@ async def test_body_of_any_size_or_odd_json_length_arrives_whole(size: int, ahea
 
 @story
 async def test_requests_of_one_connection_have_their_own_bodies_and_answers() -> None:
-    """Also where they come in one packet."""
+    """Also where several come in one packet."""
     seen = Seen()
     protocol, transport = connect(seen)
     protocol.data_received(head(1) + b"a" + head(1) + b"b")
@@ -165,7 +165,7 @@ async def test_requests_of_one_connection_have_their_own_bodies_and_answers() ->
 
 @story
 async def test_request_of_a_lost_connection_is_not_begun() -> None:
-    """A connection that ends inside a body: nothing is written to it."""
+    """The connection ends inside the body, and nothing is written to the connection."""
     for size in (5_000, 50_000):
         seen = Seen()
         protocol, transport = connect(seen)

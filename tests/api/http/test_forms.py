@@ -44,7 +44,7 @@ async def read(body: bytes, folder: Path, limit: int = 10**8, step: int = 1000) 
 
 
 @pytest.mark.parametrize("step", [1, 7, 64, 65536])
-async def test_form_fields_and_files_arrive_whole_however_they_are_cut(tmp_path: Path, step: int) -> None:
+async def test_form_fields_and_files_cut_anywhere_arrive_whole(tmp_path: Path, step: int) -> None:
     """Contents with dashes and line ends in them included."""
     content = random.Random(step).randbytes(5000) + b"\r\n--xy\r\n--" + b"--xyz"[:4]
     body = part("name", "Käse".encode()) + part("file", content, "m.onnx") + part("empty", b"", "e") + b"--xyz--\r\n"
@@ -91,7 +91,7 @@ async def test_broken_form_is_refused_and_leaves_no_file(tmp_path: Path, body: b
 
 @pytest.mark.parametrize("first", [part("file", b"1", "a.onnx"), part("file", b"1")])
 async def test_form_with_two_parts_of_one_name_is_refused(first: bytes, tmp_path: Path) -> None:
-    """One of them would be ignored, and the caller would not know which."""
+    """One of the parts would be ignored, and the caller would not know which."""
     with pytest.raises(BadInput, match=r"two parts called 'file'.*tar or zip"):
         await read(first + part("file", b"2", "b.bin") + b"--xyz--\r\n", tmp_path)
     assert left(tmp_path) == []
@@ -112,7 +112,6 @@ async def test_form_text_field_above_the_bound_is_refused(tmp_path: Path) -> Non
 
 
 async def test_truncated_form_is_refused(tmp_path: Path) -> None:
-    """A form whose end is missing was cut off on its way."""
     with pytest.raises(BadInput):
         await read(part("file", b"x" * 5000, "m"), tmp_path)
     assert left(tmp_path) == []

@@ -59,8 +59,8 @@ class _NoParser:
 @pytest.mark.parametrize("how", ["read", "refuse"])
 @pytest.mark.parametrize("size", [5, 100_000])
 @story
-async def test_parser_is_skipped_from_the_third_request_with_the_same_head(size: int, how: str) -> None:
-    """Not even a body reaches it; a request with another head afterwards is parsed again."""
+async def test_parser_is_skipped_for_a_repeated_head(size: int, how: str) -> None:
+    """Not even a body reaches the parser; a request with another head afterwards is parsed again."""
     protocol, transport = connect(Application())
     for _ in range(3):  # the first one makes the caller known
         await received(transport, protocol, sent(size, how, 1), (300, [300_000]))
@@ -87,7 +87,7 @@ async def test_known_head_with_odd_json_length_hands_over_the_whole_body(ahead: 
 
 
 @story
-async def test_request_behind_a_refused_one_in_a_packet_is_read_by_its_own_head() -> None:
+async def test_request_behind_a_refused_request_in_a_packet_has_its_own_head() -> None:
     """Also when the first head comes again later."""
     protocol, transport = connect(Application())
     two = sent(20_000, "refuse", 1) + sent(30_000, "read", 2)

@@ -69,7 +69,7 @@ async def test_body_within_the_limit_is_accepted() -> None:
             assert await asking.piece() == b"1000"
 
 
-async def test_chunked_body_above_the_limit_is_stopped_while_it_streams() -> None:
+async def test_chunked_body_above_the_limit_is_stopped_while_streaming() -> None:
     """One byte above the limit: 413 with the limit as a fact, and the rest is not read into memory."""
     in_flight = InFlight(10_000)
     async with Asking(
@@ -198,7 +198,7 @@ async def test_announced_large_body_reserves_little_until_it_comes() -> None:
 
 
 async def test_uploads_do_not_count_as_bodies_in_memory() -> None:
-    """They are spooled: a piece of a gigabyte does not keep devices out."""
+    """Uploads are spooled: a piece of a gigabyte does not keep devices out."""
     in_flight = InFlight(1000)
     async with Asking(bounds(in_flight=in_flight), "PATCH", "/v1/uploads/u", {}, blocks(50, 100)) as asking:
         assert await asking.status() == 200
@@ -219,7 +219,7 @@ async def test_answers_have_a_request_id_and_safe_headers() -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [("frame-17", True), ("x" * 65, False), ("a b\n", False), ("", False)])
-async def test_request_id_of_the_caller_is_kept_when_it_is_sane(given: str, kept: bool) -> None:
+async def test_sane_request_id_of_the_caller_is_kept(given: str, kept: bool) -> None:
     """An id that could break a log line is replaced."""
     async with Asking(bounds(), "GET", "/v1/system", {"X-Request-Id": given}) as asking:
         await asking.status()
@@ -255,7 +255,7 @@ async def test_exception_in_a_route_is_a_problem_answer_logged_once() -> None:
 
 
 async def test_exception_after_the_answer_has_begun_closes_the_connection() -> None:
-    """It cannot be told in words any more: it is raised to the server, which cuts the connection."""
+    """The exception cannot be told in words any more: it is raised to the server, which cuts the connection."""
 
     async def half(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -78,8 +78,8 @@ async def test_damaged_packed_body_is_refused(packing: str) -> None:
 
 
 @pytest.mark.parametrize("packing", PACKERS)
-async def test_bomb_is_refused_when_it_has_unpacked_to_the_bound(packing: str) -> None:
-    """Not when all of it has come: a gigabyte of zeros is a megabyte."""
+async def test_packed_bomb_is_refused_once_unpacked_to_the_bound(packing: str) -> None:
+    """Not only when the whole body has come: a gigabyte of zeros is a megabyte packed."""
     packed = PACKERS[packing](bytes(16 * FREE_BYTES))
     line = Line(cut(packed, 1000))
     body = PackedBody(line.receive, packing)

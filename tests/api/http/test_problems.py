@@ -110,7 +110,7 @@ def test_error_class_comes_back_from_its_problem_document(error: type[e.Applianc
 
 
 def test_problem_types_are_unique() -> None:
-    """Those of HTTP itself included."""
+    """The types of HTTP itself included."""
     slugs = [slug_of(error) for error in CLASSES]
     assert len(set(slugs)) == len(slugs)
     assert set(slugs) < set(all_problems())

@@ -84,7 +84,7 @@ async def test_owners_share_a_loop_turn_and_take_the_next_in_order() -> None:
 
 
 @story
-async def test_strangers_get_the_last_part_of_each_loop_turn() -> None:
+async def test_callers_without_a_tenant_get_the_last_part_of_each_loop_turn() -> None:
     work = Work()
     work.ask(STRANGER + "10.0.0.1", 3)
     for owner in "abcdef":
@@ -95,7 +95,7 @@ async def test_strangers_get_the_last_part_of_each_loop_turn() -> None:
 
 
 @story
-async def test_owner_over_its_part_is_so_for_one_loop_turn_only() -> None:
+async def test_owner_over_its_part_may_go_on_in_the_next_loop_turn() -> None:
     turns = Turns(HandClock())
     turns.took("a", PART_NS - 1)
     assert not turns.is_over("a")
@@ -107,7 +107,7 @@ async def test_owner_over_its_part_is_so_for_one_loop_turn_only() -> None:
 
 
 @story
-async def test_failing_call_does_not_keep_calls_behind_it_from_their_turn() -> None:
+async def test_calls_behind_a_failing_call_still_run() -> None:
     failures: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
     work = Work()

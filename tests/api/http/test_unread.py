@@ -31,7 +31,7 @@ def test_longest_congested_connection_of_the_largest_tenant_is_closed() -> None:
     assert [line.is_open for line in (few, *many)] == [True, False, False, True, True]
 
 
-def test_unread_answer_above_the_bound_is_kept_while_it_is_alone() -> None:
+def test_unread_answer_above_the_bound_is_kept_while_alone() -> None:
     """It closes no connection, and is closed when another answer comes."""
     unread = Unread(100)
     large, small = Line("large", "t", 1000), Line("small", "t", 10)

@@ -72,8 +72,8 @@ def test_user_at_ipv4_connection_of_an_ipv6_socket_is_found() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize(("user", "found"), [(OTHER, OTHER), (65_534, None)])
-def test_user_at_tcp_socket_is_the_one_that_opened_the_connection(user: int, found: int | None) -> None:
-    """Not the listener's; the number that stands for all unknown users gives no user."""
+def test_user_at_tcp_socket_is_the_user_that_opened_the_connection(user: int, found: int | None) -> None:
+    """Not the user of the listener; the number that stands for all unknown users gives no user."""
     waiting = "import socket, sys; line = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); sys.stdin.read()"
     with listening(socket.AF_INET, "127.0.0.1") as server:
         command = [os.path.realpath(sys.executable), "-c", waiting, str(server.getsockname()[1])]

@@ -66,8 +66,9 @@ def _send(stream: Stream, numbers: Sequence[int]) -> None:
 async def test_frames_of_an_earlier_connection_count_against_the_session(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two of the largest wait for their answers, and the line breaks. On the next one there is room for none until one
-    of them is answered, on whichever line that is."""
+    """Two frames of the largest size wait for their answers, and the connection breaks. On the next connection there is
+    room for no frame until one of the two is answered, on whichever connection that is.
+    """
     live = await joined(stand, LATENCY)
     answers = asyncio.Event()
 
@@ -94,9 +95,10 @@ async def test_frames_of_an_earlier_connection_count_against_the_session(
 
 
 async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the largest, repeats counted. A third is refused before its body is read, and counted like one beyond the
-    credit of a stream; a repeat that finds no room is refused as well, but counted nowhere, and has its answer later.
-    Pictures that came on a stream count with them."""
+    """Of the largest size, repeats counted. A third frame is refused before its body is read, and counted like a frame
+    beyond the credit of a stream; a repeat that finds no room is refused as well, but counted nowhere, and has its
+    answer later. Pictures that came on a stream count with the posted frames.
+    """
     live = await joined(stand, LATENCY)
     answers = asyncio.Event()
 
@@ -136,8 +138,9 @@ async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypa
 
 
 async def test_announced_frame_counts_as_held_before_its_picture_has_come(stand: Stand) -> None:
-    """Beside it one of the largest may be posted, and no second one, until the picture does not come after all. A
-    picture whose frame was dropped counts as it comes, and where there is no room for it the connection is closed.
+    """Beside the announced picture one frame of the largest size may be posted, and no second one, until the picture
+    does not come after all. A picture whose frame was dropped counts as it comes, and where there is no room for it the
+    connection is closed.
     """
     live = await joined(stand, LATENCY)
     box = stand.appliance.running()
@@ -169,7 +172,7 @@ async def test_announced_frame_counts_as_held_before_its_picture_has_come(stand:
 
 
 async def test_chunked_tensors_of_a_frame_count_as_the_largest_frame(stand: Stand) -> None:
-    """They may become as large as any; what is counted for them is given back, whatever comes of them."""
+    """A chunked body may become as large as any; what is counted for it is given back, whatever comes of it."""
     live = await joined(stand, LATENCY)
     box, device = stand.appliance.running(), stand.client("device")
     counted: list[int] = []

@@ -106,7 +106,7 @@ async def test_predict_with_a_session_header_takes_a_frame(box: Box) -> None:
 async def test_frame_headers_that_are_broken_or_absurd_are_refused(
     box: Box, headers: dict[str, str], status: int, type: str
 ) -> None:
-    """Broken ones are told; a frame of an absurd age has expired, and counts."""
+    """Broken headers are 422; a frame of an absurd age has expired, and counts."""
     session = await box.join()
     async with box.http() as client:
         answer = await client.post(

@@ -94,7 +94,7 @@ async def test_frame_before_the_clock_exchange_is_as_new_as_its_head(box: Box) -
 
 
 async def test_repeated_frame_counts_once_and_with_other_bytes_is_refused(box: Box) -> None:
-    """With the same bytes it gets the same answer; with others, or far out of order, 409."""
+    """With the same bytes the frame gets the same answer; with others, or far out of order, 409."""
     async with box.device() as device:
         first = await device.answered(100, box.pictures[0])
         again = await device.answered(100, box.pictures[0])
@@ -202,7 +202,7 @@ async def test_flood_of_tiny_websocket_frames_ends_the_stream_only(box: Box) -> 
 
 
 async def test_device_reports_with_absurd_figures_are_bounded(box: Box) -> None:
-    """Least of all do they hurt the frame that they come with."""
+    """And the frame that a report comes with is answered."""
     async with box.device() as device:
         boast = {"captured": 1e300, "skipped": 2**60, "drop_rate": float("nan"), "rtt_ms": -1, "downlink_ms": 1e9}
         assert (await device.answered(0, box.pictures[0], **boast)).outcome is FrameEnd.ANSWERED
@@ -216,7 +216,7 @@ async def test_device_reports_with_absurd_figures_are_bounded(box: Box) -> None:
 
 
 async def test_newer_connection_takes_the_session_over(box: Box) -> None:
-    """The older one is told, and the session goes on."""
+    """The older connection is closed with 4000, and the session goes on."""
     session = await box.join()
     async with box.device(session) as older:
         await older.next()
@@ -227,7 +227,7 @@ async def test_newer_connection_takes_the_session_over(box: Box) -> None:
 
 
 async def test_results_unseen_by_the_device_come_again_on_reconnect(box: Box) -> None:
-    """Those after the frame that it says it has seen; none where it says nothing."""
+    """Results of frames after the last that the device says it has seen; none where the device says nothing."""
     session = await box.join()
     async with box.device(session) as device:
         results = [await device.answered(number, box.pictures[number]) for number in range(3)]
@@ -285,7 +285,7 @@ async def test_ended_session_ends_its_stream(box: Box) -> None:
 
 
 async def test_stream_opens_only_for_the_key_that_joined_and_its_tenant(box: Box) -> None:
-    """Refused: another key, another tenant's, a wrong one, and a page of another origin."""
+    """Refused: another key, another tenant's key, a wrong key, and a page of another origin."""
     session = await box.join()
     url = box.server.url
     origin = {"Origin": "https://elsewhere.example"}
@@ -314,8 +314,8 @@ async def test_stream_opens_only_for_the_key_that_joined_and_its_tenant(box: Box
 
 
 async def test_stream_opens_with_the_cookie_of_a_page_of_the_box(box: Box) -> None:
-    """Only for a page of the box: not elsewhere, not on another port, not without an origin; and for as long as it is
-    signed in.
+    """Only for a page of the box: not elsewhere, not on another port, not without an origin; and for as long as the
+    page is signed in.
     """
     url = box.server.url
     session = await box.join("harbour")
@@ -366,7 +366,7 @@ async def test_revoked_key_ends_the_stream(box: Box) -> None:
 
 
 async def test_stream_request_that_is_no_handshake_is_refused(box: Box) -> None:
-    """It asks for the WebSocket; with a body, or as a POST, an upgrade is no handshake either."""
+    """With 426, which asks for the WebSocket; with a body, or as a POST, an upgrade is no handshake either."""
     session = await box.join()
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     async with box.http() as client:
@@ -380,7 +380,7 @@ async def test_stream_request_that_is_no_handshake_is_refused(box: Box) -> None:
 
 @pytest.mark.parametrize("early", [10, 20_000], ids=["a little", "much"])
 async def test_bytes_before_the_handshake_answer_end_the_connection(box: Box, early: int) -> None:
-    """They stand behind the head in the same piece; other connections are not affected."""
+    """The bytes come behind the head in the same piece; other connections are not affected."""
     session = await box.join()
     handshake = head(
         "GET",
@@ -402,7 +402,7 @@ async def test_bytes_before_the_handshake_answer_end_the_connection(box: Box, ea
 
 @pytest.mark.nightly("ten seconds pass")
 async def test_incomplete_frame_ends_the_stream_after_ten_seconds(box: Box) -> None:
-    """Ten seconds after its head, whatever part of the body has come; it counts as lost."""
+    """Ten seconds after its head, whatever part of the body has come; the frame counts as lost."""
     async with box.device() as device:
         await device.head(0, 1000)
         assert await device.ended() == 1008
@@ -432,7 +432,7 @@ _MESSAGE = st.one_of(
 @settings(examples(gate=25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=st.lists(_MESSAGE, max_size=12))
 def test_stream_messages_at_random_end_each_frame_once(box: Box, messages: list[Any]) -> None:
-    """Whatever a device sends, its frames end exactly once, and the box goes on; some of it closes the line."""
+    """Whatever a device sends, the box goes on; some messages close the connection."""
 
     async def story() -> None:
         session = await box.join("harbour")

@@ -38,7 +38,7 @@ def test_frames_of_a_stream_prolong_its_sign_in() -> None:
 
 
 def test_open_stream_without_frames_does_not_prolong_its_sign_in() -> None:
-    """It ends half a day after the last frame."""
+    """The stream ends half a day after the last frame."""
     door = Door()
     assert door.welcome.holds(have_frames_come=True)
     for _ in range(12):

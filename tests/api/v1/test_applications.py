@@ -69,8 +69,8 @@ async def test_application_runs_list_recent_warm_run_times_by_variant(stand: Sta
     assert (await harbour.get("/v1/applications/nobody/runs")).status_code == 404
 
 
-async def test_own_application_hides_a_shared_one_of_its_name(stand: Stand) -> None:
-    """It answers in place of the shared one, and the list shows one of the two."""
+async def test_own_application_hides_a_shared_application_of_its_name(stand: Stand) -> None:
+    """The own application answers in place of the shared one, and the list shows one of the two."""
     harbour = stand.client("harbour")
     names = [one["name"] for one in (await harbour.get("/v1/applications")).json()["items"]]
     assert names == ["adding", "digits"]

@@ -180,7 +180,7 @@ async def test_failed_backup_says_why_and_leaves_no_file(stand: Stand) -> None:
 async def test_backup_dated_in_the_future_is_deleted_first(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
-    """It takes no newer backup's place, and does not count as the one of last night."""
+    """Such a backup takes no newer backup's place, and does not count as the one of last night."""
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder, backups={"kept": 2}) as appliance:
         stand = opened(appliance, folder, **furnished[1])
@@ -213,7 +213,7 @@ def test_start_removes_unfinished_backups_and_no_other_files(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == [others.name]
 
 
-async def test_restore_waits_until_the_last_restore_is_withdrawn(
+async def test_restore_is_refused_until_the_last_restore_is_withdrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else its parts would be removed with those of the last; a restore whose file cannot be removed has ended all the

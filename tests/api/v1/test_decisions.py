@@ -139,7 +139,7 @@ async def test_decision_for_a_tenant_leaves_out_memory_held_by_others(stand: Sta
     }
 
 
-async def test_decision_that_concerns_one_tenant_only_is_whole_for_it(stand: Stand) -> None:
+async def test_decision_that_concerns_one_tenant_only_is_whole_for_the_tenant(stand: Stand) -> None:
     """No application of others and no share: the same as the operator sees."""
     asked = problem(tenants=False)
     await decide(stand, asked=replace(asked, applications=asked.applications[:2]))
@@ -179,7 +179,7 @@ async def test_decisions_are_listed_newest_first_and_filtered(stand: Stand) -> N
     assert (await admin.get("/v1/decisions", params={"cursor": "x"})).status_code == 422
 
 
-async def test_decision_by_id_is_as_the_list_shows_it_to_the_caller(stand: Stand) -> None:
+async def test_decision_by_id_is_as_in_the_list_of_the_caller(stand: Stand) -> None:
     """A decision that concerned other tenants only is 404, as is one that was never made."""
     asked = problem(tenants=False)
     await decide(stand, asked=replace(asked, applications=asked.applications[:2]))
@@ -277,7 +277,7 @@ async def test_refusal_of_a_shared_application_hides_its_owner_from_the_guest(st
 
 
 async def test_dispatch_decision_can_be_replayed_and_hides_the_owner(stand: Stand) -> None:
-    """It is replayed as it was; a guest is not told whose the application is."""
+    """The replay answers as the box did; a guest is not told whose the application is."""
     partition = uncut("run", {"big": 4.0, "little": 9.5})
     problem = DispatchInput(
         0.0, (Processor("big", 7.5), Processor("little")), (Job("7", partition, -1.5, 40.25), Job("9", partition, 0.0))

@@ -93,7 +93,7 @@ async def test_history_of_other_tenants_and_the_box_is_hidden_from_a_tenant(stan
 async def test_history_query_that_is_invalid_is_refused_by_name(
     stand: Stand, query: dict[str, Any], named: str
 ) -> None:
-    """422, and the word that is wrong stands in it."""
+    """422, with the wrong parameter or series in its detail."""
     answer = await stand.client().get("/v1/history", params=query)
     assert answer.status_code == 422, answer.text
     assert named in answer.json()["detail"]

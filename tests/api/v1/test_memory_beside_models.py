@@ -89,7 +89,7 @@ async def test_guarded_models_serve_a_pipeline_on_a_small_budget(
 async def test_planner_process_counts_in_the_budget_and_ends_for_a_model(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
-    """It begins with the first client; when the budget shrinks below what both take, the model stays."""
+    """The process begins with the first client; when the budget shrinks below what both take, the model stays."""
     state_dir = copied(furnished[0], tmp_path / "state")
     async with running(state_dir, memory={"budget_bytes": 130 * MB, "reserve_bytes": 0}) as appliance:
         stand = Stand(appliance, state_dir, furnished[1])

@@ -316,8 +316,8 @@ async def test_model_delete_waits_for_running_requests(stand: Stand, digits: toy
     assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 404
 
 
-async def test_model_metadata_may_name_what_form_fields_do(stand: Stand, digits: toys.Digits) -> None:
-    """Name, task and application."""
+async def test_model_metadata_may_hold_name_task_and_application(stand: Stand, digits: toys.Digits) -> None:
+    """In place of form fields."""
     metadata = json.loads(digits.metadata.read_text())
     metadata |= {"name": "inside", "task": "image-classification", "application": "outside", "precisions": []}
     museum = stand.client("museum")

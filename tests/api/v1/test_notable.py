@@ -24,8 +24,8 @@ async def shown(stand: Stand, who: str, application: str = "adding", **headers: 
 
 
 async def test_notable_cold_start_is_shown_to_its_tenant_and_admins(stand: Stand) -> None:
-    """With its times, the reason in words and the decision behind it; other tenants do not see it, and nobody sees what
-    was sent.
+    """With its times, the reason in words and the decision behind it; other tenants do not see it, and what was sent is
+    not shown.
     """
     inputs = (await stand.client().get("/v2/models/adding")).json()["inputs"]
     shapes = {one["name"]: [2 if size < 0 else size for size in one["shape"]] for one in inputs}
@@ -72,8 +72,8 @@ def test_decision_behind_a_request_is_the_latest_of_a_fitting_kind(
     assert (None if behind is None else behind.id) == found
 
 
-def test_decision_behind_a_cold_start_is_the_one_for_its_application() -> None:
-    """Not what the box decided for itself while that was loading."""
+def test_decision_behind_a_cold_start_is_about_its_application() -> None:
+    """Not a decision that the box made for itself while the variant was loading."""
     own = replace(decided(2, "residency", -0.5), application=None)
     behind = decision_behind((Cause.COLD,), AT, [own, decided(1, "residency", -1)])
     assert behind is not None
@@ -82,7 +82,7 @@ def test_decision_behind_a_cold_start_is_the_one_for_its_application() -> None:
 
 
 def test_decision_of_an_hour_ago_explains_no_cold_start() -> None:
-    """A choice of variant is explained by one."""
+    """A decision of that age does explain a choice of variant."""
     decisions = [decided(1, "residency", -3600)]
     assert decision_behind((Cause.COLD,), AT, decisions) is None
     behind = decision_behind((Cause.SMALLER,), AT, decisions)

@@ -249,7 +249,7 @@ async def test_private_application_named_by_another_tenants_pipeline_is_deleted(
 async def test_pipeline_stage_without_its_application_leaves_others_answered(
     stand: Stand, digits: toys.Digits, first: str
 ) -> None:
-    """Its item says so; whether it is the first or not, and although the others share one picture."""
+    """The item of the stage says `error`; whether it is the first or not, and although the others share one picture."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     harbour = stand.client("harbour")
     store = (await stand.appliance.management.get())[0].box.store
@@ -310,7 +310,7 @@ async def _together(*asked: Any) -> list[Any]:
     return list(await asyncio.gather(*asked))
 
 
-async def test_pipeline_of_another_tenant_answers_like_an_unknown_one(stand: Stand) -> None:
+async def test_pipeline_of_another_tenant_answers_like_an_unknown_pipeline(stand: Stand) -> None:
     """To every call; and a tenant may have its own of that name."""
     harbour, museum = stand.client("harbour"), stand.client("museum")
     await harbour.post("/v1/pipelines", json=ONE)
@@ -338,7 +338,7 @@ async def test_pipeline_of_another_tenant_answers_like_an_unknown_one(stand: Sta
     assert (await harbour.get("/v1/pipelines/one")).json()["stages"][0]["application"] == "digits"
 
 
-async def test_device_keys_call_the_pipelines_that_they_name(stand: Stand) -> None:
+async def test_device_keys_call_only_their_named_pipelines(stand: Stand) -> None:
     """A key that names none calls all; a key that names some calls these only, and none of the applications behind
     them.
     """

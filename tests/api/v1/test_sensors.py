@@ -89,8 +89,8 @@ async def test_sensor_readings_and_throttling_are_shown_to_admins_only(root: Pat
         await stand.close()
 
 
-async def test_throttled_core_throttles_the_processor_on_it_only(root: Path, tmp_path: Path) -> None:
-    """Of two processors on cores of their own; dispatch knows it."""
+async def test_throttled_core_throttles_only_the_processor_on_that_core(root: Path, tmp_path: Path) -> None:
+    """Of two processors on cores of their own; dispatch knows of the throttling."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     counts = {f"devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count": "1" for core in cores}
     tree(root, counts)

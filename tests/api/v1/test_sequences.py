@@ -93,7 +93,7 @@ async def test_sequence_state_is_unchanged_by_a_failed_request(summing: httpx.As
     assert await ask(summing, 1, "?sequence_id=a") == 2
 
 
-async def test_sequence_requests_in_flight_together_run_one_by_one(summing: httpx.AsyncClient) -> None:
+async def test_sequence_requests_in_flight_together_run_in_sequence(summing: httpx.AsyncClient) -> None:
     """Each of twenty sees the sum of those before it."""
     assert await ask(summing, 0, "?sequence_id=a&sequence_start=true") == 0
     sums = await asyncio.gather(*(ask(summing, 1, "?sequence_id=a") for _ in range(20)))

@@ -169,7 +169,7 @@ async def test_session_promise_is_capped_at_the_frame_rate_of_the_camera(stand: 
 
 @pytest.mark.parametrize("sign", ["\u202e", "\u2066", "\u2028", "\u2029", "\x85"])
 async def test_session_name_with_bidi_or_line_separators_is_refused(stand: Stand, sign: str) -> None:
-    """They turn the direction of a line, or break it."""
+    """Such signs turn the direction of a line, or break it."""
     answer = await stand.client("device").post("/v1/sessions", json=order(LATENCY, name=f"cam{sign}gpj"))
     assert (answer.status_code, "name" in answer.text) == (422, True)
     assert (await stand.client("device").post("/v1/sessions", json=order(LATENCY, name="Hof – 庭 مرحبا"))).is_success
@@ -211,7 +211,7 @@ async def test_session_promise_that_cannot_be_kept_is_refused_with_good_offers(s
 
 
 async def test_repeated_frame_shares_the_run_and_counts_once(stand: Stand, digits: toys.Digits) -> None:
-    """It gets the same answer or joins the run; other bytes under its number are refused."""
+    """The repeat gets the same answer or joins the run; other bytes under its number are refused."""
     live = await joined(stand, LATENCY)
     sessions = stand.appliance.running().sessions
     one, other = (picture for picture, _ in samples(digits, 2))
@@ -251,8 +251,8 @@ async def test_frame_run_outlives_its_connection(stand: Stand, digits: toys.Digi
     assert (live.counts.sent, live.counts.answered, live.counts.under_way) == (1, 1, 0)
 
 
-async def test_frame_ends_once_in_one_of_its_ways(stand: Stand, digits: toys.Digits) -> None:
-    """Whatever was wrong with it."""
+async def test_frame_with_any_fault_ends_exactly_once(stand: Stand, digits: toys.Digits) -> None:
+    """Expired, beyond the credit, lost, bad media, out of order, and not served."""
     live = await joined(stand, LATENCY)
     sessions, clock = stand.appliance.running().sessions, stand.appliance.clock
     picture = samples(digits, 1)[0][0]
@@ -317,7 +317,6 @@ async def test_session_is_paused_resumed_and_given_another_promise(stand: Stand)
 
 
 async def test_session_with_a_lost_stream_is_suspended_and_served_on_return(stand: Stand) -> None:
-    """The stream ends: suspended; it is back: served, and told so."""
     live = await joined(stand, LATENCY)
     sessions = stand.appliance.running().sessions
     states = []
@@ -333,7 +332,7 @@ async def test_session_with_a_lost_stream_is_suspended_and_served_on_return(stan
 
 
 async def test_session_decisions_can_be_replayed_by_their_tenant(stand: Stand) -> None:
-    """They are in the log, in the form that `appliance plan` reads."""
+    """The decisions are in the log, in the form that `appliance plan` reads."""
     await joined(stand, LATENCY)
     await joined(stand, ACCURACY)
     harbour, museum = stand.client("harbour"), stand.client("museum")
@@ -435,7 +434,7 @@ async def test_restart_takes_sessions_back(stand: Stand, digits: toys.Digits, tm
         await again.close()
 
 
-async def test_frame_result_names_the_variant_that_answered_it(stand: Stand) -> None:
+async def test_frame_result_names_the_variant_that_answered(stand: Stand) -> None:
     """A request over `/v2` may name another variant than the plan: what the device shows is of that, and so is what
     memory refuses.
     """
@@ -467,7 +466,7 @@ async def test_frame_result_names_the_variant_that_answered_it(stand: Stand) -> 
     assert list(zoos._refused) == [("harbour/digits", "fp32")]
 
 
-async def test_device_reports_of_an_application_are_dropped_with_it(stand: Stand) -> None:
+async def test_device_reports_of_an_application_are_dropped_with_the_application(stand: Stand) -> None:
     """Or with the model that it asked."""
     harbour, box = stand.client("harbour"), stand.appliance.running()
     order = {"name": "gate", "model": "digits"}

@@ -58,7 +58,7 @@ async def test_cookie_does_not_open_v2(stand: Stand) -> None:
 
 
 async def test_sign_in_with_a_device_key_is_refused(stand: Stand) -> None:
-    """It calls applications, and its device has no browser."""
+    """A device key calls applications, and its device has no browser."""
     answer = await browser(stand).post("/v1/sign-in", json={"key": stand.keys["device"]})
     assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
     assert "set-cookie" not in answer.headers
@@ -234,7 +234,7 @@ async def test_sign_in_survives_a_restart(furnished: tuple[Path, dict[str, str]]
         await stand.close()
 
 
-async def test_damaged_sign_in_file_ends_sign_ins_and_allows_new_ones(
+async def test_damaged_sign_in_file_does_not_prevent_new_sign_ins(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
     folder = copied(furnished[0], tmp_path / "state")
@@ -246,7 +246,7 @@ async def test_damaged_sign_in_file_ends_sign_ins_and_allows_new_ones(
 
 
 async def test_sign_in_body_that_is_large_or_wrong_is_refused(stand: Stand) -> None:
-    """It is taken without a key, so it must be small; and it is JSON with a key."""
+    """The body is taken without a key, so it must be small; and it is JSON with a key."""
     page = browser(stand)
     assert (await page.post("/v1/sign-in", content=b"x" * 1025)).status_code == 413
     for body in ({}, {"key": 7}, {"key": "ea_\n"}, {"key": "k", "more": 1}):
@@ -260,7 +260,7 @@ async def test_sign_ins_of_a_key_are_bounded_and_the_oldest_ends(stand: Stand) -
     assert (await others[0].get("/v1/sign-in")).json() is not None
 
 
-async def test_sign_in_with_another_key_ends_the_one_before(stand: Stand) -> None:
+async def test_sign_in_with_another_key_ends_the_previous_sign_in(stand: Stand) -> None:
     """In the same browser."""
     page = await signed_in(stand)
     before = page.cookies["appliance"]

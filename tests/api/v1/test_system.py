@@ -53,8 +53,8 @@ async def test_system_out_of_file_handles_is_503_for_a_while(stand: Stand) -> No
     assert (await client.get("/v1/system")).status_code == 200
 
 
-async def test_settings_say_where_they_come_from_to_admins_only(stand: Stand) -> None:
-    """Given ones and defaults."""
+async def test_settings_show_their_source_to_admins_only(stand: Stand) -> None:
+    """Given settings and defaults."""
     shown = {one["name"]: one for one in (await stand.client().get("/v1/settings")).json()}
     assert shown["state_dir"]["source"] == "option"
     loads = shown["memory.loads_parallel_max"]

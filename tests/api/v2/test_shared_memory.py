@@ -95,7 +95,7 @@ async def test_shared_memory_is_registered_from_the_box_only(
     assert open_files(memory) == before
 
 
-async def test_shared_memory_unregistered_under_a_request_serves_it_to_its_end(
+async def test_shared_memory_unregistered_under_a_request_serves_that_request(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path, memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request reads and writes the region, and then it is closed; a later request finds none."""

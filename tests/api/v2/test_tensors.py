@@ -210,7 +210,7 @@ def test_request_id_comes_back_as_text(id_: Any, expected: str | None) -> None:
 
 
 def test_requested_outputs_override_the_default_of_the_request() -> None:
-    """Each output says how it is wanted; the rest follows the request's default."""
+    """Each output says whether it is wanted as JSON or binary; the others follow the request's default."""
     header = {
         "inputs": [tensor("FP32", [1], [1])],
         "parameters": {"binary_data_output": True, "timeout": 5},
@@ -264,8 +264,7 @@ GOOD = {"inputs": [tensor("FP32", [1], [1])]}
         ({**GOOD, "id": ["a"]}, "id: must be a string"),
     ],
 )  # fmt: skip
-def test_request_header_mistakes_are_named_each(header: Any, words: str) -> None:
-    """The sentence says which key is wrong."""
+def test_wrong_request_header_is_refused_naming_the_key(header: Any, words: str) -> None:
     with pytest.raises(BadTensor, match=words) as caught:
         parse(header)
     assert len(str(caught.value)) < 1000
@@ -387,7 +386,7 @@ def test_response_names_model_version_and_request_id() -> None:
     }
 
 
-def test_response_outputs_are_json_or_binary_as_asked_for_each() -> None:
+def test_response_outputs_are_json_or_binary_as_requested() -> None:
     """Both in one answer."""
     asked = InferCall(None, {}, None, {"a": True, "b": False}, False, {})
     outputs: dict[str, np.ndarray] = {"a": np.array([1, 2], np.int32), "b": np.array([3], np.int64)}
