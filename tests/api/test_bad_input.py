@@ -52,8 +52,8 @@ def loose(kind: Any) -> list[type]:
     return [kind] if kind in (str, int, float, bool) else []
 
 
-def test_orders_take_strict_types() -> None:
-    """Every field of every order is of a type of `wire.fields`, or has a pattern; a new one cannot forget."""
+def test_order_fields_have_strict_types() -> None:
+    """Every field of every order is of a type of `wire.fields`, or has a pattern; a new field cannot miss it."""
     assert len(orders()) >= 7
     for order in orders():
         for name, annotation in order.__annotations__.items():
@@ -69,8 +69,8 @@ def test_routes_read_json_strictly() -> None:
             assert route.body_field is None or isinstance(route, StrictRoute), route.path
 
 
-async def test_no_text_breaks_the_lists(stand: Stand) -> None:
-    """Control characters and half surrogate pairs are refused in every text, so every list can be read afterwards."""
+async def test_odd_texts_are_refused_and_lists_stay_readable(stand: Stand) -> None:
+    """Control characters and half surrogate pairs, in every text."""
     admin, harbour = stand.client(**JSON), stand.client("harbour", **JSON)
     for odd in ODD_TEXTS:
         answers = [
@@ -97,8 +97,8 @@ async def test_no_text_breaks_the_lists(stand: Stand) -> None:
     [DEEP, '{"name": ' + DEEP, '{"a":' * 10_000, '{"expires_in_s": 1e999}', f'{{"expires_in_s": {DIGITS}}}', "\x80"],
     ids=["deep list", "deep name", "deep object", "1e999", "4300 digits", "no utf-8"],
 )
-async def test_every_route_refuses_odd_json(stand: Stand, body: str) -> None:
-    """Of every method and path that takes a body: the caller's mistake, in the documented shape."""
+async def test_routes_refuse_odd_json_in_the_documented_shape(stand: Stand, body: str) -> None:
+    """Every method and path that takes a body."""
     admin = stand.client(**JSON)
     paths = {"tenant": "harbour", "application": "digits", "model": "digits", "upload": "none", "key": "none"}
     paths |= {"variant": "fp32", "session": "none", "pipeline": "none"}
@@ -135,8 +135,10 @@ async def test_every_route_refuses_odd_json(stand: Stand, body: str) -> None:
         ("uploads", {"x" * 100_000: 1}),
     ],
 )
-async def test_numbers_are_numbers_and_times_are_times(stand: Stand, path: str, order: dict[str, Any]) -> None:
-    """Neither true nor a text stands for a number, and a time lies in the calendar; the answer stays short."""
+async def test_order_values_of_wrong_type_or_range_are_refused_shortly(
+    stand: Stand, path: str, order: dict[str, Any]
+) -> None:
+    """Neither true nor a text stands for a number, and a time lies in the calendar."""
     answer = await stand.client().post(f"/v1/{path}", json=order, headers={"X-Tenant": "harbour"})
     assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-request"), answer.text
     assert len(answer.content) < 4000
@@ -158,8 +160,8 @@ async def test_numbers_are_numbers_and_times_are_times(stand: Stand, path: str, 
         {LONG[:100_000]: 1},
     ],
 )
-async def test_metadata_of_any_kind(stand: Stand, metadata: dict[str, Any]) -> None:
-    """What is no metadata is refused before anything is accepted, in a short sentence."""
+async def test_odd_model_metadata_is_refused_shortly(stand: Stand, metadata: dict[str, Any]) -> None:
+    """Before anything is accepted."""
     form = {"name": "m", "metadata": json.dumps(metadata)} | ({} if "task" in metadata else {"task": "tensor"})
     answer = await stand.client("harbour").post("/v1/models", data=form, files={"file": b"x"})
     if "name" in metadata or ("image" in metadata and metadata["image"] == {"mean": 10**40}):
@@ -169,8 +171,8 @@ async def test_metadata_of_any_kind(stand: Stand, metadata: dict[str, Any]) -> N
     assert len(answer.content) < 5000
 
 
-async def test_headers_of_any_kind(stand: Stand) -> None:
-    """Numbers of thousands of digits, digits that are none, and names with anything in them."""
+async def test_odd_header_values_are_answered_as_the_callers_mistake(stand: Stand) -> None:
+    """Numbers of thousands of digits, digits that are no number, and names with anything in them."""
     harbour = stand.client("harbour")
     odd = b"\xb2"  # a superscript two: a digit to Python's text, no number
     upload = (await harbour.post("/v1/uploads", json={})).json()["id"]
@@ -218,16 +220,16 @@ async def test_headers_of_any_kind(stand: Stand) -> None:
         {"id": True},
     ],
 )
-async def test_infer_of_any_kind(stand: Stand, changed: dict[str, Any]) -> None:
-    """A name of a megabyte comes back neither in the answer nor in the log of decisions."""
+async def test_odd_infer_requests_are_refused_shortly(stand: Stand, changed: dict[str, Any]) -> None:
+    """A name of a megabyte does not come back in the answer."""
     good = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
     answer = await stand.client("harbour").post("/v2/models/digits/infer", json=good | changed)
     assert answer.status_code == 400, answer.text[:500]
     assert len(answer.content) < 4000
 
 
-async def test_a_limit_without_end_is_an_hour(stand: Stand) -> None:
-    """A time limit that no clock can hold is the longest there is."""
+async def test_infer_timeout_beyond_any_clock_is_the_longest_limit(stand: Stand) -> None:
+    """An hour."""
     rows = np.zeros((1, 4), np.float32).tolist()
     inputs = [{"name": name, "datatype": "FP32", "shape": [1, 4], "data": rows} for name in ("A", "B")]
     order = {"inputs": inputs, "parameters": {"timeout": 2**63}}
@@ -247,8 +249,7 @@ async def test_a_limit_without_end_is_an_hour(stand: Stand) -> None:
         b'{"inputs": {"A": 1e999, "B": 1}}',
     ],
 )
-async def test_predict_of_any_kind(stand: Stand, body: bytes) -> None:
-    """Tensors that are none."""
+async def test_odd_predict_tensors_are_refused(stand: Stand, body: bytes) -> None:
     answer = await stand.client("harbour").post("/v1/applications/adding/predict", content=body, headers=JSON)
     assert answer.status_code == 422, answer.text[:500]
     broken = await stand.client("harbour").post(
@@ -257,8 +258,8 @@ async def test_predict_of_any_kind(stand: Stand, body: bytes) -> None:
     assert broken.status_code == 422, broken.text
 
 
-async def test_methods_that_are_none(stand: Stand) -> None:
-    """405 with what the path can be asked with, in the shape of the protocol."""
+async def test_unknown_methods_are_405_with_the_allowed_methods(stand: Stand) -> None:
+    """In the shape of the protocol."""
     harbour = stand.client("harbour")
     for method in ("TRACE", "OPTIONS", "CONNECT", "PROPFIND"):
         for path in ("/v1/models", "/v1/tenants/harbour/keys", "/v1/applications/digits/predict", "/docs", "/metrics"):
@@ -274,7 +275,7 @@ async def test_methods_that_are_none(stand: Stand) -> None:
     assert (await harbour.get("/v2elsewhere")).status_code == 404
 
 
-async def test_archives_may_hold_odd_metadata(stand: Stand) -> None:
+async def test_odd_metadata_in_an_archive_fails_its_import_job(stand: Stand) -> None:
     """metadata.json of an archive is read as strictly: the job fails with a sentence."""
     harbour = stand.client("harbour")
     packed = io.BytesIO()
@@ -286,8 +287,8 @@ async def test_archives_may_hold_odd_metadata(stand: Stand) -> None:
     assert "metadata.json is not JSON" in (await job_end(harbour, job))["error"]
 
 
-async def test_a_key_makes_no_longer_life(stand: Stand) -> None:
-    """A key that expires makes only keys that expire no later; one that does not expire makes any."""
+async def test_expiring_key_makes_no_key_that_expires_later(stand: Stand) -> None:
+    """A key that does not expire makes any."""
     harbour = stand.client("harbour")
 
     async def made(client: httpx.AsyncClient, **order: Any) -> httpx.Response:
@@ -306,8 +307,8 @@ async def test_a_key_makes_no_longer_life(stand: Stand) -> None:
         assert (await made(guest, expires_in_s=500)).status_code == 201
 
 
-async def test_a_device_key_names_applications_that_are_there(stand: Stand) -> None:
-    """Own ones and shared ones; a name that means nothing is a mistake that would show in the field only."""
+async def test_device_key_for_an_unknown_application_is_refused(stand: Stand) -> None:
+    """Own and shared applications are taken; a wrong name would show in the field only."""
     harbour = stand.client("harbour")
     for names, status in ((["digits", "adding"], 201), (["digits", "digit"], 404)):
         order = {"role": "device", "applications": names}
@@ -325,8 +326,8 @@ async def test_a_device_key_names_applications_that_are_there(stand: Stand) -> N
     ],
     ids=["names in all", "names", "wrong value", "no object", "cut off"],
 )
-async def test_large_orders_are_refused_with_what_is_wrong(stand: Stand, body: str, said: str) -> None:
-    """They are read where media is worked on, and answered as small ones are."""
+async def test_large_wrong_order_is_refused_with_what_is_wrong(stand: Stand, body: str, said: str) -> None:
+    """Large orders are read in a media thread, and answered as small ones are."""
     answer = await stand.client("harbour").post(
         "/v1/applications", content=body, headers={"content-type": "application/json"}
     )
@@ -336,8 +337,7 @@ async def test_large_orders_are_refused_with_what_is_wrong(stand: Stand, body: s
     assert len(answer.content) < 4096
 
 
-async def test_large_order_that_is_right_is_carried_out(stand: Stand) -> None:
-    """Whatever white space it has."""
+async def test_large_order_of_white_space_is_carried_out(stand: Stand) -> None:
     order = json.dumps({"name": "door", "model": "digits"}) + " " * 50_000
     answer = await stand.client("harbour").post(
         "/v1/applications", content=order, headers={"content-type": "application/json"}

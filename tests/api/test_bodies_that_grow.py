@@ -47,7 +47,7 @@ def binary(described: dict[str, Any], data: bytes) -> tuple[bytes, dict[str, str
         ({"shape": [4], "data": ["x"]}, r"the variant takes [-1, 4]"),
     ],
 )
-async def test_infer_data_of_an_input_that_does_not_fit_is_not_looked_at(
+async def test_infer_input_that_does_not_fit_is_refused_before_its_data_is_read(
     stand: Stand, padding: int, facts: dict[str, Any], words: str
 ) -> None:
     """The first mistake is the one that costs nothing to find."""
@@ -58,8 +58,8 @@ async def test_infer_data_of_an_input_that_does_not_fit_is_not_looked_at(
 
 
 @pytest.mark.parametrize("count", [4, LARGE_BYTES])
-async def test_infer_texts_for_numbers_are_refused_before_they_are_read(stand: Stand, count: int) -> None:
-    """They are no UTF-8, which nobody has found out."""
+async def test_infer_texts_for_numbers_are_refused_unread(stand: Stand, count: int) -> None:
+    """The texts are no UTF-8, which is not found out."""
     data = (struct.pack("<I", 1) + b"\xff") * count
     body, headers = binary(described(datatype="BYTES", shape=[count]), data)
     answer = await stand.client("harbour").post(INFER, content=body, headers=headers)
@@ -67,8 +67,8 @@ async def test_infer_texts_for_numbers_are_refused_before_they_are_read(stand: S
     assert "is object, the variant takes FP32" in answer.json()["error"]
 
 
-async def test_predict_tensors_that_do_not_fit_are_refused_before_they_are_unpacked(stand: Stand) -> None:
-    """What is packed is damaged, which nobody has found out; nor that a long list ends in a word."""
+async def test_predict_tensors_that_do_not_fit_are_refused_unpacked(stand: Stand) -> None:
+    """The packed data is damaged, and the long list ends in a word; neither is found out."""
     file = io.BytesIO()
     np.savez(file, A=np.zeros((3000, 5), np.float32), B=np.zeros((1, 4), np.float32))
     data = bytearray(file.getvalue())
@@ -109,7 +109,7 @@ def rows(count: int) -> dict[str, bytes]:
     }
 
 
-async def test_tensors_that_become_more_than_bodies_may_take_are_refused_as_too_large(narrow: Stand) -> None:
+async def test_tensors_larger_than_the_body_budget_when_decoded_are_refused(narrow: Stand) -> None:
     """Sent as JSON, or packed in a few kB; what was counted is given back, and smaller ones are answered."""
     client = narrow.client("harbour")
     for path, body in rows(60_000).items():
@@ -122,8 +122,8 @@ async def test_tensors_that_become_more_than_bodies_may_take_are_refused_as_too_
         assert narrow.appliance.in_flight.bytes == 0
 
 
-async def test_tensors_that_find_no_room_beside_those_of_others_are_told_that_the_box_is_busy(narrow: Stand) -> None:
-    """Their bodies would fit."""
+async def test_tensors_without_room_beside_other_tenants_bodies_are_refused_busy(narrow: Stand) -> None:
+    """Their bodies would fit, but not what they are decoded to."""
     client = narrow.client("harbour")
     with narrow.appliance.in_flight.body("museum") as other:
         other.announce(MB)
@@ -135,7 +135,7 @@ async def test_tensors_that_find_no_room_beside_those_of_others_are_told_that_th
     assert narrow.appliance.in_flight.bytes == 0
 
 
-async def test_orders_with_more_values_than_are_read_are_refused(stand: Stand) -> None:
+async def test_orders_with_too_many_values_are_refused(stand: Stand) -> None:
     """Whatever they say; commas in a text are no values."""
     client = stand.client("admin")
     many = {"name": "a", "more": [[]] * VALUES_MAX}
@@ -149,8 +149,8 @@ async def test_orders_with_more_values_than_are_read_are_refused(stand: Stand) -
     assert "values" not in answer.text
 
 
-async def test_fields_of_forms_count_as_bodies_in_memory(narrow: Stand) -> None:
-    """Each of them is within its bound."""
+async def test_form_fields_count_as_bodies_in_memory(narrow: Stand) -> None:
+    """Each of the fields is within its bound."""
     form = {f"field{number}": "x" * (MB - 1) for number in range(3)}
     answer = await narrow.client("harbour").post("/v1/models", data=form, files={"file": b"x"})
     assert answer.status_code == 413

@@ -76,9 +76,9 @@ class _Desk:
 
 
 @story
-async def test_every_state_is_true_when_it_is_told() -> None:
-    """Decoding and loading it waits, computing and encoding it runs, then it is done; a minute later nobody knows it.
-    What it holds it holds until its end.
+async def test_deferred_request_tells_its_true_state_until_its_end() -> None:
+    """While decoding and loading it is waiting, while computing and encoding running, then done; a minute later its id
+    is unknown. What the request holds it holds until its end.
     """
     bench = EngineBench()
     desk = _Desk(bench)
@@ -111,8 +111,8 @@ async def test_every_state_is_true_when_it_is_told() -> None:
 
 
 @story
-async def test_a_run_without_a_worker_is_running_too() -> None:
-    """What is computed on the event loop is running from then on, while its answer is encoded."""
+async def test_deferred_run_on_the_event_loop_is_told_as_running() -> None:
+    """From its run on, while its answer is encoded."""
     bench = EngineBench(quick_ms_max=1)
     desk = _Desk(bench)
     application = bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
@@ -127,8 +127,8 @@ async def test_a_run_without_a_worker_is_running_too() -> None:
 
 
 @story
-async def test_a_deadline_that_passes_is_the_problem_that_is_kept() -> None:
-    """504 as for who waits, at the deadline, while the run goes on; what the call held is free from then on."""
+async def test_deferred_request_past_its_deadline_fails_with_504() -> None:
+    """As for a caller that waits, at the deadline, while the run goes on; what the call held is free from then on."""
     bench = EngineBench()
     desk = _Desk(bench)
     application = bench.add({"v": Cost(load_ms=0, run_ms=50)}, slo_ms=None, measured=False)  # else refused at once
@@ -147,8 +147,8 @@ async def test_a_deadline_that_passes_is_the_problem_that_is_kept() -> None:
 
 
 @story
-async def test_what_refuses_at_once_is_raised() -> None:
-    """Nothing is kept of it, and what the call holds stays its caller's to let go."""
+async def test_deferred_request_refused_at_once_keeps_nothing() -> None:
+    """What the call holds stays its caller's to release."""
     bench = EngineBench()
     desk = _Desk(bench)
     application = bench.add({"v": Cost()})
@@ -159,8 +159,10 @@ async def test_what_refuses_at_once_is_raised() -> None:
 
 
 @story
-async def test_a_tenant_has_a_thousand_and_others_have_theirs() -> None:
-    """The one more is refused with the time after which there is room; under way and kept count alike."""
+async def test_deferred_requests_are_a_thousand_per_tenant_at_most() -> None:
+    """One more is refused with the time after which there is room; under way and kept count alike; another tenant has
+    its own thousand.
+    """
     bench = EngineBench(queue_len=2000, queue_total=4000)
     desk = _Desk(bench)
     mine, others = (bench.add({"v": Cost(load_ms=0, run_ms=1)}, name="a", tenant=tenant) for tenant in ("t", "u"))
@@ -187,8 +189,10 @@ async def test_a_tenant_has_a_thousand_and_others_have_theirs() -> None:
 
 
 @story
-async def test_results_have_a_bound_in_bytes_and_none_is_dropped() -> None:
-    """Who finds no room is told so in its place; the results of all others stay, and another tenant finds room."""
+async def test_kept_results_are_bounded_in_bytes_and_none_is_dropped() -> None:
+    """A request whose result finds no room fails with that; the results of all others stay, and another tenant finds
+    room.
+    """
     bench = EngineBench()
     desk = _Desk(bench, bytes_max=3000)
     mine, others = (bench.add({"v": Cost(load_ms=0, run_ms=1)}, name="a", tenant=tenant) for tenant in ("t", "u"))
@@ -213,7 +217,7 @@ async def test_results_have_a_bound_in_bytes_and_none_is_dropped() -> None:
 
 
 @story
-async def test_a_result_above_the_bound_is_not_kept_even_where_nothing_else_is() -> None:
+async def test_result_above_the_bound_is_not_kept_even_alone() -> None:
     """The bound holds at every instant."""
     bench = EngineBench()
     desk = _Desk(bench, bytes_max=100)
@@ -226,8 +230,8 @@ async def test_a_result_above_the_bound_is_not_kept_even_where_nothing_else_is()
 
 
 @story
-async def test_ids_cannot_be_guessed_and_open_nothing_to_another_tenant() -> None:
-    """They are not numbers in a row, and another tenant's is as unknown as none."""
+async def test_deferred_request_ids_are_unguessable_and_closed_to_other_tenants() -> None:
+    """Another tenant's id is as unknown as none."""
     bench = EngineBench()
     desk = _Desk(bench)
     application = bench.add({"v": Cost()})
@@ -242,8 +246,8 @@ async def test_ids_cannot_be_guessed_and_open_nothing_to_another_tenant() -> Non
 
 
 @story
-async def test_draining_waits_and_then_fails_what_is_left() -> None:
-    """What is done in time is done, decoding included; the rest failed, and nothing new begins."""
+async def test_drain_waits_and_then_fails_deferred_requests_that_are_left() -> None:
+    """Requests that end in time are done, decoding included; no new ones begin."""
     bench = EngineBench()
     desk = _Desk(bench)
     quick = bench.add({"v": Cost(load_ms=0, run_ms=10)}, name="quick")
@@ -264,8 +268,10 @@ async def test_draining_waits_and_then_fails_what_is_left() -> None:
 
 
 @story
-async def test_a_tenant_that_goes_leaves_nothing_to_the_next_of_its_name() -> None:
-    """Its runs are broken off and give back what they held; results and ids are gone."""
+async def test_removed_tenant_leaves_no_deferred_requests() -> None:
+    """Its runs are broken off and give back what they held; results and ids are gone, also for a new tenant of the
+    name.
+    """
     bench = EngineBench()
     desk = _Desk(bench)
     application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
@@ -284,7 +290,7 @@ async def test_a_tenant_that_goes_leaves_nothing_to_the_next_of_its_name() -> No
 
 
 @story
-async def test_a_mistake_of_ours_is_logged_and_told_without_its_words() -> None:
+async def test_exception_in_a_deferred_request_is_logged_and_told_without_its_text() -> None:
     """500 as a problem; the log has the rest."""
     bench = EngineBench()
     desk = _Desk(bench)
@@ -304,8 +310,8 @@ async def test_a_mistake_of_ours_is_logged_and_told_without_its_words() -> None:
 
 
 @story
-async def test_who_hangs_up_before_the_answer_is_cancelled() -> None:
-    """Until there is an id the request is its caller's; after that, its own."""
+async def test_deferred_request_of_a_caller_gone_before_its_id_is_cancelled() -> None:
+    """Until there is an id the request ends with its caller; after that, it goes on."""
     bench = EngineBench()
     desk = _Desk(bench)
     application = bench.add({"v": Cost(load_ms=0, run_ms=10)})
@@ -327,7 +333,7 @@ async def test_who_hangs_up_before_the_answer_is_cancelled() -> None:
 
 
 @story
-async def test_polling_is_worth_it_after_as_long_as_it_has_taken() -> None:
+async def test_poll_interval_of_a_deferred_request_grows_with_its_age() -> None:
     """Within the first second at once, then rarer, at most every ten seconds; no more once it is over."""
     bench = EngineBench()
     desk = _Desk(bench)

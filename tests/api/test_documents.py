@@ -26,10 +26,8 @@ KEYLESS = ("GET /v2", "GET /v2/health/live", "GET /v2/health/ready", "GET /v1/si
 
 
 @pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
-def test_every_route_teaches(name: str, operation: dict[str, Any]) -> None:
-    """Summary, description, a tag that is explained, a success (two where the answer may come later), and every error
-    with a worked example of its own status.
-    """
+def test_routes_are_documented_with_a_worked_example_of_every_error(name: str, operation: dict[str, Any]) -> None:
+    """Summary, description, a tag that is explained, and a success (two where the answer may come later)."""
     assert operation["summary"]
     assert len(operation["description"]) > 10
     assert operation["tags"][0] in [tag["name"] for tag in DOCUMENT["tags"]]
@@ -60,7 +58,7 @@ def has_example(schema: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(("name", "operation"), OPERATIONS, ids=[name for name, _ in OPERATIONS])
-def test_every_body_has_an_example(name: str, operation: dict[str, Any]) -> None:
+def test_request_and_answer_bodies_have_examples(name: str, operation: dict[str, Any]) -> None:
     """What is sent and what comes back is shown, not only described."""
     status = next((status for status in operation["responses"] if status.startswith("2")), "")
     # The stream of a session has messages.
@@ -73,7 +71,7 @@ def test_every_body_has_an_example(name: str, operation: dict[str, Any]) -> None
         assert binary or any(has_example(body) or has_example(body.get("schema", {})) for body in bodies)
 
 
-def test_every_order_has_a_whole_example() -> None:
+def test_examples_of_orders_are_valid_orders() -> None:
     """The example of a JSON body is itself a good order."""
     import appliance.wire.access
     import appliance.wire.catalogue
@@ -93,8 +91,8 @@ def test_every_order_has_a_whole_example() -> None:
     assert examined >= 6
 
 
-def test_every_route_is_in_a_router_and_documented() -> None:
-    """The document has all routes of all routers, with ids that are unique (clients are generated from them)."""
+def test_routes_are_all_in_the_document_with_unique_ids() -> None:
+    """Clients are generated from the ids."""
     for router in ROUTERS:
         for route in router.routes:
             assert route.path in DOCUMENT["paths"]  # type: ignore[attr-defined]
@@ -102,8 +100,7 @@ def test_every_route_is_in_a_router_and_documented() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_references_lead_somewhere() -> None:
-    """Every $ref of the document exists."""
+def test_references_of_the_document_exist() -> None:
     for reference in re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(DOCUMENT)):
         at: Any = DOCUMENT
         for part in reference.split("/"):
@@ -111,7 +108,7 @@ def test_references_lead_somewhere() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_page_needs_no_network(stand: Stand) -> None:
+async def test_documentation_page_needs_no_network(stand: Stand) -> None:
     """Without a key; every asset comes from the box; no inline script; the policy forbids anything else."""
     nobody = stand.client(None)
     page = await nobody.get("/docs")
@@ -130,7 +127,7 @@ async def test_the_page_needs_no_network(stand: Stand) -> None:
 
 
 @pytest.mark.anyio
-async def test_every_problem_has_a_page(stand: Stand) -> None:
+async def test_problem_types_have_a_page_of_explanation(stand: Stand) -> None:
     """The `type` of every error leads to an explanation, as JSON and for people."""
     nobody = stand.client(None)
     known = (await nobody.get("/problems")).json()["items"]
@@ -150,7 +147,7 @@ async def test_every_problem_has_a_page(stand: Stand) -> None:
 
 
 @pytest.mark.anyio
-async def test_http_errors_are_problems_too(stand: Stand) -> None:
+async def test_http_errors_are_problem_documents(stand: Stand) -> None:
     """Unknown path, wrong method, broken JSON, missing body."""
     admin = stand.client()
     cases = [
@@ -179,7 +176,7 @@ async def test_http_errors_are_problems_too(stand: Stand) -> None:
     assert cases[2][0].headers["allow"] == "GET, HEAD, POST"
 
 
-def test_the_written_api_names_every_route() -> None:
+def test_api_md_names_all_routes_and_no_others() -> None:
     """docs/api.md has a row for each path of the document, with its methods, and no path that does not exist."""
     text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
     rows: dict[str, set[str]] = {}

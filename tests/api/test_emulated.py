@@ -28,7 +28,7 @@ SCENARIO = parse_scenario(
 
 
 async def test_answers_say_that_the_processor_is_emulated(tmp_path: Path) -> None:
-    """Of `predict` and of `/v2`; and its runs take as long as is said."""
+    """Answers of `predict` and of `/v2`; runs take as long as the network says."""
     await furnish(SCENARIO, tmp_path)
     processors = [{"kind": "emulated", "name": "gpu", "workers": 1}]
     async with running(tmp_path / "state", processors=processors, queues={"inline_ms_max": 0}) as appliance:

@@ -43,8 +43,8 @@ async def test_head_is_answered_as_get_without_a_body(stand: Stand) -> None:
             assert set(head.headers) == set(first.headers), path
 
 
-async def test_head_of_an_endless_answer_ends(stand: Stand) -> None:
-    """Events go on for as long as somebody listens."""
+async def test_head_of_the_event_stream_ends(stand: Stand) -> None:
+    """The answer to GET goes on for as long as the client listens."""
     headers = {"Authorization": f"Bearer {stand.keys['harbour']}"}
     async with Asking(stand.appliance.asgi, "HEAD", "/v1/events", headers) as asking:
         assert await asking.status() == 200

@@ -43,7 +43,7 @@ CALLS: list[tuple[str, str, dict[str, Any] | None]] = [
 
 @pytest.mark.parametrize("who", ["museum", "device"])
 @pytest.mark.parametrize(("method", "path", "body"), CALLS)
-async def test_anothers_name_answers_like_no_name(
+async def test_name_of_another_tenant_answers_like_an_unknown_name(
     stand: Stand, who: str, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
     """Status, headers and body are the same but for the name itself.
@@ -66,8 +66,8 @@ async def test_anothers_name_answers_like_no_name(
     assert answers[0][0] in ((404, 403) if who == "device" else (404,))
 
 
-async def test_ids_of_another_tenant_answer_like_no_id(stand: Stand) -> None:
-    """Jobs, uploads and keys have unguessable ids; knowing one does not help either."""
+async def test_ids_of_another_tenant_answer_like_unknown_ids(stand: Stand) -> None:
+    """Jobs, uploads and keys; knowing an id does not help either."""
     harbour, museum = stand.client("harbour"), stand.client("museum")
     job = (await harbour.get("/v1/jobs")).json()["items"][0]["id"]
     upload = (await harbour.post("/v1/uploads", json={})).json()["id"]
@@ -92,8 +92,8 @@ async def test_ids_of_another_tenant_answer_like_no_id(stand: Stand) -> None:
     assert (await harbour.get(f"/v1/uploads/{upload}")).status_code == 200
 
 
-async def test_tenants_of_others_do_not_exist(stand: Stand) -> None:
-    """Neither the tenant nor its keys, whether there is one of the name or not."""
+async def test_tenant_routes_of_another_tenant_answer_like_unknown_tenants(stand: Stand) -> None:
+    """Neither the tenant nor its keys can be told from those of a tenant that does not exist."""
     museum = stand.client("museum")
     for method, path in (
         ("GET", "/v1/tenants/{}"),
@@ -109,7 +109,7 @@ async def test_tenants_of_others_do_not_exist(stand: Stand) -> None:
         assert answers[0][0] == 404
 
 
-async def test_no_list_and_no_document_names_another_tenant(stand: Stand, digits: toys.Digits) -> None:
+async def test_lists_and_documents_never_name_another_tenant(stand: Stand, digits: toys.Digits) -> None:
     """Everything that museum can read, read: harbour and its things are in none of it."""
     museum, harbour = stand.client("museum"), stand.client("harbour")
     await job_end(museum, (await museum.post("/v1/models", **model_form(digits, "own"))).json()["id"])
@@ -151,8 +151,7 @@ async def test_equal_content_of_two_tenants_stays_two_models(stand: Stand, digit
     assert (await museum.post("/v1/applications/digits/predict", content=picture)).status_code == 404
 
 
-async def test_device_keys_manage_nothing(stand: Stand) -> None:
-    """Every management route refuses them alike."""
+async def test_device_keys_are_refused_by_management_routes(stand: Stand) -> None:
     probe = stand.client("probe")
     for method, path in (
         ("GET", "/v1/models"),
@@ -172,7 +171,7 @@ async def test_device_keys_manage_nothing(stand: Stand) -> None:
         assert answer.status_code == 403, (method, path)
 
 
-async def test_nothing_answers_without_a_key(stand: Stand) -> None:
+async def test_routes_without_a_key_are_refused(stand: Stand) -> None:
     """Every documented route but health, documents and their like."""
     nobody = stand.client(None)
     document = (await nobody.get("/openapi.json")).json()
@@ -191,8 +190,8 @@ async def test_nothing_answers_without_a_key(stand: Stand) -> None:
     assert tried > 30
 
 
-async def test_what_others_share_is_read_only(stand: Stand) -> None:
-    """A stranger sees and calls a shared application; to change it is refused, with the same status in every
+async def test_shared_application_of_another_tenant_is_read_only(stand: Stand) -> None:
+    """Another tenant sees and calls the application; to change it is refused, with the same status in every
     protocol.
     """
     museum = stand.client("museum")

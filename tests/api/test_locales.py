@@ -9,7 +9,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_text_normaliser_without_stated_locale_serves(stand: Stand) -> None:
-    """Left out it is en_US, which few machines have."""
+    """A locale left out is en_US, which few machines have."""
     node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="LOWER")
     sides = [[helper.make_tensor_value_info(name, TensorProto.STRING, ["n"])] for name in "xy"]
     graph = helper.make_graph([node], "lower", sides[0], sides[1])

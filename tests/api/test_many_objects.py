@@ -62,7 +62,7 @@ def crowded(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> tuple[Pat
     return copied(furnished[0], tmp_path / "state"), furnished[1]
 
 
-async def test_no_route_makes_more_than_a_turn_takes_with_ten_thousand_objects(
+async def test_routes_with_ten_thousand_objects_stay_within_a_loop_turn(
     crowded: tuple[Path, dict[str, str]],
 ) -> None:
     """Asked by an operator, by a tenant, and without a key."""

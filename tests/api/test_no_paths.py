@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_problem_of_a_broken_state_folder_names_no_path(stand: Stand, digits: toys.Digits) -> None:
-    """Where folders of the box are no folders any more, whatever is asked."""
+    """Where folders of the box are no folders any more."""
     for name in ("uploads", "backups"):
         folder = stand.state_dir / name
         if folder.exists():

@@ -85,8 +85,8 @@ async def test_optional_input_given_or_left_out_changes_answer(stand: Stand) -> 
     assert "takes the inputs ['x'] (optional: ['scale', 'unused']), not ['scales', 'x']" in wrong.json()["detail"]
 
 
-async def test_optional_inputs_of_requests_at_once_are_their_own(stand: Stand) -> None:
-    """Some give it, some leave it out, and others give something else: none has the answer of another."""
+async def test_concurrent_requests_keep_their_own_optional_inputs(stand: Stand) -> None:
+    """Some give the input, some leave it out, and others give another value."""
     museum = stand.client("museum")
     form = {"name": "scaled", "task": "tensor", "metadata": '{"precisions": []}'}
     accepted = await museum.post("/v1/models", data=form, files={"file": scaled()})

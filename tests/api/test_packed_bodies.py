@@ -57,7 +57,7 @@ async def test_packed_orders_and_pieces_of_uploads_are_read(stand: Stand) -> Non
 
 
 @pytest.mark.parametrize("path", [INFER, PREDICT, "/v1/uploads", "/v2/repository/index", "/v1/sign-in"])
-async def test_a_packing_that_is_not_read_is_refused_with_those_that_are(stand: Stand, path: str) -> None:
+async def test_unknown_content_encoding_is_415_with_the_known_encodings(stand: Stand, path: str) -> None:
     headers = {"Content-Encoding": "br", "Content-Type": "application/json"}
     answer = await stand.client("harbour").post(path, content=BODY, headers=headers)
     assert answer.status_code == 415
@@ -73,8 +73,8 @@ def gigabyte() -> bytes:
 
 
 @pytest.mark.parametrize("path", [INFER, PREDICT])
-async def test_bombs_are_refused_as_too_large(stand: Stand, path: str) -> None:
-    """By what they unpack to, and by how many times as much that is; the largest has a gigabyte in a megabyte."""
+async def test_packed_bombs_are_refused_as_too_large(stand: Stand, path: str) -> None:
+    """By what they unpack to, and by how many times as much that is; the bomb has a gigabyte in a megabyte."""
     bomb = gigabyte()
     headers = {"Authorization": f"Bearer {stand.keys['harbour']}", "Content-Encoding": "gzip"}
     pieces = iter([bomb[at : at + 1000] for at in range(0, len(bomb), 1000)])
@@ -85,7 +85,7 @@ async def test_bombs_are_refused_as_too_large(stand: Stand, path: str) -> None:
     assert stand.appliance.in_flight.bytes == 0
 
 
-async def test_a_damaged_packing_is_told(stand: Stand) -> None:
+async def test_damaged_packed_body_is_refused_with_its_encoding(stand: Stand) -> None:
     for path in (INFER, PREDICT):
         headers = {"Content-Encoding": "gzip"}
         answer = await stand.client("harbour").post(path, content=BODY, headers=headers)

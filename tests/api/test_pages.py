@@ -33,8 +33,8 @@ def client(folder: Path, encoding: str = "gzip") -> httpx.AsyncClient:
 
 
 @pytest.mark.parametrize("path", ["/", "/models", "/models/a%20name", "/tenants/harbour", "/processors", "/box"])
-async def test_every_page_is_the_same_file(folder: Path, path: str) -> None:
-    """It reads the address itself, and is asked for anew each time."""
+async def test_pages_at_all_paths_are_the_same_file(folder: Path, path: str) -> None:
+    """The page reads the address itself, and is asked for anew each time."""
     answer = await client(folder).get(path)
     assert (answer.status_code, answer.content) == (200, INDEX)
     assert answer.headers["cache-control"] == "no-cache"
@@ -45,8 +45,9 @@ async def test_every_page_is_the_same_file(folder: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize(("accepted", "encoding"), [("gzip, deflate, br", "br"), ("gzip", "gzip"), ("identity", None)])
-async def test_what_the_browser_takes(folder: Path, accepted: str, encoding: str | None) -> None:
-    """The smallest form; nobody is left out."""
+async def test_page_assets_come_in_the_smallest_form_that_the_browser_takes(
+    folder: Path, accepted: str, encoding: str | None
+) -> None:
     async with client(folder, accepted).stream("GET", "/assets/main-B_q1.js") as answer:
         raw = b"".join([piece async for piece in answer.aiter_raw()])
     assert answer.headers.get("content-encoding") == encoding
@@ -57,13 +58,11 @@ async def test_what_the_browser_takes(folder: Path, accepted: str, encoding: str
 
 
 @pytest.mark.parametrize("name", ["none.js", "..%2Fsecret.js", "%2e%2e/secret.js", "main-B_q1.js.gz", "main-B_q1", ""])
-async def test_nothing_else_lies_there(folder: Path, name: str) -> None:
-    """Whatever is asked for."""
+async def test_unknown_asset_names_are_404(folder: Path, name: str) -> None:
     assert (await client(folder).get(f"/assets/{name}")).status_code == 404
 
 
-async def test_pages_that_were_not_built(tmp_path: Path) -> None:
-    """Say so, and what to do."""
+async def test_pages_that_were_not_built_are_503_with_what_to_do(tmp_path: Path) -> None:
     answer = await client(tmp_path).get("/")
     assert answer.status_code == 503
     assert "scripts/setup" in answer.text
@@ -71,7 +70,7 @@ async def test_pages_that_were_not_built(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not (pages.FOLDER / "index.html.gz").exists(), reason="the pages are not built: scripts/web-ui")
-def test_the_pages_are_small() -> None:
+def test_pages_stay_below_their_size_limits() -> None:
     """Compressed, code and styles: what the first page needs, and all of it."""
     index = gzip.decompress((pages.FOLDER / "index.html.gz").read_bytes()).decode()
     sizes = {path.name: path.stat().st_size for path in (pages.FOLDER / "assets").glob("*.gz")}

@@ -123,10 +123,10 @@ def in_parts(answer: httpx.Response) -> bool:
 
 
 @pytest.mark.anyio
-async def test_answers_are_those_of_the_whole(
+async def test_model_in_parts_answers_as_the_whole_model(
     furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession
 ) -> None:
-    """Over both APIs; what ran where is told by the answer, the model, the memory and the metrics."""
+    """Over both APIs; the answer, the model, the memory and the metrics say which part ran where."""
     async with box(furnished, tmp_path) as stand:
         admin = stand.client()
         for seed in range(4):
@@ -160,9 +160,11 @@ async def test_answers_are_those_of_the_whole(
 
 
 @pytest.mark.anyio
-async def test_a_kind_lost_in_the_middle(furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession) -> None:
-    """Each of the requests under way is answered once, on what is left; later ones by the whole; when it is back, in
-    parts again.
+async def test_lost_processor_kind_leaves_a_model_in_parts_served_whole(
+    furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession
+) -> None:
+    """Each of the requests under way is answered once, on what is left; later ones by the whole; when the kind is back,
+    in parts again.
     """
     async with box(furnished, tmp_path) as stand:
         admin, member = stand.client(), openvino_of(stand.appliance)
@@ -186,10 +188,10 @@ async def test_a_kind_lost_in_the_middle(furnished: Path, tmp_path: Path, whole:
 
 
 @pytest.mark.anyio
-async def test_deleted_and_imported_again_while_it_runs(
+async def test_model_in_parts_deleted_amid_requests_is_imported_again(
     furnished: Path, tmp_path: Path, source: bytes, whole: onnxruntime.InferenceSession
 ) -> None:
-    """Who is inside is answered; nothing of it stays in memory; then it is there again, and cut."""
+    """Requests under way are answered; nothing of the model stays in memory; then it is there again, and cut."""
     async with box(furnished, tmp_path) as stand:
         admin = stand.client()
         check(whole, 0, await infer(admin, 0))
@@ -216,8 +218,12 @@ async def test_deleted_and_imported_again_while_it_runs(
 
 
 @pytest.mark.anyio
-async def test_deadlines_and_tenants(furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession) -> None:
-    """Who cannot be in time is told so at once or at the deadline; two tenants have their own answers at once."""
+async def test_model_in_parts_refuses_late_requests_and_keeps_tenants_apart(
+    furnished: Path, tmp_path: Path, whole: onnxruntime.InferenceSession
+) -> None:
+    """A request that cannot be in time is refused at once or at the deadline; two tenants have their own answers at
+    once.
+    """
     async with box(furnished, tmp_path) as stand:
         keys = dict(stand.keys)
         for tenant in ("harbour", "museum"):

@@ -9,7 +9,7 @@ from tests.api.stand import running
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("family", ["selection", "batching", "dispatch", "eviction"])
-async def test_it_names_the_key(family: str, tmp_path: Path) -> None:
+async def test_start_with_an_unknown_policy_fails_naming_the_key(family: str, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=rf"policies\.{family}: 'x' is not one of: .+, "):
         async with running(tmp_path, policies={family: "x"}):
             pass

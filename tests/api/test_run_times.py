@@ -40,8 +40,8 @@ def runs_seen(appliance: Appliance) -> int:
     return sum(estimate.count for _, _, estimate in times.usual.estimates())
 
 
-async def test_over_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """Saved at the stop and read before the first request; what another processor would be is begun anew."""
+async def test_observed_run_times_outlive_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Saved at the stop and read before the first request; with other settings of the processor they begin anew."""
     state_dir, keys = copied(furnished[0], tmp_path / "state"), furnished[1]
     async with running(state_dir) as appliance:
         before, start_ns = runs_seen(appliance), appliance.clock.now_ns()

@@ -18,11 +18,11 @@ def nothing(app: FastAPI) -> None:
 
 
 @pytest.mark.parametrize(("make_ready", "is_ready"), [(prepare, True), (nothing, False)])
-def test_routes_are_made_before_the_first_request(
+def test_routes_are_compiled_before_the_first_request(
     monkeypatch: pytest.MonkeyPatch, make_ready: Callable[[FastAPI], None], is_ready: bool
 ) -> None:
-    """The framework makes what it goes by when a request first comes to a router, and to all before it in the list:
-    the event loop would stand for 0.15 s, for all tenants.
+    """The framework compiles its routes when a request first comes to a router, and to all before it in the list: the
+    event loop would stand for 0.15 s, for all tenants.
     """
     app = create_service()
     make_ready(app)

@@ -11,8 +11,8 @@ from tests.api.stand import ANSWER_S, running
 pytestmark = pytest.mark.anyio
 
 
-async def test_media_threads(tmp_path: Path) -> None:
-    """So many pieces of media are worked on side by side as was set, and no more: the next one waits for a thread."""
+async def test_media_threads_setting_bounds_media_work_side_by_side(tmp_path: Path) -> None:
+    """One piece more waits for a thread."""
     others = set(threading.enumerate())  # a box of an earlier test may still end
     async with running(tmp_path, queues={"media_threads": 3}) as appliance:
         media = appliance.running().media

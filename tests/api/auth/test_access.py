@@ -15,7 +15,7 @@ async def admin_digests(store: Store) -> list[bytes]:
     return [key.sha256 for key in await store.keys.all() if key.role is Role.ADMIN]
 
 
-def test_first_start_leaves_a_key_for_the_owner_only(tmp_path: Path) -> None:
+def test_first_start_writes_admin_key_file_for_owner_only(tmp_path: Path) -> None:
     """The file is 0600 and opens the box; later starts change nothing."""
 
     async def story() -> None:
@@ -32,8 +32,8 @@ def test_first_start_leaves_a_key_for_the_owner_only(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_file_taken_away_on_purpose_stays_away(tmp_path: Path) -> None:
-    """While an admin key exists, a missing file is the owner's will."""
+def test_deleted_admin_key_file_is_not_written_again(tmp_path: Path) -> None:
+    """While the store has an admin key, a missing file is the owner's will."""
 
     async def story() -> None:
         store = Store.open(tmp_path, HandClock())
@@ -46,7 +46,7 @@ def test_a_file_taken_away_on_purpose_stays_away(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_without_any_admin_key_a_new_one_is_made(tmp_path: Path) -> None:
+def test_admin_key_is_made_anew_when_the_store_has_none_that_is_good(tmp_path: Path) -> None:
     """File gone and key revoked: the owner of the folder is not locked out."""
 
     async def story() -> None:
@@ -62,7 +62,7 @@ def test_without_any_admin_key_a_new_one_is_made(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_store_begun_anew_takes_the_key_of_the_file(tmp_path: Path) -> None:
+def test_empty_store_takes_admin_key_from_the_file(tmp_path: Path) -> None:
     """A folder with a key file but an empty store: scripts that hold the key go on working."""
 
     async def story() -> None:

@@ -36,8 +36,8 @@ def ask(keys: KeyRing, line: Line, key: str, **more: str) -> str:
     return caller_of(keys, scope, headers).tenant
 
 
-def test_the_key_that_a_connection_showed_last_is_known() -> None:
-    """Until another one comes; none is not the last one."""
+def test_last_key_of_a_connection_is_not_looked_up_again() -> None:
+    """Until the connection shows another key; a request without a key is not answered with the last one."""
     key, other, line = new_key(), new_key(), Line()
     keys = ring(record(key), record(other, tenant="museum"))
     assert [ask(keys, line, key) for _ in range(2)] == ["harbour", "harbour"]
@@ -51,8 +51,8 @@ def test_the_key_that_a_connection_showed_last_is_known() -> None:
         caller_of(keys, {CONNECTION: line}, {})
 
 
-def test_a_key_ends_on_connections_that_have_shown_it() -> None:
-    """Revoked, its tenant deleted, replaced by one of another role, or expired."""
+def test_ended_key_is_refused_on_connections_that_have_shown_it() -> None:
+    """Revoked, its tenant deleted, replaced by a key of another role, or expired."""
     key, line, clock = new_key(), Line(), HandClock()
     keys = ring(record(key), clock=clock)
     made = record(key)
@@ -74,8 +74,8 @@ def test_a_key_ends_on_connections_that_have_shown_it() -> None:
         ask(keys, line, key)
 
 
-def test_an_admin_acts_for_the_tenant_that_each_request_names() -> None:
-    """And for their own where it names none."""
+def test_admin_key_acts_for_the_tenant_that_each_request_names() -> None:
+    """And for its own tenant where a request names none."""
     key, line = new_key(), Line()
     keys = ring(record(key, Role.ADMIN))
     named = [ask(keys, line, key, **more) for more in ({}, {"x_tenant": "museum"}, {}, {"x_tenant": "harbour"}, {})]

@@ -27,8 +27,8 @@ def ask(keys: KeyRing, key: str, x_tenant: bytes | None = None, address: str = "
     return keys.authenticate(f"Bearer {key}".encode(), x_tenant, address)
 
 
-def test_a_key_opens_its_tenant() -> None:
-    """A good key gives tenant, role and applications; the scheme's case does not matter."""
+def test_key_gives_tenant_role_and_applications() -> None:
+    """And the case of the scheme does not matter."""
     key = new_key()
     keys = ring(record(key, Role.DEVICE, applications=("signs",)))
     principal = ask(keys, key)
@@ -38,22 +38,20 @@ def test_a_key_opens_its_tenant() -> None:
     assert keys.authenticate(f"bearer {key} ".encode(), None, "") is principal
 
 
-def test_keys_are_long_and_never_the_same() -> None:
-    """256 random bits after a prefix that says whose key it is."""
+def test_keys_are_long_and_unique() -> None:
+    """256 random bits after a prefix that marks a key of the box."""
     keys = {new_key() for _ in range(100)}
     assert len(keys) == 100
     assert all(key.startswith("ea_") and len(key) == 46 for key in keys)
 
 
 @pytest.mark.parametrize("header", [None, b"", b"Basic dXNlcjpw", b"Bearer"])
-def test_no_key(header: bytes | None) -> None:
-    """Nothing, or another scheme, is a missing key."""
+def test_header_without_bearer_key_is_a_missing_key(header: bytes | None) -> None:
     with pytest.raises(MissingKey):
         ring().authenticate(header, None, "")
 
 
-def test_wrong_revoked_and_expired_keys_are_alike() -> None:
-    """A key that was never made, was revoked or has expired gets the same answer."""
+def test_unknown_revoked_and_expired_keys_get_the_same_answer() -> None:
     clock, key, old = HandClock(), new_key(), new_key()
     keys = ring(
         record(key),
@@ -72,8 +70,8 @@ def test_wrong_revoked_and_expired_keys_are_alike() -> None:
     assert len(messages) == 1
 
 
-def test_an_admin_acts_where_it_says() -> None:
-    """Default unless X-Tenant names another; an unknown one is 404."""
+def test_admin_key_acts_for_the_tenant_in_x_tenant() -> None:
+    """For the tenant `default` unless X-Tenant names another; an unknown tenant is 404."""
     key = new_key()
     keys = ring(record(key, Role.ADMIN, "default"))
     assert ask(keys, key).tenant == "default"
@@ -86,7 +84,7 @@ def test_an_admin_acts_where_it_says() -> None:
 
 
 @pytest.mark.parametrize("other", [b"museum", b"nobody"])
-def test_others_may_not_name_a_tenant(other: bytes) -> None:
+def test_tenant_key_may_not_name_another_tenant(other: bytes) -> None:
     """A tenant's key learns nothing from X-Tenant, not even whether the other exists."""
     key = new_key()
     keys = ring(record(key))
@@ -96,8 +94,8 @@ def test_others_may_not_name_a_tenant(other: bytes) -> None:
     assert other.decode() not in str(raised.value)
 
 
-def test_wrong_keys_are_limited_by_address() -> None:
-    """The fourth within a minute is 429 and says how long; another address, a right key and the next minute are not
+def test_failed_keys_are_limited_by_address() -> None:
+    """The fourth within a minute is 429 with the time to wait; another address, a right key and the next minute are not
     concerned.
     """
     clock, key = HandClock(), new_key()
@@ -117,8 +115,8 @@ def test_wrong_keys_are_limited_by_address() -> None:
         ask(keys, "ea_wrong")
 
 
-def test_failed_addresses_are_bounded() -> None:
-    """A flood from many addresses does not grow the process; who failed longest ago is forgotten."""
+def test_addresses_of_failed_keys_are_bounded() -> None:
+    """A flood from many addresses does not grow the process; the address that failed longest ago is forgotten."""
     failed = FailedKeys(1)
     for number in range(ADDRESSES_MAX + 100):
         failed.add(str(number), 0)
@@ -128,8 +126,8 @@ def test_failed_addresses_are_bounded() -> None:
         failed.add(str(ADDRESSES_MAX + 99), 0)
 
 
-def test_a_tenant_that_goes_takes_its_keys() -> None:
-    """Removing a tenant forgets its keys and no others."""
+def test_removed_tenant_loses_its_keys() -> None:
+    """The keys of other tenants stay."""
     key, other = new_key(), new_key()
     keys = ring(record(key), record(other, tenant="museum"))
     keys.remove_tenant("harbour")
@@ -138,8 +136,7 @@ def test_a_tenant_that_goes_takes_its_keys() -> None:
     assert ask(keys, other).tenant == "museum"
 
 
-def test_replacing_a_key_forgets_its_old_secret() -> None:
-    """The same id with another secret: only the new one opens."""
+def test_replaced_key_opens_with_its_new_secret_only() -> None:
     old, new = new_key(), new_key()
     keys = ring(record(old, id="k"))
     keys.put(record(new, id="k"))
@@ -149,7 +146,7 @@ def test_replacing_a_key_forgets_its_old_secret() -> None:
 
 
 @pytest.mark.parametrize("step_s", [-400 * 86_400, 400 * 86_400])
-def test_a_step_of_the_clock_moves_only_what_is_told_in_civil_time(step_s: int) -> None:
+def test_clock_step_moves_expiry_of_keys_but_no_limit_of_failed_keys(step_s: int) -> None:
     """A year forward ends a key of an hour, a year back does not; how many wrong keys an address may send is counted in
     time that never steps.
     """
@@ -170,8 +167,10 @@ def test_a_step_of_the_clock_moves_only_what_is_told_in_civil_time(step_s: int) 
             ask(keys, expiring, address="10.0.0.8")
 
 
-def test_which_keys_were_used() -> None:
-    """Each once until somebody asks; then connections look their keys up anew, so that one that stays open counts."""
+def test_used_keys_are_told_once() -> None:
+    """Each key once until the uses are taken; then connections look their keys up anew, so that a connection that stays
+    open counts.
+    """
     one, other = new_key(), new_key()
     keys = ring(record(one), record(other))
     ask(keys, one)

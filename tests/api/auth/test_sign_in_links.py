@@ -9,8 +9,8 @@ def taken(links: SignInLinks, token: str) -> str | None:
     return None if link is None else link.key_id
 
 
-def test_once_and_for_ten_minutes() -> None:
-    """Its end is as it was said."""
+def test_sign_in_link_works_once_and_for_ten_minutes() -> None:
+    """As its stated expiry says."""
     clock = HandClock()
     links = SignInLinks(clock)
     token, expires_at = links.make("one")
@@ -24,8 +24,8 @@ def test_once_and_for_ten_minutes() -> None:
     assert taken(links, "guessed") is None
 
 
-def test_bounded_and_digested() -> None:
-    """The oldest of a key goes for one more of it, and none of another's; no token stays in memory."""
+def test_sign_in_links_of_a_key_are_bounded_and_kept_as_digests() -> None:
+    """The oldest link of a key makes room for a new one, and no link of another key does; no token stays in memory."""
     links = SignInLinks(HandClock())
     other, _ = links.make("other")
     tokens = [links.make("one")[0] for _ in range(PER_KEY_MAX + 1)]

@@ -8,8 +8,8 @@ def later(clock: HandClock, hours: float) -> None:
     clock.pass_s(hours * 3600)
 
 
-def test_half_a_day_without_a_request() -> None:
-    """Each use begins it anew."""
+def test_sign_in_ends_after_half_a_day_without_a_request() -> None:
+    """Each use begins the half day anew."""
     clock = HandClock()
     sign_ins = SignIns(clock)
     cookie = sign_ins.begin("one")
@@ -20,7 +20,7 @@ def test_half_a_day_without_a_request() -> None:
     assert sign_ins.key_of(cookie) is None
 
 
-def test_a_look_is_no_use() -> None:
+def test_sign_in_that_is_only_checked_is_not_prolonged() -> None:
     """An open stream asks every second whether it may go on."""
     clock = HandClock()
     sign_ins = SignIns(clock)
@@ -37,7 +37,7 @@ def test_a_look_is_no_use() -> None:
     assert not sign_ins.stands_for(again, "one")
 
 
-def test_a_week_whatever_happens() -> None:
+def test_sign_in_ends_after_a_week_of_use() -> None:
     """Then the key is shown again."""
     clock = HandClock()
     sign_ins = SignIns(clock)
@@ -49,8 +49,8 @@ def test_a_week_whatever_happens() -> None:
     assert sign_ins.key_of(cookie) is None
 
 
-def test_a_week_for_whom_it_let_in() -> None:
-    """Together: who is signed in cannot sign in anew without the key."""
+def test_sign_in_made_from_another_ends_with_the_week_of_the_first() -> None:
+    """A browser that is signed in cannot prolong that by signing in anew without the key."""
     clock = HandClock()
     sign_ins = SignIns(clock)
     first = sign_ins.begin("one")
@@ -63,8 +63,8 @@ def test_a_week_for_whom_it_let_in() -> None:
     assert sign_ins.began_at("guessed") is None
 
 
-def test_what_is_worth_saving() -> None:
-    """What began, what ended, and uses now and then; who takes over from the file goes on with them."""
+def test_sign_ins_are_saved_when_begun_ended_and_used_now_and_then() -> None:
+    """A process that reads the saved file goes on with the sign-ins of it."""
     clock = HandClock()
     sign_ins = SignIns(clock)
     assert sign_ins.unsaved() is None

@@ -37,8 +37,8 @@ def names(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_a_box_on_every_interface_has_all_addresses(host: str, tmp_path: Path) -> None:
-    """And not the word for all of them, under which nobody calls it."""
+def test_certificate_of_a_box_on_every_interface_names_all_addresses(host: str, tmp_path: Path) -> None:
+    """And not the wildcard address, under which no client calls the box."""
     ensure(tmp_path, names_of(host, ["box", "box.local", host]), NOW)
     families = (socket.AF_INET, socket.AF_INET6)
     known = [each for some in psutil.net_if_addrs().values() for each in some if each.family in families]
@@ -47,8 +47,10 @@ def test_a_box_on_every_interface_has_all_addresses(host: str, tmp_path: Path) -
     assert names(tmp_path) == addresses | {"127.0.0.1", "::1", "localhost", "box", "box.local"}
 
 
-def test_it_stays_while_it_is_good(tmp_path: Path) -> None:
-    """A new name, a new address and its last two months each make another one, of the same authority and key."""
+def test_certificate_is_kept_while_good_and_renewed_under_its_authority(tmp_path: Path) -> None:
+    """A new address and the last two months of the certificate each make a new certificate, of the same authority and
+    key; a name that the authority was not made for makes a new authority.
+    """
     assert ensure(tmp_path, NAMES, NOW)
     authority, key = (tmp_path / AUTHORITY).read_bytes(), (tmp_path / KEY).read_bytes()
     assert not ensure(tmp_path, NAMES, NOW + 300 * DAY)
@@ -61,8 +63,8 @@ def test_it_stays_while_it_is_good(tmp_path: Path) -> None:
     assert (tmp_path / AUTHORITY).read_bytes() != authority
 
 
-def test_a_clock_that_was_not_set_and_files_of_another_version(tmp_path: Path) -> None:
-    """What is good no more, or is damaged, is made anew."""
+def test_expired_or_damaged_certificate_files_are_made_anew(tmp_path: Path) -> None:
+    """A certificate of a clock that was not set, a damaged key, and a missing authority."""
     ensure(tmp_path, NAMES, datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC))
     assert ensure(tmp_path, NAMES, NOW)
     (tmp_path / KEY).write_text("damaged")
@@ -72,8 +74,8 @@ def test_a_clock_that_was_not_set_and_files_of_another_version(tmp_path: Path) -
     assert not ensure(tmp_path, NAMES, NOW)
 
 
-def test_addresses_that_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a container's interface and those that the system made up for a day make no new certificate."""
+def test_temporary_addresses_are_not_named_in_the_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses of a container's interface and those that the system made up for a day."""
     stable, temporary = "2001:db8::1", "2001:db8::1234:5678:9abc:def0"
     mine = [SimpleNamespace(family=socket.AF_INET6, address=each) for each in ("fe80::1%veth7", stable, temporary)]
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": mine})
@@ -86,8 +88,8 @@ def test_addresses_that_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert names_of("::", []) == {"localhost", "127.0.0.1", "::1", stable}
 
 
-def test_a_clock_that_is_no_longer_set(tmp_path: Path) -> None:
-    """What was made by the right one stays, whoever asks under a new name."""
+def test_certificate_is_kept_while_the_clock_is_not_set(tmp_path: Path) -> None:
+    """Also where a new name is asked for: what was made with the right time stays."""
     ensure(tmp_path, NAMES, NOW)
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert not ensure(tmp_path, [*NAMES, "192.0.2.7"], datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC))
@@ -97,10 +99,10 @@ def test_a_clock_that_is_no_longer_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [AUTHORITY_KEY, AUTHORITY, KEY])
-def test_a_disk_that_cannot_be_read_makes_no_other_authority(
+def test_unreadable_certificate_files_make_no_new_authority(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is trusted on phones is still there when the disk is; until then who asks is told."""
+    """The authority that phones trust is still there when the disk is; until then an error is raised."""
     ensure(tmp_path, NAMES, NOW)
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     read = Path.read_bytes
@@ -117,8 +119,8 @@ def test_a_disk_that_cannot_be_read_makes_no_other_authority(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 
-def test_a_box_starts_with_the_certificate_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the disk is full and the machine has a new address; without one it says why it does not."""
+def test_box_with_full_disk_starts_with_its_old_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the machine has a new address; a box without a certificate does not start and says why."""
     settings = Settings(state_dir=tmp_path, http=HttpSettings(tls_self_signed=True))
     folder = tmp_path / "tls"
 
@@ -159,8 +161,8 @@ def shown(writer: asyncio.StreamWriter) -> x509.Certificate:
 
 @pytest.mark.usefixtures("ports")
 @pytest.mark.anyio
-async def test_a_new_one_is_shown_to_who_connects_next(tmp_path: Path) -> None:
-    """Under the authority that was trusted before; who is connected stays so."""
+async def test_renewed_certificate_is_shown_to_new_connections(tmp_path: Path) -> None:
+    """Under the authority that was trusted before; open connections go on."""
     ensure(tmp_path, NAMES, NOW)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / CERTIFICATE, tmp_path / KEY)

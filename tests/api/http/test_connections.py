@@ -23,8 +23,8 @@ def filled(connections: Connections[Line], address: str, count: int) -> list[Lin
     return lines
 
 
-def test_the_oldest_of_the_busiest_address_gives_way() -> None:
-    """Not the one of an address that has few."""
+def test_oldest_connection_of_the_busiest_address_is_closed_at_the_bound() -> None:
+    """And no connection of an address that has few."""
     connections = Connections[Line](6, 1)
     few = filled(connections, "10.0.0.1", 2)
     many = filled(connections, "10.0.0.2", 4)
@@ -34,16 +34,16 @@ def test_the_oldest_of_the_busiest_address_gives_way() -> None:
     assert connections.enter(Line("newest"), "10.0.0.3") is None
 
 
-def test_who_has_shown_a_key_stays() -> None:
-    """While strangers hold more than what is kept for them."""
+def test_keyless_connections_are_closed_before_a_connection_with_a_key() -> None:
+    """While connections without a key hold more than the number kept for them."""
     connections = Connections[Line](4, 1)
     first, *strangers = filled(connections, "a", 4)
     assert connections.show(first, "t") is None
     assert [connections.enter(Line("new"), "a") for _ in range(3)] == strangers
 
 
-def test_the_largest_tenants_idle_ones_give_way_to_the_last_strangers() -> None:
-    """So tenants cannot keep others from showing their keys; busy ones stay, and then there is no room."""
+def test_idle_connection_of_largest_tenant_is_closed_for_a_keyless_caller() -> None:
+    """So tenants cannot keep new callers from showing their keys; busy connections stay, and then there is no room."""
     connections = Connections[Line](4, 1)
     small, *large = filled(connections, "a", 4)
     connections.show(small, "small")
@@ -61,8 +61,8 @@ def test_the_largest_tenants_idle_ones_give_way_to_the_last_strangers() -> None:
     assert len(connections) == 4
 
 
-def test_one_tenant_cannot_have_all() -> None:
-    """At its bound an idle one of its own gives way; with all of them busy it is refused, and counts as before."""
+def test_tenant_at_its_connection_bound_loses_an_idle_connection() -> None:
+    """With all its connections busy the new one is refused, and counts as before."""
     connections = Connections[Line](4, 2)
     first, second, third, _ = filled(connections, "a", 4)
     assert connections.show(first, "t") is None
@@ -88,6 +88,6 @@ def test_one_tenant_cannot_have_all() -> None:
         ("fe80::1%eth0", "fe80::2%eth0", True),
     ],
 )
-def test_what_is_one_address(one: str, other: str, are_one: bool) -> None:
-    """Of IPv6 a network of 64 bits."""
+def test_addresses_of_an_ipv6_network_count_as_one_address(one: str, other: str, are_one: bool) -> None:
+    """A network of 64 bits."""
     assert (group_of(one) == group_of(other)) is are_one

@@ -25,8 +25,8 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield near, far
 
 
-def test_what_comes_after_it_is_still_there(pair: tuple[socket.socket, socket.socket]) -> None:
-    """As much as was asked for, in however many pieces it comes; then nothing, without waiting."""
+def test_discard_takes_the_asked_bytes_and_leaves_the_next(pair: tuple[socket.socket, socket.socket]) -> None:
+    """In however many pieces the bytes come; then it takes nothing, without waiting."""
     near, far = pair
     sending = threading.Thread(target=near.sendall, args=(SENT,))
     sending.start()
@@ -42,8 +42,7 @@ def test_what_comes_after_it_is_still_there(pair: tuple[socket.socket, socket.so
     assert discard(far.fileno(), 10) == 0
 
 
-def test_an_ended_connection(pair: tuple[socket.socket, socket.socket]) -> None:
-    """Gives nothing, nor does one that is closed."""
+def test_discard_of_an_ended_or_closed_connection_takes_nothing(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     near.close()
     assert far.recv(1) == b""
@@ -59,8 +58,8 @@ class _Transport:
         return self._known.get(name)
 
 
-def test_others_are_read(pair: tuple[socket.socket, socket.socket]) -> None:
-    """A socket of the file system, and what is encrypted: there the kernel's bytes are not the body's."""
+def test_discard_is_not_used_for_unix_sockets_and_tls(pair: tuple[socket.socket, socket.socket]) -> None:
+    """There the kernel's bytes are not the body's."""
     near, far = socket.socketpair()
     with near, far:
         assert tcp_file(_Transport(socket=far)) is None

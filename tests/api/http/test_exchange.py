@@ -121,8 +121,8 @@ class Seen:
 
 @pytest.mark.parametrize("ahead", [1, 63, 64, 131])
 @story
-async def test_tensors_behind_json_are_aligned(ahead: int) -> None:
-    """A large body in pieces comes whole, uncopied, and its tensors begin at a multiple of 64."""
+async def test_large_body_in_pieces_arrives_whole_with_aligned_tensors(ahead: int) -> None:
+    """The tensors behind the JSON begin at a multiple of 64."""
     seen = Seen(tenant="harbour")
     protocol, transport = connect(seen)
     body = np.random.default_rng(0).bytes(200_000)
@@ -141,8 +141,7 @@ async def test_tensors_behind_json_are_aligned(ahead: int) -> None:
 @pytest.mark.parametrize("size", [0, 5, BODY_WATER_BYTES + 1])
 @pytest.mark.parametrize("ahead", ["3", "99999999", "x", "-1", "²"])
 @story
-async def test_other_bodies_come_too(size: int, ahead: str) -> None:
-    """Small, large and with a JSON length that makes no sense: all that has come is handed over, and nothing breaks."""
+async def test_body_of_any_size_or_odd_json_length_arrives_whole(size: int, ahead: str) -> None:
     seen = Seen()
     protocol, transport = connect(seen)
     protocol.data_received(head(size, f"inference-header-content-length: {ahead}") + bytes(size))
@@ -152,8 +151,8 @@ async def test_other_bodies_come_too(size: int, ahead: str) -> None:
 
 
 @story
-async def test_the_next_request_of_a_connection() -> None:
-    """Requests behind one another, also in one packet, each have their own body and answer."""
+async def test_requests_of_one_connection_have_their_own_bodies_and_answers() -> None:
+    """Also where several come in one packet."""
     seen = Seen()
     protocol, transport = connect(seen)
     protocol.data_received(head(1) + b"a" + head(1) + b"b")
@@ -165,8 +164,8 @@ async def test_the_next_request_of_a_connection() -> None:
 
 
 @story
-async def test_a_caller_that_goes_away() -> None:
-    """What computes for a connection that ends inside a body is cancelled, or never begun; nothing is written to it."""
+async def test_request_of_a_lost_connection_is_not_begun() -> None:
+    """The connection ends inside the body, and nothing is written to the connection."""
     for size in (5_000, 50_000):
         seen = Seen()
         protocol, transport = connect(seen)
@@ -179,7 +178,7 @@ async def test_a_caller_that_goes_away() -> None:
 
 
 @story
-async def test_what_came_of_a_refused_body_is_not_kept() -> None:
+async def test_body_of_a_refused_request_is_not_kept_in_memory() -> None:
     """Not on a connection that may be idle for long: neither what came before the answer nor what comes after it."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -194,8 +193,8 @@ async def test_what_came_of_a_refused_body_is_not_kept() -> None:
 
 
 @story
-async def test_the_last_request_of_a_connection() -> None:
-    """`Connection: close` is answered in kind, and obeyed; a body that waits for leave gets it first."""
+async def test_request_with_connection_close_closes_after_the_answer() -> None:
+    """A body that waits for `100 Continue` gets it first."""
     seen = Seen()
     protocol, transport = connect(seen)
     protocol.data_received(head(1, "connection: close", "expect: 100-continue"))
@@ -209,8 +208,8 @@ async def test_the_last_request_of_a_connection() -> None:
 
 
 @story
-async def test_an_answer_that_has_not_all_left() -> None:
-    """Little of it is left, so nothing waits; but to give way at once would cut it off."""
+async def test_connection_with_unsent_bytes_is_not_idle() -> None:
+    """Little is left, so nothing waits; but to give way at once would cut the answer off."""
     protocol, transport = connect(Seen(tenant="harbour"))
     unsent_bytes = 1000
     transport.get_write_buffer_size = lambda: unsent_bytes  # type: ignore[method-assign]
@@ -222,8 +221,8 @@ async def test_an_answer_that_has_not_all_left() -> None:
 
 
 @story
-async def test_a_congested_connection_is_not_written_to() -> None:
-    """Then the caller uses `send`, which waits."""
+async def test_congested_connection_answers_by_send_only() -> None:
+    """The exchange refuses to write, and the application uses `send`, which waits."""
     answers: list[bool] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -244,7 +243,7 @@ async def test_a_congested_connection_is_not_written_to() -> None:
 
 
 @story
-async def test_only_v2_has_an_exchange() -> None:
+async def test_exchange_is_given_to_v2_routes_only() -> None:
     """Other routes get plain ASGI: their scope would keep the exchange, and the exchange their scope."""
     scopes: list[dict[str, Any]] = []
 
@@ -257,8 +256,8 @@ async def test_only_v2_has_an_exchange() -> None:
     assert EXCHANGE not in scopes[0]
 
 
-def test_body_stands_in_for_a_bytearray() -> None:
-    """What uvicorn does with a body works: add, measure, copy."""
+def test_aligned_body_works_as_a_bytearray_for_uvicorn() -> None:
+    """Add, measure, copy."""
     body = AlignedBody(5, 2)
     body += b"abc"
     assert (len(body), bytes(body)) == (3, b"abc")
@@ -266,8 +265,8 @@ def test_body_stands_in_for_a_bytearray() -> None:
     assert (len(body), bytes(body.view())) == (5, b"abcde")
 
 
-def test_the_memory_of_a_body_that_is_over_is_taken_again() -> None:
-    """Not before the last view of it has gone, whoever has that; what was refused unread took none."""
+def test_memory_of_a_body_is_reused_after_its_last_view_is_gone() -> None:
+    """Whoever holds the view; a body that was refused unread took none."""
 
     def place(body: AlignedBody) -> int:
         return int(np.frombuffer(body.missing, np.uint8).ctypes.data)
@@ -285,8 +284,8 @@ def test_the_memory_of_a_body_that_is_over_is_taken_again() -> None:
     assert AlignedBody(1 << 60, 0).size == 1 << 60
 
 
-def test_who_does_not_read_gives_way_to_others() -> None:
-    """Where more waits to be read than may; who has read in between, or has gone, counts no more."""
+def test_connection_that_does_not_read_is_closed_when_too_much_is_unread() -> None:
+    """A connection that has read in between, or has gone, counts no more."""
 
     async def story() -> None:
         unread = Unread(100)

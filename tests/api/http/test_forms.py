@@ -44,16 +44,16 @@ async def read(body: bytes, folder: Path, limit: int = 10**8, step: int = 1000) 
 
 
 @pytest.mark.parametrize("step", [1, 7, 64, 65536])
-async def test_fields_and_files_arrive_whole(tmp_path: Path, step: int) -> None:
-    """However the bytes are cut on their way, contents with dashes and line ends in them included."""
+async def test_form_fields_and_files_cut_anywhere_arrive_whole(tmp_path: Path, step: int) -> None:
+    """Contents with dashes and line ends in them included."""
     content = random.Random(step).randbytes(5000) + b"\r\n--xy\r\n--" + b"--xyz"[:4]
     body = part("name", "Käse".encode()) + part("file", content, "m.onnx") + part("empty", b"", "e") + b"--xyz--\r\n"
     assert await read(body, tmp_path, step=step) == {"name": "Käse".encode(), "file": content, "empty": b""}
     assert left(tmp_path) == []
 
 
-async def test_a_file_that_was_moved_away_stays(tmp_path: Path) -> None:
-    """Whoever keeps a file moves it; the rest goes when the form is left."""
+async def test_form_file_that_was_moved_away_is_kept(tmp_path: Path) -> None:
+    """The other files go when the form is left."""
     folder, kept = tmp_path / "scratch", tmp_path / "kept"
     folder.mkdir()
     body = part("file", b"1234", "../../m.onnx") + part("other", b"5", "o") + b"--xyz--\r\n"
@@ -66,7 +66,7 @@ async def test_a_file_that_was_moved_away_stays(tmp_path: Path) -> None:
     assert left(folder) == []
 
 
-async def test_a_file_above_the_limit_is_stopped(tmp_path: Path) -> None:
+async def test_form_file_above_the_limit_is_refused(tmp_path: Path) -> None:
     """TooLarge names the field; nothing stays on the disk."""
     with pytest.raises(TooLarge) as raised:
         await read(part("file", b"x" * 5001, "m") + b"--xyz--\r\n", tmp_path, limit=5000)
@@ -83,8 +83,7 @@ async def test_a_file_above_the_limit_is_stopped(tmp_path: Path) -> None:
         b"".join(part(str(number), b"x") for number in range(PARTS_MAX + 1)) + b"--xyz--\r\n",
     ],
 )
-async def test_broken_forms(tmp_path: Path, body: bytes) -> None:
-    """Each is refused in words, and leaves nothing behind."""
+async def test_broken_form_is_refused_and_leaves_no_file(tmp_path: Path, body: bytes) -> None:
     with pytest.raises(BadInput):
         await read(body, tmp_path)
     assert left(tmp_path) == []
@@ -92,34 +91,32 @@ async def test_broken_forms(tmp_path: Path, body: bytes) -> None:
 
 @pytest.mark.parametrize("first", [part("file", b"1", "a.onnx"), part("file", b"1")])
 async def test_form_with_two_parts_of_one_name_is_refused(first: bytes, tmp_path: Path) -> None:
-    """One of them would be ignored, and nobody would know which."""
+    """One of the parts would be ignored, and the caller would not know which."""
     with pytest.raises(BadInput, match=r"two parts called 'file'.*tar or zip"):
         await read(first + part("file", b"2", "b.bin") + b"--xyz--\r\n", tmp_path)
     assert left(tmp_path) == []
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "multipart/form-data", ""])
-async def test_no_form(tmp_path: Path, content_type: str) -> None:
-    """Another content type, or one without a boundary, says what to send."""
+async def test_body_that_is_no_form_is_refused_with_what_to_send(tmp_path: Path, content_type: str) -> None:
+    """Another content type, or a form without a boundary."""
     with pytest.raises(BadInput, match="multipart/form-data"):
         async with received_form(request_of(b"", content_type=content_type), tmp_path, 10):
             pass
 
 
-async def test_a_text_field_is_bounded(tmp_path: Path) -> None:
+async def test_form_text_field_above_the_bound_is_refused(tmp_path: Path) -> None:
     """A field is held in memory, so it may not be endless."""
     with pytest.raises(TooLarge):
         await read(part("name", b"x" * (2**20 + 1)) + b"--xyz--\r\n", tmp_path, step=65536)
 
 
-async def test_a_truncated_form_is_refused(tmp_path: Path) -> None:
-    """A form whose end is missing was cut off on its way."""
+async def test_truncated_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         await read(part("file", b"x" * 5000, "m"), tmp_path)
     assert left(tmp_path) == []
 
 
-def test_an_empty_form_is_empty() -> None:
-    """No shared state between forms."""
+def test_form_begins_without_fields_of_another_form() -> None:
     Form().fields["a"] = "b"
     assert Form().fields == {}

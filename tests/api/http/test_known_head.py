@@ -27,7 +27,7 @@ RUNS = st.lists(
 
 @examples(gate=60)
 @given(RUNS, CUTS, st.booleans())
-def test_each_has_its_own_body_and_answer(
+def test_requests_with_known_heads_have_their_own_bodies_and_answers(
     runs: list[tuple[int, str, int]], cuts: tuple[int, list[int]], is_together: bool
 ) -> None:
     """The same request several times, other ones after it, one by one or all in one stream, cut anywhere."""
@@ -59,8 +59,8 @@ class _NoParser:
 @pytest.mark.parametrize("how", ["read", "refuse"])
 @pytest.mark.parametrize("size", [5, 100_000])
 @story
-async def test_the_third_time_the_parser_sees_nothing(size: int, how: str) -> None:
-    """Not even a body; whoever comes with another head afterwards meets it again."""
+async def test_parser_is_skipped_for_a_repeated_head(size: int, how: str) -> None:
+    """Not even a body reaches the parser; a request with another head afterwards is parsed again."""
     protocol, transport = connect(Application())
     for _ in range(3):  # the first one makes the caller known
         await received(transport, protocol, sent(size, how, 1), (300, [300_000]))
@@ -77,8 +77,7 @@ async def test_the_third_time_the_parser_sees_nothing(size: int, how: str) -> No
 
 @pytest.mark.parametrize("ahead", ["3", "99999999", "x", "-1", "20000"])
 @story
-async def test_lengths_of_json_that_make_no_sense(ahead: str) -> None:
-    """Each time all that has come is handed over, and nothing breaks."""
+async def test_known_head_with_odd_json_length_hands_over_the_whole_body(ahead: str) -> None:
     protocol, transport = connect(Application())
     request = head(20_000, f"inference-header-content-length: {ahead}") + bytes(20_000)
     for _ in range(4):
@@ -88,8 +87,8 @@ async def test_lengths_of_json_that_make_no_sense(ahead: str) -> None:
 
 
 @story
-async def test_what_stands_behind_another_head_is_not_taken_for_it() -> None:
-    """A refusal and another request in one packet: what comes later with the first head is read as that says."""
+async def test_request_behind_a_refused_request_in_a_packet_has_its_own_head() -> None:
+    """Also when the first head comes again later."""
     protocol, transport = connect(Application())
     two = sent(20_000, "refuse", 1) + sent(30_000, "read", 2)
     for _ in range(4):
@@ -102,9 +101,9 @@ async def test_what_stands_behind_another_head_is_not_taken_for_it() -> None:
 @pytest.mark.parametrize("size", [9_000, 30_000])
 @pytest.mark.parametrize("more", ["x-a: 1", "x-a: 22"])
 @story
-async def test_a_request_begun_in_the_same_packet_is_another_one(size: int, more: str) -> None:
-    """A head that came before, and behind its body the beginning of a longer request: what comes later with the first
-    head has that one's body and scope.
+async def test_request_begun_in_the_packet_of_another_keeps_its_own_head(size: int, more: str) -> None:
+    """A known head, and behind its body the beginning of a longer request: later requests with the known head have the
+    body and scope of that head.
     """
     protocol, transport = connect(Application())
     known = head(5, "x-a: 1") + bytes(5)
@@ -147,15 +146,15 @@ LENGTH = [(SIZE, b"5")]
         (b"POST /v2/a HTTP/1.1\r\ncontent-length: 5\r\n\r\n", LENGTH),
     ],
 )
-def test_heads_that_need_the_parser_each_time(raw: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+def test_heads_that_the_parser_must_read_are_not_repeatable(raw: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     """No body of a known length, a large one, line ends that the parser may read in another way, a question first, or
     a scope that is another head's.
     """
     assert not _known(raw, headers).is_repeatable(10)
 
 
-def test_a_plain_head() -> None:
-    """Its size is that of the body, and the scope that is kept has nothing of one request."""
+def test_plain_head_is_known_by_its_body_size_and_scope() -> None:
+    """The scope that is kept has nothing of one request."""
     raw = b"POST /v2/a?b=c HTTP/1.1\r\nContent-Length: \t 5 \r\n\r\n"
     known = _known(raw, LENGTH, b"/v2/a", b"b=c")
     assert known.is_repeatable(5)
@@ -168,7 +167,7 @@ def test_a_plain_head() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\r\n\r\nPOST /v2/", b"GET /v2/ HTTP/1.1\r\n\r\n", b"POST /v1/x HTTP/1.1\r\n\r\n"]
 )
-def test_other_beginnings(data: bytes) -> None:
-    """Only calls of `/v2`, from their first byte on, and only short heads."""
+def test_known_head_is_looked_for_in_short_heads_of_v2_only(data: bytes) -> None:
+    """And from the first byte of a request on."""
     assert head_of(data) == b""
     assert head_of(b"POST /v2/" + bytes(KNOWN_BYTES_MAX) + b"\r\n\r\n") == b""

@@ -12,8 +12,7 @@ from appliance.api.http.large_body import LargeBody
 
 
 @given(st.lists(st.binary(max_size=300_000), max_size=30), st.integers(0, 500))
-def test_what_came_is_there(pieces: list[bytes], ahead: int) -> None:
-    """In order, whatever the pieces."""
+def test_large_body_in_pieces_is_whole_and_in_order(pieces: list[bytes], ahead: int) -> None:
     body = LargeBody(ahead)
     for piece in pieces:
         body.append(piece)
@@ -22,8 +21,8 @@ def test_what_came_is_there(pieces: list[bytes], ahead: int) -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 63, 64, 130])
-def test_tensors_begin_where_their_type_may(ahead: int) -> None:
-    """What stands behind the JSON needs no copy."""
+def test_large_body_aligns_tensors_behind_the_json(ahead: int) -> None:
+    """So they need no copy."""
     body = LargeBody(ahead)
     for _ in range(30):
         body.append(bytes(100_000))
@@ -67,7 +66,7 @@ print(whole, status("VmHWM") - before, status("VmRSS") - before)
 
 
 @pytest.mark.usefixtures("processes")
-def test_bodies_that_grow_beside_one_another_take_no_more_than_they_are() -> None:
+def test_large_bodies_growing_together_are_in_memory_once() -> None:
     """186 MiB of twelve bodies are in memory once, and afterwards they are gone: copies and holes would be as much
     again.
     """

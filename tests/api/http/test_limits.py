@@ -61,7 +61,7 @@ def blocks(count: int, size: int) -> Iterator[bytes]:
     return (b"x" * size for _ in range(count))
 
 
-async def test_a_body_within_the_limit_passes() -> None:
+async def test_body_within_the_limit_is_accepted() -> None:
     """Chunked or announced, up to the limit exactly."""
     for headers in (CHUNKED, {"content-length": "1000"}):
         async with Asking(bounds(), "POST", "/v1/applications/a/predict", headers, blocks(10, 100)) as asking:
@@ -69,7 +69,7 @@ async def test_a_body_within_the_limit_passes() -> None:
             assert await asking.piece() == b"1000"
 
 
-async def test_an_unannounced_body_is_stopped_while_it_streams() -> None:
+async def test_chunked_body_above_the_limit_is_stopped_while_streaming() -> None:
     """One byte above the limit: 413 with the limit as a fact, and the rest is not read into memory."""
     in_flight = InFlight(10_000)
     async with Asking(
@@ -81,8 +81,8 @@ async def test_an_unannounced_body_is_stopped_while_it_streams() -> None:
     assert in_flight.bytes == 0
 
 
-async def test_an_announced_body_is_refused_before_it_is_read() -> None:
-    """Where the app asks for its first byte; what the app answers without is answered."""
+async def test_announced_body_above_the_limit_is_refused_unread() -> None:
+    """When the application asks for its first byte; an answer that needs no body is given."""
 
     def never() -> Iterator[bytes]:
         raise AssertionError("the body was read")
@@ -110,7 +110,7 @@ async def test_an_announced_body_is_refused_before_it_is_read() -> None:
         ("PATCH", "/v1/applications/a", 2**20),
     ],
 )
-async def test_each_kind_of_route_has_its_limit(method: str, path: str, limit: int) -> None:
+async def test_body_limit_depends_on_the_kind_of_route(method: str, path: str, limit: int) -> None:
     """Media, forms, uploads and management differ by orders of magnitude."""
     assert RULES.rule(method, path).limit_bytes == limit
 
@@ -143,7 +143,7 @@ async def test_bodies_in_memory_share_one_budget() -> None:
         assert await third.status() == 200
 
 
-async def test_a_body_of_a_stranger_is_refused_unread() -> None:
+async def test_body_with_a_wrong_key_is_refused_unread() -> None:
     """Announced or in chunks: 401, and neither the app nor the budget sees any of it."""
 
     async def never(scope: Any, receive: Any, send: Any) -> None:
@@ -160,8 +160,8 @@ async def test_a_body_of_a_stranger_is_refused_unread() -> None:
             assert in_flight.bytes == 0
 
 
-async def test_one_tenant_leaves_room_for_another() -> None:
-    """Who holds most of the budget is refused where another tenant still finds room."""
+async def test_tenant_with_most_bodies_in_flight_leaves_room_for_another() -> None:
+    """The tenant that holds most of the budget is refused where another still finds room."""
     in_flight = InFlight(1000)
     with in_flight.body("flooder") as first, in_flight.body("flooder") as second, in_flight.body("quiet") as other:
         first.announce(800)
@@ -172,8 +172,8 @@ async def test_one_tenant_leaves_room_for_another() -> None:
     assert in_flight.bytes == 0
 
 
-async def test_bytes_that_are_handed_over_count_until_their_new_holder_lets_go() -> None:
-    """Once: the answer to the request gives back nothing of them."""
+async def test_handed_over_body_counts_until_its_new_holder_releases_it() -> None:
+    """Once: the answer to the request gives back nothing of it."""
     in_flight = InFlight(1000)
     with in_flight.body("a") as first:
         first.announce(600)
@@ -184,7 +184,7 @@ async def test_bytes_that_are_handed_over_count_until_their_new_holder_lets_go()
     assert in_flight.bytes == 0
 
 
-async def test_large_announcements_reserve_little() -> None:
+async def test_announced_large_body_reserves_little_until_it_comes() -> None:
     """Of a large body only what the server gathers unasked is reserved; the rest counts as it comes."""
     in_flight = InFlight(10 * RESERVED_BYTES)
     with in_flight.body("a") as body:
@@ -197,16 +197,16 @@ async def test_large_announcements_reserve_little() -> None:
     assert in_flight.bytes == 0
 
 
-async def test_uploads_do_not_count_as_memory() -> None:
-    """They are spooled: a piece of a gigabyte does not keep devices out."""
+async def test_uploads_do_not_count_as_bodies_in_memory() -> None:
+    """Uploads are spooled: a piece of a gigabyte does not keep devices out."""
     in_flight = InFlight(1000)
     async with Asking(bounds(in_flight=in_flight), "PATCH", "/v1/uploads/u", {}, blocks(50, 100)) as asking:
         assert await asking.status() == 200
         assert in_flight.bytes == 0
 
 
-async def test_headers_of_every_answer() -> None:
-    """A name for the request and the safe headers; what a route set itself stays."""
+async def test_answers_have_a_request_id_and_safe_headers() -> None:
+    """A header that a route set itself stays."""
     async with Asking(bounds(), "GET", "/v1/system") as asking:
         await asking.status()
         assert asking.started is not None
@@ -219,15 +219,15 @@ async def test_headers_of_every_answer() -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [("frame-17", True), ("x" * 65, False), ("a b\n", False), ("", False)])
-async def test_the_callers_request_id_is_kept_when_it_is_sane(given: str, kept: bool) -> None:
-    """What could break a log line is replaced."""
+async def test_sane_request_id_of_the_caller_is_kept(given: str, kept: bool) -> None:
+    """An id that could break a log line is replaced."""
     async with Asking(bounds(), "GET", "/v1/system", {"X-Request-Id": given}) as asking:
         await asking.status()
         assert asking.started is not None
         assert (dict(asking.started.result()["headers"])[b"x-request-id"].decode() == given) is kept
 
 
-async def test_an_unexpected_exception_is_logged_and_told_without_its_words() -> None:
+async def test_unexpected_exception_is_logged_and_answered_without_its_text() -> None:
     """500 as a problem; the log has the rest."""
 
     async def broken(scope: Any, receive: Any, send: Any) -> None:
@@ -242,8 +242,8 @@ async def test_an_unexpected_exception_is_logged_and_told_without_its_words() ->
     assert journal.lines == ["request failed"]
 
 
-async def test_a_mistake_of_a_route_is_a_problem_too() -> None:
-    """Inside the framework as well: the answer is whole, logged once, and nothing is raised to the server."""
+async def test_exception_in_a_route_is_a_problem_answer_logged_once() -> None:
+    """Also inside the framework; nothing is raised to the server."""
     journal = Journal()
     async with Asking(
         bounds(create_service(), journal=journal), "GET", "/v1/models"
@@ -254,10 +254,8 @@ async def test_a_mistake_of_a_route_is_a_problem_too() -> None:
     assert journal.lines == ["request failed"]
 
 
-async def test_half_an_answer_breaks_the_line() -> None:
-    """What fails after its answer has begun cannot be told in words: the exception goes up, and the server cuts the
-    line.
-    """
+async def test_exception_after_the_answer_has_begun_closes_the_connection() -> None:
+    """The exception cannot be told in words any more: it is raised to the server, which cuts the connection."""
 
     async def half(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -271,7 +269,6 @@ async def test_half_an_answer_breaks_the_line() -> None:
 
 
 @pytest.mark.parametrize("value", [b"many", b"-1", b"9" * 19])
-def test_an_insane_length_is_refused(value: bytes) -> None:
-    """Content-Length must be a number that a computer can mean."""
+def test_content_length_that_is_no_sane_number_is_refused(value: bytes) -> None:
     with pytest.raises(BadInput):
         content_length({"headers": [(b"content-length", value)]})

@@ -32,18 +32,17 @@ def seconds_until_slow(phase: Phase, bytes_per_s: int, request_each_s: int = 100
         (Phase.OURS, 0, None),
     ],
 )
-def test_each_phase_has_its_bound(phase: Phase, bytes_per_s: int, expected: int | None) -> None:
+def test_connection_phase_has_its_bound_of_seconds(phase: Phase, bytes_per_s: int, expected: int | None) -> None:
     """Bytes help a body and an answer, and for a while a body that is dropped."""
     assert seconds_until_slow(phase, bytes_per_s) == expected
 
 
-def test_the_next_request_begins_anew() -> None:
-    """Many small slow bodies, one after the other, are not one slow body."""
+def test_slow_small_bodies_in_a_row_are_not_one_slow_body() -> None:
     assert seconds_until_slow(Phase.BODY, 1, request_each_s=9) is None
 
 
-def test_a_body_that_slows_down_is_noticed() -> None:
-    """What came before does not count for later."""
+def test_body_that_slows_down_is_noticed() -> None:
+    """The pace of before does not count for later."""
     watch = Watch()
     seen = [watch.is_too_slow(PACE, Phase.BODY, 1, min(second, 20) * 10**6, second) for second in range(60)]
     assert seen.index(True) == 30

@@ -61,13 +61,13 @@ async def test_packed_body_in_pieces_is_read_whole(packing: str, size: int) -> N
 
 
 @given(text=st.binary(max_size=2000), size=st.integers(1, 100))
-async def test_deflate_without_its_two_bytes_is_read_too(text: bytes, size: int) -> None:
+async def test_deflate_body_without_zlib_header_is_read(text: bytes, size: int) -> None:
     """As some clients send it."""
     assert await read("deflate", cut(raw_deflate(text), size)) == text
 
 
 @pytest.mark.parametrize("packing", PACKERS)
-async def test_packed_body_that_is_damaged_is_refused(packing: str) -> None:
+async def test_damaged_packed_body_is_refused(packing: str) -> None:
     """Cut off, of another kind, with something behind it, or empty."""
     good = PACKERS[packing](b"some text" * 100)
     broken = good[:20] + bytes([good[20] ^ 255]) + good[21:]
@@ -78,8 +78,8 @@ async def test_packed_body_that_is_damaged_is_refused(packing: str) -> None:
 
 
 @pytest.mark.parametrize("packing", PACKERS)
-async def test_bomb_is_refused_when_it_has_unpacked_to_the_bound(packing: str) -> None:
-    """Not when all of it has come: a gigabyte of zeros is a megabyte."""
+async def test_packed_bomb_is_refused_once_unpacked_to_the_bound(packing: str) -> None:
+    """Not only when the whole body has come: a gigabyte of zeros is a megabyte packed."""
     packed = PACKERS[packing](bytes(16 * FREE_BYTES))
     line = Line(cut(packed, 1000))
     body = PackedBody(line.receive, packing)
@@ -96,8 +96,8 @@ async def test_bomb_is_refused_when_it_has_unpacked_to_the_bound(packing: str) -
     assert line.asked < len(packed) / 1000
 
 
-async def test_packed_body_whose_caller_leaves_says_so() -> None:
-    """As one that is not packed does."""
+async def test_packed_body_of_a_caller_that_leaves_gives_a_disconnect() -> None:
+    """As a body that is not packed does."""
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}
@@ -116,12 +116,12 @@ async def test_packed_body_whose_caller_leaves_says_so() -> None:
         (b"", None),
     ],
 )
-def test_packings_that_are_read_are_known_by_their_names(said: bytes, packing: str | None) -> None:
+def test_content_encodings_are_known_by_their_names(said: bytes, packing: str | None) -> None:
     assert packing_of({b"content-encoding": said}) == packing
 
 
 @pytest.mark.parametrize("said", [b"br", b"zstd", b"gzip, gzip", b"compress", b"\xff" * 200])
-def test_other_packings_are_refused_with_those_that_are_read(said: bytes) -> None:
-    """One after the other is another one."""
+def test_unknown_content_encoding_is_refused_with_the_known_ones(said: bytes) -> None:
+    """Two encodings, one after the other, are an unknown one."""
     with pytest.raises(BadEncoding, match="gzip or deflate"):
         packing_of({b"content-encoding": said})

@@ -85,8 +85,8 @@ def made(error: type[e.ApplianceError]) -> e.ApplianceError:
 
 
 @pytest.mark.parametrize("error", CLASSES)
-def test_every_class_has_a_whole_answer(error: type[e.ApplianceError]) -> None:
-    """Each class gives a document with the standard members, its facts beside them, and the status of its row."""
+def test_error_class_gives_a_whole_problem_document(error: type[e.ApplianceError]) -> None:
+    """The standard members, its facts beside them, and the status of its row."""
     exc = made(error)
     status, headers, body = problem_response(exc, "/v1/models/door")
     document = json.loads(body)
@@ -101,7 +101,7 @@ def test_every_class_has_a_whole_answer(error: type[e.ApplianceError]) -> None:
 
 
 @pytest.mark.parametrize("error", CLASSES)
-def test_every_class_comes_back_from_its_document(error: type[e.ApplianceError]) -> None:
+def test_error_class_comes_back_from_its_problem_document(error: type[e.ApplianceError]) -> None:
     """What the box writes, the client reads as the same class with the same facts."""
     exc = made(error)
     back = error_of(json.loads(problem_response(exc)[2]))
@@ -109,20 +109,20 @@ def test_every_class_comes_back_from_its_document(error: type[e.ApplianceError])
     assert back.facts() == exc.facts()
 
 
-def test_slugs_are_unique() -> None:
-    """No two kinds share a type, those of HTTP itself included."""
+def test_problem_types_are_unique() -> None:
+    """The types of HTTP itself included."""
     slugs = [slug_of(error) for error in CLASSES]
     assert len(set(slugs)) == len(slugs)
     assert set(slugs) < set(all_problems())
 
 
-def test_no_fact_takes_a_standard_member() -> None:
+def test_facts_of_errors_have_no_name_of_a_standard_member() -> None:
     """A fact called `status` would be lost in the document."""
     assert not [name for error in CLASSES for name in getattr(error, "__dataclass_fields__", {}) if name in RESERVED]
 
 
-def test_a_class_without_a_row_takes_its_parents() -> None:
-    """A new error works at once, with its parent's status and a type of its own."""
+def test_error_class_without_a_row_takes_the_status_of_its_parent() -> None:
+    """With a type of its own."""
 
     class UnknownBridge(e.NotFound):
         what = "bridge"
@@ -132,7 +132,7 @@ def test_a_class_without_a_row_takes_its_parents() -> None:
 
 
 @pytest.mark.parametrize("tenant", [None, "harbour"])
-def test_what_can_never_fit_is_507(tenant: str | None) -> None:
+def test_out_of_memory_that_can_never_fit_is_507(tenant: str | None) -> None:
     """The type stays, so that one handler serves both; there is nothing to wait for, and the client raises the same
     class with the same facts.
     """
@@ -156,16 +156,15 @@ def test_what_can_never_fit_is_507(tenant: str | None) -> None:
     assert back.facts() == exc.facts()
 
 
-def test_unknown_exceptions_tell_nothing() -> None:
-    """An exception that is not ours is 500 without its words."""
+def test_unknown_exception_is_500_without_its_text() -> None:
     status, _, body = problem_response(ValueError("the secret is 42"))
     assert status == status_of(ValueError()) == 500
     assert b"secret" not in body
     assert json.loads(body)["type"] == "/problems/internal-error"
 
 
-def test_headers() -> None:
-    """Limits say when to come back, in whole seconds and never 0; a missing key says what is wanted."""
+def test_problems_have_retry_after_and_www_authenticate_headers() -> None:
+    """`Retry-After` in whole seconds and never 0; a missing key says what is wanted."""
     assert headers_of(e.QuotaExceeded(tenant="t", quota="q", retry_after_s=0.01)) == {"Retry-After": "1"}
     assert headers_of(e.OutOfMemory(build_id="b", need_bytes=1, budget_bytes=1, retry_after_s=2.1)) == {
         "Retry-After": "3"
@@ -176,7 +175,7 @@ def test_headers() -> None:
     assert headers_of(e.UnknownModel(name="x")) == {}
 
 
-def test_table_and_examples_cover_the_tree() -> None:
+def test_problem_table_and_examples_cover_the_error_classes() -> None:
     """Every row belongs to the tree; the documentation has examples for the classes that routes name."""
     assert set(TABLE) <= set(CLASSES)
     assert len({type(example) for example in EXAMPLES}) == len(EXAMPLES)

@@ -70,7 +70,9 @@ async def received(transport: _Transport, protocol: BoxProtocol, data: bytes, cu
 
 @examples(gate=50)
 @given(REQUESTS, CUTS)
-def test_any_cuts(requests: list[tuple[int, str, bool]], cuts: tuple[int, list[int]]) -> None:
+def test_requests_cut_anywhere_have_their_own_bodies_and_answers(
+    requests: list[tuple[int, str, bool]], cuts: tuple[int, list[int]]
+) -> None:
     """Also many requests in one piece, and one in many; also of clients that ask with each for another protocol. A
     connection ends where a body of unknown length is refused before its end.
     """
@@ -95,9 +97,9 @@ def test_any_cuts(requests: list[tuple[int, str, bool]], cuts: tuple[int, list[i
     run_virtual(story)
 
 
-def test_a_known_caller_s_body_is_read_to_its_place() -> None:
+def test_body_of_a_known_caller_is_read_into_its_own_buffer() -> None:
     """The buffer that the event loop is given is what is missing of the body; behind a refusal and after the last byte
-    it is the one of all.
+    the shared one is given again.
     """
 
     async def story() -> None:

@@ -12,7 +12,7 @@ from appliance.client.sse import events
 pytestmark = pytest.mark.anyio
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_sse_events_are_read_back_as_written() -> None:
     """Names with spaces, texts with line ends and letters of any alphabet; heartbeats are no events."""
     data = {"text": "a\nb\r\nÄ ☃", "number": 1.5}
     stream = HEARTBEAT + frame(data, event="variant loaded", id=7) + HEARTBEAT + frame({}, event="a\nevil: b")
@@ -22,7 +22,7 @@ def test_what_is_written_is_read_back() -> None:
     assert (two.event, two.data) == ("a evil: b", "{}")
 
 
-async def test_heartbeats_come_while_nothing_happens() -> None:
+async def test_sse_heartbeats_come_while_the_source_is_silent() -> None:
     """None for each silent moment, then the item, then the end; nothing is lost by waiting in slices."""
     go = asyncio.Event()
     closed: list[bool] = []
@@ -45,7 +45,7 @@ async def test_heartbeats_come_while_nothing_happens() -> None:
     assert closed == [True]
 
 
-async def test_leaving_early_closes_the_source() -> None:
+async def test_sse_reader_that_leaves_early_closes_the_source() -> None:
     """A reader that hangs up leaves no subscription behind."""
     closed: list[bool] = []
 

@@ -67,7 +67,7 @@ class Work:
 
 
 @story
-async def test_owner_gets_its_part_of_each_turn_until_all_is_done() -> None:
+async def test_owner_gets_its_part_of_each_loop_turn_until_its_calls_are_done() -> None:
     """Two milliseconds a turn: two calls."""
     work = Work()
     work.ask("a", 5)
@@ -75,7 +75,7 @@ async def test_owner_gets_its_part_of_each_turn_until_all_is_done() -> None:
 
 
 @story
-async def test_owners_share_a_turn_and_none_waits_for_ever() -> None:
+async def test_owners_share_a_loop_turn_and_take_the_next_in_order() -> None:
     """Eight milliseconds a turn are parts for four of six owners; the other two are first in the next."""
     work = Work()
     for owner in "abcdef":
@@ -84,7 +84,7 @@ async def test_owners_share_a_turn_and_none_waits_for_ever() -> None:
 
 
 @story
-async def test_strangers_come_after_tenants_and_still_come() -> None:
+async def test_callers_without_a_tenant_get_the_last_part_of_each_loop_turn() -> None:
     work = Work()
     work.ask(STRANGER + "10.0.0.1", 3)
     for owner in "abcdef":
@@ -95,7 +95,7 @@ async def test_strangers_come_after_tenants_and_still_come() -> None:
 
 
 @story
-async def test_owner_is_over_its_part_only_for_this_turn() -> None:
+async def test_owner_over_its_part_may_go_on_in_the_next_loop_turn() -> None:
     turns = Turns(HandClock())
     turns.took("a", PART_NS - 1)
     assert not turns.is_over("a")
@@ -107,7 +107,7 @@ async def test_owner_is_over_its_part_only_for_this_turn() -> None:
 
 
 @story
-async def test_call_that_fails_takes_nothing_from_those_behind_it() -> None:
+async def test_calls_behind_a_failing_call_still_run() -> None:
     failures: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: failures.append(context))
     work = Work()
@@ -153,7 +153,7 @@ class Slow:
 
 @pytest.mark.parametrize("owners", [1, 3])
 @story
-async def test_pipelined_requests_of_many_connections_leave_room_in_each_turn(owners: int) -> None:
+async def test_pipelined_requests_of_many_connections_leave_room_in_loop_turns(owners: int) -> None:
     """64 connections with 32 requests each: a turn of the loop answers some of each owner, and at last all."""
 
     async def service(*_: Any) -> None:
@@ -219,7 +219,7 @@ class Hears:
 
 
 @story
-async def test_messages_of_many_streams_leave_room_in_each_turn() -> None:
+async def test_messages_of_many_streams_leave_room_in_loop_turns() -> None:
     """16 streams of one tenant with 150 messages each that have all come: a turn of the loop hears some, and at last
     all are heard."""
 

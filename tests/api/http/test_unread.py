@@ -18,8 +18,8 @@ class Line:
         self.is_open = False
 
 
-def test_of_the_tenant_that_has_most_the_one_goes_that_is_congested_longest() -> None:
-    """Until what waits beside the newest fits; another tenant's stay, though they have been so for longer."""
+def test_longest_congested_connection_of_the_largest_tenant_is_closed() -> None:
+    """Until what waits beside the newest fits; other tenants' connections stay, though congested for longer."""
     unread = Unread(100)
     few = Line("few", "small", 40)
     many = [Line(f"many-{number}", "large", 30) for number in range(4)]
@@ -31,8 +31,8 @@ def test_of_the_tenant_that_has_most_the_one_goes_that_is_congested_longest() ->
     assert [line.is_open for line in (few, *many)] == [True, False, False, True, True]
 
 
-def test_one_answer_may_be_larger_than_all_together() -> None:
-    """It closes nobody, and is closed when another one comes."""
+def test_unread_answer_above_the_bound_is_kept_while_alone() -> None:
+    """It closes no connection, and is closed when another answer comes."""
     unread = Unread(100)
     large, small = Line("large", "t", 1000), Line("small", "t", 10)
     unread.grew(large)
@@ -42,8 +42,8 @@ def test_one_answer_may_be_larger_than_all_together() -> None:
     assert (large.is_open, small.is_open, len(unread)) == (False, True, 1)
 
 
-def test_who_has_read_counts_no_more() -> None:
-    """Nor who is closed, however often that is said."""
+def test_unread_connection_counts_no_more_after_reading_or_closing() -> None:
+    """However often its end is said."""
     unread = Unread(100)
     one, other = Line("one", None, 90), Line("other", None, 90)
     unread.grew(one)

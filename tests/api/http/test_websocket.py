@@ -153,7 +153,7 @@ async def ended(client: ClientConnection) -> tuple[list[str | bytes], int | None
         return messages, None if closed.rcvd is None else closed.rcvd.code
 
 
-def test_messages_both_ways() -> None:
+def test_websocket_messages_pass_both_ways() -> None:
     """Texts, binaries, pieces, empty ones and pings, without compression."""
 
     async def story() -> None:
@@ -170,7 +170,7 @@ def test_messages_both_ways() -> None:
     run(story)
 
 
-def test_a_message_says_how_large_the_next_may_be() -> None:
+def test_websocket_listener_sets_the_bound_of_the_next_message() -> None:
     """Also where both come in one piece; afterwards the old bound holds again, and is told before the end."""
 
     async def story() -> None:
@@ -186,7 +186,7 @@ def test_a_message_says_how_large_the_next_may_be() -> None:
     run(story)
 
 
-def test_pieces_count_together() -> None:
+def test_websocket_message_bound_counts_all_fragments() -> None:
     """A bound that each piece keeps and the message does not."""
 
     async def story() -> None:
@@ -198,8 +198,8 @@ def test_pieces_count_together() -> None:
     run(story)
 
 
-def test_nothing_is_heard_behind_a_close() -> None:
-    """Of what came in the same piece."""
+def test_websocket_messages_behind_a_close_are_not_heard() -> None:
+    """Where they came in the same piece."""
 
     async def story() -> None:
         async with serving() as place, connect(place.url) as client:
@@ -212,8 +212,8 @@ def test_nothing_is_heard_behind_a_close() -> None:
     run(story)
 
 
-def test_a_refused_handshake_is_an_http_answer() -> None:
-    """And one that is none is not accepted."""
+def test_refused_websocket_handshake_is_an_http_answer() -> None:
+    """And a request that is no handshake is refused with 400."""
 
     async def story() -> None:
         async with serving() as place:
@@ -268,8 +268,8 @@ HALVES = {
 
 
 @pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
-def test_half_a_message_ends_the_connection(half: bytes) -> None:
-    """Ten seconds after it was first seen, whatever part is missing; a whole one before does not count."""
+def test_websocket_message_that_stays_incomplete_ends_the_connection(half: bytes) -> None:
+    """Ten seconds after it was first seen, whatever part is missing; a whole message before does not count."""
 
     async def story() -> None:
         async with serving() as place, bare(place) as (reader, writer):
@@ -289,7 +289,7 @@ def test_half_a_message_ends_the_connection(half: bytes) -> None:
     run(story)
 
 
-def test_what_the_listener_waits_for_counts_as_half() -> None:
+def test_websocket_listener_that_waits_for_a_body_counts_as_incomplete() -> None:
     """A head whose body does not come."""
 
     async def story() -> None:
@@ -302,8 +302,8 @@ def test_what_the_listener_waits_for_counts_as_half() -> None:
     run(story)
 
 
-def test_a_silent_caller_is_asked_and_then_gone() -> None:
-    """One that answers the ping stays."""
+def test_silent_websocket_caller_is_pinged_and_then_closed() -> None:
+    """A caller that answers the ping stays."""
 
     async def story() -> None:
         async with serving() as place, bare(place) as (reader, writer):
@@ -328,7 +328,7 @@ def test_a_silent_caller_is_asked_and_then_gone() -> None:
     run(story)
 
 
-def test_who_does_not_read_is_given_up() -> None:
+def test_websocket_caller_that_does_not_read_is_closed() -> None:
     """After ten seconds without taking anything, and at once when too much waits."""
 
     async def story() -> None:
@@ -355,9 +355,7 @@ EMPTY_PING = b"\x89\x80\0\0\0\0"
 EMPTY_PIECE = b"\x00\x80\0\0\0\0"
 
 
-def test_one_large_message_is_sent() -> None:
-    """However large it is: what counts is what waited before it."""
-
+def test_websocket_message_of_any_size_is_sent_when_nothing_waits() -> None:
     async def story() -> None:
         async with serving() as place, connect(place.url, compression=None, max_size=None) as client:
             await client.send("hello")
@@ -371,8 +369,8 @@ def test_one_large_message_is_sent() -> None:
 
 
 @pytest.mark.parametrize("tiny", [EMPTY_PING, EMPTY_PIECE])
-def test_tiny_frames_do_not_hold_the_loop(tiny: bytes) -> None:
-    """Of many that come at once only so many are parsed; then the connection is closed, and says why."""
+def test_flood_of_tiny_websocket_frames_ends_the_connection(tiny: bytes) -> None:
+    """Of many that come at once only so many are parsed; then the connection is closed with the cause."""
 
     async def story() -> None:
         async with serving() as place, bare(place) as (reader, writer):
@@ -390,7 +388,7 @@ def test_tiny_frames_do_not_hold_the_loop(tiny: bytes) -> None:
     run(story)
 
 
-def test_a_caller_that_vanishes_is_told_of() -> None:
+def test_lost_websocket_connection_is_told_to_the_listener() -> None:
     """A reset, and an end without a close."""
 
     async def story() -> None:
@@ -415,8 +413,10 @@ MESSAGES = st.lists(
 
 @examples(gate=30)
 @given(MESSAGES, st.lists(st.integers(1, 400), min_size=1, max_size=8))
-def test_any_cuts(messages: list[tuple[bool, bytes, list[int]]], cuts: list[int]) -> None:
-    """However messages are cut into pieces, and what is sent into reads, each is heard whole and in order."""
+def test_websocket_messages_cut_anywhere_are_heard_whole_and_in_order(
+    messages: list[tuple[bool, bytes, list[int]]], cuts: list[int]
+) -> None:
+    """However messages are cut into frames, and the bytes into reads."""
     wire, expected = b"", []
     for is_text, body, places in messages:
         body = body.hex().encode()[:300] if is_text else body
@@ -445,8 +445,8 @@ def test_any_cuts(messages: list[tuple[bool, bytes, list[int]]], cuts: list[int]
 
 @examples(gate=60)
 @given(st.binary(min_size=1, max_size=400))
-def test_any_bytes(noise: bytes) -> None:
-    """Whatever comes, the connection is told of it, closed, or waits for more; nothing is raised."""
+def test_websocket_bytes_at_random_raise_nothing(noise: bytes) -> None:
+    """The listener is told, the connection closed, or more is waited for."""
 
     async def story() -> None:
         problems: list[dict[str, Any]] = []
@@ -461,8 +461,8 @@ def test_any_bytes(noise: bytes) -> None:
     run(story)
 
 
-def test_what_has_come_of_a_message_is_told() -> None:
-    """Whether it comes in pieces or in one frame; and where there is no room for it the connection ends."""
+def test_websocket_listener_is_told_how_much_of_a_message_has_come() -> None:
+    """Whether it comes in pieces or in one frame; where there is no room for it the connection ends."""
 
     async def story() -> None:
         async with serving() as place, connect(place.url) as client:
@@ -491,8 +491,8 @@ def test_what_has_come_of_a_message_is_told() -> None:
     run(story)
 
 
-def test_large_messages_one_after_the_other() -> None:
-    """More than a connection keeps, to a caller that reads late: at its pace all of them arrive."""
+def test_large_websocket_messages_all_reach_a_slow_reader() -> None:
+    """More than a connection keeps, at the pace of the reader."""
     size, count = WRITE_BYTES_MAX + 1, 8
 
     async def story() -> None:

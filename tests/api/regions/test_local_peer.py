@@ -41,16 +41,16 @@ def listening(family: socket.AddressFamily, address: str) -> Iterator[socket.soc
         yield one
 
 
-def test_unix() -> None:
-    """The kernel says whose the other end is."""
+def test_user_at_unix_socket_is_the_user_of_the_other_end() -> None:
+    """As the kernel says."""
     here, there = socket.socketpair()
     with here, there:
         assert user_at(here) == os.geteuid()
 
 
 @pytest.mark.parametrize(("family", "address"), FAMILIES)
-def test_tcp(family: socket.AddressFamily, address: str) -> None:
-    """While the other end is open; a closed one counts as root's in the kernel's table, and as nobody's here."""
+def test_user_at_tcp_socket_is_found_while_the_other_end_is_open(family: socket.AddressFamily, address: str) -> None:
+    """A closed end counts as root's in the kernel's table, and has no user here."""
     with listening(family, address) as server:
         client = socket.create_connection(server.getsockname()[:2])
         accepted, _ = server.accept()
@@ -60,7 +60,7 @@ def test_tcp(family: socket.AddressFamily, address: str) -> None:
             assert user_at(accepted) is None
 
 
-def test_ipv4_by_a_socket_of_ipv6() -> None:
+def test_user_at_ipv4_connection_of_an_ipv6_socket_is_found() -> None:
     """As some runtimes connect; the kernel has it in the other table."""
     skip_if(lacks_address(socket.AF_INET6, "::ffff:127.0.0.1"))
     with listening(socket.AF_INET, "127.0.0.1") as server, closing(socket.socket(socket.AF_INET6)) as client:
@@ -72,8 +72,8 @@ def test_ipv4_by_a_socket_of_ipv6() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize(("user", "found"), [(OTHER, OTHER), (65_534, None)])
-def test_another_user(user: int, found: int | None) -> None:
-    """Of whoever opened it, not of who listens; the number that stands for all unknown users is nobody's."""
+def test_user_at_tcp_socket_is_the_user_that_opened_the_connection(user: int, found: int | None) -> None:
+    """Not the user of the listener; the number that stands for all unknown users gives no user."""
     waiting = "import socket, sys; line = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); sys.stdin.read()"
     with listening(socket.AF_INET, "127.0.0.1") as server:
         command = [os.path.realpath(sys.executable), "-c", waiting, str(server.getsockname()[1])]
@@ -84,8 +84,8 @@ def test_another_user(user: int, found: int | None) -> None:
         child.communicate()
 
 
-def test_who_listens_is_no_other_end() -> None:
-    """Asked for a connection that it does not have, the kernel answers with who listens at that port."""
+def test_listener_is_not_taken_for_the_other_end_of_a_connection() -> None:
+    """Asked for a connection that it does not have, the kernel answers with the socket that listens at that port."""
     with listening(socket.AF_INET, "127.0.0.1") as server, socket.socket() as client:
         client.bind(("127.0.0.1", 0))
         server_port, client_port = server.getsockname()[1], client.getsockname()[1]

@@ -32,7 +32,7 @@ def region(memory: SharedMemory, offset: int, size: int) -> Region:
     return Region("r", memory.name, offset, size, "key", SharedObject(memory.name, os.geteuid()))
 
 
-def test_reading_and_writing(memory: SharedMemory) -> None:
+def test_region_reads_and_writes_at_its_offsets_within_its_bounds(memory: SharedMemory) -> None:
     """Offsets count from the beginning of the region; a copy is aligned, and later changes do not reach it."""
     one = region(memory, 10, 90)
     copy = one.read(5, 20)
@@ -46,8 +46,8 @@ def test_reading_and_writing(memory: SharedMemory) -> None:
             one.check(offset, size, "here")
 
 
-def test_cut_short(memory: SharedMemory) -> None:
-    """Neither read nor made longer."""
+def test_region_of_a_truncated_object_is_refused_and_not_extended(memory: SharedMemory) -> None:
+    """Beyond what is left it is neither read nor written."""
     one = region(memory, 0, 100)
     os.truncate(FOLDER / memory.name, 50)
     assert one.read(0, 50).tobytes() == bytes(range(50))
@@ -57,8 +57,8 @@ def test_cut_short(memory: SharedMemory) -> None:
     assert (FOLDER / memory.name).stat().st_size == 50
 
 
-def test_the_owner_counts(memory: SharedMemory) -> None:
-    """Not what the box may open; and not a mode that lets all write."""
+def test_region_of_another_users_object_is_refused(memory: SharedMemory) -> None:
+    """By its owner, not by what the box may open; and also with a mode that lets all users write."""
     path = FOLDER / memory.name
     path.chmod(0o666)
     with pytest.raises(BadRegion, match="belongs to another user"):
@@ -72,14 +72,14 @@ def test_the_owner_counts(memory: SharedMemory) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "/", ".", "..", "a/b", "../etc/passwd", "/../etc/passwd", "//x/", "a\0", "\ud800"])
-def test_no_key(key: str) -> None:
-    """Nothing but the name of one object, with or without a slash before it."""
+def test_region_key_that_is_no_object_name_is_refused(key: str) -> None:
+    """A key is the name of one object, with or without a slash before it."""
     with pytest.raises(BadRegion, match="is no key"):
         SharedObject(key, os.geteuid())
 
 
-def test_files_are_closed(memory: SharedMemory) -> None:
-    """With the last reference, also that of an object which was refused."""
+def test_region_object_file_is_closed_with_its_last_reference(memory: SharedMemory) -> None:
+    """Also that of an object which was refused."""
     folder = Path(f"/proc/{os.getpid()}/fd")
 
     def count() -> int:

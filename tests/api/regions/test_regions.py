@@ -31,8 +31,8 @@ def names(regions: Regions, tenant: str) -> list[str]:
     return [one.name for one in regions.all(tenant)]
 
 
-def test_bounds(keys: list[str]) -> None:
-    """So many regions and bytes for a tenant; what was dropped counts no more."""
+def test_regions_of_a_tenant_are_bounded_in_count_and_bytes(keys: list[str]) -> None:
+    """Dropped regions count no more."""
     regions = Regions(3, 100)
     regions.add("a", region("one", keys[0], 60))
     with pytest.raises(QuotaExceeded, match="100 bytes"):
@@ -48,8 +48,8 @@ def test_bounds(keys: list[str]) -> None:
     assert regions.all("c") == []
 
 
-def test_all_tenants_together(keys: list[str]) -> None:
-    """Ten times what one may have."""
+def test_regions_of_all_tenants_are_bounded_together(keys: list[str]) -> None:
+    """Ten times the bound of one tenant."""
     regions = Regions(1, 100)
     with ExitStack() as stack:
         for number in range(11):
@@ -63,8 +63,8 @@ def test_all_tenants_together(keys: list[str]) -> None:
                 regions.add(f"tenant{number}", region("r", made.name))
 
 
-def test_what_is_refused(keys: list[str]) -> None:
-    """A name twice, more than there is, another tenant's object; then nothing is kept of it."""
+def test_region_that_is_no_new_object_of_the_tenant_is_refused(keys: list[str]) -> None:
+    """A name twice, more than there is, another tenant's object; then nothing of it is kept."""
     regions = Regions(9, 9000)
     regions.add("a", region("one", keys[0]))
     for tenant, refused, words in (
@@ -82,8 +82,8 @@ def test_what_is_refused(keys: list[str]) -> None:
     regions.add("b", region("one", keys[0]))
 
 
-def test_dropping(keys: list[str]) -> None:
-    """By name, key and tenant; what is not there is no error."""
+def test_regions_are_dropped_by_name_key_and_tenant(keys: list[str]) -> None:
+    """A region that is not there is no error."""
     regions = Regions(9, 9000)
     regions.add("a", region("one", keys[0], key_id="first"))
     regions.add("a", region("two", keys[0], key_id="second"))

@@ -63,9 +63,12 @@ def _send(stream: Stream, numbers: Sequence[int]) -> None:
         stream.turn_ended()
 
 
-async def test_frames_of_earlier_connections_count(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of the largest wait for their answers, and the line breaks. On the next one there is room for none until one
-    of them is answered, on whichever line that is."""
+async def test_frames_of_an_earlier_connection_count_against_the_session(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two frames of the largest size wait for their answers, and the connection breaks. On the next connection there is
+    room for no frame until one of the two is answered, on whichever connection that is.
+    """
     live = await joined(stand, LATENCY)
     answers = asyncio.Event()
 
@@ -92,9 +95,10 @@ async def test_frames_of_earlier_connections_count(stand: Stand, monkeypatch: py
 
 
 async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the largest, repeats counted. A third is refused before its body is read, and counted like one beyond the
-    credit of a stream; a repeat that finds no room is refused as well, but counted nowhere, and has its answer later.
-    Pictures that came on a stream count with them."""
+    """Of the largest size, repeats counted. A third frame is refused before its body is read, and counted like a frame
+    beyond the credit of a stream; a repeat that finds no room is refused as well, but counted nowhere, and has its
+    answer later. Pictures that came on a stream count with the posted frames.
+    """
     live = await joined(stand, LATENCY)
     answers = asyncio.Event()
 
@@ -133,9 +137,11 @@ async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypa
     assert (live.counts.answered, live.counts.under_way) == (3, 0)
 
 
-async def test_a_picture_that_is_announced_counts_before_it_has_come(stand: Stand) -> None:
-    """Beside it one of the largest may be posted, and no second one, until the picture does not come after all. One
-    that nobody waits for counts as it comes, and where there is no room for it the connection is closed."""
+async def test_announced_frame_counts_as_held_before_its_picture_has_come(stand: Stand) -> None:
+    """Beside the announced picture one frame of the largest size may be posted, and no second one, until the picture
+    does not come after all. A picture whose frame was dropped counts as it comes, and where there is no room for it the
+    connection is closed.
+    """
     live = await joined(stand, LATENCY)
     box = stand.appliance.running()
     largest = box.frame_bytes_max
@@ -165,8 +171,8 @@ async def test_a_picture_that_is_announced_counts_before_it_has_come(stand: Stan
     assert (live.counts.lost, live.counts.drops) == (1, {DropCause.CREDIT: 1, DropCause.LIMIT: 1})
 
 
-async def test_tensors_of_unknown_length_count_as_the_largest(stand: Stand) -> None:
-    """A body in chunks may become as large as any; what is counted for it is given back, whatever comes of it."""
+async def test_chunked_tensors_of_a_frame_count_as_the_largest_frame(stand: Stand) -> None:
+    """A chunked body may become as large as any; what is counted for it is given back, whatever comes of it."""
     live = await joined(stand, LATENCY)
     box, device = stand.appliance.running(), stand.client("device")
     counted: list[int] = []

@@ -16,7 +16,7 @@ def exchange(offset: ClockOffset, at_ms: float, ahead_ms: float, up_ms: float, d
     offset.answered(at_ms, came_ms, came_ms + 100.0, at_ms + down_ms + 100.0 + up_ms)
 
 
-def test_nothing_is_known_before_the_first_exchange() -> None:
+def test_clock_offset_is_unknown_before_the_first_exchange() -> None:
     """Neither a time nor a round trip."""
     offset = ClockOffset()
     assert offset.box_ms(5.0) is None
@@ -24,8 +24,8 @@ def test_nothing_is_known_before_the_first_exchange() -> None:
 
 
 @given(st.floats(-1e9, 1e9), st.floats(0.01, 200.0))
-def test_an_even_link_tells_exactly(ahead_ms: float, way_ms: float) -> None:
-    """The same time both ways: the offset is exact, whatever it is."""
+def test_clock_offset_over_an_even_link_is_exact(ahead_ms: float, way_ms: float) -> None:
+    """The same time both ways, whatever the offset is."""
     offset = ClockOffset()
     exchange(offset, 1000.0, ahead_ms, way_ms, way_ms)
     found = offset.box_ms(2000.0 + ahead_ms)
@@ -33,7 +33,7 @@ def test_an_even_link_tells_exactly(ahead_ms: float, way_ms: float) -> None:
     assert offset.rtt_ms == pytest.approx(2 * way_ms, abs=1e-3)
 
 
-def test_the_quickest_exchange_is_believed() -> None:
+def test_clock_offset_is_taken_from_the_quickest_exchanges() -> None:
     """Uploads hold most exchanges up on their way to the box; a few idle ones are enough."""
     draw = random.Random(1)
     offset = ClockOffset()
@@ -43,7 +43,7 @@ def test_the_quickest_exchange_is_believed() -> None:
     assert offset.box_ms(8_000.0) == pytest.approx(3_000.0, abs=0.3)
 
 
-def test_a_clock_that_drifts_is_followed() -> None:
+def test_clock_offset_follows_a_drifting_clock() -> None:
     """Exchanges are forgotten: 100 ppm over ten minutes is 60 ms, of which little is left over."""
     offset = ClockOffset()
     for number in range(6000):
@@ -54,7 +54,7 @@ def test_a_clock_that_drifts_is_followed() -> None:
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000.0, -40.0, 40.0, 3_600_000.0])
-def test_a_clock_that_is_set_is_followed_at_once(step_ms: float) -> None:
+def test_clock_offset_follows_a_step_of_the_clock_at_once(step_ms: float) -> None:
     """By hand: round trips of 20 and 30 ms allow (20 + 30) / 2 + 5 = 30 ms between two exchanges, no more: the one
     after the step is believed though it took longer. Without a step the quicker one stays believed.
     """
@@ -90,7 +90,7 @@ def test_a_clock_that_is_set_is_followed_at_once(step_ms: float) -> None:
         "huge",
     ],
 )
-def test_lies_say_nothing(of_ms: float, of_came_ms: float, sent_ms: float) -> None:
+def test_clock_offset_ignores_false_answers(of_ms: float, of_came_ms: float, sent_ms: float) -> None:
     """Answers to what was not asked, times that are none, and answers that left too early or were held too long."""
     offset = ClockOffset()
     offset.asked(1000.0)

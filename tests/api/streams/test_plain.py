@@ -40,8 +40,8 @@ def frame(number: int, **headers: str) -> dict[str, str]:
     return {"X-Frame": str(number), "X-Capture-Age-Ms": "5"} | headers
 
 
-async def test_frames_are_posted(box: Box) -> None:
-    """Each is answered as `predict` answers, says what to send next, and counts; again, it counts once."""
+async def test_posted_frames_are_answered_as_predict_and_counted_once(box: Box) -> None:
+    """Each answer says what to send next; a repeat has the same answer."""
     session = await box.join()
     path = f"/v1/sessions/{session}/frames"
     async with box.http() as client:
@@ -64,8 +64,8 @@ async def test_frames_are_posted(box: Box) -> None:
     assert (shown["sent"], shown["answered"]) == (3, 3)
 
 
-async def test_predict_takes_frames(box: Box) -> None:
-    """With a header; without it nothing has changed, and no plan is told."""
+async def test_predict_with_a_session_header_takes_a_frame(box: Box) -> None:
+    """Without the header nothing has changed, and no plan is told."""
     session = await box.join()
     path = "/v1/applications/digits/predict"
     async with box.http() as client:
@@ -103,8 +103,10 @@ async def test_predict_takes_frames(box: Box) -> None:
         ({"X-Capture-Age-Ms": "1e308"}, 504, "frame-dropped"),
     ],
 )
-async def test_headers_that_make_no_sense(box: Box, headers: dict[str, str], status: int, type: str) -> None:
-    """Broken ones are told; an absurd age has expired, and the frame counts."""
+async def test_frame_headers_that_are_broken_or_absurd_are_refused(
+    box: Box, headers: dict[str, str], status: int, type: str
+) -> None:
+    """Broken headers are 422; a frame of an absurd age has expired, and counts."""
     session = await box.join()
     async with box.http() as client:
         answer = await client.post(
@@ -116,8 +118,8 @@ async def test_headers_that_make_no_sense(box: Box, headers: dict[str, str], sta
     assert shown["drops"] == ({"expired": 1} if status == 504 else {})
 
 
-async def test_bodies_that_are_no_frames(box: Box) -> None:
-    """None, no picture, and too much, announced or not: each is told the plan, and counted as what nobody can take."""
+async def test_bodies_that_are_no_frames_are_refused_with_the_plan(box: Box) -> None:
+    """None, no picture, and too much, announced or not; each is counted as bad media."""
     session = await box.join()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -144,8 +146,8 @@ async def test_bodies_that_are_no_frames(box: Box) -> None:
     assert shown["sent"] == shown["answered"] + shown["dropped"] + shown["lost"] + shown["late"]
 
 
-async def test_more_posts_than_the_credit(box: Box) -> None:
-    """Two bodies under way; the head of a third is refused."""
+async def test_posted_frame_above_the_credit_is_refused_at_its_head(box: Box) -> None:
+    """While two bodies are under way."""
     session = await box.join()
     host, port = box.server.url.removeprefix("http://").split(":")
 
@@ -175,7 +177,7 @@ async def test_more_posts_than_the_credit(box: Box) -> None:
     assert (await box.shown(session))["drops"] == {"credit": 1}
 
 
-async def test_tensors_are_frames_too(box: Box) -> None:
+async def test_infer_with_a_session_header_takes_a_frame(box: Box) -> None:
     """An unchanged client of the Open Inference Protocol, with headers: the same outputs, and the plan."""
     order = {"application": "adding", "fps": 30, "promise": LATENCY}
     async with box.http("harbour") as client:
@@ -202,8 +204,8 @@ async def test_tensors_are_frames_too(box: Box) -> None:
         assert (await box.shown(session, "harbour"))["sent"] == 2
 
 
-def test_a_client_of_others(box: Box) -> None:
-    """`tritonclient`, with binary tensors, small ones and such as come in several pieces."""
+def test_tritonclient_sends_frames_with_session_headers(box: Box) -> None:
+    """With binary tensors, small ones and such as come in several pieces."""
     key = {"Authorization": f"Bearer {box.keys['harbour']}"}
     with httpx.Client(base_url=box.server.url, headers=key, timeout=PATIENCE_S) as http:
         order = {"application": "digits", "fps": 30, "promise": LATENCY}
@@ -222,8 +224,7 @@ def test_a_client_of_others(box: Box) -> None:
         assert http.get(f"/v1/sessions/{session}").json()["answered"] == 2
 
 
-async def test_curl_takes_part(box: Box, tmp_path: Path) -> None:
-    """What every system has."""
+async def test_curl_posts_a_frame_and_reads_the_plan(box: Box, tmp_path: Path) -> None:
     session = await box.join()
     (tmp_path / "frame.png").write_bytes(box.pictures[0])
     command = ["curl", "-s", "-D", "-", "--data-binary", f"@{tmp_path / 'frame.png'}", "-H", "X-Frame: 0"]
@@ -235,8 +236,8 @@ async def test_curl_takes_part(box: Box, tmp_path: Path) -> None:
     assert "session-plan: size=" in head.lower() or "session-plan: quality=" in head.lower()
 
 
-def test_an_error_that_is_kept_keeps_no_callers() -> None:
-    """What is raised says the same and is another one, so that the frame's own gets no traceback."""
+def test_kept_error_of_a_frame_gets_no_traceback() -> None:
+    """What is raised from it is a copy with the same facts."""
     kept = FrameDropped(frame=3, cause="late")
     result = FrameResult(3, FrameEnd.DROPPED, 0, cause=DropCause.LATE, error=kept)
     for _ in range(2):

@@ -35,7 +35,7 @@ def sums_up(shown: dict[str, Any]) -> bool:
     return bool(shown["sent"] == shown["answered"] + shown["late"] + shown["dropped"] + shown["lost"])
 
 
-async def test_frames_are_answered_as_predict_answers(box: Box) -> None:
+async def test_stream_frames_are_answered_as_predict_answers(box: Box) -> None:
     """The plan first; each frame acknowledged and then answered, with what `predict` says of the same picture."""
     async with box.device() as device, box.http() as client:
         plan = await device.next()
@@ -56,8 +56,8 @@ async def test_frames_are_answered_as_predict_answers(box: Box) -> None:
     assert (shown["sent"], shown["answered"]) == (5, 5)
 
 
-async def test_results_may_be_pictures(box: Box) -> None:
-    """Where the handshake asks for them: announced, and then sent as they are."""
+async def test_stream_results_are_pictures_where_the_handshake_asks(box: Box) -> None:
+    """Announced, and then sent as they are."""
     session = await box.join("harbour", application="adding")
     rows = [[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 8.0]]
     body = json.dumps({"inputs": {"A": rows, "B": rows}}).encode()
@@ -72,8 +72,8 @@ async def test_results_may_be_pictures(box: Box) -> None:
         assert (await device.answered(1, body)).answer["outputs"]
 
 
-async def test_clocks_tell_when_a_frame_was_captured(box: Box) -> None:
-    """Of a device whose clock began elsewhere; one of the future, of long ago and of no time is not run."""
+async def test_frame_captured_at_an_absurd_time_is_dropped_as_expired(box: Box) -> None:
+    """Of the future, of long ago and of no time; the device's clock began elsewhere than the box's."""
     async with box.device() as device:
         await device.agree()
         assert (await device.answered(1, box.pictures[0])).outcome is FrameEnd.ANSWERED
@@ -87,14 +87,14 @@ async def test_clocks_tell_when_a_frame_was_captured(box: Box) -> None:
     assert (shown["sent"], shown["answered"], shown["dropped"]) == (7, 2, 5)
 
 
-async def test_before_the_clocks_agree_a_frame_is_as_new_as_its_head(box: Box) -> None:
+async def test_frame_before_the_clock_exchange_is_as_new_as_its_head(box: Box) -> None:
     """A device that never sends its clock is served all the same."""
     async with box.device() as device:
         assert (await device.answered(0, box.pictures[0], captured_ms=17.0)).outcome is FrameEnd.ANSWERED
 
 
-async def test_the_same_frame_again(box: Box) -> None:
-    """With the same bytes it gets the same answer, and counts once; with others, or far out of order, 409."""
+async def test_repeated_frame_counts_once_and_with_other_bytes_is_refused(box: Box) -> None:
+    """With the same bytes the frame gets the same answer; with others, or far out of order, 409."""
     async with box.device() as device:
         first = await device.answered(100, box.pictures[0])
         again = await device.answered(100, box.pictures[0])
@@ -110,8 +110,7 @@ async def test_the_same_frame_again(box: Box) -> None:
         assert (await box.shown(device.session))["sent"] == 2
 
 
-async def test_no_picture_is_an_error_for_its_frame_alone(box: Box) -> None:
-    """The stream goes on."""
+async def test_frame_without_a_picture_fails_and_the_stream_goes_on(box: Box) -> None:
     async with box.device() as device:
         await device.send(0, b"this is no picture at all")
         error = await device.until("error", frame=0)
@@ -120,8 +119,8 @@ async def test_no_picture_is_an_error_for_its_frame_alone(box: Box) -> None:
 
 
 @pytest.mark.parametrize("how", ["shorter", "empty", "text", "gone"])
-async def test_a_frame_may_be_withdrawn(box: Box, how: str) -> None:
-    """By a shorter message, another one in its place, or with the line; it is lost, and the next one is answered."""
+async def test_withdrawn_frame_is_lost_and_the_next_is_answered(box: Box, how: str) -> None:
+    """Withdrawn by a shorter message, another one in its place, or with the line."""
     session = await box.join()
     async with box.device(session) as device:
         await device.head(0, 1000)
@@ -136,8 +135,8 @@ async def test_a_frame_may_be_withdrawn(box: Box, how: str) -> None:
     assert (shown["sent"], shown["lost"], shown["answered"]) == (2, 1, 1)
 
 
-async def test_too_large(box: Box) -> None:
-    """A frame that its head announces, one that is larger than its head says, and a head: each closes with 1009."""
+async def test_stream_frame_or_head_that_is_too_large_closes_with_1009(box: Box) -> None:
+    """A frame that its head announces, a frame that is larger than its head says, and a head."""
     session = await box.join()
     async with box.device(session) as device:
         await device.head(0, 4 * 2**20 + 1)
@@ -163,8 +162,8 @@ async def test_too_large(box: Box) -> None:
     "message",
     ["", "{", "[]", "17", '{"type": "frame"}', '{"type": "weather"}', '{"type": "frame", "frame": -1}', b"a picture"],
 )
-async def test_broken_heads(box: Box, message: str | bytes) -> None:
-    """An error that says what is wrong, and 1003; the session is not touched."""
+async def test_broken_frame_head_closes_the_stream_with_1003(box: Box, message: str | bytes) -> None:
+    """An error says what is wrong; the session is not touched."""
     async with box.device() as device:
         await device.socket.send(message)
         assert await device.ended() == 1003
@@ -173,7 +172,7 @@ async def test_broken_heads(box: Box, message: str | bytes) -> None:
         assert (await box.shown(device.session))["sent"] == 0
 
 
-async def test_more_than_the_credit(box: Box) -> None:
+async def test_stream_frame_above_the_credit_closes_the_stream(box: Box) -> None:
     """Frames that are sent in one piece were sent without waiting: the third is refused, and the stream closed."""
     async with box.device() as device:
         raw = device.socket
@@ -192,8 +191,8 @@ async def test_more_than_the_credit(box: Box) -> None:
     assert (shown["sent"], shown["drops"]) == (3, {"credit": 1})
 
 
-async def test_a_flood_of_tiny_frames(box: Box) -> None:
-    """Ends the stream; the session stays."""
+async def test_flood_of_tiny_websocket_frames_ends_the_stream_only(box: Box) -> None:
+    """The session stays."""
     async with box.device() as device:
         await device.next()
         device.socket.transport.write(b"\x89\x80\0\0\0\0" * 10 * FRAMES_MAX)
@@ -202,8 +201,8 @@ async def test_a_flood_of_tiny_frames(box: Box) -> None:
     assert (await box.shown(device.session))["state"] != "ended"
 
 
-async def test_reports_are_taken_within_reason(box: Box) -> None:
-    """NaN and boasts hurt nobody, least of all the frame that they come with."""
+async def test_device_reports_with_absurd_figures_are_bounded(box: Box) -> None:
+    """And the frame that a report comes with is answered."""
     async with box.device() as device:
         boast = {"captured": 1e300, "skipped": 2**60, "drop_rate": float("nan"), "rtt_ms": -1, "downlink_ms": 1e9}
         assert (await device.answered(0, box.pictures[0], **boast)).outcome is FrameEnd.ANSWERED
@@ -216,8 +215,8 @@ async def test_reports_are_taken_within_reason(box: Box) -> None:
         assert shown["drop_curves"] in ({}, {variant: {"gap": 0.0, "rate": 0.2}})
 
 
-async def test_a_newer_connection_takes_the_session(box: Box) -> None:
-    """The older one is told, and the session goes on."""
+async def test_newer_connection_takes_the_session_over(box: Box) -> None:
+    """The older connection is closed with 4000, and the session goes on."""
     session = await box.join()
     async with box.device(session) as older:
         await older.next()
@@ -227,8 +226,8 @@ async def test_a_newer_connection_takes_the_session(box: Box) -> None:
             assert (await box.shown(session))["state"] == "served"
 
 
-async def test_results_come_again(box: Box) -> None:
-    """What the device says it has not seen, after its line broke; and nothing of it where it says nothing."""
+async def test_results_unseen_by_the_device_come_again_on_reconnect(box: Box) -> None:
+    """Results of frames after the last that the device says it has seen; none where the device says nothing."""
     session = await box.join()
     async with box.device(session) as device:
         results = [await device.answered(number, box.pictures[number]) for number in range(3)]
@@ -243,7 +242,7 @@ async def test_results_come_again(box: Box) -> None:
         assert frames == [4]
 
 
-async def test_a_frame_under_way_ends_on_the_newer_connection(box: Box) -> None:
+async def test_frame_under_way_ends_on_the_newer_connection(box: Box) -> None:
     """Once, whether it ends before the newer connection is there or after."""
     session = await box.join()
     large = _black_png(3000)  # takes longer to decode than a connection to open
@@ -271,7 +270,7 @@ def _black_png(side: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
-async def test_a_session_that_ends_ends_its_stream(box: Box) -> None:
+async def test_ended_session_ends_its_stream(box: Box) -> None:
     """With a notice and 1000; then there is no stream to open."""
     async with box.device() as device, box.http() as client:
         await device.next()
@@ -285,8 +284,8 @@ async def test_a_session_that_ends_ends_its_stream(box: Box) -> None:
         assert refused.value.response.status_code == 404
 
 
-async def test_whose_stream_it_is(box: Box) -> None:
-    """A key that did not begin it, another tenant's, none, and a page of another origin."""
+async def test_stream_opens_only_for_the_key_that_joined_and_its_tenant(box: Box) -> None:
+    """Refused: another key, another tenant's key, a wrong key, and a page of another origin."""
     session = await box.join()
     url = box.server.url
     origin = {"Origin": "https://elsewhere.example"}
@@ -314,9 +313,10 @@ async def test_whose_stream_it_is(box: Box) -> None:
     assert refused.value.response.status_code == 422
 
 
-async def test_a_page_of_the_box_streams_with_its_cookie(box: Box) -> None:
-    """Who is signed in needs no key, on a page of the box: not elsewhere, not on another port, not where nobody says
-    whose page it is; and no longer than it is signed in."""
+async def test_stream_opens_with_the_cookie_of_a_page_of_the_box(box: Box) -> None:
+    """Only for a page of the box: not elsewhere, not on another port, not without an origin; and for as long as the
+    page is signed in.
+    """
     url = box.server.url
     session = await box.join("harbour")
     address = f"{url.replace('http', 'ws', 1)}/v1/sessions/{session}/stream"
@@ -337,8 +337,8 @@ async def test_a_page_of_the_box_streams_with_its_cookie(box: Box) -> None:
 
 
 @pytest.mark.nightly("many devices at once; one after the other they are told apart in the gate")
-async def test_no_foreign_answers(box: Box) -> None:
-    """Sessions of two keys and tenants side by side, each frame with its own picture: nobody gets another's answer."""
+async def test_frames_of_parallel_sessions_get_their_own_answers(box: Box) -> None:
+    """Sessions of two keys and tenants side by side, each frame with its own picture."""
 
     async def one(who: str, shift: int) -> None:
         async with box.device(who=who) as device:
@@ -354,7 +354,7 @@ async def test_no_foreign_answers(box: Box) -> None:
             group.create_task(one(who, shift * 3))
 
 
-async def test_a_key_that_is_taken_back_ends_the_stream(box: Box) -> None:
+async def test_revoked_key_ends_the_stream(box: Box) -> None:
     """Within seconds, with 1008."""
     async with box.http("harbour") as client:
         made = (await client.post("/v1/tenants/harbour/keys", json={"role": "device"})).json()
@@ -365,8 +365,8 @@ async def test_a_key_that_is_taken_back_ends_the_stream(box: Box) -> None:
             assert await device.ended() == 1008
 
 
-async def test_a_request_that_is_no_handshake(box: Box) -> None:
-    """Asks for the WebSocket; with a body, or as a POST, an upgrade is none either."""
+async def test_stream_request_that_is_no_handshake_is_refused(box: Box) -> None:
+    """With 426, which asks for the WebSocket; with a body, or as a POST, an upgrade is no handshake either."""
     session = await box.join()
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     async with box.http() as client:
@@ -379,8 +379,8 @@ async def test_a_request_that_is_no_handshake(box: Box) -> None:
 
 
 @pytest.mark.parametrize("early", [10, 20_000], ids=["a little", "much"])
-async def test_nothing_comes_before_the_handshake_is_answered(box: Box, early: int) -> None:
-    """What stands behind the head in the same piece ends the connection, and hurts nobody else."""
+async def test_bytes_before_the_handshake_answer_end_the_connection(box: Box, early: int) -> None:
+    """The bytes come behind the head in the same piece; other connections are not affected."""
     session = await box.join()
     handshake = head(
         "GET",
@@ -401,8 +401,8 @@ async def test_nothing_comes_before_the_handshake_is_answered(box: Box, early: i
 
 
 @pytest.mark.nightly("ten seconds pass")
-async def test_half_a_frame_is_not_waited_for(box: Box) -> None:
-    """Ten seconds after its head, whatever part of the body has come; it counts as lost."""
+async def test_incomplete_frame_ends_the_stream_after_ten_seconds(box: Box) -> None:
+    """Ten seconds after its head, whatever part of the body has come; the frame counts as lost."""
     async with box.device() as device:
         await device.head(0, 1000)
         assert await device.ended() == 1008
@@ -431,8 +431,8 @@ _MESSAGE = st.one_of(
 @pytest.mark.nightly("any messages, drawn at random")
 @settings(examples(gate=25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=st.lists(_MESSAGE, max_size=12))
-def test_any_messages(box: Box, messages: list[Any]) -> None:
-    """Whatever a device sends, its frames end exactly once, and the box goes on; some of it closes the line."""
+def test_stream_messages_at_random_end_each_frame_once(box: Box, messages: list[Any]) -> None:
+    """Whatever a device sends, the box goes on; some messages close the connection."""
 
     async def story() -> None:
         session = await box.join("harbour")
@@ -465,7 +465,7 @@ async def _say_all(device: Device, messages: list[Any]) -> None:
 
 
 @pytest.mark.nightly("a server that is killed")
-async def test_a_killed_box_takes_its_sessions_back(
+async def test_killed_box_takes_its_sessions_back_at_the_next_start(
     furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path
 ) -> None:
     """`kill -9` amid a stream: with the next start the session is there under its id, and is served."""
@@ -491,10 +491,12 @@ async def test_a_killed_box_takes_its_sessions_back(
 
 
 @pytest.mark.nightly("a server of its own")
-async def test_frames_that_find_no_room(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
-    """Bodies share a budget of what has come of them, whether somebody waits for it or not: a frame that does not fit
-    is dropped with its head, and counted, a smaller one is taken; two that fit each by itself end one of the
-    connections. The same over a Unix socket.
+async def test_frames_without_room_in_the_body_budget_are_dropped(
+    furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path
+) -> None:
+    """Bodies share a budget of what has come of them, whether they are waited for or not: a frame that does not fit is
+    dropped with its head, and counted, a smaller one is taken; two that fit each by itself end one of the connections.
+    The same over a Unix socket.
     """
     state_dir = copied(furnished[0], tmp_path / "state")
     path = tmp_path / "socket"
@@ -547,8 +549,7 @@ async def _begun(device: Device, count: int) -> Callable[[], Awaitable[None]]:
 
 
 @pytest.mark.nightly("a server of its own")
-async def test_over_tls(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
-    """The same behind a certificate."""
+async def test_stream_over_tls_answers_frames(furnished: tuple[Path, dict[str, str]], box: Box, tmp_path: Path) -> None:
     state_dir = copied(furnished[0], tmp_path / "state")
     with running_server(state_dir, APPLIANCE_GUARD__ISOLATION="none", APPLIANCE_HTTP__TLS_SELF_SIGNED="true") as server:
         context = ssl.create_default_context(cafile=str(state_dir / "tls" / "cert.pem"))

@@ -27,7 +27,7 @@ class Door:
         return Welcome(self.keyring, self.sign_ins, principal or self.principal, cookie)
 
 
-def test_frames_are_uses_of_a_sign_in() -> None:
+def test_frames_of_a_stream_prolong_its_sign_in() -> None:
     """A page that streams the night through is signed in in the morning, for a week at most."""
     door = Door()
     for _ in range(24 * 7):
@@ -37,8 +37,8 @@ def test_frames_are_uses_of_a_sign_in() -> None:
     assert not door.welcome.holds(have_frames_come=True)
 
 
-def test_an_open_stream_alone_is_no_use() -> None:
-    """It ends half a day after the last frame."""
+def test_open_stream_without_frames_does_not_prolong_its_sign_in() -> None:
+    """The stream ends half a day after the last frame."""
     door = Door()
     assert door.welcome.holds(have_frames_come=True)
     for _ in range(12):
@@ -48,7 +48,7 @@ def test_an_open_stream_alone_is_no_use() -> None:
     assert not door.welcome.holds(have_frames_come=False)
 
 
-def test_who_is_not_welcome() -> None:
+def test_stream_of_an_ended_sign_in_or_key_does_not_go_on() -> None:
     """Signed out, a key that is gone or has expired; without a cookie only the key counts."""
     door = Door()
     with_key = door.of(None)

@@ -7,7 +7,7 @@ from tests.api.stand import Stand
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
+async def test_application_is_created_changed_shown_and_deleted(stand: Stand) -> None:
     """Its promises are kept, changed one by one, and go with it; the model stays."""
     harbour = stand.client("harbour")
     order = {"name": "door", "model": "digits", "latency_slo_ms": 100, "accuracy_min": 0.2, "weight": 2}
@@ -45,16 +45,16 @@ async def test_an_application_from_making_to_deleting(stand: Stand) -> None:
     assert (await harbour.get("/v1/models/digits")).status_code == 200
 
 
-async def test_another_model_behind_the_name(stand: Stand) -> None:
-    """PATCH with `model` swaps the network."""
+async def test_application_patch_swaps_its_model(stand: Stand) -> None:
+    """The task follows the model."""
     harbour = stand.client("harbour")
     assert (await harbour.post("/v1/applications", json={"name": "door", "model": "digits"})).status_code == 201
     changed = await harbour.patch("/v1/applications/door", json={"model": "adding"})
     assert (changed.json()["model"], changed.json()["task"]) == ("adding", "tensor")
 
 
-async def test_run_times_of_late(stand: Stand) -> None:
-    """One for each warm answer, by variant; nobody else sees them."""
+async def test_application_runs_list_recent_warm_run_times_by_variant(stand: Stand) -> None:
+    """One for each warm answer."""
     harbour = stand.client("harbour")
     assert (await harbour.get("/v1/applications/adding/runs")).json() == {"variants": {}}
     body = {
@@ -69,8 +69,8 @@ async def test_run_times_of_late(stand: Stand) -> None:
     assert (await harbour.get("/v1/applications/nobody/runs")).status_code == 404
 
 
-async def test_own_hides_shared(stand: Stand) -> None:
-    """A tenant's own application of a shared one's name answers in its place, and the list shows one."""
+async def test_own_application_hides_a_shared_application_of_its_name(stand: Stand) -> None:
+    """The own application answers in place of the shared one, and the list shows one of the two."""
     harbour = stand.client("harbour")
     names = [one["name"] for one in (await harbour.get("/v1/applications")).json()["items"]]
     assert names == ["adding", "digits"]
@@ -83,7 +83,7 @@ async def test_own_hides_shared(stand: Stand) -> None:
     assert (await stand.client("museum").get("/v1/applications/adding")).json()["model"] == "adding"
 
 
-async def test_an_slo_is_the_deadline(stand: Stand) -> None:
+async def test_application_slo_is_the_deadline_of_requests(stand: Stand) -> None:
     """A request to an application with an impossible promise is answered 504 without being run."""
     harbour = stand.client("harbour")
     await harbour.post("/v1/applications", json={"name": "hasty", "model": "adding", "latency_slo_ms": 0.0001})
@@ -92,7 +92,7 @@ async def test_an_slo_is_the_deadline(stand: Stand) -> None:
     assert (answer.status_code, answer.json()["type"]) == (504, "/problems/deadline-exceeded")
 
 
-async def test_an_slo_that_no_variant_keeps_is_said(stand: Stand) -> None:
+async def test_application_slo_that_no_variant_keeps_is_warned_of_or_refused(stand: Stand) -> None:
     """POST, PATCH and GET name the fastest variant and its P99; `strict` refuses, and then nothing was made or
     changed.
     """
@@ -120,7 +120,7 @@ async def test_an_slo_that_no_variant_keeps_is_said(stand: Stand) -> None:
     assert tight.json()["warnings"][0]["detail"].startswith("no variant surely keeps")
 
 
-async def test_how_much_of_the_slo_was_kept(stand: Stand) -> None:
+async def test_application_shows_the_share_of_requests_within_slo(stand: Stand) -> None:
     """Answers count, and refusals that are not the caller's own; another SLO begins anew."""
     harbour = stand.client("harbour")
     await harbour.post("/v1/applications", json={"name": "sums", "model": "adding", "latency_slo_ms": 60_000})
@@ -164,8 +164,10 @@ async def test_how_much_of_the_slo_was_kept(stand: Stand) -> None:
         ({"name": "x"}, 422, "invalid-request"),
     ],
 )
-async def test_wrong_orders(stand: Stand, order: dict[str, object], status: int, kind: str) -> None:
-    """Each with its own kind, and the field named."""
+async def test_application_order_with_a_wrong_field_is_refused_by_name(
+    stand: Stand, order: dict[str, object], status: int, kind: str
+) -> None:
+    """Each with its own kind of problem."""
     answer = await stand.client("harbour").post("/v1/applications", json=order)
     assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}")
     if kind == "invalid-request":
@@ -175,7 +177,7 @@ async def test_wrong_orders(stand: Stand, order: dict[str, object], status: int,
 
 
 @pytest.mark.parametrize("field", ["latency_slo_ms", "weight"])
-async def test_a_number_without_end_is_no_promise(stand: Stand, field: str) -> None:
+async def test_application_order_with_an_infinite_number_is_refused(stand: Stand, field: str) -> None:
     """No deadline could be computed from it, and no client could read the answer: it is no JSON, nor is 1e999."""
     harbour = stand.client("harbour", **{"Content-Type": "application/json"})
     for endless in ("Infinity", "NaN", "1e999"):
@@ -187,8 +189,7 @@ async def test_a_number_without_end_is_no_promise(stand: Stand, field: str) -> N
             assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "body")
 
 
-async def test_a_devices_view(stand: Stand) -> None:
-    """A device key sees the applications it may call, and may change none."""
+async def test_device_key_sees_callable_applications_and_changes_none(stand: Stand) -> None:
     device, probe = stand.client("device"), stand.client("probe")
     assert [one["name"] for one in (await device.get("/v1/applications")).json()["items"]] == ["digits"]
     assert [one["name"] for one in (await probe.get("/v1/applications")).json()["items"]] == ["adding", "digits"]

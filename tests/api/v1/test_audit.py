@@ -18,8 +18,8 @@ async def entries(stand: Stand, who: str = "admin", **query: Any) -> list[dict[s
     return found
 
 
-async def test_a_change_and_its_key(stand: Stand) -> None:
-    """What was sent, what was made, with which key and from where; refusals, questions and calls leave nothing."""
+async def test_audit_entry_names_the_change_its_key_and_address(stand: Stand) -> None:
+    """What was sent and what was made; refusals, reads and calls leave no entry."""
     admin, harbour = stand.client(), stand.client("harbour")
     before = await entries(stand)
     order = {"label": "glasses", "role": "device", "applications": ["digits"]}
@@ -43,8 +43,8 @@ async def test_a_change_and_its_key(stand: Stand) -> None:
     assert deleted["path"].endswith(made["id"])
 
 
-async def test_a_tenant_sees_what_concerned_it(stand: Stand) -> None:
-    """Also what an admin did to it, without the admin's key; nothing of others, and nothing of one of the same name
+async def test_audit_shows_a_tenant_its_own_entries_only(stand: Stand) -> None:
+    """Also what an admin did to it, without the admin's key; nothing of others, and nothing of a tenant of its name
     before. A device key sees nothing.
     """
     admin = stand.client()
@@ -67,8 +67,8 @@ async def test_a_tenant_sees_what_concerned_it(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("name", ["predict", "frames"])
-async def test_what_is_called_as_a_call_is(stand: Stand, name: str) -> None:
-    """Changes of a tenant whose name ends a path as calls do."""
+async def test_audit_has_changes_of_a_tenant_named_like_a_call_path(stand: Stand, name: str) -> None:
+    """A path of management then ends as calls do."""
     admin = stand.client()
     await admin.post("/v1/tenants", json={"name": name})
     assert (await admin.put(f"/v1/tenants/{name}", json={"quota": {"requests_per_s": 5}})).status_code == 200
@@ -78,8 +78,7 @@ async def test_what_is_called_as_a_call_is(stand: Stand, name: str) -> None:
     assert {one["tenant"] for one in seen} == {name}
 
 
-async def test_in_pages(stand: Stand) -> None:
-    """Newest first, each once."""
+async def test_audit_pages_are_newest_first_with_each_entry_once(stand: Stand) -> None:
     admin = stand.client()
     for weight in range(1, 6):
         await admin.put("/v1/tenants/harbour", json={"quota": {"processor_weight": weight}})
@@ -93,8 +92,8 @@ async def test_in_pages(stand: Stand) -> None:
     assert len(seen) >= 5
 
 
-async def test_signing_in_and_failing_to(stand: Stand) -> None:
-    """Who signed in is named, the key that was sent is not; who was refused is counted by address."""
+async def test_audit_names_sign_ins_and_counts_refused_ones_by_address(stand: Stand) -> None:
+    """The key that was sent is in no entry."""
     own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin", "Host": "localhost"}
     page = stand.client(None, **own)
     for _ in range(3):
@@ -110,8 +109,7 @@ async def test_signing_in_and_failing_to(stand: Stand) -> None:
     assert "ea_wrong" not in str(refused)
 
 
-async def test_nothing_is_changed_without_its_entry(stand: Stand) -> None:
-    """Where the entry cannot be written, the change is taken back with it."""
+async def test_change_whose_audit_entry_cannot_be_written_is_taken_back(stand: Stand) -> None:
     before = await entries(stand)
     with refusing(stand, "audit"):
         made = await stand.client().post("/v1/tenants", json={"name": "pier"})
@@ -120,7 +118,7 @@ async def test_nothing_is_changed_without_its_entry(stand: Stand) -> None:
     assert await entries(stand) == before
 
 
-def test_refused_sign_ins_are_counted_until_they_are_written() -> None:
+def test_refused_sign_ins_are_counted_until_the_audit_is_written() -> None:
     """On a full disk they come with the next minute's."""
     refused = RefusedSignIns()
     for _ in range(3):

@@ -56,7 +56,7 @@ def opened(appliance: Any, folder: Path, **keys: str) -> Stand:
     return Stand(appliance, folder, keys)
 
 
-async def test_from_one_box_into_another(stand: Stand, tmp_path: Path) -> None:
+async def test_backup_of_a_box_is_restored_into_an_empty_box(stand: Stand, tmp_path: Path) -> None:
     """Whole, without a secret in clear; applied by the next start, opened by the keys of both boxes."""
     admin = stand.client()
     backup = await made(admin)
@@ -99,9 +99,9 @@ async def test_from_one_box_into_another(stand: Stand, tmp_path: Path) -> None:
     assert not (folder / FOLDER).exists()
 
 
-async def test_what_cannot_be_restored(tmp_path: Path, stand: Stand) -> None:
-    """A damaged file is refused whole; a restore that waits can be forgotten, and is given up where something was
-    added meanwhile.
+async def test_damaged_backup_is_refused_and_a_waiting_restore_is_withdrawn(tmp_path: Path, stand: Stand) -> None:
+    """A damaged file is refused whole; a waiting restore can be withdrawn, and is given up where something was added
+    meanwhile.
     """
     backup = await made(stand.client())
     body = (stand.state_dir / "backups" / backup["name"]).read_bytes()
@@ -134,8 +134,8 @@ async def test_what_cannot_be_restored(tmp_path: Path, stand: Stand) -> None:
         await again.close()
 
 
-async def test_only_for_admins(stand: Stand) -> None:
-    """Names that are none lead nowhere."""
+async def test_backups_are_for_admins_only(stand: Stand) -> None:
+    """Names that are no backup's are 404."""
     for method, path in (("GET", ""), ("POST", ""), ("GET", "/x"), ("DELETE", "/x")):
         assert (await stand.client("harbour").request(method, f"/v1/backups{path}")).status_code == 403
     assert (await stand.client("harbour").get("/v1/restore")).status_code == 403
@@ -146,8 +146,8 @@ async def test_only_for_admins(stand: Stand) -> None:
         assert (await admin.delete(f"/v1/backups/{name}")).status_code == 404
 
 
-async def test_a_disk_that_would_be_full(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is made, and what is there stays; the list and the health say why."""
+async def test_backup_that_would_fill_the_disk_is_refused(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No backup is made, and the old ones stay; the list and the health say why."""
     admin = stand.client()
     before = await made(admin)
     usage = shutil.disk_usage(stand.state_dir)
@@ -163,8 +163,8 @@ async def test_a_disk_that_would_be_full(stand: Stand, monkeypatch: pytest.Monke
     assert "nightly backup: the disk of the box is full" in checks["housekeeping"]["detail"]
 
 
-async def test_one_that_fails_says_why(stand: Stand) -> None:
-    """Content that is damaged is no backup; nothing is left of it, and its entry goes when it is deleted."""
+async def test_failed_backup_says_why_and_leaves_no_file(stand: Stand) -> None:
+    """Damaged content makes no backup; its entry goes when it is deleted."""
     admin = stand.client()
     blob = next(one for one in (stand.state_dir / "blobs").glob("*/*") if one.is_file())
     blob.write_bytes(blob.read_bytes()[:-1] + b"?")
@@ -177,8 +177,10 @@ async def test_one_that_fails_says_why(stand: Stand) -> None:
     assert (await admin.get("/v1/backups")).json()["items"] == []
 
 
-async def test_made_while_the_clock_was_ahead(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """Such a backup takes no newer one's place, goes first, and does not count as the one of last night."""
+async def test_backup_dated_in_the_future_is_deleted_first(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """Such a backup takes no newer backup's place, and does not count as the one of last night."""
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder, backups={"kept": 2}) as appliance:
         stand = opened(appliance, folder, **furnished[1])
@@ -202,7 +204,7 @@ async def test_made_while_the_clock_was_ahead(furnished: tuple[Path, dict[str, s
         await stand.close()
 
 
-def test_a_start_sweeps_what_is_its_own(tmp_path: Path) -> None:
+def test_start_removes_unfinished_backups_and_no_other_files(tmp_path: Path) -> None:
     """Other files of the folder may be anybody's."""
     own, others = tmp_path / f".manual-20260101T000000Z.tar.{'0f' * 16}.part", tmp_path / ".download.part"
     for path in (own, others):
@@ -211,10 +213,12 @@ def test_a_start_sweeps_what_is_its_own(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [others.name]
 
 
-async def test_a_restore_begins_only_once_the_last_one_is_withdrawn(
+async def test_restore_is_refused_until_the_last_restore_is_withdrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its parts would go with those; and one whose file cannot be removed has ended all the same."""
+    """Else its parts would be removed with those of the last; a restore whose file cannot be removed has ended all the
+    same.
+    """
     (tmp_path / "state").mkdir()
     restoring = Restoring(tmp_path / "state")
     is_begun = threading.Event()
@@ -244,7 +248,7 @@ async def test_a_restore_begins_only_once_the_last_one_is_withdrawn(
     assert restoring.now.state is RestoreState.FAILED
 
 
-async def test_a_stop_saves_before_it_waits_for_a_backup(
+async def test_stop_saves_state_before_it_waits_for_a_backup(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow disk may take longer than the service manager does; what the next start needs is saved by then."""
@@ -266,8 +270,10 @@ async def test_a_stop_saves_before_it_waits_for_a_backup(
     assert found == [True]
 
 
-async def test_seven_nights(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """The oldest nightly one goes when a new one is there; those that were asked for stay. Chores say when they ran,
+async def test_nightly_backups_are_kept_in_a_fixed_number(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """The oldest nightly backup goes when a new one is there; those that were asked for stay. Chores say when they ran,
     also after a restart.
     """
     folder = copied(furnished[0], tmp_path / "state")

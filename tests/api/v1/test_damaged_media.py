@@ -58,7 +58,7 @@ async def test_text_longer_than_model_reads_is_answered_with_warning(stand: Stan
         assert answer.json()["warnings"] == warnings
 
 
-async def test_picture_of_which_the_rest_is_missing_is_answered_with_warning(stand: Stand) -> None:
+async def test_picture_with_a_missing_part_is_answered_with_warning(stand: Stand) -> None:
     """The end of the file is there, and nothing before it."""
     noise = np.random.default_rng(1).integers(0, 255, (30, 40, 3), np.uint8)
     whole = cv2.imencode(".jpg", cv2.resize(noise, (640, 480)))[1].tobytes()

@@ -54,7 +54,7 @@ async def listed(client: httpx.AsyncClient, **query: str | int) -> list[dict[str
     return items
 
 
-async def test_admin_sees_all_and_can_replay(stand: Stand) -> None:
+async def test_decisions_for_an_admin_are_whole_and_can_be_replayed(stand: Stand) -> None:
     """The page as it is goes to `appliance plan`, which answers as the box did."""
     await decide(stand)
     admin = stand.client()
@@ -70,11 +70,8 @@ async def test_admin_sees_all_and_can_replay(stand: Stand) -> None:
     assert {**answer, "elapsed_ms": None} == {**item["answer"], "elapsed_ms": None}
 
 
-async def test_tenants_see_their_own_part(stand: Stand) -> None:
-    """Harbour asked: its problem comes without the museum's application.
-
-    Nothing in the answer names the other tenant.
-    """
+async def test_decision_for_a_tenant_leaves_out_other_tenants(stand: Stand) -> None:
+    """Harbour asked: its problem comes without the museum's application."""
     await decide(stand)
     harbour = stand.client("harbour")
     (item,) = await listed(harbour, limit=1)
@@ -86,8 +83,8 @@ async def test_tenants_see_their_own_part(stand: Stand) -> None:
     plan_text(json.dumps(shown))
 
 
-async def test_the_changed_one_sees_what_became_of_it(stand: Stand) -> None:
-    """The museum's model shrinks for harbour's: the museum sees that, not for whom."""
+async def test_decision_that_changes_another_tenant_hides_the_requester(stand: Stand) -> None:
+    """The museum's model shrinks for harbour's: the museum sees that, not for which tenant."""
     await decide(stand, plan=TAKEN)
     (item,) = await listed(stand.client("museum"), limit=1)
     assert "harbour" not in json.dumps(item)
@@ -99,7 +96,7 @@ async def test_the_changed_one_sees_what_became_of_it(stand: Stand) -> None:
     }
 
 
-async def test_who_shares_the_memory_is_concerned(stand: Stand) -> None:
+async def test_decision_on_a_shared_model_concerns_all_its_tenants(stand: Stand) -> None:
     """Harbour's and the museum's applications use one model: the museum sees the decision as if it were about its
     own alone, and can replay it.
     """
@@ -122,8 +119,10 @@ async def test_who_shares_the_memory_is_concerned(stand: Stand) -> None:
     assert whole["concerned"] == ["harbour/face", "museum/mask", "museum/sound"]
 
 
-async def test_what_others_hold_is_no_memory_of_a_tenants_problem(stand: Stand) -> None:
-    """Without the museum's 500 MB, and without shares where the box has none; the other is unnamed in the reason."""
+async def test_decision_for_a_tenant_leaves_out_memory_held_by_others(stand: Stand) -> None:
+    """Without the museum's 500 MB, and without shares where the box has none; the other application is unnamed in the
+    reason.
+    """
     tell_tale = replace(TAKEN, reason="museum/sound is far off")
     await decide(stand, asked=problem(tenants=False), plan=tell_tale)
     (item,) = await listed(stand.client("harbour"), limit=1)
@@ -140,7 +139,7 @@ async def test_what_others_hold_is_no_memory_of_a_tenants_problem(stand: Stand) 
     }
 
 
-async def test_alone_in_the_problem_a_tenant_sees_all_of_it(stand: Stand) -> None:
+async def test_decision_that_concerns_one_tenant_only_is_whole_for_the_tenant(stand: Stand) -> None:
     """No application of others and no share: the same as the operator sees."""
     asked = problem(tenants=False)
     await decide(stand, asked=replace(asked, applications=asked.applications[:2]))
@@ -149,8 +148,8 @@ async def test_alone_in_the_problem_a_tenant_sees_all_of_it(stand: Stand) -> Non
     assert seen["is_whole"] is True
 
 
-async def test_shares_of_others_are_not_told(stand: Stand) -> None:
-    """A tenant without any application in the problem still has a share there, which is nobody's business."""
+async def test_decision_for_a_tenant_leaves_out_memory_shares_of_others(stand: Stand) -> None:
+    """Also that of a tenant without any application in the problem."""
     asked = problem()
     shares = (*asked.tenants, TenantShare("museum", 1_000))
     await decide(stand, asked=replace(asked, applications=asked.applications[:2], tenants=shares))
@@ -160,8 +159,8 @@ async def test_shares_of_others_are_not_told(stand: Stand) -> None:
     plan_text(json.dumps(item["problem"]))
 
 
-async def test_pages_and_filters(stand: Stand) -> None:
-    """Newest first in pages of one; an application by name or id; what is not there is an empty list."""
+async def test_decisions_are_listed_newest_first_and_filtered(stand: Stand) -> None:
+    """In pages of one; an application by name or id; an unknown one gives an empty list."""
     await decide(stand, times=3)
     admin, harbour = stand.client(), stand.client("harbour")
     ids: list[object] = []
@@ -180,8 +179,8 @@ async def test_pages_and_filters(stand: Stand) -> None:
     assert (await admin.get("/v1/decisions", params={"cursor": "x"})).status_code == 422
 
 
-async def test_one_decision_is_shown_as_on_the_page(stand: Stand) -> None:
-    """To each as the page shows it; what concerned others only is not there, and neither is what was never made."""
+async def test_decision_by_id_is_as_in_the_list_of_the_caller(stand: Stand) -> None:
+    """A decision that concerned other tenants only is 404, as is one that was never made."""
     asked = problem(tenants=False)
     await decide(stand, asked=replace(asked, applications=asked.applications[:2]))
     admin, harbour, museum = stand.client(), stand.client("harbour"), stand.client("museum")
@@ -227,10 +226,9 @@ async def stored(stand: Stand, kind: str, facts: dict[str, Any]) -> None:
     await until(lambda: log.written > before)  # a thread writes
 
 
-async def test_what_no_policy_decided_is_masked_too(stand: Stand) -> None:
-    """Who asked sees the others' memory as a sum; who gave way sees that alone.
-
-    `appliance plan` says why it has no answer.
+async def test_decision_without_a_policy_is_masked_for_tenants(stand: Stand) -> None:
+    """The tenant that asked sees the others' memory as a sum; the tenant that gave way sees that alone. `appliance
+    plan` says why it has no answer.
     """
     await stored(stand, "residency", PLAIN)
     admin = await stand.client().get("/v1/decisions", params={"limit": 1})
@@ -251,11 +249,8 @@ async def test_what_no_policy_decided_is_masked_too(stand: Stand) -> None:
     assert answer["actions"] == [{"application": "harbour/face", "from": "fp32", "to": None}]
 
 
-async def test_who_was_refused_sees_it_without_the_owner(stand: Stand) -> None:
-    """A guest's request of a shared application: the owner's name is no part of what the guest sees.
-
-    The budget is the operator's.
-    """
+async def test_refusal_of_a_shared_application_hides_its_owner_from_the_guest(stand: Stand) -> None:
+    """The refusals by budget are the operator's."""
     refused = {
         "application": "museum/sound",
         "concerned": (("museum/sound", "harbour"),),
@@ -281,8 +276,8 @@ async def test_who_was_refused_sees_it_without_the_owner(stand: Stand) -> None:
     assert len(await listed(stand.client(), kind="budget")) == 1
 
 
-async def test_which_request_ran_where(stand: Stand) -> None:
-    """A decision of kind `dispatch` is replayed as it was; whose the application is, is not told to a guest."""
+async def test_dispatch_decision_can_be_replayed_and_hides_the_owner(stand: Stand) -> None:
+    """The replay answers as the box did; a guest is not told whose the application is."""
     partition = uncut("run", {"big": 4.0, "little": 9.5})
     problem = DispatchInput(
         0.0, (Processor("big", 7.5), Processor("little")), (Job("7", partition, -1.5, 40.25), Job("9", partition, 0.0))
@@ -308,12 +303,11 @@ async def test_which_request_ran_where(stand: Stand) -> None:
     assert await listed(stand.client("museum"), kind="dispatch") == []
 
 
-async def test_devices_may_not_look(stand: Stand) -> None:
-    """A device's key gets 403."""
+async def test_decisions_are_refused_to_device_keys(stand: Stand) -> None:
     assert (await stand.client("device").get("/v1/decisions")).status_code == 403
 
 
-async def test_counters_stand_in_the_metrics(stand: Stand) -> None:
+async def test_decisions_are_counted_in_the_metrics(stand: Stand) -> None:
     """Stored and dropped ones, for the operator."""
     await decide(stand)
     text = (await stand.client().get("/metrics")).text

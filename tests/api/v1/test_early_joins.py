@@ -57,9 +57,7 @@ def stored(stand: Stand) -> set[str]:
         return {id for (id,) in database.execute("SELECT id FROM session")}
 
 
-async def test_join_at_the_start_is_answered_before_the_framework_is_there(
-    early: Stand, framework: threading.Event
-) -> None:
+async def test_early_join_is_answered_before_the_framework_is_there(early: Stand, framework: threading.Event) -> None:
     """As the framework shows it then, and with the headers of every answer."""
     device = early.client("device")
     joined = await device.post("/v1/sessions", json=ORDER)
@@ -74,10 +72,8 @@ async def test_join_at_the_start_is_answered_before_the_framework_is_there(
     assert shown.keys() == joined.json().keys()
 
 
-async def test_join_at_the_start_is_stored_and_in_the_audit_once_there_is_a_store(
-    early: Stand, framework: threading.Event
-) -> None:
-    """Of a device's key there is no entry, as ever."""
+async def test_early_join_is_stored_and_audited_once_there_is_a_store(early: Stand, framework: threading.Event) -> None:
+    """The join of a device key has no entry, as ever."""
     ids = [(await early.client(who).post("/v1/sessions", json=ORDER)).json()["id"] for who in ("harbour", "device")]
     framework.set()
     assert (await early.client().get("/v1/health")).status_code == 200
@@ -88,7 +84,7 @@ async def test_join_at_the_start_is_stored_and_in_the_audit_once_there_is_a_stor
     assert (joins[0]["action"], joins[0]["change"]) == ("Join: ask for a promise", ORDER)
 
 
-async def test_join_at_the_start_is_stored_by_a_stop_that_comes_at_once(
+async def test_early_join_is_stored_by_a_stop_that_comes_at_once(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
     """Nothing was imported yet of what stores it."""
@@ -121,10 +117,10 @@ async def test_session_that_ends_before_there_is_a_store_is_not_stored(
         (b'{"name": "%b"}' % (b"x" * early_joins.BYTES_MAX), "application/json", 422, "invalid-request"),
     ],
 )
-async def test_join_at_the_start_that_is_no_plain_order_is_answered_by_the_framework(
+async def test_early_join_with_an_odd_body_is_answered_by_the_framework(
     early: Stand, framework: threading.Event, sent: bytes, kind: str, status: int, slug: str
 ) -> None:
-    """The same as at any other time: it reads the body from its beginning."""
+    """The same as at any other time: the framework reads the body from its beginning."""
     framework.set()
     device = early.client("device")
     answers: list[tuple[int, Any]] = []
@@ -135,7 +131,7 @@ async def test_join_at_the_start_that_is_no_plain_order_is_answered_by_the_frame
     assert (answers[0][0], answers[0][1]["type"]) == (status, f"/problems/{slug}")
 
 
-async def test_join_at_the_start_that_is_refused_gets_the_problem_of_the_framework(
+async def test_early_join_that_is_refused_gets_the_problem_of_the_framework(
     early: Stand, framework: threading.Event
 ) -> None:
     device, order = early.client("device"), ORDER | {"application": "unknown"}

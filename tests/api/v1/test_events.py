@@ -35,7 +35,7 @@ async def seen(line: Asking, count: int) -> list[ServerEvent]:
 
 
 async def test_events_come_with_ids_and_facts(stand: Stand) -> None:
-    """The line opens at once, before anything happens; then an event as the box emits it."""
+    """The stream opens at once, before anything happens; then an event as the box emits it."""
     async with asking(stand, "admin") as line:
         assert await line.status() == 200
         assert (await line.piece()).startswith(b":")
@@ -46,8 +46,8 @@ async def test_events_come_with_ids_and_facts(stand: Stand) -> None:
     assert event.id == str(shown["id"])
 
 
-async def test_a_tenant_sees_only_its_own(stand: Stand) -> None:
-    """What is the box's or another tenant's is not told, not even by a gap of time."""
+async def test_events_of_other_tenants_and_the_box_are_hidden_from_a_tenant(stand: Stand) -> None:
+    """Not even a gap of time tells of them."""
     telemetry = stand.appliance.running().telemetry
     async with asking(stand, "harbour") as line:
         await line.piece()
@@ -57,7 +57,7 @@ async def test_a_tenant_sees_only_its_own(stand: Stand) -> None:
         assert [event.event for event in await seen(line, 1)] == ["three"]
 
 
-async def test_some_kinds_alone(stand: Stand) -> None:
+async def test_events_are_filtered_by_kind(stand: Stand) -> None:
     """By name, or by the words with which names begin; also of what came before."""
     telemetry = stand.appliance.running().telemetry
     for event in ("lamp lit", "lamp out", "lamps lit", "door opened", "door closed"):
@@ -71,14 +71,14 @@ async def test_some_kinds_alone(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("kinds", ["", "a" * 61, "two%0Alines"])
-async def test_kinds_that_cannot_be(stand: Stand, kinds: str) -> None:
-    """The answer names the one that is wrong."""
+async def test_event_kinds_that_are_invalid_are_refused(stand: Stand, kinds: str) -> None:
+    """The answer names the wrong one."""
     answer = await stand.client().get(f"/v1/events?kinds=variant&kinds={kinds}")
     assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-request")
     assert "kinds" in answer.json()["detail"]
 
 
-async def test_who_is_told_nothing_hears_that_the_line_is_alive() -> None:
+async def test_event_stream_without_own_events_has_heartbeats() -> None:
     """Also where others' events come faster than heartbeats do."""
     clock = SystemClock()
 
@@ -93,7 +93,7 @@ async def test_who_is_told_nothing_hears_that_the_line_is_alive() -> None:
 
 
 @pytest.mark.parametrize("way", ["header", "query"])
-async def test_what_was_missed_comes_after_the_last_id(stand: Stand, way: str) -> None:
+async def test_event_stream_resumes_after_the_last_id(stand: Stand, way: str) -> None:
     """A reader that was away for a moment goes on where it stopped."""
     telemetry = stand.appliance.running().telemetry
     telemetry.emit("one")
@@ -105,8 +105,8 @@ async def test_what_was_missed_comes_after_the_last_id(stand: Stand, way: str) -
         assert [event.event for event in await seen(line, 2)] == ["two", "three"]
 
 
-async def test_the_end_of_the_box_ends_the_line(stand: Stand) -> None:
-    """An open line does not hold a shutdown up."""
+async def test_event_stream_ends_at_the_drain_of_the_box(stand: Stand) -> None:
+    """An open stream does not hold a shutdown up."""
     async with asking(stand, "admin") as line:
         await line.piece()
         stand.appliance.begin_drain()
@@ -114,7 +114,7 @@ async def test_the_end_of_the_box_ends_the_line(stand: Stand) -> None:
             await line._task
 
 
-async def test_a_key_that_expires_ends_the_line(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_stream_ends_when_its_key_expires(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the next event, or heartbeat."""
     box = stand.appliance.running()
     soon = box.clock.wall_now() + datetime.timedelta(hours=1)
@@ -132,7 +132,7 @@ async def test_a_key_that_expires_ends_the_line(stand: Stand, monkeypatch: pytes
         assert line.pieces.empty()
 
 
-async def test_devices_may_not_listen(stand: Stand) -> None:
+async def test_event_stream_is_refused_to_device_keys(stand: Stand) -> None:
     """A device key calls applications and nothing else."""
     answer = await stand.client("device").get("/v1/events")
     assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")

@@ -21,8 +21,8 @@ async def checks(stand: Stand, who: str = "admin") -> dict[str, dict[str, Any]]:
     return {check["name"]: check for check in answer.json()["checks"]}
 
 
-async def test_a_box_that_is_well(stand: Stand) -> None:
-    """An admin sees all checks, a tenant what concerns it; what is good needs nothing done."""
+async def test_health_of_a_good_box_shows_all_checks_to_an_admin(stand: Stand) -> None:
+    """A tenant sees the checks that concern it; a good check asks for no action."""
     seen = await checks(stand)
     assert {"service", "event loop", "database", "processors", "memory", "disk", "clock"} <= set(seen)
     assert {"imports", "quarantine", "keys"} <= set(seen)
@@ -32,7 +32,7 @@ async def test_a_box_that_is_well(stand: Stand) -> None:
     assert (await stand.client(None).get("/authority.crt")).status_code == 404
 
 
-async def test_files_that_are_damaged(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+async def test_health_tells_damaged_model_files(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     """A sound prepared form serves in the place of a content of zeros; without one requests are told what is wrong."""
     folder = copied(furnished[0], tmp_path / "state")
     for blob in folder.glob("blobs/??/*"):
@@ -58,7 +58,7 @@ async def ask(stand: Stand) -> httpx.Response:
     return await stand.client("harbour").post("/v2/models/digits/infer", json={"inputs": [tensor]})
 
 
-async def test_keys_that_expire_soon(stand: Stand) -> None:
+async def test_health_warns_of_keys_that_expire_soon(stand: Stand) -> None:
     """Each tenant is told of its own, an admin of all."""
     admin = stand.client()
     for tenant, label, seconds in (("harbour", "glasses", 3600), ("museum", "guide", 3600), ("museum", "later", 9e6)):
@@ -72,8 +72,8 @@ async def test_keys_that_expire_soon(stand: Stand) -> None:
     assert "museum" not in (await checks(stand, "harbour"))["keys"]["detail"]
 
 
-async def test_a_certificate_is_looked_at(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """Where the box has TLS: one that ends soon is told of."""
+async def test_health_checks_the_certificate_of_the_box(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Where the box has TLS; a damaged certificate is bad."""
     from appliance.api.http.certificate import ensure
 
     folder = copied(furnished[0], tmp_path / "state")
@@ -95,8 +95,10 @@ async def test_a_certificate_is_looked_at(furnished: tuple[Path, dict[str, str]]
         await stand.close()
 
 
-async def test_what_cannot_be_looked_at_is_told(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """The disk of the state folder is gone: that is told, and so is what else was looked at."""
+async def test_health_check_that_cannot_run_is_bad_and_others_are_shown(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """The disk of the state folder is gone."""
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder) as appliance:
         stand = Stand(appliance, folder, furnished[1])

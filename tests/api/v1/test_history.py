@@ -28,8 +28,8 @@ async def infer(stand: Stand, times: int = 3) -> None:
         assert answer.status_code == 200, answer.text
 
 
-async def test_what_was_asked_is_remembered(stand: Stand) -> None:
-    """Requests, outcomes, warm share and quantiles of the box, the caller and the application; memory and disk."""
+async def test_history_has_the_figures_of_box_tenant_and_application(stand: Stand) -> None:
+    """Requests, outcomes, warm share and quantiles; memory and disk."""
     history = stand.appliance.running().history
     history.sample()
     await infer(stand, 5)
@@ -49,8 +49,8 @@ async def test_what_was_asked_is_remembered(stand: Stand) -> None:
     assert {"up", "disk", "requests:harbour"} <= set((await ask(stand))["known"])
 
 
-async def test_tenants_see_their_own(stand: Stand) -> None:
-    """Nothing of others, nor of the box; a name of theirs answers like one that nobody has."""
+async def test_history_of_other_tenants_and_the_box_is_hidden_from_a_tenant(stand: Stand) -> None:
+    """A name of another tenant answers like an unknown one."""
     history = stand.appliance.running().history
     await infer(stand)
     history.sample()
@@ -90,8 +90,10 @@ async def test_tenants_see_their_own(stand: Stand) -> None:
         ({"to": "9999-12-31T23:59:59-23:59"}, "to"),
     ],
 )
-async def test_what_cannot_be_answered_is_named(stand: Stand, query: dict[str, Any], named: str) -> None:
-    """422, and the word that is wrong stands in it."""
+async def test_history_query_that_is_invalid_is_refused_by_name(
+    stand: Stand, query: dict[str, Any], named: str
+) -> None:
+    """422, with the wrong parameter or series in its detail."""
     answer = await stand.client().get("/v1/history", params=query)
     assert answer.status_code == 422, answer.text
     assert named in answer.json()["detail"]
@@ -101,8 +103,8 @@ async def test_what_cannot_be_answered_is_named(stand: Stand, query: dict[str, A
         assert named in again.json()["detail"]
 
 
-async def test_an_end_to_come_is_now(stand: Stand) -> None:
-    """Who asks may have a clock that is ahead; and the ten seconds under way are left out until they have a sample."""
+async def test_history_query_with_an_end_in_the_future_ends_now(stand: Stand) -> None:
+    """The clock of the caller may be ahead; and the ten seconds under way are left out until they have a sample."""
     shown = await ask(stand, series="up", to="9999-12-31T23:59:59Z")
     now = stand.appliance.running().clock.wall_now()
     end = datetime.datetime.fromisoformat(shown["start"]) + datetime.timedelta(seconds=shown["step_s"] * shown["count"])
@@ -114,7 +116,7 @@ async def test_an_end_to_come_is_now(stand: Stand) -> None:
     assert before[-1] == 1.0 or len(before) < len(after)
 
 
-async def test_answers_are_bounded(stand: Stand) -> None:
+async def test_history_answers_are_bounded_in_points_and_age(stand: Stand) -> None:
     """However long ago the beginning, and however many series."""
     stand.appliance.running().history.sample()
     names = ["requests", "disk", "memory", "up"]
@@ -126,8 +128,8 @@ async def test_answers_are_bounded(stand: Stand) -> None:
     assert (await ask(stand, series="disk", to="2021-01-01T00:00:00Z"))["series"][0]["mean"][0] is None
 
 
-async def test_stays_with_their_decisions(stand: Stand) -> None:
-    """Two models that do not fit together: who left for whom, and why, as the decision log has it."""
+async def test_memory_history_has_stays_with_their_decisions(stand: Stand) -> None:
+    """Two models that do not fit together: which left for which, and why, as the decision log has it."""
     admin, harbour, box = stand.client(), stand.client("harbour"), stand.appliance.running()
     profile = (await harbour.get("/v1/models/digits")).json()["variants"][0]["profile"]
     assert (await admin.post("/v1/applications/adding/load")).status_code == 200
@@ -172,8 +174,8 @@ def second(shown: str | None) -> Any:
     return shown and pytest.approx(datetime.datetime.fromisoformat(shown).timestamp(), abs=0.002)
 
 
-async def test_columns_say_what_the_rows_say(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For an admin, for who has a part of it, and for who has none of it."""
+async def test_memory_history_in_columns_equals_the_rows(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For an admin, for a tenant that has a part of it, and for a tenant that has none of it."""
     box = stand.appliance.running()
     given = {"acme/own": ["secret"], "harbour/digits": ["fp32"], "acme/other": ["int8"]}
     residence = box.history.residence
@@ -195,10 +197,10 @@ async def test_columns_say_what_the_rows_say(stand: Stand, monkeypatch: pytest.M
     assert told == []
 
 
-async def test_a_shared_build_has_the_name_that_the_caller_gave_it(
+async def test_memory_history_names_a_shared_build_as_its_caller_does(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Contents are shared by tenants without a word; so are no names."""
+    """Tenants share contents unknowingly, but no names."""
     box = stand.appliance.running()
     (servable,) = box.catalogue.entry("harbour/digits").servables.values()
     given = {"acme/own": ["secret"], "harbour/digits": [servable.name]}
@@ -213,8 +215,8 @@ async def test_a_shared_build_has_the_name_that_the_caller_gave_it(
     assert [one["variant"] for one in admin] == ["secret", "secret"]
 
 
-async def test_a_tenant_that_is_gone_leaves_no_history(stand: Stand) -> None:
-    """Another one of its name begins without one."""
+async def test_deleted_tenant_leaves_no_history(stand: Stand) -> None:
+    """A new tenant of its name begins without one."""
     admin, history = stand.client(), stand.appliance.running().history
     assert (await admin.post("/v1/tenants", json={"name": "brief"})).status_code == 201
     history.pending.setdefault(10, {}).update({"memory:brief": 5.0, "p99:brief/door": 1.0})
@@ -223,8 +225,8 @@ async def test_a_tenant_that_is_gone_leaves_no_history(stand: Stand) -> None:
     assert [name for name in history.names() if "brief" in name] == []
 
 
-async def test_load_and_unload(stand: Stand) -> None:
-    """An application out of service and back; others may not do that."""
+async def test_application_is_unloaded_and_loaded_by_its_owner_only(stand: Stand) -> None:
+    """Out of service and back."""
     harbour = stand.client("harbour")
     shown = (await harbour.post("/v1/applications/digits/load", params={"variant": "fp32"})).json()
     assert shown["available"] is True

@@ -11,7 +11,7 @@ from tests.api.stand import Asking, Stand, model_form
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_job_is_followed_to_its_end(stand: Stand, digits: toys.Digits) -> None:
+async def test_job_events_follow_the_job_to_its_end(stand: Stand, digits: toys.Digits) -> None:
     """The stream begins with the job as it is, its percentage never falls, and it ends by itself when the job has."""
     museum = stand.client("museum")
     job = (await museum.post("/v1/models", **model_form(digits, "mine"))).json()["id"]
@@ -26,8 +26,7 @@ async def test_a_job_is_followed_to_its_end(stand: Stand, digits: toys.Digits) -
     assert len(seen) > 3
 
 
-async def test_a_job_that_has_ended_is_told_at_once(stand: Stand) -> None:
-    """Following it gives one event and the end."""
+async def test_job_events_of_an_ended_job_are_one_event_and_the_end(stand: Stand) -> None:
     harbour = stand.client("harbour")
     job = (await harbour.get("/v1/jobs")).json()["items"][0]
     text = (await harbour.get(f"/v1/jobs/{job['id']}/events")).text
@@ -35,7 +34,7 @@ async def test_a_job_that_has_ended_is_told_at_once(stand: Stand) -> None:
     assert (await harbour.get(f"/v1/jobs/{job['id']}")).json() == job
 
 
-async def test_the_list_is_newest_first(stand: Stand, digits: toys.Digits) -> None:
+async def test_jobs_are_listed_newest_first(stand: Stand, digits: toys.Digits) -> None:
     """In pages of one, by the cursor."""
     museum = stand.client("museum")
     made = [(await museum.post("/v1/models", **model_form(digits, name))).json()["id"] for name in ("a", "b", "c")]
@@ -47,8 +46,7 @@ async def test_the_list_is_newest_first(stand: Stand, digits: toys.Digits) -> No
     assert seen == sorted(made, reverse=True)
 
 
-async def test_a_reader_that_hangs_up_leaves_nothing(stand: Stand, digits: toys.Digits) -> None:
-    """The subscription goes with the line."""
+async def test_job_events_reader_that_hangs_up_leaves_no_subscription(stand: Stand, digits: toys.Digits) -> None:
     museum = stand.client("museum")
     job = (await museum.post("/v1/models", **model_form(digits, "mine"))).json()["id"]
     headers = {"Authorization": f"Bearer {stand.keys['museum']}"}
@@ -58,8 +56,8 @@ async def test_a_reader_that_hangs_up_leaves_nothing(stand: Stand, digits: toys.
     assert not stand.appliance.running().telemetry._subscribers
 
 
-async def test_job_that_waits_says_behind_how_many(stand: Stand, digits: toys.Digits) -> None:
-    """In its message, until its turn comes; those of other tenants are told by number."""
+async def test_waiting_job_says_behind_how_many_imports(stand: Stand, digits: toys.Digits) -> None:
+    """In its message, until its turn comes; imports of other tenants are told by number."""
     museum, harbour = stand.client("museum"), stand.client("harbour")
     for client, name in ((museum, "a"), (harbour, "b")):
         assert (await client.post("/v1/models", **model_form(digits, name))).status_code == 202

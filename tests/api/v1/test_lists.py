@@ -49,8 +49,8 @@ async def furnish_two(stand: Stand) -> None:
             assert made.status_code == 201, made.text
 
 
-async def test_an_admin_sees_the_rows_of_all_tenants(stand: Stand) -> None:
-    """As each tenant sees its own, by tenant and name; also in pages of one, and whoever the admin acts for."""
+async def test_admin_lists_the_rows_of_all_tenants_by_tenant_and_name(stand: Stand) -> None:
+    """As each tenant sees its own; also in pages of one, and whichever tenant the admin acts for."""
     await furnish_two(stand)
     for path in LISTS:
         listed = await rows(stand.client(), path)
@@ -68,7 +68,7 @@ async def test_an_admin_sees_the_rows_of_all_tenants(stand: Stand) -> None:
         assert {one["tenant"] for one in await rows(stand.client("museum"), f"/v1/{name}")} == {"museum"}
 
 
-async def test_keys_of_all_tenants(stand: Stand) -> None:
+async def test_admin_lists_the_keys_of_all_tenants_without_secrets(stand: Stand) -> None:
     admin = stand.client()
     listed = await rows(admin, KEYS)
     assert listed == await rows(admin, KEYS, limit=1)
@@ -79,7 +79,7 @@ async def test_keys_of_all_tenants(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("path", [*LISTS, KEYS])
-async def test_only_admins_list_all_tenants(stand: Stand, path: str) -> None:
+async def test_lists_over_all_tenants_are_for_admins_only(stand: Stand, path: str) -> None:
     """Others are refused and told why, not shown their own part as if it were all."""
     for who in ("harbour", "museum", "device"):
         answer = await stand.client(who).get(path)
@@ -87,12 +87,12 @@ async def test_only_admins_list_all_tenants(stand: Stand, path: str) -> None:
 
 
 @pytest.mark.parametrize("tenant", ["", "museum", "**"])
-async def test_another_word_is_no_tenant_of_a_list(stand: Stand, tenant: str) -> None:
-    """Whom an admin acts for is the header's to say."""
+async def test_list_of_a_tenant_other_than_all_is_refused(stand: Stand, tenant: str) -> None:
+    """The tenant that an admin acts for is the header's to say."""
     assert (await stand.client().get("/v1/models", params={"tenant": tenant})).status_code == 422
 
 
-async def test_a_summary_is_without_what_is_large(stand: Stand) -> None:
+async def test_summary_rows_leave_out_large_fields(stand: Stand) -> None:
     """What stays is what the whole row says."""
     await furnish_two(stand)
     harbour = stand.client("harbour")
@@ -112,14 +112,14 @@ async def test_a_summary_is_without_what_is_large(stand: Stand) -> None:
         assert one["variants_count"] == len(one["variants"]) > 0
 
 
-async def test_a_summary_of_sessions_has_no_plans(stand: Stand) -> None:
+async def test_summary_of_sessions_has_no_plans(stand: Stand) -> None:
     await furnish_two(stand)
     for query, has_plan in (("", True), ("?summary=true", False)):
         (session,) = (await stand.client("harbour").get(f"/v1/sessions{query}")).json()["items"]
         assert (session["plan"] is not None) is has_plan
 
 
-async def test_a_summary_of_all_tenants(stand: Stand) -> None:
+async def test_summary_of_all_tenants_is_listed_for_an_admin(stand: Stand) -> None:
     """Both at once, as an admin's pages ask."""
     listed = await rows(stand.client(), "/v1/models?tenant=*&summary=true")
     assert listed

@@ -21,7 +21,7 @@ async def _memory(stand: Stand) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("budget_mb", [24, 62])
-async def test_small_budget_is_not_spent_on_planners(
+async def test_small_memory_budget_is_not_spent_on_planner_processes(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits, budget_mb: int
 ) -> None:
     """A client of a pipeline is promised its frames, and all are answered: plans are made, but no process of 30 MB
@@ -46,10 +46,10 @@ async def test_small_budget_is_not_spent_on_planners(
         await stand.close()
 
 
-async def test_guard_that_has_no_room_is_told_before_anything_is_promised(
+async def test_guard_without_room_refuses_clients_before_a_promise(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits
 ) -> None:
-    """40 MB hold no guard with what it is forked of: the client is refused, and so are requests, with nothing begun."""
+    """40 MB hold no guard with its fork server: the client is refused, and so are requests, with nothing begun."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     state_dir = copied(furnished[0], tmp_path / "state")
     memory = {"budget_bytes": 40 * MB, "reserve_bytes": 0}
@@ -69,7 +69,7 @@ async def test_guard_that_has_no_room_is_told_before_anything_is_promised(
 async def test_guarded_models_serve_a_pipeline_on_a_small_budget(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits
 ) -> None:
-    """In 80 MB, of which a guard and what it is forked of take most: what is promised is held."""
+    """In 80 MB, of which a guard and its fork server take most: what is promised is held."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     state_dir = copied(furnished[0], tmp_path / "state")
     memory = {"budget_bytes": 80 * MB, "reserve_bytes": 0}
@@ -86,10 +86,10 @@ async def test_guarded_models_serve_a_pipeline_on_a_small_budget(
         await stand.close()
 
 
-async def test_planner_of_a_larger_budget_counts_and_ends_for_a_model(
+async def test_planner_process_counts_in_the_budget_and_ends_for_a_model(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
-    """It begins with the first client; when the budget shrinks below what both take, the model stays."""
+    """The process begins with the first client; when the budget shrinks below what both take, the model stays."""
     state_dir = copied(furnished[0], tmp_path / "state")
     async with running(state_dir, memory={"budget_bytes": 130 * MB, "reserve_bytes": 0}) as appliance:
         stand = Stand(appliance, state_dir, furnished[1])

@@ -102,9 +102,9 @@ async def _set(stand: Stand, tenant: str, **quota: float) -> httpx.Response:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("guaranteed", [True, False])
-async def test_what_is_guaranteed_stays(pressed: Stand, guaranteed: bool) -> None:
-    """The calm tenant's network is the longest unused; it leaves for the busy one's, unless it is guaranteed: then
-    theirs make room.
+async def test_guaranteed_memory_of_a_tenant_is_not_evicted(pressed: Stand, guaranteed: bool) -> None:
+    """The calm tenant's network is the longest unused; it leaves for the busy one's, unless it is guaranteed: then the
+    busy tenant's networks make room.
     """
     assert (await _ask(pressed, "calm", "own")).status_code == 200
     held = (await _holding(pressed, "calm"))["held_bytes"]
@@ -122,8 +122,10 @@ async def test_what_is_guaranteed_stays(pressed: Stand, guaranteed: bool) -> Non
 
 
 @pytest.mark.usefixtures("processes")
-async def test_at_its_ceiling_a_tenant_makes_room_by_itself(pressed: Stand) -> None:
-    """There is room in the budget, but not below the ceiling: its own longest unused network leaves, nobody else's."""
+async def test_tenant_at_its_memory_ceiling_evicts_its_own_models(pressed: Stand) -> None:
+    """There is room in the budget, but not below the ceiling: its own longest unused network leaves, no other
+    tenant's.
+    """
     assert (await _ask(pressed, "busy", "one")).status_code == 200
     one = (await _holding(pressed, "busy"))["held_bytes"]
     ceiling = int(1.5 * one)
@@ -135,10 +137,9 @@ async def test_at_its_ceiling_a_tenant_makes_room_by_itself(pressed: Stand) -> N
         assert await _in_memory(pressed) == {"calm/own", f"busy/{name}"}
 
 
-async def test_a_refusal_states_the_ceiling(pressed: Stand) -> None:
-    """To the tenant, over /v1 and /v2: what it holds, may hold and needs, and what to do.
-
-    A guest of a shared model learns none of it.
+async def test_memory_ceiling_refusal_states_the_ceiling_to_its_tenant_only(pressed: Stand) -> None:
+    """Over /v1 and /v2: what it holds, may hold and needs, and what to do. A guest of a shared model learns
+    none of it.
     """
     assert (await _ask(pressed, "busy", "one")).status_code == 200
     held = (await _holding(pressed, "busy"))["held_bytes"]
@@ -165,16 +166,16 @@ async def test_a_refusal_states_the_ceiling(pressed: Stand) -> None:
     assert (await _ask(pressed, "busy", "two")).status_code == 200
 
 
-async def test_what_a_ceiling_can_never_hold_is_refused_at_once(pressed: Stand) -> None:
-    """To unload another model would not help, so nobody is told to."""
+async def test_model_above_the_memory_ceiling_is_refused_at_once(pressed: Stand) -> None:
+    """To unload another model would not help, so the refusal does not advise it."""
     assert (await _set(pressed, "busy", memory_ceiling_bytes=1000)).status_code == 200
     refused = await _ask(pressed, "busy", "one")
     assert refused.status_code == 507
     assert refused.json()["error"].endswith("may hold 0.001 MB; upload a smaller variant, or have the ceiling raised")
 
 
-async def test_a_lowered_ceiling_holds_at_once(pressed: Stand) -> None:
-    """Without a request and without a restart: the longest unused leaves."""
+async def test_memory_ceiling_that_is_lowered_holds_at_once(pressed: Stand) -> None:
+    """Without a request and without a restart: the longest unused network leaves."""
     for name in ("one", "two"):
         assert (await _ask(pressed, "busy", name)).status_code == 200
     assert (await _set(pressed, "busy", memory_share=0.4)).status_code == 200
@@ -183,8 +184,8 @@ async def test_a_lowered_ceiling_holds_at_once(pressed: Stand) -> None:
             await asyncio.sleep(0.02)  # noqa: TID251 - unloading takes real time
 
 
-async def test_shares_are_seen(pressed: Stand) -> None:
-    """In the quota, at /v1/memory (a tenant its own row only) and in the metrics."""
+async def test_memory_shares_are_shown_in_quota_memory_and_metrics(pressed: Stand) -> None:
+    """A tenant sees its own row only."""
     admin = pressed.client()
     quota = {"memory_guarantee_bytes": 1000, "memory_ceiling_bytes": 2000, "memory_share": 1.0}
     assert (await _set(pressed, "calm", **quota)).status_code == 200
@@ -201,7 +202,7 @@ async def test_shares_are_seen(pressed: Stand) -> None:
     assert 'appliance_tenant_memory_guarantee_bytes{tenant="calm"} 1000.0' in text
 
 
-async def test_what_cannot_be_guaranteed_is_refused(pressed: Stand) -> None:
+async def test_memory_guarantee_that_cannot_be_held_is_refused(pressed: Stand) -> None:
     """More than the budget together is 409 with the figures; more than the own ceiling is 422. The old quota stays."""
     admin = pressed.client()
     budget = (await admin.get("/v1/memory")).json()["budget_bytes"]

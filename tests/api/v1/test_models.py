@@ -45,8 +45,8 @@ def zipped(folder: Path, target: Path) -> bytes:
     return target.read_bytes()
 
 
-def test_profile_of_a_build_that_can_sleep() -> None:
-    """The wake in milliseconds, as all times; of one that an earlier version measured neither is known."""
+def test_profile_of_a_build_that_can_sleep_has_its_wake_time() -> None:
+    """In milliseconds, as all times; a profile that an earlier version measured has neither figure."""
     profile = Profile("cpu", 1000, 2000, 1.0, 2.0, (Latency(1, 1.0, 2.0),))
     shown = ProfileShape.model_validate(replace(profile, asleep_bytes=70, wake_ns=3_200_000))
     assert (shown.asleep_bytes, shown.wake_ms) == (70, 3.2)
@@ -55,7 +55,7 @@ def test_profile_of_a_build_that_can_sleep() -> None:
 
 
 def test_profile_has_the_latencies_of_one_run_at_a_time() -> None:
-    """Whoever reads `profile` finds each batch once; `profiles` says how many runs were under way."""
+    """`profile` has each batch once; `profiles` says how many runs were under way."""
     rows = (Latency(1, 1.0, 2.0), Latency(4, 3.0, 4.0), Latency(1, 1.5, 2.5, concurrency=2))
     profile = Profile("cpu", 1000, 2000, 1.0, 2.0, rows)
     variant = Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), (), profile=profile)
@@ -66,8 +66,8 @@ def test_profile_has_the_latencies_of_one_run_at_a_time() -> None:
     assert [(row.batch, row.concurrency) for row in shown.profiles[0].latencies] == [(1, 1), (4, 1), (1, 2)]
 
 
-def test_a_variant_says_how_it_is_cut() -> None:
-    """Parts with the kinds of processors that run them and what that takes; fingerprints are the operator's."""
+def test_variant_shows_its_parts_with_their_processor_kinds() -> None:
+    """And what each part takes; fingerprints are the operator's."""
     part = Part(3, {"Conv": 2, "Relu": 1}, ("x",), ("y",), 10, 20.0, 30)
     costs = PartProfile("cpu", (BatchTime(1, 2.5),), True, 1000, 2000)
     cut = Cut({"cpu": "secret", "npu": "secret"}, (replace(part, profiles=(costs, replace(costs, kind="npu"))),))
@@ -86,8 +86,8 @@ def test_a_variant_says_how_it_is_cut() -> None:
     assert told[1] == "stays whole on cpu: it computes something else"
 
 
-def test_a_variant_says_why_it_does_not_run_on_a_kind() -> None:
-    """Of one that is measured; before, its import tells what goes wrong."""
+def test_variant_shows_why_it_does_not_run_on_a_processor_kind() -> None:
+    """Once it is measured; before, its import tells what goes wrong."""
 
     class GaveUp(Tried):
         def given_up(self, content_sha256: str) -> list[GivenUp]:
@@ -104,7 +104,7 @@ def test_a_variant_says_why_it_does_not_run_on_a_kind() -> None:
     assert (unmeasured.given_up, shown.kind_reason) == ([], "")
 
 
-async def test_upload_serves_and_delete_ends_it(stand: Stand, digits: toys.Digits) -> None:
+async def test_uploaded_model_serves_until_it_is_deleted(stand: Stand, digits: toys.Digits) -> None:
     """202 with a job at its Location; the model and an application of its name serve; after DELETE both are gone."""
     museum = stand.client("museum")
     accepted = await museum.post("/v1/models", **model_form(digits, "mine"))
@@ -128,8 +128,8 @@ async def test_upload_serves_and_delete_ends_it(stand: Stand, digits: toys.Digit
     assert (await museum.get("/v1/memory")).json()["builds"] == []
 
 
-async def test_a_kind_that_is_avoided_is_shown_and_released(stand: Stand) -> None:
-    """Also of a variant that is ready; one that avoids none has nothing to be released from."""
+async def test_avoided_processor_kind_of_a_variant_is_shown_and_released(stand: Stand) -> None:
+    """Also of a variant that is ready; a variant that avoids none has nothing to be released from."""
     harbour = stand.client("harbour")
     listed = (await harbour.get("/v1/models")).json()["items"]
     name = next(one["name"] for one in listed if one["tenant"] == "harbour")
@@ -145,10 +145,10 @@ async def test_a_kind_that_is_avoided_is_shown_and_released(stand: Stand) -> Non
     assert (await harbour.post(where)).status_code == 409
 
 
-async def test_evaluation_and_calibration_come_beside_the_file(
+async def test_evaluation_set_sent_with_a_model_measures_its_accuracy(
     stand: Stand, digits: toys.Digits, tmp_path: Path
 ) -> None:
-    """Accuracy is measured on the labelled set that was sent with the model, as a zip of its own."""
+    """On the labels; the calibration set comes beside it, each as a zip of its own."""
     museum = stand.client("museum")
     form = model_form(digits, "judged")
     form["files"]["evaluation"] = ("truth.zip", zipped(digits.evaluation, tmp_path / "truth.zip"))
@@ -160,7 +160,7 @@ async def test_evaluation_and_calibration_come_beside_the_file(
     assert accuracy["value"] > 0.8
 
 
-async def test_labels_come_as_a_file(stand: Stand, digits: toys.Digits) -> None:
+async def test_model_labels_may_come_as_a_file(stand: Stand, digits: toys.Digits) -> None:
     """One name a line, in place of a list in the metadata."""
     museum = stand.client("museum")
     form = model_form(digits, "named")
@@ -171,8 +171,8 @@ async def test_labels_come_as_a_file(stand: Stand, digits: toys.Digits) -> None:
 
 
 @pytest.mark.nightly("another whole import")
-async def test_a_finished_upload_takes_the_place_of_the_file(stand: Stand, digits: toys.Digits) -> None:
-    """The upload is consumed by the import; an archive inside works as well."""
+async def test_finished_upload_takes_the_place_of_the_model_file(stand: Stand, digits: toys.Digits) -> None:
+    """The import consumes the upload; an unfinished one is refused."""
     museum = stand.client("museum")
     content = digits.model.read_bytes()
     upload = (await museum.post("/v1/uploads", json={"length": len(content)})).json()["id"]
@@ -207,7 +207,7 @@ async def test_a_finished_upload_takes_the_place_of_the_file(stand: Stand, digit
         ({"application": "No Name"}, "bad-name"),
     ],
 )
-async def test_wrong_forms_are_refused_at_once(
+async def test_model_form_with_a_wrong_field_is_refused_at_once(
     stand: Stand, digits: toys.Digits, change: dict[str, str], kind: str
 ) -> None:
     """Before a job begins, naming what is wrong; nothing stays of the file or the model."""
@@ -220,14 +220,14 @@ async def test_wrong_forms_are_refused_at_once(
     assert os.listdir(stand.state_dir / "scratch") == []
 
 
-async def test_a_name_is_taken_once(stand: Stand, digits: toys.Digits) -> None:
+async def test_model_name_is_taken_once_per_tenant(stand: Stand, digits: toys.Digits) -> None:
     """A second model of the name is 409; another tenant may use it."""
     again = await stand.client("harbour").post("/v1/models", **model_form(digits, "digits"))
     assert (again.status_code, again.json()["type"]) == (409, "/problems/already-exists")
     assert (await stand.client("museum").post("/v1/models", **model_form(digits, "digits"))).status_code == 202
 
 
-async def test_a_file_that_is_no_model_fails_in_its_job(stand: Stand) -> None:
+async def test_file_that_is_no_model_fails_in_its_import_job(stand: Stand) -> None:
     """The upload is accepted, the import says what is wrong, and the name is free again."""
     museum = stand.client("museum")
     form: dict[str, Any] = {"data": {"name": "junk", "task": "tensor"}, "files": {"file": b"this is no model"}}
@@ -237,7 +237,9 @@ async def test_a_file_that_is_no_model_fails_in_its_job(stand: Stand) -> None:
     assert (await museum.get("/v1/models/junk")).status_code == 404
 
 
-async def test_a_part_that_leads_elsewhere_is_refused(stand: Stand, digits: toys.Digits, tmp_path: Path) -> None:
+async def test_archive_with_a_path_outside_fails_its_import_job(
+    stand: Stand, digits: toys.Digits, tmp_path: Path
+) -> None:
     """A calibration archive with ../ in it cannot write outside; the job says so."""
     (tmp_path / "evil").write_bytes(b"x")
     with tarfile.open(tmp_path / "evil.tar", "w") as archive:
@@ -250,16 +252,15 @@ async def test_a_part_that_leads_elsewhere_is_refused(stand: Stand, digits: toys
     assert "no path inside" in ended["error"]
 
 
-async def test_a_form_above_the_limit_names_the_other_way(stand: Stand) -> None:
-    """The whole form is refused by its announced size."""
+async def test_model_form_above_the_limit_is_refused_by_its_announced_size(stand: Stand) -> None:
     headers = {"Content-Type": "multipart/form-data; boundary=x", "Content-Length": str(2**40)}
     answer = await stand.client().post("/v1/models", content=b"", headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (413, "/problems/too-large")
 
 
 @pytest.mark.nightly("another whole import")
-async def test_a_variant_of_ones_own(stand: Stand, digits: toys.Digits) -> None:
-    """Beside the made ones: measured, callable by name, deletable; the model goes on."""
+async def test_uploaded_variant_is_measured_called_and_deleted(stand: Stand, digits: toys.Digits) -> None:
+    """Beside the made ones; the model goes on."""
     harbour = stand.client("harbour")
     form = {"data": {"name": "mine"}, "files": {"file": digits.model.read_bytes()}}
     accepted = await harbour.post("/v1/models/digits/variants", **form)  # type: ignore[arg-type]
@@ -278,7 +279,7 @@ async def test_a_variant_of_ones_own(stand: Stand, digits: toys.Digits) -> None:
     assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 200
 
 
-async def test_a_shared_model_is_readable_only(stand: Stand) -> None:
+async def test_shared_model_is_read_only_for_another_tenant(stand: Stand) -> None:
     """Another tenant sees and uses it, and may change nothing."""
     museum = stand.client("museum")
     assert (await museum.get("/v1/models/adding")).json()["tenant"] == "default"
@@ -292,15 +293,15 @@ async def test_a_shared_model_is_readable_only(stand: Stand) -> None:
         assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
 
 
-async def test_a_model_in_use_by_others_stays(stand: Stand) -> None:
-    """Deleting a shared model that another tenant's application uses is 409."""
+async def test_model_in_use_by_another_tenants_application_is_not_deleted(stand: Stand) -> None:
+    """The refusal is 409."""
     order = {"name": "sums", "model": "adding"}
     assert (await stand.client("museum").post("/v1/applications", json=order)).status_code == 201
     refused = await stand.client().delete("/v1/models/adding")
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/in-use")
 
 
-async def test_delete_waits_for_running_requests(stand: Stand, digits: toys.Digits) -> None:
+async def test_model_delete_waits_for_running_requests(stand: Stand, digits: toys.Digits) -> None:
     """Requests that came before the delete are all answered well; later ones find nothing."""
     harbour = stand.client("harbour")
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
@@ -315,8 +316,8 @@ async def test_delete_waits_for_running_requests(stand: Stand, digits: toys.Digi
     assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 404
 
 
-async def test_metadata_may_name_everything(stand: Stand, digits: toys.Digits) -> None:
-    """Name, task and application inside the metadata do as well as form fields."""
+async def test_model_metadata_may_hold_name_task_and_application(stand: Stand, digits: toys.Digits) -> None:
+    """In place of form fields."""
     metadata = json.loads(digits.metadata.read_text())
     metadata |= {"name": "inside", "task": "image-classification", "application": "outside", "precisions": []}
     museum = stand.client("museum")

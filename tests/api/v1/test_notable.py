@@ -23,9 +23,9 @@ async def shown(stand: Stand, who: str, application: str = "adding", **headers: 
     return found
 
 
-async def test_a_cold_start_and_who_sees_it(stand: Stand) -> None:
-    """With its times, the reason in words and the decision behind it; other tenants' requests are none of a tenant's
-    business, and nobody is told what was sent.
+async def test_notable_cold_start_is_shown_to_its_tenant_and_admins(stand: Stand) -> None:
+    """With its times, the reason in words and the decision behind it; other tenants do not see it, and what was sent is
+    not shown.
     """
     inputs = (await stand.client().get("/v2/models/adding")).json()["inputs"]
     shapes = {one["name"]: [2 if size < 0 else size for size in one["shape"]] for one in inputs}
@@ -62,16 +62,18 @@ def decided(id: int, kind: str, seconds: float) -> DecisionRecord:
         ((Cause.LATE,), 5),
     ],
 )
-def test_the_decision_behind_it(causes: tuple[Cause, ...], found: int | None) -> None:
-    """The latest of a fitting kind from before the end, but none that was too long ago for it."""
+def test_decision_behind_a_request_is_the_latest_of_a_fitting_kind(
+    causes: tuple[Cause, ...], found: int | None
+) -> None:
+    """From before the end of the request, and not too long ago for its cause."""
     decisions = [decided(9, "residency", 30), decided(5, "drop", -1), decided(4, "residency", -2)]
     decisions += [decided(3, "selection", -500), decided(2, "budget", -501)]
     behind = decision_behind(causes, AT, decisions)
     assert (None if behind is None else behind.id) == found
 
 
-def test_behind_a_cold_start_is_what_was_asked() -> None:
-    """Not what the box decided for itself while that was loading."""
+def test_decision_behind_a_cold_start_is_about_its_application() -> None:
+    """Not a decision that the box made for itself while the variant was loading."""
     own = replace(decided(2, "residency", -0.5), application=None)
     behind = decision_behind((Cause.COLD,), AT, [own, decided(1, "residency", -1)])
     assert behind is not None
@@ -79,8 +81,8 @@ def test_behind_a_cold_start_is_what_was_asked() -> None:
     assert decision_behind((Cause.COLD,), AT, [own]) == own
 
 
-def test_what_was_long_ago_is_not_behind_it() -> None:
-    """A cold start is not explained by a decision of an hour before; a choice of variant is."""
+def test_decision_of_an_hour_ago_explains_no_cold_start() -> None:
+    """A decision of that age does explain a choice of variant."""
     decisions = [decided(1, "residency", -3600)]
     assert decision_behind((Cause.COLD,), AT, decisions) is None
     behind = decision_behind((Cause.SMALLER,), AT, decisions)

@@ -85,8 +85,10 @@ def labels(frame: dict[str, Any]) -> str:
 
 
 @pytest.mark.nightly("a reader of text, imported anew")
-async def test_pages_are_read(stand: Stand, pages: page.Pages) -> None:
-    """Nearly every numeral, where it stands; each answer says who gave it, where the time went and what it cost."""
+async def test_pipeline_frame_finds_cuts_and_reads_the_numerals_of_a_page(stand: Stand, pages: page.Pages) -> None:
+    """Nearly every numeral, where it stands; each answer says which variant gave it, where the time went and what it
+    cost.
+    """
     harbour = stand.client("harbour")
     right = count = 0
     for content, numerals, quads in samples(pages):
@@ -117,7 +119,7 @@ async def test_pages_are_read(stand: Stand, pages: page.Pages) -> None:
     assert shown["fastest_ms"] > 0
 
 
-async def test_answers_that_are_fetched_later(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_frame_without_waiting_is_fetched_later(stand: Stand, pages: page.Pages) -> None:
     """202 with an id; what comes of it is the frame, or its problem. A device key fetches what it may call."""
     harbour = stand.client("harbour")
     content, *_ = samples(pages)[0]
@@ -139,8 +141,8 @@ async def test_answers_that_are_fetched_later(stand: Stand, pages: page.Pages) -
     assert stand.appliance.running().in_flight.bytes == 0
 
 
-async def test_a_frame_is_one_request_of_the_rate(stand: Stand, pages: page.Pages) -> None:
-    """However many items it has; the next one is refused and told when to come."""
+async def test_pipeline_frame_counts_as_one_request_of_the_rate_quota(stand: Stand, pages: page.Pages) -> None:
+    """However many items it has; a frame above the rate is refused with the time to wait."""
     content = max(samples(pages), key=lambda sample: len(sample[1]))[0]
     quota = {"quota": {"requests_per_s": 0.001}}  # none comes again meanwhile, however long frames take
     assert (await stand.client().put("/v1/tenants/harbour", json=quota)).status_code == 200
@@ -153,8 +155,8 @@ async def test_a_frame_is_one_request_of_the_rate(stand: Stand, pages: page.Page
     assert int(answers[2].headers["retry-after"]) >= 1
 
 
-async def test_clients_number_their_frames(stand: Stand, pages: page.Pages) -> None:
-    """`X-Client` of who has joined, and `X-Frame`; what is neither is refused."""
+async def test_pipeline_frame_takes_client_and_frame_number_headers(stand: Stand, pages: page.Pages) -> None:
+    """`X-Client` of a client that has joined, and `X-Frame`; a number that is none is refused."""
     harbour = stand.client("harbour")
     content, *_ = samples(pages)[0]
     client = (await harbour.post("/v1/pipelines/plates/clients", json={"fps": 5})).json()["id"]
@@ -176,16 +178,18 @@ async def test_clients_number_their_frames(stand: Stand, pages: page.Pages) -> N
         (b"x", "?wait=perhaps", 422, "invalid-request"),
     ],
 )
-async def test_wrong_frames(stand: Stand, content: bytes, query: str, status: int, kind: str) -> None:
-    """The caller's mistake, as of `predict`; nothing stays in memory."""
+async def test_pipeline_frame_that_is_wrong_is_the_callers_mistake(
+    stand: Stand, content: bytes, query: str, status: int, kind: str
+) -> None:
+    """As of `predict`; nothing stays in memory."""
     harbour = stand.client("harbour")
     answer = await harbour.post(PREDICT + query, content=content)
     assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}"), answer.text
     assert stand.appliance.running().in_flight.bytes == 0
 
 
-async def test_an_unloaded_application(stand: Stand, pages: page.Pages) -> None:
-    """Behind others its items say `error` and the rest is answered; the first of all refuses the frame."""
+async def test_pipeline_frame_with_an_unloaded_application_has_error_items(stand: Stand, pages: page.Pages) -> None:
+    """Items of a later stage say `error` and the rest is answered; the first stage refuses the frame."""
     harbour = stand.client("harbour")
     content, numerals, _ = samples(pages)[0]
     await harbour.post("/v1/applications/digits/unload")
@@ -199,8 +203,8 @@ async def test_an_unloaded_application(stand: Stand, pages: page.Pages) -> None:
     assert len(labels((await harbour.post(PREDICT, content=content)).json())) == len(numerals)
 
 
-async def test_a_variant_that_has_gone(stand: Stand, pages: page.Pages) -> None:
-    """Items of the stage that names it say `error`, of the first stage, too; the pipeline is still shown."""
+async def test_pipeline_frame_with_a_deleted_variant_has_error_items(stand: Stand, pages: page.Pages) -> None:
+    """Items of the stage that names it say `error`; the pipeline is still shown."""
     harbour = stand.client("harbour")
     content, numerals, _ = samples(pages)[0]
     named = [dict(stage) for stage in PLATES["stages"]]
@@ -218,8 +222,10 @@ async def test_a_variant_that_has_gone(stand: Stand, pages: page.Pages) -> None:
     assert (await harbour.patch("/v1/pipelines/plates", json={"stages": stages})).status_code == 404
 
 
-async def test_a_change_holds_from_the_next_frame_on(stand: Stand, pages: page.Pages) -> None:
-    """Also while frames are under way: each is answered as the one or as the other; and a deletion ends none."""
+async def test_pipeline_change_holds_from_the_next_frame_on(stand: Stand, pages: page.Pages) -> None:
+    """Also while frames are under way: each is answered by the old definition or by the new one; and a deletion ends
+    none.
+    """
     harbour = stand.client("harbour")
     content, numerals, _ = samples(pages)[0]
     asked = [asyncio.create_task(harbour.post(PREDICT, content=content)) for _ in range(8)]
@@ -255,9 +261,10 @@ async def device_key(stand: Stand) -> str:
     return str((await stand.client("harbour").post("/v1/tenants/harbour/keys", json=order)).json()["key"])
 
 
-async def test_a_session_of_a_pipeline(stand: Stand, pages: page.Pages) -> None:
-    """A device joins, posts frames, and gets what `predict` answers, with what to send next; each counts once, in the
-    session and in the pipeline, whose client it is until it leaves."""
+async def test_pipeline_session_is_a_client_and_answers_as_predict(stand: Stand, pages: page.Pages) -> None:
+    """A device joins, posts frames, and gets what `predict` answers, with what to send next; each frame counts once, in
+    the session and in the pipeline, whose client the session is until it leaves.
+    """
     keys = {"cam": await device_key(stand)}
     device, harbour = Stand(stand.appliance, stand.state_dir, keys).client("cam"), stand.client("harbour")
     joined = await device.post("/v1/sessions", json=SESSION)
@@ -309,15 +316,17 @@ async def test_a_session_of_a_pipeline(stand: Stand, pages: page.Pages) -> None:
         (SESSION | {"promise": SESSION["promise"] | {"accuracy_min": 0.5}}, "accuracy_min"),
     ],
 )
-async def test_sessions_that_no_pipeline_can_have(stand: Stand, order: dict[str, Any], key: str) -> None:
-    """422, naming the key."""
+async def test_pipeline_session_with_an_impossible_order_is_refused_by_key(
+    stand: Stand, order: dict[str, Any], key: str
+) -> None:
     answer = await stand.client("harbour").post("/v1/sessions", json=order)
     assert (answer.status_code, key in answer.text) == (422, True), answer.text
 
 
-async def test_whose_pipeline_a_session_names(stand: Stand) -> None:
-    """Another tenant's, and one that the key does not name, does not exist; what the box cannot keep is refused with an
-    offer that is good; a promise of accuracy is none that it could be changed to."""
+async def test_pipeline_session_needs_a_callable_pipeline_and_a_kept_promise(stand: Stand) -> None:
+    """Another tenant's pipeline, and one that the key does not name, is unknown; a promise that the box cannot keep is
+    refused with a good offer; a promise of accuracy is refused.
+    """
     for who in ("museum", "device"):
         answer = await stand.client(who).post("/v1/sessions", json=SESSION)
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-pipeline")
@@ -340,7 +349,7 @@ async def test_whose_pipeline_a_session_names(stand: Stand) -> None:
     assert answer.status_code in (404, 409)
 
 
-async def test_a_restart_takes_sessions_of_pipelines_back(stand: Stand, pages: page.Pages, tmp_path: Path) -> None:
+async def test_restart_takes_pipeline_sessions_back(stand: Stand, pages: page.Pages, tmp_path: Path) -> None:
     """As clients of their pipelines, without asking; served with their first frame."""
     await stand.client("harbour").get("/v1/pipelines")  # from here on the box stores what it answers
     session = (await stand.client("harbour").post("/v1/sessions", json=SESSION)).json()["id"]
@@ -358,10 +367,10 @@ async def test_a_restart_takes_sessions_of_pipelines_back(stand: Stand, pages: p
         await again.close()
 
 
-async def test_a_stream_through_a_pipeline(
+async def test_pipeline_stream_answers_each_frame_as_predict(
     with_plates: Path, furnished: tuple[Path, dict[str, str]], pages: page.Pages, tmp_path: Path
 ) -> None:
-    """On a real port: the plan, an acknowledgement and a result for each frame, which is what `predict` answers."""
+    """On a real port: the plan, an acknowledgement and a result for each frame."""
     key = furnished[1]["harbour"]
     with running_server(copied(with_plates, tmp_path / "state")) as server:
         headers = {"Authorization": f"Bearer {key}"}

@@ -42,8 +42,8 @@ def _assert_adds_up(box: WholeBox) -> None:
 
 
 @story
-async def test_stages() -> None:
-    """Items and ballooning of each; frames that come too fast are late somewhere, and their items dropped."""
+async def test_pipeline_metrics_count_items_and_late_frames_by_stage() -> None:
+    """And ballooning; frames that come too fast are late in some stage, and their items dropped."""
     box = WholeBox({"v": Cost(run_ms=20)}, {"v": Cost(run_ms=10)}, workers=1)
     box.objects = 3
     live = box.add(slo_ms=100)
@@ -71,8 +71,8 @@ async def test_stages() -> None:
 
 
 @story
-async def test_it_adds_up() -> None:
-    """Two pipelines and single calls, which share runs; also when one of the pipelines is no more."""
+async def test_pipeline_metrics_add_up_over_shared_runs() -> None:
+    """Of two pipelines and single calls; also when one of the pipelines is deleted."""
     batched = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
     box = WholeBox({"v": Cost(run_ms=8)}, {"v": batched})
     box.objects = 4

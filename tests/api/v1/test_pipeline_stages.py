@@ -65,7 +65,7 @@ def near(stage: Stage) -> Stage:
 
 
 @given(STAGES)
-def test_what_is_shown_can_be_posted(stage: Stage) -> None:
+def test_pipeline_stage_as_shown_can_be_posted(stage: Stage) -> None:
     """And is the same stage then, over JSON, with the application that it named."""
     shown = stage_order(stage).model_dump_json()
     posted = ORDER.validate_json(shown)
@@ -75,7 +75,7 @@ def test_what_is_shown_can_be_posted(stage: Stage) -> None:
 
 
 @given(STAGES)
-def test_what_is_stored_comes_back(stage: Stage) -> None:
+def test_pipeline_stage_comes_back_from_the_store(stage: Stage) -> None:
     """Also where a newer version has written more beside it."""
     document = json.loads(json.dumps(stage_document(stage)))
     assert near(stage_of(document)) == near(stage)
@@ -83,16 +83,16 @@ def test_what_is_stored_comes_back(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("sort", ["crop", "pick", "exec", "x" * 10_000, "", None, 5, [], {}])
-def test_the_sort_of_a_stage_is_said_or_it_asks(sort: Any) -> None:
-    """What is neither is an error of the field, never of the box, and is told shortly."""
+def test_pipeline_stage_of_an_unknown_sort_is_refused_shortly(sort: Any) -> None:
+    """As an error of the field, never of the box."""
     with pytest.raises(ValidationError) as wrong:
         ORDER.validate_python({"name": "a", "do": sort})
     assert all(len(one["msg"]) < 200 for one in wrong.value.errors())
 
 
 @pytest.mark.parametrize("sort", ["exec", "ask"])
-def test_a_sort_that_nobody_knows_is_named(sort: str) -> None:
-    """With those that there are, and nothing of how the box finds out."""
+def test_pipeline_stage_refusal_names_the_unknown_sort_and_the_known(sort: str) -> None:
+    """And nothing of how the box finds out."""
     with pytest.raises(ValidationError) as wrong:
         ORDER.validate_python({"name": "a", "do": sort, "application": "door"})
     (error,) = wrong.value.errors()

@@ -37,7 +37,7 @@ async def with_text(stand: Stand) -> None:
         assert (await harbour.get(f"/v1/applications/{name}")).json()["task"] == kind
 
 
-async def test_a_pipeline_from_making_to_deleting(stand: Stand) -> None:
+async def test_pipeline_is_created_changed_shown_and_deleted(stand: Stand) -> None:
     """It is shown as it was posted, with what is left out filled in; changed field by field; and gone."""
     harbour = stand.client("harbour")
     await with_text(stand)
@@ -115,8 +115,10 @@ def changed(at: int, **fields: Any) -> dict[str, Any]:
         (changed(1, where={"score_min": 2}), 422, "invalid-request", None),
     ],
 )
-async def test_what_is_refused(stand: Stand, order: dict[str, Any], status: int, kind: str, key: str | None) -> None:
-    """With its own kind of problem, and the key where it is one; nothing is made."""
+async def test_pipeline_order_that_is_wrong_is_refused_with_its_problem(
+    stand: Stand, order: dict[str, Any], status: int, kind: str, key: str | None
+) -> None:
+    """And with the key where there is one; nothing is made."""
     harbour = stand.client("harbour")
     await with_text(stand)
     answer = await harbour.post("/v1/pipelines", json=order)
@@ -130,7 +132,7 @@ async def test_what_is_refused(stand: Stand, order: dict[str, Any], status: int,
         assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}"), answer.text
 
 
-async def test_an_slo_below_the_fastest_says_the_sum(stand: Stand) -> None:
+async def test_pipeline_slo_below_the_fastest_is_refused_with_the_sum(stand: Stand) -> None:
     """By the profiles that are there, with the stages of the longest path."""
     harbour = stand.client("harbour")
     order = {**ONE, "stages": [ASK, {**ASK, "name": "again", "after": ["what"]}]}
@@ -156,8 +158,8 @@ async def test_an_slo_below_the_fastest_says_the_sum(stand: Stand) -> None:
     ],
     ids=["64k stages", "NaN", "1e999", "deep", "half a pair", "64k names", "10 MB"],
 )
-async def test_hostile_definitions(stand: Stand, body: bytes) -> None:
-    """The caller's mistake, said shortly, and the next request is served."""
+async def test_pipeline_definition_that_is_hostile_is_refused_shortly(stand: Stand, body: bytes) -> None:
+    """And the next request is served."""
     harbour = stand.client("harbour")
     answer = await harbour.post("/v1/pipelines", content=body, headers={"Content-Type": "application/json"})
     assert 400 <= answer.status_code < 500, answer.text
@@ -165,7 +167,7 @@ async def test_hostile_definitions(stand: Stand, body: bytes) -> None:
     assert (await harbour.post("/v1/pipelines", json=ONE)).status_code == 201
 
 
-async def test_what_may_become_of_it_is_documented(stand: Stand) -> None:
+async def test_pipeline_routes_document_their_quota_and_storage_problems(stand: Stand) -> None:
     """A tenant's last pipeline, and a full disk, too."""
     paths = (await stand.client().get("/openapi.json")).json()["paths"]
     for path, method, status, kind in (
@@ -176,8 +178,8 @@ async def test_what_may_become_of_it_is_documented(stand: Stand) -> None:
         assert kind in json.dumps(paths[path][method]["responses"].get(status)), (path, method, kind)
 
 
-async def test_an_application_in_use_stays(stand: Stand) -> None:
-    """Deleting it, its model, or putting another task behind it is refused with the pipelines' names."""
+async def test_application_used_by_a_pipeline_is_not_deleted(stand: Stand) -> None:
+    """Neither is its model, and another task behind it is refused; with the pipelines' names."""
     harbour = stand.client("harbour")
     await harbour.post("/v1/pipelines", json=ONE)
     for attempt in (
@@ -193,8 +195,8 @@ async def test_an_application_in_use_stays(stand: Stand) -> None:
     assert (await harbour.delete("/v1/applications/digits")).status_code == 200
 
 
-async def test_what_another_tenant_shares(stand: Stand) -> None:
-    """May be asked; its owner is told how many do, not whose they are, and then can neither delete nor unshare it."""
+async def test_shared_application_used_by_another_tenants_pipeline_is_kept(stand: Stand) -> None:
+    """Its owner is told how many pipelines use it, not whose they are, and can neither delete nor unshare it."""
     museum, admin = stand.client("museum"), stand.client()
     order = {**ONE, "stages": [{"name": "add", "application": "adding"}]}
     assert (await museum.post("/v1/pipelines", json=order)).json()["takes"] == "tensor"
@@ -210,7 +212,7 @@ async def test_what_another_tenant_shares(stand: Stand) -> None:
     assert (await admin.patch("/v1/applications/adding", json={"shared": False})).status_code == 200
 
 
-async def test_another_application_of_the_same_name_is_not_asked(stand: Stand, digits: toys.Digits) -> None:
+async def test_pipeline_stage_asks_no_private_application_of_a_shared_name(stand: Stand, digits: toys.Digits) -> None:
     """What a pipeline was defined with goes with its import; what its owner makes of that name later is private."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     harbour, museum = stand.client("harbour"), stand.client("museum")
@@ -231,8 +233,8 @@ async def test_another_application_of_the_same_name_is_not_asked(stand: Stand, d
     assert refused.json()["type"] == "/problems/application-in-use"
 
 
-async def test_what_is_not_shared_is_its_owners_to_delete(stand: Stand) -> None:
-    """Its owner deletes it, though others named one of this id that was."""
+async def test_private_application_named_by_another_tenants_pipeline_is_deleted(stand: Stand) -> None:
+    """The pipeline named a shared application of that id before."""
     harbour, museum = stand.client("harbour"), stand.client("museum")
     store = (await stand.appliance.management.get())[0].box.store
     await store.imports.accept("job-soon", ImportRequest("harbour", "soon", "unused", shared=True))
@@ -244,8 +246,10 @@ async def test_what_is_not_shared_is_its_owners_to_delete(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("first", ["what", "soon"])
-async def test_a_fork_that_has_gone_leaves_the_others(stand: Stand, digits: toys.Digits, first: str) -> None:
-    """Its item says so; whether it is the first or not, and although the others share one picture."""
+async def test_pipeline_stage_without_its_application_leaves_others_answered(
+    stand: Stand, digits: toys.Digits, first: str
+) -> None:
+    """The item of the stage says `error`; whether it is the first or not, and although the others share one picture."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
     harbour = stand.client("harbour")
     store = (await stand.appliance.management.get())[0].box.store
@@ -264,8 +268,8 @@ async def test_a_fork_that_has_gone_leaves_the_others(stand: Stand, digits: toys
     }
 
 
-async def test_a_stage_goes_on_to_ask_what_it_asked(stand: Stand) -> None:
-    """Sent anew under the same name, also where the tenant has an own one of that name; a new stage asks that."""
+async def test_pipeline_stage_keeps_its_application_when_sent_anew(stand: Stand) -> None:
+    """Also where the tenant has an own application of that name; a new stage asks that."""
     museum = stand.client("museum")
     add = {"name": "add", "application": "adding"}
     await museum.post("/v1/pipelines", json={**ONE, "stages": [add]})
@@ -280,7 +284,7 @@ async def test_a_stage_goes_on_to_ask_what_it_asked(stand: Stand) -> None:
     ]
 
 
-async def test_of_changes_at_once_none_is_lost(stand: Stand) -> None:
+async def test_concurrent_pipeline_changes_are_all_kept(stand: Stand) -> None:
     """Each changes what it names; what all of them make is a pipeline that can be run."""
     harbour = stand.client("harbour")
     await harbour.post("/v1/pipelines", json=ONE)
@@ -292,8 +296,8 @@ async def test_of_changes_at_once_none_is_lost(stand: Stand) -> None:
     assert len(shown["stages"]) == 2
 
 
-async def test_of_races_one_wins(stand: Stand) -> None:
-    """Two makers of one name; a maker and who deletes what it asks."""
+async def test_concurrent_pipeline_creations_and_deletions_have_one_winner(stand: Stand) -> None:
+    """Eight creations of one name; a creation and the deletion of its application."""
     harbour = stand.client("harbour")
     answers = await _together(*(harbour.post("/v1/pipelines", json={**ONE, "name": "two"}) for _ in range(8)))
     assert sorted(one.status_code for one in answers) == [201, *[409] * 7]
@@ -306,8 +310,8 @@ async def _together(*asked: Any) -> list[Any]:
     return list(await asyncio.gather(*asked))
 
 
-async def test_another_tenants_pipeline_is_no_pipeline(stand: Stand) -> None:
-    """Whatever is asked of it; and the same name may be one's own."""
+async def test_pipeline_of_another_tenant_answers_like_an_unknown_pipeline(stand: Stand) -> None:
+    """To every call; and a tenant may have its own of that name."""
     harbour, museum = stand.client("harbour"), stand.client("museum")
     await harbour.post("/v1/pipelines", json=ONE)
     client = (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).json()["id"]
@@ -334,8 +338,10 @@ async def test_another_tenants_pipeline_is_no_pipeline(stand: Stand) -> None:
     assert (await harbour.get("/v1/pipelines/one")).json()["stages"][0]["application"] == "digits"
 
 
-async def test_what_device_keys_may_call(stand: Stand) -> None:
-    """Those that name nothing all, those that name pipelines these only, and none of the applications behind them."""
+async def test_device_keys_call_only_their_named_pipelines(stand: Stand) -> None:
+    """A key that names none calls all; a key that names some calls these only, and none of the applications behind
+    them.
+    """
     harbour = stand.client("harbour")
     for name in ("one", "two"):
         assert (await harbour.post("/v1/pipelines", json={**ONE, "name": name})).status_code == 201
@@ -363,8 +369,8 @@ async def test_what_device_keys_may_call(stand: Stand) -> None:
     assert other.json()["type"] == "/problems/bad-metadata"
 
 
-async def test_clients_join_and_leave(stand: Stand) -> None:
-    """Each with an id of its own, shown with its rate; a frame of a client that is not there is refused."""
+async def test_pipeline_clients_join_and_leave(stand: Stand) -> None:
+    """Each with an id of its own, shown with its rate; a frame of a client that has left is refused."""
     harbour = stand.client("harbour")
     await harbour.post("/v1/pipelines", json=ONE)
     made = [(await harbour.post("/v1/pipelines/one/clients", json={"fps": fps})).json() for fps in (5, 0.5)]
@@ -381,8 +387,8 @@ async def test_clients_join_and_leave(stand: Stand) -> None:
         assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": fps})).status_code == 422
 
 
-async def test_a_pipeline_has_so_many_clients(stand: Stand) -> None:
-    """One more is told to wait until one leaves."""
+async def test_pipeline_client_above_the_bound_is_refused(stand: Stand) -> None:
+    """Until another leaves."""
     harbour, box = stand.client("harbour"), stand.appliance.running()
     await harbour.post("/v1/pipelines", json=ONE)
     live = box.pipelines.get("harbour/one")
@@ -396,7 +402,7 @@ async def test_a_pipeline_has_so_many_clients(stand: Stand) -> None:
     assert sorted(one.status_code for one in answers) == [201, 429, 429, 429]
 
 
-async def test_changes_are_told_and_noted(stand: Stand) -> None:
+async def test_pipeline_changes_give_events_and_audit_entries(stand: Stand) -> None:
     """An event for the tenant, and a row of the audit with what was sent."""
     harbour = stand.client("harbour")
     await harbour.post("/v1/pipelines", json=ONE)
@@ -413,7 +419,7 @@ async def test_changes_are_told_and_noted(stand: Stand) -> None:
     assert rows[1]["subject"] == "one"
 
 
-async def test_it_is_there_after_a_restart(stand: Stand, tmp_path: Any) -> None:
+async def test_pipeline_is_there_after_a_restart(stand: Stand, tmp_path: Any) -> None:
     """As it was acknowledged, also where the box was killed: a copy of the folder as it is now starts with it."""
     harbour = stand.client("harbour")
     made = (await harbour.post("/v1/pipelines", json=ONE)).json()

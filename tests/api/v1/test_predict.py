@@ -21,7 +21,7 @@ def samples(digits: toys.Digits, count: int) -> list[tuple[bytes, str]]:
     return [(Path(digits.evaluation / one["file"]).read_bytes(), str(one["label"])) for one in truth[:count]]
 
 
-async def test_real_pictures_are_recognised(stand: Stand, digits: toys.Digits) -> None:
+async def test_predict_recognises_real_pictures(stand: Stand, digits: toys.Digits) -> None:
     """A device sends drawn digits and gets their labels, the variant with its accuracy, and where the time went."""
     device = stand.client("device")
     right = 0
@@ -38,7 +38,7 @@ async def test_real_pictures_are_recognised(stand: Stand, digits: toys.Digits) -
     assert sum(timings.values()) - timings["total"] <= timings["total"] + 0.01
 
 
-async def test_first_answer_tells_of_the_cold_start(stand: Stand, digits: toys.Digits) -> None:
+async def test_predict_tells_the_cold_start_in_the_first_answer(stand: Stand, digits: toys.Digits) -> None:
     """Nothing is loaded at first: the first answer is cold and has a load time, the second is warm."""
     device = stand.client("device")
     picture = samples(digits, 1)[0][0]
@@ -48,7 +48,7 @@ async def test_first_answer_tells_of_the_cold_start(stand: Stand, digits: toys.D
     assert first["labels"] == second["labels"]
 
 
-async def test_form_and_body_give_the_same_answer(stand: Stand, digits: toys.Digits) -> None:
+async def test_predict_gives_form_and_body_the_same_answer(stand: Stand, digits: toys.Digits) -> None:
     """A browser's form with one file is as good as the bare body."""
     device = stand.client("device")
     picture = samples(digits, 1)[0][0]
@@ -58,8 +58,8 @@ async def test_form_and_body_give_the_same_answer(stand: Stand, digits: toys.Dig
     assert form.json()["labels"] == bare.json()["labels"]
 
 
-async def test_tensors_in_and_out(stand: Stand) -> None:
-    """A model without media takes JSON tensors; a shared one serves every tenant under its name."""
+async def test_predict_takes_and_answers_json_tensors(stand: Stand) -> None:
+    """Of a model without media; a shared model serves every tenant under its name."""
     body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[10, 20, 30, 40]]}}
     answer = await stand.client("museum").post("/v1/applications/adding/predict", json=body)
     assert answer.status_code == 200, answer.text
@@ -87,10 +87,9 @@ async def test_request_id_of_the_caller_comes_back(stand: Stand, digits: toys.Di
         (None, "?sequence_id=" + "x" * 200, 422, "invalid-request"),
     ],
 )
-async def test_wrong_requests(
+async def test_predict_request_that_is_wrong_gets_its_own_problem(
     stand: Stand, digits: toys.Digits, content: bytes | None, query: str, status: int, kind: str
 ) -> None:
-    """What cannot be answered gets its own kind of problem."""
     if content is None:
         content = samples(digits, 1)[0][0]
     answer = await stand.client("device").post("/v1/applications/digits/predict" + query, content=content)
@@ -98,7 +97,6 @@ async def test_wrong_requests(
 
 
 async def test_named_variant_answers(stand: Stand, digits: toys.Digits) -> None:
-    """A caller may name the variant."""
     answer = await stand.client("device").post(
         "/v1/applications/digits/predict?variant=fp32", content=samples(digits, 1)[0][0]
     )
@@ -106,7 +104,7 @@ async def test_named_variant_answers(stand: Stand, digits: toys.Digits) -> None:
 
 
 async def test_unloaded_model_refuses_until_loaded(stand: Stand, digits: toys.Digits) -> None:
-    """An explicit unload holds until somebody loads it again."""
+    """An explicit unload holds until an explicit load."""
     harbour, picture = stand.client("harbour"), samples(digits, 1)[0][0]
     assert (await harbour.post("/v2/repository/models/digits/unload")).status_code == 200
     refused = await harbour.post("/v1/applications/digits/predict", content=picture)
@@ -115,7 +113,7 @@ async def test_unloaded_model_refuses_until_loaded(stand: Stand, digits: toys.Di
     assert (await harbour.post("/v1/applications/digits/predict", content=picture)).status_code == 200
 
 
-async def test_quota_refuses_and_says_when_to_come_back(stand: Stand, digits: toys.Digits) -> None:
+async def test_rate_quota_refuses_with_the_time_to_wait(stand: Stand, digits: toys.Digits) -> None:
     """A tenant whose requests are used up gets 429 with Retry-After; other tenants go on."""
     quota = {"quota": {"requests_per_s": SELDOM}}
     assert (await stand.client().put("/v1/tenants/harbour", json=quota)).status_code == 200
@@ -129,8 +127,8 @@ async def test_quota_refuses_and_says_when_to_come_back(stand: Stand, digits: to
     assert (await stand.client("museum").post("/v1/applications/adding/predict", json=body)).status_code == 200
 
 
-async def test_the_steps_of_one_call_are_one_request(stand: Stand) -> None:
-    """The rate quota counts calls: the runs of one that was admitted take no token, the next call does."""
+async def test_rate_quota_counts_the_runs_of_one_call_once(stand: Stand) -> None:
+    """The runs of a call that was admitted take no token, the next call does."""
     engine, tenant = stand.appliance.running().engine, "museum"
     await stand.client().put("/v1/tenants/museum", json={"quota": {"requests_per_s": SELDOM}})
     row = np.ones((1, 4), np.float32)
@@ -164,8 +162,8 @@ async def test_body_above_the_limit_for_an_unknown_name_is_404(stand: Stand, pat
         assert await asking.status() == 404
 
 
-async def test_answers_that_are_pictures(stand: Stand) -> None:
-    """On request, and only where they are one; any other answer is JSON whatever was asked for."""
+async def test_predict_answers_with_a_picture_where_asked_and_possible(stand: Stand) -> None:
+    """Any other answer is JSON whatever was asked for."""
     harbour = stand.client("harbour")
     rows = [[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 8.0]]
     body = {"inputs": {"A": rows, "B": rows}}

@@ -43,8 +43,8 @@ async def shown(stand: Stand, who: str = "admin") -> dict[str, Any]:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
-async def test_unfit(tmp_path: Path) -> None:
-    """Served by the first kind from the start on; why the other does not is an operator's to know."""
+async def test_processor_kind_that_fails_its_probe_is_shown_as_unfit(tmp_path: Path) -> None:
+    """The first kind serves from the start on; the reason is shown to an operator only."""
     async with running(tmp_path, processors=BOTH) as appliance:
         stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
         admin = stand.client()
@@ -64,8 +64,8 @@ async def test_unfit(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_it_has_passed_before(tmp_path: Path) -> None:
-    """On this machine, with this version: it serves from the start on."""
+async def test_processor_kind_that_passed_its_probe_before_serves_at_once(tmp_path: Path) -> None:
+    """On this machine, with this version."""
     (tmp_path / "probes.json").write_text(json.dumps(["abacus-1"]))
     async with running(tmp_path, processors=BOTH) as appliance:
         stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
@@ -74,8 +74,8 @@ async def test_it_has_passed_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_kind_without_guards_says_so(tmp_path: Path) -> None:
-    """What must be guarded never goes there; to the first kind it may."""
+async def test_processor_kind_without_guards_takes_no_guarded_model(tmp_path: Path) -> None:
+    """And says so; guarded models go to the first kind."""
     (tmp_path / "probes.json").write_text(json.dumps(["abacus-1"]))
     async with running(tmp_path, processors=BOTH) as appliance:
         stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
@@ -87,8 +87,8 @@ async def test_a_kind_without_guards_says_so(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
 @pytest.mark.skipif("XnnpackExecutionProvider" in onnxruntime.get_available_providers(), reason="XNNPACK is here")
-async def test_a_provider_that_the_runtime_has_not(tmp_path: Path) -> None:
-    """Shown as unfit, with the reason, by its own probe in a child; everything is served by the first kind."""
+async def test_processor_kind_without_its_provider_is_shown_as_unfit(tmp_path: Path) -> None:
+    """With the reason, by its own probe in a child; the first kind serves."""
     async with running(tmp_path, processors=[{"kind": "cpu"}, {"kind": "xnnpack"}]) as appliance:
         stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
         while (await shown(stand))["state"] == "not-run":
@@ -115,8 +115,9 @@ async def test_a_provider_that_the_runtime_has_not(tmp_path: Path) -> None:
         ([{"kind": "cpu"}, {"kind": "abacus", "cores": [0]}], r"processors\[1\].cores: 'abacus' places its threads"),
     ],
 )
-async def test_it_does_not_start(wanted: list[dict[str, Any]], told: str, tmp_path: Path) -> None:
-    """It names the key."""
+async def test_start_with_a_wrong_processor_setting_fails_naming_the_key(
+    wanted: list[dict[str, Any]], told: str, tmp_path: Path
+) -> None:
     with pytest.raises(RuntimeError, match=told):
         async with running(tmp_path, processors=wanted):
             pass

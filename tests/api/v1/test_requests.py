@@ -39,8 +39,8 @@ def busy_media(stand: Stand) -> Iterator[None]:
             task.cancel()
 
 
-async def test_the_answer_is_fetched_later(stand: Stand, picture: bytes) -> None:
-    """202 with an id and where to look; there is what `predict` answers, for every key of the tenant that may call."""
+async def test_deferred_request_is_fetched_by_its_id(stand: Stand, picture: bytes) -> None:
+    """202 with an id and its address; there is what `predict` answers, for every key of the tenant that may call."""
     device = stand.client("device", **{"X-Request-Id": "frame-17"})
     plain = (await device.post("/v1/applications/digits/predict", content=picture)).json()
     accepted = await device.post(DIGITS, content=picture)
@@ -58,10 +58,8 @@ async def test_the_answer_is_fetched_later(stand: Stand, picture: bytes) -> None
         assert (await stand.client(who).get(location)).json() == told
 
 
-async def test_nobody_else_sees_it(stand: Stand, picture: bytes) -> None:
-    """To another tenant, to a device that may not call the application, and to an admin who acts in another tenant, it
-    answers like no id.
-    """
+async def test_deferred_request_answers_other_callers_like_an_unknown_id(stand: Stand, picture: bytes) -> None:
+    """Another tenant, a device that may not call the application, and an admin who acts in another tenant."""
     harbour = stand.client("harbour")
     order = {"name": "secret", "model": "digits"}
     assert (await harbour.post("/v1/applications", json=order)).status_code == 201
@@ -90,18 +88,18 @@ async def test_nobody_else_sees_it(stand: Stand, picture: bytes) -> None:
         ("/v1/applications/digits/predict?wait=perhaps", None, 422, "invalid-request"),
     ],
 )
-async def test_what_is_refused_is_refused_at_once(
+async def test_deferred_request_that_is_wrong_is_refused_at_once(
     stand: Stand, picture: bytes, path: str, content: bytes | None, status: int, kind: str
 ) -> None:
-    """As without `wait=false`; nothing is kept of it."""
+    """As without `wait=false`; nothing of it is kept."""
     answer = await stand.client("probe").post(path, content=picture if content is None else content)
     assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}")
     deferred = stand.appliance.running().deferred
     assert (deferred.under_way, deferred.kept) == (0, 0)
 
 
-async def test_what_fails_later_is_told_as_its_problem(stand: Stand) -> None:
-    """What only decoding finds out comes as the problem document that `predict` would have answered."""
+async def test_deferred_request_that_fails_later_has_its_problem(stand: Stand) -> None:
+    """Bad media is found by decoding only, and comes as the problem document that `predict` would have answered."""
     device = stand.client("device")
     accepted = await device.post(DIGITS, content=b"no picture at all")
     assert accepted.status_code == 202
@@ -112,7 +110,7 @@ async def test_what_fails_later_is_told_as_its_problem(stand: Stand) -> None:
     assert "result" not in told
 
 
-async def test_a_call_holds_its_body_and_its_place_until_its_end(stand: Stand, picture: bytes) -> None:
+async def test_deferred_request_holds_its_body_and_quota_until_its_end(stand: Stand, picture: bytes) -> None:
     """The body counts in what is in flight and the call in the quota, long after the 202; its end gives both back."""
     assert (
         await stand.client().put("/v1/tenants/harbour", json={"quota": {"concurrent_requests": 1}})
@@ -137,8 +135,8 @@ async def test_a_call_holds_its_body_and_its_place_until_its_end(stand: Stand, p
     assert float(kept.split()[1]) == len((await device.get(accepted.headers["location"])).content)
 
 
-async def test_the_deadline_holds(stand: Stand, picture: bytes) -> None:
-    """A request that waits too long fails with the 504 of any other, and has let go of its body."""
+async def test_deferred_request_past_its_deadline_is_504(stand: Stand, picture: bytes) -> None:
+    """And has let go of its body."""
     device = stand.client("device")
     with busy_media(stand):
         accepted = await device.post(DIGITS + "&timeout_ms=0.001", content=picture)
@@ -148,7 +146,7 @@ async def test_the_deadline_holds(stand: Stand, picture: bytes) -> None:
         assert stand.appliance.running().in_flight.bytes == 0
 
 
-async def test_the_caller_may_go(stand: Stand) -> None:
+async def test_deferred_request_outlives_its_connection(stand: Stand) -> None:
     """Once the 202 is out the request goes on without its connection."""
     headers = {"Authorization": f"Bearer {stand.keys['museum']}", "Content-Type": "application/json"}
     body = json.dumps(ROWS).encode()
@@ -162,8 +160,8 @@ async def test_the_caller_may_go(stand: Stand) -> None:
     assert told["result"]["outputs"]["SUM"]["data"] in ([11, 22, 33, 44], [[11, 22, 33, 44]])
 
 
-async def test_a_revoked_key_sees_nothing_and_others_go_on(stand: Stand, picture: bytes) -> None:
-    """What the key had asked for is its tenant's."""
+async def test_deferred_request_of_a_revoked_key_goes_on_for_its_tenant(stand: Stand, picture: bytes) -> None:
+    """The revoked key cannot fetch it."""
     harbour = stand.client("harbour")
     made = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device"})).json()
     lent = httpx.AsyncClient(
@@ -179,8 +177,8 @@ async def test_a_revoked_key_sees_nothing_and_others_go_on(stand: Stand, picture
     assert (await request_end(harbour, location))["state"] == "done"
 
 
-async def test_a_tenant_of_the_same_name_finds_nothing(stand: Stand) -> None:
-    """Deleted with what ran and what was kept; made anew, it begins with nothing."""
+async def test_deferred_requests_of_a_deleted_tenant_are_gone(stand: Stand) -> None:
+    """A new tenant of the name finds neither what ran nor what was kept."""
     admin, museum = stand.client(), stand.client("museum")
     kept = (await museum.post(ADDING, json=ROWS)).headers["location"]
     await request_end(museum, kept)
@@ -205,10 +203,10 @@ async def restarted(stand: Stand) -> AsyncIterator[Stand]:
         await again.close()
 
 
-async def test_a_stop_waits_for_it_and_forgets_it(
+async def test_deferred_request_is_finished_at_a_stop_and_then_forgotten(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path, picture: bytes
 ) -> None:
-    """What is under way is answered before the box stops, nothing new begins, and the next start knows nothing."""
+    """No new one begins meanwhile, and the next start does not know its id."""
     state_dir = copied(furnished[0], tmp_path / "state")
     async with running(state_dir) as appliance:
         stand = Stand(appliance, state_dir, furnished[1])
@@ -225,7 +223,7 @@ async def test_a_stop_waits_for_it_and_forgets_it(
         assert (await again.client("device").get(f"/v1/requests/{id}")).status_code == 404
 
 
-async def test_results_without_room_say_so(
+async def test_deferred_result_without_room_fails_with_result_not_kept(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path, picture: bytes
 ) -> None:
     """`http.results_bytes_max` is the bound of all together."""

@@ -44,10 +44,8 @@ async def until(stand: Stand, state: str) -> dict[str, Any]:
             await asyncio.to_thread(pause_s, 0.02)
 
 
-async def test_shown(root: Path, tmp_path: Path) -> None:
-    """Readings and throttling for an admin key, in `/metrics` as well; a throttled processor is shown with the reason,
-    told as an event, and goes on serving.
-    """
+async def test_sensor_readings_and_throttling_are_shown_to_admins_only(root: Path, tmp_path: Path) -> None:
+    """In `/metrics` as well; a throttled processor is shown with the reason, told as an event, and goes on serving."""
     state = tmp_path / "state"
     async with running(state, sensors={"interval_s": 0.05}) as appliance:
         stand = Stand(appliance, state, {"admin": (state / "admin.key").read_text().strip()})
@@ -91,10 +89,8 @@ async def test_shown(root: Path, tmp_path: Path) -> None:
         await stand.close()
 
 
-async def test_some_cores(root: Path, tmp_path: Path) -> None:
-    """Of two processors on cores of their own the one whose core is too hot is throttled: it is told of alone, and
-    dispatch knows.
-    """
+async def test_throttled_core_throttles_only_the_processor_on_that_core(root: Path, tmp_path: Path) -> None:
+    """Of two processors on cores of their own; dispatch knows of the throttling."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     counts = {f"devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count": "1" for core in cores}
     tree(root, counts)
@@ -123,8 +119,7 @@ async def test_some_cores(root: Path, tmp_path: Path) -> None:
         await stand.close()
 
 
-async def test_switched_off(root: Path, tmp_path: Path) -> None:
-    """Nothing is read, which is said."""
+async def test_sensors_switched_off_have_no_readings(root: Path, tmp_path: Path) -> None:
     async with running(tmp_path, sensors={"interval_s": 0}) as appliance:
         stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
         shown = (await stand.client().get("/v1/sensors")).json()

@@ -60,8 +60,8 @@ async def ask(client: httpx.AsyncClient, value: float, query: str = "") -> Any:
     return data[0][0] if isinstance(data[0], list) else data[0]
 
 
-async def test_a_sequence_remembers(summing: httpx.AsyncClient) -> None:
-    """Within a sequence sums go on; without one each request starts from nothing; the end forgets."""
+async def test_sequence_keeps_its_state_until_its_end(summing: httpx.AsyncClient) -> None:
+    """Sums go on within a sequence; without one each request starts from nothing."""
     assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
     assert await ask(summing, 2, "?sequence_id=a") == 3
     assert await ask(summing, 5) == 5
@@ -69,14 +69,12 @@ async def test_a_sequence_remembers(summing: httpx.AsyncClient) -> None:
     assert await ask(summing, 1, "?sequence_id=a") == "/problems/illegal-state"
 
 
-async def test_starting_again_starts_from_nothing(summing: httpx.AsyncClient) -> None:
-    """`sequence_start` on a sequence that runs begins it anew."""
+async def test_sequence_started_again_begins_from_nothing(summing: httpx.AsyncClient) -> None:
     assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
     assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
 
 
-async def test_sequences_do_not_mix(stand: Stand, summing: httpx.AsyncClient) -> None:
-    """Two ids, and one id of two tenants, are strangers."""
+async def test_sequences_of_other_ids_and_tenants_do_not_mix(stand: Stand, summing: httpx.AsyncClient) -> None:
     harbour = stand.client("harbour")
     assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
     assert await ask(summing, 10, "?sequence_id=b&sequence_start=true") == 10
@@ -86,8 +84,8 @@ async def test_sequences_do_not_mix(stand: Stand, summing: httpx.AsyncClient) ->
     assert await ask(summing, 1, "?sequence_id=b") == 11
 
 
-async def test_a_request_that_fails_changes_nothing(summing: httpx.AsyncClient) -> None:
-    """It can be sent again: the state is that of the last good answer."""
+async def test_sequence_state_is_unchanged_by_a_failed_request(summing: httpx.AsyncClient) -> None:
+    """The request can be sent again: the state is that of the last good answer."""
     assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
     assert await ask(summing, 50, "?sequence_id=a&timeout_ms=0.00001") == "/problems/deadline-exceeded"
     broken = await summing.post("/v1/applications/sum/predict?sequence_id=a", json={"inputs": {"X": [[1]]}})
@@ -95,14 +93,14 @@ async def test_a_request_that_fails_changes_nothing(summing: httpx.AsyncClient) 
     assert await ask(summing, 1, "?sequence_id=a") == 2
 
 
-async def test_requests_at_once_follow_one_another(summing: httpx.AsyncClient) -> None:
-    """Twenty requests of one sequence in flight together: every one sees the sum of those before it."""
+async def test_sequence_requests_in_flight_together_run_in_sequence(summing: httpx.AsyncClient) -> None:
+    """Each of twenty sees the sum of those before it."""
     assert await ask(summing, 0, "?sequence_id=a&sequence_start=true") == 0
     sums = await asyncio.gather(*(ask(summing, 1, "?sequence_id=a") for _ in range(20)))
     assert sorted(sums) == list(range(1, 21))
 
 
-async def test_predict_and_infer_share_a_sequence(summing: httpx.AsyncClient) -> None:
+async def test_sequence_is_shared_by_predict_and_infer(summing: httpx.AsyncClient) -> None:
     """A sequence begun by one protocol goes on in the other."""
     assert await ask(summing, 1, "?sequence_id=a&sequence_start=true") == 1
     body = {
@@ -115,10 +113,8 @@ async def test_predict_and_infer_share_a_sequence(summing: httpx.AsyncClient) ->
     assert await ask(summing, 4, "?sequence_id=a") == 7
 
 
-async def test_requests_that_are_answered_later_keep_their_order(summing: httpx.AsyncClient) -> None:
-    """Sent one after another without waiting for answers, each sees the sums of those before; what goes on with a
-    sequence that is not there is refused at once.
-    """
+async def test_sequence_requests_without_waiting_keep_their_order(summing: httpx.AsyncClient) -> None:
+    """Each sees the sums of those before; a request of a sequence that has ended is refused at once."""
     locations = []
     for step in range(10):
         place = "&sequence_start=true" if step == 0 else "&sequence_end=true" if step == 9 else ""

@@ -64,7 +64,7 @@ async def answered(stand: Stand, live: LiveSession, number: int, body: bytes) ->
     return await frame.answer(Media(body, "image/png"), f"frame-{number}")
 
 
-async def test_a_session_from_joining_to_leaving(stand: Stand, digits: toys.Digits) -> None:
+async def test_session_is_joined_served_counted_and_left(stand: Stand, digits: toys.Digits) -> None:
     """Served with a plan; its frames are answered and counted once; at the end its counts are shown."""
     device = stand.client("device")
     live = await joined(stand, LATENCY)
@@ -86,7 +86,7 @@ async def test_a_session_from_joining_to_leaving(stand: Stand, digits: toys.Digi
     assert (await device.get(f"/v1/sessions/{live.id}/plan")).status_code == 404
 
 
-async def test_a_session_with_a_promise_of_accuracy_gets_frames(stand: Stand, digits: toys.Digits) -> None:
+async def test_session_with_an_accuracy_promise_is_planned_frames(stand: Stand, digits: toys.Digits) -> None:
     """The planner of frames names those to send, once the first has shown how the device counts."""
     live = await joined(stand, ACCURACY)
     assert live.plan is not None
@@ -104,8 +104,10 @@ async def test_a_session_with_a_promise_of_accuracy_gets_frames(stand: Stand, di
     assert live.plan.expected_drop <= 0.1
 
 
-async def test_who_may_see_a_session(stand: Stand) -> None:
-    """A device's key its own sessions only; the tenant's all of its own; nobody else's answer differs from none."""
+async def test_session_is_visible_to_its_device_key_and_its_tenant_only(stand: Stand) -> None:
+    """A device's key sees its own sessions only; the tenant's key all of its own; to any other key a session is
+    unknown.
+    """
     live = await joined(stand, LATENCY)
     path = f"/v1/sessions/{live.id}"
     for who, status in (("device", 200), ("harbour", 200), ("probe", 404), ("museum", 404), ("admin", 404)):
@@ -137,15 +139,16 @@ async def test_who_may_see_a_session(stand: Stand) -> None:
         ({"promise": {"kind": "accuracy", "drop_max": 0.1, "slo_ms": 3}}, "slo_ms"),
     ],
 )
-async def test_absurd_promises(stand: Stand, fields: dict[str, Any], key: str) -> None:
-    """422, naming the key."""
+async def test_session_order_with_an_absurd_value_is_refused_by_key(
+    stand: Stand, fields: dict[str, Any], key: str
+) -> None:
     answer = await stand.client("device").post("/v1/sessions", json=order(LATENCY) | fields)
     assert answer.status_code == 422
     assert key in answer.text
 
 
-async def test_an_absurd_promise_of_a_paused_session(stand: Stand) -> None:
-    """It is refused as at the beginning, though nobody asks the planner now."""
+async def test_paused_session_with_an_absurd_promise_is_refused(stand: Stand) -> None:
+    """As at the beginning, though the planner is not asked now."""
     live = await joined(stand, LATENCY)
     device, path = stand.client("device"), f"/v1/sessions/{live.id}"
     assert (await device.patch(path, json={"paused": True})).status_code == 200
@@ -154,7 +157,7 @@ async def test_an_absurd_promise_of_a_paused_session(stand: Stand) -> None:
     assert (await device.patch(path, json={"paused": False})).json()["promise"]["rate_rps"] == 10
 
 
-async def test_no_more_frames_are_promised_than_the_camera_gives(stand: Stand) -> None:
+async def test_session_promise_is_capped_at_the_frame_rate_of_the_camera(stand: Stand) -> None:
     """Neither at the beginning nor by a change; what is promised is shown."""
     device = stand.client("device")
     joined = await device.post("/v1/sessions", json=order(LATENCY | {"rate_rps": 1000}, fps=30))
@@ -165,21 +168,21 @@ async def test_no_more_frames_are_promised_than_the_camera_gives(stand: Stand) -
 
 
 @pytest.mark.parametrize("sign", ["\u202e", "\u2066", "\u2028", "\u2029", "\x85"])
-async def test_names_that_would_be_shown_as_others(stand: Stand, sign: str) -> None:
-    """What turns the direction of a line, or breaks it, stands in no name."""
+async def test_session_name_with_bidi_or_line_separators_is_refused(stand: Stand, sign: str) -> None:
+    """Such signs turn the direction of a line, or break it."""
     answer = await stand.client("device").post("/v1/sessions", json=order(LATENCY, name=f"cam{sign}gpj"))
     assert (answer.status_code, "name" in answer.text) == (422, True)
     assert (await stand.client("device").post("/v1/sessions", json=order(LATENCY, name="Hof – 庭 مرحبا"))).is_success
 
 
-async def test_an_application_without_variants(stand: Stand) -> None:
-    """It is not the processors that keep the promise from being made."""
+async def test_session_of_an_application_without_variants_is_unavailable(stand: Stand) -> None:
+    """The processors are not named as the cause."""
     assert (await stand.client("harbour").delete("/v1/models/digits/variants/fp32")).status_code == 200
     refused = await stand.client("device").post("/v1/sessions", json=order(LATENCY))
     assert (refused.status_code, refused.json()["type"]) == (409, "/problems/model-unavailable")
 
 
-async def test_a_promise_that_is_no_number(stand: Stand) -> None:
+async def test_session_promise_of_nan_is_refused(stand: Stand) -> None:
     """JSON of other makers has NaN."""
     text = '{"application": "digits", "fps": 30, "promise": {"kind": "latency", "slo_ms": NaN, "rate_rps": 10}}'
     answer = await stand.client("device").post(
@@ -188,7 +191,7 @@ async def test_a_promise_that_is_no_number(stand: Stand) -> None:
     assert answer.status_code == 422
 
 
-async def test_what_cannot_be_promised_is_offered_otherwise(stand: Stand) -> None:
+async def test_session_promise_that_cannot_be_kept_is_refused_with_good_offers(stand: Stand) -> None:
     """409 names the cause; each offer, posted at once, is taken."""
     device = stand.client("device")
     slow = order({"kind": "latency", "slo_ms": 100, "rate_rps": 10}, link={"rtt_ms": 150, "uplink_mbps": 5})
@@ -207,8 +210,8 @@ async def test_what_cannot_be_promised_is_offered_otherwise(stand: Stand) -> Non
     assert waits.json()["reason"].startswith("link: ")
 
 
-async def test_a_repeat_is_the_same_frame(stand: Stand, digits: toys.Digits) -> None:
-    """It gets the same answer or joins the run, is counted once, and other bytes under its number are refused."""
+async def test_repeated_frame_shares_the_run_and_counts_once(stand: Stand, digits: toys.Digits) -> None:
+    """The repeat gets the same answer or joins the run; other bytes under its number are refused."""
     live = await joined(stand, LATENCY)
     sessions = stand.appliance.running().sessions
     one, other = (picture for picture, _ in samples(digits, 2))
@@ -232,8 +235,8 @@ async def test_a_repeat_is_the_same_frame(stand: Stand, digits: toys.Digits) -> 
     assert list(sessions.results_since(live, 7)) == []
 
 
-async def test_a_run_outlives_its_caller(stand: Stand, digits: toys.Digits) -> None:
-    """The line breaks while a frame runs: who comes back has its result."""
+async def test_frame_run_outlives_its_connection(stand: Stand, digits: toys.Digits) -> None:
+    """A device that comes back has its result."""
     live = await joined(stand, LATENCY)
     sessions = stand.appliance.running().sessions
     picture = samples(digits, 1)[0][0]
@@ -248,8 +251,8 @@ async def test_a_run_outlives_its_caller(stand: Stand, digits: toys.Digits) -> N
     assert (live.counts.sent, live.counts.answered, live.counts.under_way) == (1, 1, 0)
 
 
-async def test_each_way_to_end(stand: Stand, digits: toys.Digits) -> None:
-    """Every frame ends in exactly one way, whatever was wrong with it."""
+async def test_frame_with_any_fault_ends_exactly_once(stand: Stand, digits: toys.Digits) -> None:
+    """Expired, beyond the credit, lost, bad media, out of order, and not served."""
     live = await joined(stand, LATENCY)
     sessions, clock = stand.appliance.running().sessions, stand.appliance.clock
     picture = samples(digits, 1)[0][0]
@@ -286,7 +289,7 @@ async def test_each_way_to_end(stand: Stand, digits: toys.Digits) -> None:
     assert (counts.sent, counts.lost, counts.under_way) == (7, 2, 0)
 
 
-async def test_reports_are_believed_within_reason(stand: Stand) -> None:
+async def test_device_reports_are_bounded_by_reason(stand: Stand) -> None:
     """No device skips more frames than it can have captured, and drops are no larger than anything."""
     live = await joined(stand, LATENCY)
     live.report(DeviceReport(skipped=10**9, drop_rate=50.0, rtt_ms=float("nan")))
@@ -295,8 +298,8 @@ async def test_reports_are_believed_within_reason(stand: Stand) -> None:
     assert live.link.rtt_ms == 0.0
 
 
-async def test_pause_and_another_promise(stand: Stand) -> None:
-    """A paused session holds no capacity and goes on when told; a promise that cannot be kept leaves the old one."""
+async def test_session_is_paused_resumed_and_given_another_promise(stand: Stand) -> None:
+    """A paused session holds no capacity; a promise that cannot be kept leaves the old one."""
     device = stand.client("device")
     live = await joined(stand, LATENCY, link={"rtt_ms": 20})
     path = f"/v1/sessions/{live.id}"
@@ -313,8 +316,7 @@ async def test_pause_and_another_promise(stand: Stand) -> None:
     assert (kept["promise"], kept["state"]) == (changed.json()["promise"], "served")
 
 
-async def test_a_lost_link_keeps_its_place(stand: Stand) -> None:
-    """The stream ends: suspended; it is back: served, and told so."""
+async def test_session_with_a_lost_stream_is_suspended_and_served_on_return(stand: Stand) -> None:
     live = await joined(stand, LATENCY)
     sessions = stand.appliance.running().sessions
     states = []
@@ -329,8 +331,8 @@ async def test_a_lost_link_keeps_its_place(stand: Stand) -> None:
     assert states == [SessionState.SERVED, SessionState.SUSPENDED, SessionState.SERVED]
 
 
-async def test_decisions_can_be_replayed(stand: Stand) -> None:
-    """Who was let in is in the log, in the form that `appliance plan` reads, for the tenant that it is about."""
+async def test_session_decisions_can_be_replayed_by_their_tenant(stand: Stand) -> None:
+    """The decisions are in the log, in the form that `appliance plan` reads."""
     await joined(stand, LATENCY)
     await joined(stand, ACCURACY)
     harbour, museum = stand.client("harbour"), stand.client("museum")
@@ -354,8 +356,7 @@ async def test_decisions_can_be_replayed(stand: Stand) -> None:
     assert (await museum.get("/v1/decisions", params={"kind": "adaptation"})).json()["items"] == []
 
 
-async def test_metrics_count_frames(stand: Stand, digits: toys.Digits) -> None:
-    """By tenant and end."""
+async def test_metrics_count_frames_by_tenant_and_end(stand: Stand, digits: toys.Digits) -> None:
     live = await joined(stand, LATENCY)
     await answered(stand, live, 0, samples(digits, 1)[0][0])
     text = (await stand.client("harbour").get("/metrics")).text
@@ -364,9 +365,8 @@ async def test_metrics_count_frames(stand: Stand, digits: toys.Digits) -> None:
     assert "appliance_frames_total{" not in (await stand.client("museum").get("/metrics")).text
 
 
-async def test_infer_frames_wait_for_their_batch(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames that come as tensors over `/v2` are answered together, when the last of their batch is there, and go
-    before their tenant's other work."""
+async def test_infer_frames_of_a_planned_batch_run_together(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the last of the batch is there, and before their tenant's other work."""
     box = stand.appliance.running()
     live = await joined(stand, ACCURACY, "harbour", application="adding")
     gates = Batches(stand.appliance.clock, "harbour", box.engine.reservations)
@@ -399,8 +399,8 @@ async def test_infer_frames_wait_for_their_batch(stand: Stand, monkeypatch: pyte
     assert gates.counts.full == 1
 
 
-async def test_kinds_of_sessions_are_bounded(stand: Stand) -> None:
-    """Each least accuracy is planned by itself, so a tenant has 32 of them at most; those that are there go on."""
+async def test_session_promises_of_distinct_accuracy_are_bounded(stand: Stand) -> None:
+    """Each least accuracy is planned by itself, so a tenant has 32 of them at most; sessions that are there go on."""
     kinds = [LATENCY | {"accuracy_min": number / 1000, "rate_rps": 0.1} for number in range(1, 33)]
     client = stand.client("harbour")
     for kind in kinds:
@@ -412,9 +412,10 @@ async def test_kinds_of_sessions_are_bounded(stand: Stand) -> None:
     assert (await client.post("/v1/sessions", json=order(kinds[3], fps=1, wait=True))).status_code == 201
 
 
-async def test_a_restart_takes_sessions_back(stand: Stand, digits: toys.Digits, tmp_path: Path) -> None:
-    """With their promises, suspended until the device is heard of, and served with its first frame; those that have
-    ended stay away."""
+async def test_restart_takes_sessions_back(stand: Stand, digits: toys.Digits, tmp_path: Path) -> None:
+    """With their promises, suspended until the device is heard of, and served with its first frame; ended sessions stay
+    away.
+    """
     live = await joined(stand, LATENCY, name="left")
     gone = await joined(stand, ACCURACY, name="gone")
     await stand.client("device").delete(f"/v1/sessions/{gone.id}")
@@ -433,9 +434,10 @@ async def test_a_restart_takes_sessions_back(stand: Stand, digits: toys.Digits, 
         await again.close()
 
 
-async def test_a_frame_counts_for_the_variant_that_answered(stand: Stand) -> None:
-    """A request over `/v2` may name another one than the plan: what the device shows is of that, and so is what memory
-    refuses."""
+async def test_frame_result_names_the_variant_that_answered(stand: Stand) -> None:
+    """A request over `/v2` may name another variant than the plan: what the device shows is of that, and so is what
+    memory refuses.
+    """
     live = await joined(stand, LATENCY)
     device, box = stand.client("device"), stand.appliance.running()
     (tensor,) = (await device.get("/v2/models/digits")).json()["inputs"]
@@ -464,7 +466,7 @@ async def test_a_frame_counts_for_the_variant_that_answered(stand: Stand) -> Non
     assert list(zoos._refused) == [("harbour/digits", "fp32")]
 
 
-async def test_what_devices_told_of_an_application_goes_with_it(stand: Stand) -> None:
+async def test_device_reports_of_an_application_are_dropped_with_the_application(stand: Stand) -> None:
     """Or with the model that it asked."""
     harbour, box = stand.client("harbour"), stand.appliance.running()
     order = {"name": "gate", "model": "digits"}

@@ -29,8 +29,8 @@ async def signed_in(stand: Stand, who: str = "harbour", **more: Any) -> httpx.As
     return page
 
 
-async def test_a_key_for_a_cookie(stand: Stand) -> None:
-    """Who is signed in, what the cookie opens, and the end of it."""
+async def test_sign_in_with_a_key_gives_a_cookie_until_sign_out(stand: Stand) -> None:
+    """What the cookie opens, and the end of it."""
     page = browser(stand)
     assert (await page.get("/v1/sign-in")).json() is None
     assert (await page.get("/v1/models")).json()["type"] == "/problems/missing-key"
@@ -50,21 +50,21 @@ async def test_a_key_for_a_cookie(stand: Stand) -> None:
     assert (await page.get("/v1/models")).json()["type"] == "/problems/wrong-key"
 
 
-async def test_what_a_cookie_does_not_open(stand: Stand) -> None:
+async def test_cookie_does_not_open_v2(stand: Stand) -> None:
     """`/v2` is for keys."""
     page = await signed_in(stand)
     assert (await page.post("/v2/repository/index")).status_code == 401
     assert (await page.post("/v2/models/digits/infer", json={"inputs": []})).status_code == 401
 
 
-async def test_a_device_key_signs_nobody_in(stand: Stand) -> None:
-    """It calls applications, and its device has no browser."""
+async def test_sign_in_with_a_device_key_is_refused(stand: Stand) -> None:
+    """A device key calls applications, and its device has no browser."""
     answer = await browser(stand).post("/v1/sign-in", json={"key": stand.keys["device"]})
     assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
     assert "set-cookie" not in answer.headers
 
 
-async def test_an_admin_acts_for_a_tenant(stand: Stand) -> None:
+async def test_cookie_of_an_admin_acts_for_the_tenant_in_x_tenant(stand: Stand) -> None:
     """As with the key itself; a tenant's browser does not."""
     page = await signed_in(stand, "admin")
     assert len((await page.get("/v1/models", headers={"X-Tenant": "harbour"})).json()["items"]) == 2
@@ -88,7 +88,7 @@ async def test_an_admin_acts_for_a_tenant(stand: Stand) -> None:
         {"Host": "", "Origin": "http://"},
     ],
 )
-async def test_other_pages_are_refused(stand: Stand, headers: dict[str, str]) -> None:
+async def test_cookie_requests_of_foreign_origins_are_refused(stand: Stand, headers: dict[str, str]) -> None:
     """Another site, another port, another scheme, and a name that was made to lead to the box."""
     page = await signed_in(stand)
     for answer in (
@@ -103,7 +103,7 @@ async def test_other_pages_are_refused(stand: Stand, headers: dict[str, str]) ->
     assert (await page.get("/v1/models")).status_code == 200
 
 
-async def test_a_change_names_its_origin(stand: Stand) -> None:
+async def test_cookie_request_that_changes_needs_an_origin(stand: Stand) -> None:
     """Over plain HTTP some browsers say nothing of the site; reading is harmless then, since no other page sees it."""
     page = await signed_in(stand)
     del page.headers["Origin"]
@@ -117,13 +117,15 @@ async def test_a_change_names_its_origin(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "[::1]:8080", "10.0.0.5", "LOCALHOST", "localhost."])
-async def test_names_and_addresses_of_the_box(stand: Stand, host: str) -> None:
-    """An address is what it says; nobody can make it lead elsewhere."""
+async def test_sign_in_by_an_address_or_local_name_of_the_box_is_accepted(stand: Stand, host: str) -> None:
+    """An address cannot be made to lead elsewhere."""
     page = browser(stand, Host=host, Origin=f"http://{host.lower()}")
     assert (await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})).status_code == 204
 
 
-async def test_other_names_are_a_setting(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+async def test_sign_in_by_a_configured_host_name_is_accepted(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
     """A name that only the operator's network knows."""
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder, security={"host_names": ("Box.Lan",)}) as appliance:
@@ -133,7 +135,7 @@ async def test_other_names_are_a_setting(furnished: tuple[Path, dict[str, str]],
         await stand.close()
 
 
-async def test_other_machines_need_tls(stand: Stand) -> None:
+async def test_sign_in_from_another_machine_needs_tls(stand: Stand) -> None:
     """Over plain HTTP the key would be read on the way; under TLS the cookie is the box's own and secure."""
     page = browser(stand, at="10.0.0.7", url="http://10.0.0.5")
     refused = await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
@@ -147,7 +149,9 @@ async def test_other_machines_need_tls(stand: Stand) -> None:
     assert (await page.get("/v1/models")).status_code == 200
 
 
-async def test_plain_http_may_be_allowed(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+async def test_sign_in_without_tls_may_be_allowed_by_setting(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
     """On a network that its operator trusts."""
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder, security={"sign_in_without_tls": True}) as appliance:
@@ -156,8 +160,8 @@ async def test_plain_http_may_be_allowed(furnished: tuple[Path, dict[str, str]],
         await stand.close()
 
 
-async def test_failures_are_counted(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """Wrong keys and wrong cookies, by address; a right key is served all the same."""
+async def test_sign_in_failures_are_limited_by_address(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Wrong keys and wrong cookies; a right key is served all the same."""
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder, security={"failed_keys_per_min": 3}) as appliance:
         stand = Stand(appliance, folder, furnished[1])
@@ -172,8 +176,8 @@ async def test_failures_are_counted(furnished: tuple[Path, dict[str, str]], tmp_
         await stand.close()
 
 
-async def test_a_sign_in_dies_with_its_key(stand: Stand) -> None:
-    """Revoked by somebody else: the next request is refused, and an open event stream ends."""
+async def test_sign_in_ends_with_its_revoked_key(stand: Stand) -> None:
+    """The next request is refused, and an open event stream ends."""
     admin = stand.client()
     made = (await admin.post("/v1/tenants/harbour/keys", json={})).json()
     page = browser(stand)
@@ -192,8 +196,8 @@ async def test_a_sign_in_dies_with_its_key(stand: Stand) -> None:
         assert events.pieces.empty()
 
 
-async def test_signing_out_ends_what_the_browser_follows(stand: Stand) -> None:
-    """The key is good, and other browsers go on with it."""
+async def test_sign_out_ends_the_event_stream_of_the_browser(stand: Stand) -> None:
+    """The key is good, and other clients go on with it."""
     page = browser(stand)
     await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})
     cookie = f"appliance={page.cookies['appliance']}"
@@ -211,8 +215,8 @@ async def test_signing_out_ends_what_the_browser_follows(stand: Stand) -> None:
         assert b"variant loaded" in await going_on.piece()
 
 
-async def test_a_sign_in_survives_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """Of the cookie only its digest is on the disk, for the owner alone; one whose key went meanwhile is gone."""
+async def test_sign_in_survives_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """Of the cookie only its digest is on the disk, for the owner alone."""
     folder = copied(furnished[0], tmp_path / "state")
     async with running(folder) as appliance:
         stand = Stand(appliance, folder, furnished[1])
@@ -230,8 +234,9 @@ async def test_a_sign_in_survives_a_restart(furnished: tuple[Path, dict[str, str
         await stand.close()
 
 
-async def test_a_damaged_file_signs_everybody_out(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """And keeps nobody from signing in."""
+async def test_damaged_sign_in_file_does_not_prevent_new_sign_ins(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
     folder = copied(furnished[0], tmp_path / "state")
     (folder / "sign_ins.json").write_text('[{"sha256": 1}')
     async with running(folder) as appliance:
@@ -240,24 +245,23 @@ async def test_a_damaged_file_signs_everybody_out(furnished: tuple[Path, dict[st
         await stand.close()
 
 
-async def test_a_body_without_a_key_is_tiny(stand: Stand) -> None:
-    """Anybody may send one, so nobody may send much; and it is JSON with a key."""
+async def test_sign_in_body_that_is_large_or_wrong_is_refused(stand: Stand) -> None:
+    """The body is taken without a key, so it must be small; and it is JSON with a key."""
     page = browser(stand)
     assert (await page.post("/v1/sign-in", content=b"x" * 1025)).status_code == 413
     for body in ({}, {"key": 7}, {"key": "ea_\n"}, {"key": "k", "more": 1}):
         assert (await page.post("/v1/sign-in", json=body)).status_code == 422
 
 
-async def test_one_key_has_few_browsers(stand: Stand) -> None:
-    """The one that was there longest ago is signed out."""
+async def test_sign_ins_of_a_key_are_bounded_and_the_oldest_ends(stand: Stand) -> None:
     first = await signed_in(stand)
     others = [await signed_in(stand) for _ in range(PER_KEY_MAX)]
     assert (await first.get("/v1/sign-in")).json() is None
     assert (await others[0].get("/v1/sign-in")).json() is not None
 
 
-async def test_signing_in_again_ends_what_was_before(stand: Stand) -> None:
-    """With another key, in the same browser."""
+async def test_sign_in_with_another_key_ends_the_previous_sign_in(stand: Stand) -> None:
+    """In the same browser."""
     page = await signed_in(stand)
     before = page.cookies["appliance"]
     await page.post("/v1/sign-in", json={"key": stand.keys["museum"]})
@@ -267,14 +271,13 @@ async def test_signing_in_again_ends_what_was_before(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("host", ["[", "[::1", "]", "[nothing]"])
-async def test_a_host_that_is_half_an_address(stand: Stand, host: str) -> None:
-    """Is none of the box's."""
+async def test_sign_in_by_a_malformed_host_is_refused(stand: Stand, host: str) -> None:
     answer = await browser(stand, Host=host).post("/v1/sign-in", json={"key": stand.keys["harbour"]})
     assert (answer.status_code, answer.json()["type"]) == (403, "/problems/foreign-origin")
 
 
-async def test_a_link_instead_of_a_key(stand: Stand) -> None:
-    """Good once, for the key that made it; of the token nothing is kept but its digest. Devices make none."""
+async def test_sign_in_link_works_once_in_place_of_a_key(stand: Stand) -> None:
+    """Only a digest of the token is kept. Device keys make no links."""
     made = await stand.client("harbour").post("/v1/sign-in/links")
     assert made.status_code == 201
     path, _, token = made.json()["path"].partition("=")
@@ -291,7 +294,7 @@ async def test_a_link_instead_of_a_key(stand: Stand) -> None:
     assert token not in audited
 
 
-async def test_a_link_of_a_page_is_as_old_as_its_sign_in(stand: Stand) -> None:
+async def test_sign_in_link_made_by_a_page_is_as_old_as_its_sign_in(stand: Stand) -> None:
     """A cookie does not live on in the cookies of its links; the key itself makes links without an age."""
     management, _ = await stand.appliance.management.get()
     sign_ins = management.box.browsers.sign_ins
@@ -306,8 +309,7 @@ async def test_a_link_of_a_page_is_as_old_as_its_sign_in(stand: Stand) -> None:
     assert sign_ins.began_at(other.cookies["appliance"]) != began_at
 
 
-async def test_a_link_from_another_place(stand: Stand) -> None:
-    """The rules of signing in hold for it as for a key."""
+async def test_sign_in_link_keeps_the_rules_of_tls_and_origin(stand: Stand) -> None:
     token = (await stand.client().post("/v1/sign-in/links")).json()["path"].partition("=")[2]
     far = browser(stand, at="10.0.0.9")
     assert (await far.post("/v1/sign-in", json={"link": token})).json()["type"] == "/problems/tls-required"

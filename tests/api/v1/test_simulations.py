@@ -28,8 +28,8 @@ async def ended(client: httpx.AsyncClient, id: str) -> dict[str, Any]:
 
 
 @pytest.mark.nightly("another child")
-async def test_more_of_an_application_with_less_memory(stand: Stand) -> None:
-    """Both runs have the box's own applications; only what was edited differs."""
+async def test_simulation_with_edits_differs_by_the_edits_only(stand: Stand) -> None:
+    """Both runs have the box's own applications."""
     admin = stand.client()
     edits = [RATE, {"kind": "memory", "budget_mb": 64.0}, {"kind": "policy", "family": "eviction", "name": "lru"}]
     answer = await admin.post("/v1/simulations", json={"edits": edits, "duration_s": 60})
@@ -54,8 +54,8 @@ async def test_more_of_an_application_with_less_memory(stand: Stand) -> None:
 
 
 @pytest.mark.nightly("another whole simulation")
-async def test_pipelines_are_in_it(stand: Stand) -> None:
-    """Its client goes on for all of the simulation: a hundred frames of one run each, which are no calls."""
+async def test_simulation_runs_the_pipelines_with_their_clients(stand: Stand) -> None:
+    """A client goes on for all of the simulation: a hundred frames of one run each, which are no calls."""
     harbour, admin = stand.client("harbour"), stand.client()
     stages = [{"name": "what", "application": "digits"}]
     order = {"name": "one", "latency_slo_ms": 500, "stages": stages}
@@ -77,10 +77,8 @@ async def test_pipelines_are_in_it(stand: Stand) -> None:
     assert frames["cost"] > 0
 
 
-async def test_a_pipeline_is_edited(stand: Stand) -> None:
-    """Twice the clients, two more, another SLO and another measure of cost: what was asked for is in the one run, and
-    not in the other.
-    """
+async def test_simulation_edit_of_a_pipeline_holds_in_the_edited_run_only(stand: Stand) -> None:
+    """Twice the clients, two more, another SLO and another measure of cost."""
     harbour, admin = stand.client("harbour"), stand.client()
     stages = [{"name": "what", "application": "digits"}]
     order = {"name": "one", "latency_slo_ms": 500, "stages": stages}
@@ -115,7 +113,7 @@ PIPELINE = {"kind": "pipeline", "pipeline": "one", "tenant": "harbour"}
         ({"kind": "policy", "family": "allocation", "name": "nexus-like"}, "edits[1].name"),
     ],
 )
-async def test_an_edit_of_a_pipeline_that_cannot_be_made_is_named(
+async def test_simulation_edit_of_a_pipeline_that_is_impossible_is_named(
     stand: Stand, edit: dict[str, Any], place: str
 ) -> None:
     """Also by how many clients and frames all edits before it have made."""
@@ -141,7 +139,7 @@ async def test_an_edit_of_a_pipeline_that_cannot_be_made_is_named(
         ({"cost_by": "luck"}, "cost_by"),
     ],
 )
-async def test_what_is_out_of_bounds_is_named_by_its_key(stand: Stand, edit: dict[str, Any], key: str) -> None:
+async def test_simulation_edit_out_of_bounds_is_refused_by_key(stand: Stand, edit: dict[str, Any], key: str) -> None:
     answer = await stand.client().post("/v1/simulations", json={"edits": [PIPELINE | edit]})
     assert answer.status_code == 422
     assert key in answer.text
@@ -156,8 +154,10 @@ async def test_what_is_out_of_bounds_is_named_by_its_key(stand: Stand, edit: dic
         (0.0, [{"fps": 10.0}], []),
     ],
 )
-def test_so_many_times_the_clients(times: float, clients: list[dict[str, Any]], expected: list[Any]) -> None:
-    """Whole ones as they are, and one with what is left: all of their frames together are as many times as many."""
+def test_pipeline_edit_multiplies_the_frames_of_its_clients(
+    times: float, clients: list[dict[str, Any]], expected: list[Any]
+) -> None:
+    """Whole clients as they are, and one with what is left: all of their frames together are as many times as many."""
     entry: dict[str, Any] = {"name": "harbour/one", "rate_rps": 3.0, "clients": clients}
     before = frames_rps(entry)
     edit = PipelineEdit(kind="pipeline", pipeline="one", tenant="harbour", times=times)
@@ -175,7 +175,7 @@ def test_so_many_times_the_clients(times: float, clients: list[dict[str, Any]], 
         (RATE | {"more_rps": 9000.0}, "edits[1]"),
     ],
 )
-async def test_an_edit_that_cannot_be_made_is_named(stand: Stand, edit: dict[str, Any], place: str) -> None:
+async def test_simulation_edit_that_is_impossible_is_named(stand: Stand, edit: dict[str, Any], place: str) -> None:
     order = {"edits": [RATE, edit], "duration_s": 300}
     answer = await stand.client().post("/v1/simulations", json=order)
     assert answer.status_code == 422
@@ -184,15 +184,17 @@ async def test_an_edit_that_cannot_be_made_is_named(stand: Stand, edit: dict[str
     assert answer.json()["detail"].startswith(place)
 
 
-async def test_the_box_as_it_is_may_be_too_much(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is simulated, too; what is said is how long, not the edit."""
+async def test_simulation_of_a_box_too_busy_is_refused_by_its_duration(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unedited box is simulated, too; the duration is named, not the edit."""
     monkeypatch.setattr(simulations, "REQUESTS_MAX", -1)
     answer = await stand.client().post("/v1/simulations", json={"edits": [RATE], "duration_s": 300})
     assert (answer.status_code, answer.json()["edit"]) == (422, "duration_s")
 
 
-async def test_what_is_no_edit_is_named_too(stand: Stand) -> None:
-    """By the check that every body gets; and nothing begins."""
+async def test_simulation_edit_of_an_unknown_form_is_refused_by_place(stand: Stand) -> None:
+    """By the check that every body gets; and no simulation begins."""
     admin = stand.client()
     for edit in ({"kind": "weather"}, {"kind": "memory", "budget_mb": -1}, RATE | {"colour": "red"}):
         answer = await admin.post("/v1/simulations", json={"edits": [edit]})
@@ -202,13 +204,13 @@ async def test_what_is_no_edit_is_named_too(stand: Stand) -> None:
     assert (await admin.get("/v1/simulations")).json()["items"] == []
 
 
-async def test_only_admins(stand: Stand) -> None:
+async def test_simulations_are_for_admins_only(stand: Stand) -> None:
     for who in ("harbour", "device"):
         assert (await stand.client(who).get("/v1/simulations")).status_code == 403
         assert (await stand.client(who).post("/v1/simulations", json={"edits": [RATE]})).status_code == 403
 
 
-async def test_they_wait_for_one_another_and_end_with_the_box(stand: Stand) -> None:
+async def test_simulations_wait_for_each_other_within_a_bound(stand: Stand) -> None:
     admin = stand.client()
     order = {"edits": [RATE], "duration_s": 20_000}
     begun = [await admin.post("/v1/simulations", json=order) for _ in range(WAITING_MAX + 1)]
@@ -224,8 +226,7 @@ async def test_they_wait_for_one_another_and_end_with_the_box(stand: Stand) -> N
 @pytest.mark.parametrize(
     ("limits", "why"), [({"wall_s": 0.01}, "took longer than"), ({"cpu_s": 0}, "its process ended")]
 )
-async def test_a_child_that_takes_too_much_is_ended(limits: dict[str, Any], why: str) -> None:
-    """And the next one runs."""
+async def test_simulation_child_above_its_limits_is_ended(limits: dict[str, Any], why: str) -> None:
     given = {name: getattr(LIMITS, name) for name in LIMITS.__dataclass_fields__} | limits
     own = Simulations(SystemClock(), limits=ChildLimits(**given))
     document = {"duration_s": 1.0}
@@ -237,7 +238,7 @@ async def test_a_child_that_takes_too_much_is_ended(limits: dict[str, Any], why:
 
 
 @pytest.mark.usefixtures("processes")
-async def test_a_scenario_that_does_not_fit_says_so() -> None:
+async def test_simulation_scenario_that_is_wrong_fails_with_the_reason() -> None:
     """As the lab says it."""
     own = Simulations(SystemClock())
     made = own.begin({"duration_s": 1.0}, {"duration_s": 1.0}, edits=[], left_out=[])

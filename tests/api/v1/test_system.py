@@ -20,8 +20,7 @@ pytestmark = pytest.mark.anyio
 TENSORS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
 
 
-async def test_the_box_at_a_glance(stand: Stand) -> None:
-    """Sane figures, and the caller's own counts."""
+async def test_system_shows_sane_figures_and_the_counts_of_the_caller(stand: Stand) -> None:
     shown = (await stand.client("harbour").get("/v1/system")).json()
     assert (shown["version"], shown["ready"], shown["models"], shown["applications"]) == (__version__, True, 2, 2)
     assert 0 < shown["process_bytes"] < shown["memory_total_bytes"]
@@ -36,8 +35,10 @@ async def test_the_box_at_a_glance(stand: Stand) -> None:
     assert (await stand.client("museum").get("/v1/system")).json()["models"] == 1
 
 
-async def test_a_box_that_is_out_of_files_says_so(stand: Stand) -> None:
-    """What it would have to open cannot be told now; that is nobody's mistake, and comes back by itself."""
+async def test_system_out_of_file_handles_is_503_for_a_while(stand: Stand) -> None:
+    """What the box would have to open cannot be told now; that is not the caller's mistake, and comes back by
+    itself.
+    """
     client = stand.client("harbour")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     system._process_bytes.cache_clear()
@@ -52,8 +53,8 @@ async def test_a_box_that_is_out_of_files_says_so(stand: Stand) -> None:
     assert (await client.get("/v1/system")).status_code == 200
 
 
-async def test_settings_say_where_they_come_from(stand: Stand) -> None:
-    """To an operator only; those that somebody has given, and defaults."""
+async def test_settings_show_their_source_to_admins_only(stand: Stand) -> None:
+    """Given settings and defaults."""
     shown = {one["name"]: one for one in (await stand.client().get("/v1/settings")).json()}
     assert shown["state_dir"]["source"] == "option"
     loads = shown["memory.loads_parallel_max"]
@@ -62,8 +63,8 @@ async def test_settings_say_where_they_come_from(stand: Stand) -> None:
     assert (await stand.client("harbour").get("/v1/settings")).status_code == 403
 
 
-async def test_memory_shows_builds_to_those_who_use_them(stand: Stand) -> None:
-    """Loaded by harbour: harbour and admin see it with its application, museum does not; a shared one all see, by
+async def test_memory_shows_builds_to_the_tenants_that_use_them(stand: Stand) -> None:
+    """Loaded by harbour: harbour and admin see it with its application, museum does not; a shared build all see, by
     their own names.
     """
     harbour, museum = stand.client("harbour"), stand.client("museum")
@@ -85,8 +86,8 @@ async def test_memory_shows_builds_to_those_who_use_them(stand: Stand) -> None:
     assert 0 < build["bytes"] <= shown["admin"]["used_bytes"] <= shown["admin"]["budget_bytes"]
 
 
-async def test_processors(stand: Stand) -> None:
-    """The CPU: an operator sees the fingerprint of prepared forms and what ran there, a tenant that it serves."""
+async def test_processors_show_figures_to_admins_and_state_to_tenants(stand: Stand) -> None:
+    """An operator sees the fingerprint of prepared forms and what ran there, a tenant that the CPU serves."""
     path = "/v1/applications/adding/predict"
     assert (await stand.client("harbour").post(path, json=TENSORS)).status_code == 200
     (shown,) = (await stand.client().get("/v1/processors")).json()
@@ -112,10 +113,8 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-async def test_metrics_count_what_happened(stand: Stand) -> None:
-    """Two good requests and one refused by name: counters, a cold and a warm start, histograms whose buckets add up,
-    loads.
-    """
+async def test_metrics_count_requests_starts_and_loads(stand: Stand) -> None:
+    """Two good requests: counters, a cold and a warm start, histograms whose buckets add up, loads."""
     harbour, admin = stand.client("harbour"), stand.client()
     for _ in range(2):
         assert (await harbour.post("/v1/applications/adding/predict", json=TENSORS)).status_code == 200
@@ -141,7 +140,7 @@ async def test_metrics_count_what_happened(stand: Stand) -> None:
 
 
 @pytest.mark.nightly("thousands of series")
-async def test_others_are_answered_while_metrics_are_written(tmp_path: Path) -> None:
+async def test_requests_are_answered_while_metrics_are_written(tmp_path: Path) -> None:
     """A page of five hundred applications is no single turn of the event loop, and holds every series whole."""
     async with running(tmp_path) as appliance:
         box = appliance.running()
@@ -166,8 +165,8 @@ async def test_others_are_answered_while_metrics_are_written(tmp_path: Path) -> 
     )
 
 
-async def test_windows_are_metrics(stand: Stand) -> None:
-    """Two opened, one of them over and in vain: counted by application, for admins; no event."""
+async def test_metrics_count_windows_by_application(stand: Stand) -> None:
+    """Two opened, one of them over and in vain; no event."""
     telemetry = stand.appliance.running().telemetry
     before = telemetry.recent()
     for _ in range(2):
@@ -180,7 +179,7 @@ async def test_windows_are_metrics(stand: Stand) -> None:
     assert telemetry.recent() == before
 
 
-async def test_a_tenant_sees_its_own_series_only(stand: Stand) -> None:
+async def test_metrics_for_a_tenant_have_its_own_series_only(stand: Stand) -> None:
     """Nothing of other tenants and nothing of the box; a device sees nothing at all; without a key 401."""
     for who in ("harbour", "museum"):
         await stand.client(who).post("/v1/applications/adding/predict", json=TENSORS)
@@ -190,8 +189,8 @@ async def test_a_tenant_sees_its_own_series_only(stand: Stand) -> None:
     assert (await stand.client(None).get("/metrics")).status_code == 401
 
 
-async def test_metrics_may_be_opened(stand: Stand) -> None:
-    """By the setting, everyone who reaches the port sees all of it."""
+async def test_metrics_may_be_opened_to_all_by_setting(stand: Stand) -> None:
+    """Each caller who reaches the port sees all of it."""
     folder = copied(stand.state_dir, stand.state_dir.with_name("open"))
     async with running(folder, security={"metrics_open": True}) as appliance:
         other = Stand(appliance, folder, stand.keys)
@@ -201,7 +200,7 @@ async def test_metrics_may_be_opened(stand: Stand) -> None:
         await other.close()
 
 
-async def test_the_memory_of_the_process_is_looked_at_now_and_then(stand: Stand) -> None:
+async def test_process_memory_is_cached_between_system_requests(stand: Stand) -> None:
     """However many pages ask for it."""
     before = system._process_bytes.cache_info()
     for _ in range(5):

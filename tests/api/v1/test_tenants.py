@@ -12,8 +12,7 @@ pytestmark = pytest.mark.anyio
 DAY_S = 86400
 
 
-async def test_a_tenant_from_making_to_deleting(stand: Stand) -> None:
-    """With quota, seen in the list, changed whole, gone with its keys."""
+async def test_tenant_is_created_listed_changed_and_deleted_with_its_keys(stand: Stand) -> None:
     admin = stand.client()
     quota = {
         "requests_per_s": 50,
@@ -39,8 +38,8 @@ async def test_a_tenant_from_making_to_deleting(stand: Stand) -> None:
     assert (await admin.get("/v1/tenants/airport")).status_code == 404
 
 
-async def test_what_a_tenant_uses(stand: Stand) -> None:
-    """Beside each limit: its own alone, of its own requests; another tenant is not told."""
+async def test_tenant_shows_its_own_use_beside_its_limits(stand: Stand) -> None:
+    """Of its own requests alone; another tenant is not told."""
     harbour, empty = stand.client("harbour"), {"concurrent_requests": 0, "memory_bytes": 0, "stored_bytes": 0}
     before = (await harbour.get("/v1/tenants/harbour")).json()["use"]
     image = {"name": "image", "shape": [1, 1, 8, 8], "datatype": "FP32", "data": [0] * 64}
@@ -57,14 +56,14 @@ async def test_what_a_tenant_uses(stand: Stand) -> None:
     assert (await stand.client("museum").get("/v1/tenants/harbour")).status_code == 404
 
 
-async def test_a_tenant_with_models_stays(stand: Stand) -> None:
-    """Its models must be deleted first; the default tenant always stays."""
+async def test_tenant_with_models_and_the_default_tenant_are_not_deleted(stand: Stand) -> None:
+    """The models must be deleted first."""
     for name in ("harbour", "default"):
         answer = await stand.client().delete(f"/v1/tenants/{name}")
         assert (answer.status_code, answer.json()["type"]) == (409, "/problems/in-use")
 
 
-async def test_a_secret_is_shown_once_and_stored_nowhere(stand: Stand) -> None:
+async def test_key_secret_is_shown_once_and_stored_nowhere(stand: Stand) -> None:
     """The list has no secret; neither the database nor its log of writes contains it."""
     admin = stand.client()
     made = (await admin.post("/v1/tenants/harbour/keys", json={"label": "glasses 7"})).json()
@@ -79,8 +78,7 @@ async def test_a_secret_is_shown_once_and_stored_nowhere(stand: Stand) -> None:
     database.close()
 
 
-async def test_a_revoked_key_stops_at_once(stand: Stand) -> None:
-    """The next request with it is 401."""
+async def test_revoked_key_is_refused_at_the_next_request(stand: Stand) -> None:
     harbour = stand.client("harbour")
     made = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device"})).json()
     device = stand.client(None, Authorization=f"Bearer {made['key']}")
@@ -91,7 +89,7 @@ async def test_a_revoked_key_stops_at_once(stand: Stand) -> None:
     assert refused.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_key_expires(stand: Stand) -> None:
+async def test_expired_key_is_refused(stand: Stand) -> None:
     """`expires_in_s` counts from now; a very short one is over by the next request."""
     harbour = stand.client("harbour")
     made = (await harbour.post("/v1/tenants/harbour/keys", json={"expires_in_s": 1e-6})).json()
@@ -113,14 +111,13 @@ async def test_a_key_expires(stand: Stand) -> None:
         ({"rights": "all"}, 422),
     ],
 )
-async def test_wrong_orders(stand: Stand, order: dict[str, object], status: int) -> None:
-    """A key that cannot be meant is not made; a tenant makes no admins."""
+async def test_key_order_that_is_wrong_is_refused(stand: Stand, order: dict[str, object], status: int) -> None:
+    """A tenant makes no admin keys."""
     answer = await stand.client("harbour").post("/v1/tenants/harbour/keys", json=order)
     assert answer.status_code == status
 
 
-async def test_admins_make_admins_in_the_default_tenant(stand: Stand) -> None:
-    """Nowhere else."""
+async def test_admin_keys_are_made_in_the_default_tenant_only(stand: Stand) -> None:
     admin = stand.client()
     made = (await admin.post("/v1/tenants/default/keys", json={"role": "admin"})).json()
     second = stand.client(None, Authorization=f"Bearer {made['key']}")
@@ -128,7 +125,7 @@ async def test_admins_make_admins_in_the_default_tenant(stand: Stand) -> None:
     assert (await admin.post("/v1/tenants/harbour/keys", json={"role": "admin"})).status_code == 403
 
 
-async def test_only_admins_manage_tenants(stand: Stand) -> None:
+async def test_tenants_are_managed_by_admins_only(stand: Stand) -> None:
     """A tenant sees itself and may change nothing of itself."""
     harbour = stand.client("harbour")
     assert [one["name"] for one in (await harbour.get("/v1/tenants")).json()["items"]] == ["harbour"]
@@ -140,7 +137,7 @@ async def test_only_admins_manage_tenants(stand: Stand) -> None:
         assert answer.status_code == 403
 
 
-async def test_an_admin_acts_where_x_tenant_says(stand: Stand) -> None:
+async def test_admin_request_acts_for_the_tenant_in_x_tenant(stand: Stand) -> None:
     """Models made so belong to that tenant; an unknown tenant is 404."""
     acting = stand.client("admin", **{"X-Tenant": "harbour"})
     assert [one["name"] for one in (await acting.get("/v1/models")).json()["items"]] == ["adding", "digits"]
@@ -151,8 +148,8 @@ async def test_an_admin_acts_where_x_tenant_says(stand: Stand) -> None:
     assert (nobody.status_code, nobody.json()["type"]) == (404, "/problems/unknown-tenant")
 
 
-async def test_when_a_key_was_used_last(stand: Stand) -> None:
-    """To a minute, by key or by cookie; a revoked one leaves nothing; one that ends within a week says so."""
+async def test_key_list_shows_the_last_use_of_each_key(stand: Stand) -> None:
+    """To a minute; a revoked key leaves nothing; a key that ends within a week says so."""
     admin = stand.client()
     order = {"label": "soon", "expires_in_s": 3600}
     made = (await admin.post("/v1/tenants/harbour/keys", json=order)).json()

@@ -32,13 +32,13 @@ async def imported(stand: Stand, **files: bytes) -> dict[str, object]:
     return await job_end(client, job.json()["id"])
 
 
-async def test_network_is_refused_without_fitting_values_and_told_what_to_add(stand: Stand) -> None:
+async def test_network_without_fitting_trial_values_is_refused_with_advice(stand: Stand) -> None:
     ended = await imported(stand)
     assert ended["state"] == "failed"
     assert "add inputs of real use (calibration/)" in str(ended["error"])
 
 
-async def test_network_is_imported_with_values_of_a_sample_and_serves_others(stand: Stand) -> None:
+async def test_network_with_a_calibration_sample_is_imported_and_serves(stand: Stand) -> None:
     ended = await imported(stand, calibration=packed(SAMPLE))
     assert ended["state"] == "done", ended
     inputs = {"x": SAMPLE["x"], "parts": [5, 1]}

@@ -48,7 +48,7 @@ async def infer(
 
 
 async def test_import_without_samples_serves_original(stand: Stand, tmp_path: Path) -> None:
-    """Int8 was calibrated on noise and is far off; it answers when it is named, and says so."""
+    """Int8 was calibrated on noise and is far off; it answers when it is named, with a warning."""
     museum = stand.client("museum")
     path = sensor_level(tmp_path / "level.onnx")
     job = await imported(museum, path.read_bytes())

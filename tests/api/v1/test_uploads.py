@@ -19,7 +19,7 @@ async def begun(stand: Stand, length: int | None = 10, **order: str) -> str:
     return str(answer.json()["id"])
 
 
-async def test_pieces_go_on_where_the_box_stopped(stand: Stand) -> None:
+async def test_upload_pieces_go_on_at_the_offset_of_the_box(stand: Stand) -> None:
     """Each answer tells the offset; HEAD tells it too; a wrong offset is 409 with the right one as a fact."""
     harbour, upload = stand.client("harbour"), await begun(stand)
     first = await harbour.patch(f"/v1/uploads/{upload}", content=b"01234", headers={"Upload-Offset": "0"})
@@ -36,8 +36,8 @@ async def test_pieces_go_on_where_the_box_stopped(stand: Stand) -> None:
     assert not (stand.state_dir / "uploads" / upload).exists()
 
 
-async def test_a_broken_line_keeps_what_arrived(stand: Stand) -> None:
-    """The caller hangs up in the middle of a piece: the bytes before count."""
+async def test_upload_keeps_the_bytes_before_a_lost_connection(stand: Stand) -> None:
+    """The caller hangs up in the middle of a piece."""
     upload = await begun(stand, None)
     headers = {"Authorization": f"Bearer {stand.keys['harbour']}", "Upload-Offset": "0"}
 
@@ -51,8 +51,7 @@ async def test_a_broken_line_keeps_what_arrived(stand: Stand) -> None:
     assert shown["offset"] == 70_000
 
 
-async def test_an_upload_survives_a_restart(stand: Stand) -> None:
-    """The next start of the box knows the offset."""
+async def test_upload_keeps_its_offset_over_a_restart(stand: Stand) -> None:
     upload = await begun(stand)
     path = f"/v1/uploads/{upload}"
     await stand.client("harbour").patch(path, content=b"0123", headers={"Upload-Offset": "0"})
@@ -64,8 +63,7 @@ async def test_an_upload_survives_a_restart(stand: Stand) -> None:
         await again.close()
 
 
-async def test_more_than_announced_is_refused(stand: Stand) -> None:
-    """The announced length is the limit."""
+async def test_upload_beyond_its_announced_length_is_refused(stand: Stand) -> None:
     upload = await begun(stand, 3)
     answer = await stand.client("harbour").patch(
         f"/v1/uploads/{upload}", content=b"0123", headers={"Upload-Offset": "0"}
@@ -73,8 +71,7 @@ async def test_more_than_announced_is_refused(stand: Stand) -> None:
     assert (answer.status_code, answer.json()["type"]) == (413, "/problems/too-large")
 
 
-async def test_an_announced_digest_is_checked(stand: Stand) -> None:
-    """An upload whose bytes have another SHA-256 than announced is no model."""
+async def test_upload_with_another_digest_than_announced_makes_no_model(stand: Stand) -> None:
     upload = await begun(stand, 4, sha256=hashlib.sha256(b"0123").hexdigest())
     harbour = stand.client("harbour")
     await harbour.patch(f"/v1/uploads/{upload}", content=b"9999", headers={"Upload-Offset": "0"})
@@ -85,21 +82,20 @@ async def test_an_announced_digest_is_checked(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("order", [{"length": -1}, {"sha256": "abc"}, {"size": 5}, {"length": 2**60}])
-async def test_wrong_orders(stand: Stand, order: dict[str, object]) -> None:
-    """Refused with the field that is wrong, or 413 for what can never fit."""
+async def test_upload_order_that_is_wrong_is_refused(stand: Stand, order: dict[str, object]) -> None:
+    """With the field that is wrong, or 413 for what can never fit."""
     answer = await stand.client("harbour").post("/v1/uploads", json=order)
     assert answer.status_code in (413, 422)
 
 
-async def test_an_offset_is_needed(stand: Stand) -> None:
-    """PATCH without Upload-Offset names the header."""
+async def test_upload_piece_without_an_offset_is_refused_by_header(stand: Stand) -> None:
     answer = await stand.client("harbour").patch(f"/v1/uploads/{await begun(stand)}", content=b"x")
     assert answer.status_code == 422
     assert "upload-offset" in answer.json()["detail"].lower()
 
 
-async def test_the_list_shows_what_is_open(stand: Stand) -> None:
-    """The tenant's own, in pages."""
+async def test_uploads_that_are_open_are_listed_in_pages(stand: Stand) -> None:
+    """The tenant's own."""
     made = {await begun(stand) for _ in range(3)}
     harbour = stand.client("harbour")
     page = (await harbour.get("/v1/uploads?limit=2")).json()
@@ -108,8 +104,7 @@ async def test_the_list_shows_what_is_open(stand: Stand) -> None:
     assert rest["next_cursor"] is None
 
 
-async def test_a_quota_of_stored_bytes(stand: Stand, tmp_path: Path) -> None:
-    """A tenant whose disk share is used up cannot begin another upload."""
+async def test_upload_above_the_quota_of_stored_bytes_is_refused(stand: Stand, tmp_path: Path) -> None:
     await stand.client().put("/v1/tenants/harbour", json={"quota": {"stored_bytes": 1000}})
     answer = await stand.client("harbour").post("/v1/uploads", json={"length": 100_000})
     assert (answer.status_code, answer.json()["quota"]) == (429, "stored_bytes")

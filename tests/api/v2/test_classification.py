@@ -39,7 +39,7 @@ async def test_classes_of_each_item_are_texts_with_the_largest_first(stand: Stan
 
 
 async def test_classes_in_binary_are_read_by_the_official_client(stand: Stand) -> None:
-    """As its `class_count` asks for them; digits have labels."""
+    """As the client's `class_count` asks for them; digits have labels."""
     image = triton.InferInput("image", [1, 1, 8, 8], "FP32")
     image.set_data_from_numpy(np.zeros((1, 1, 8, 8), np.float32))
     wanted = [triton.InferRequestedOutput("probabilities", class_count=3)]
@@ -71,19 +71,21 @@ async def test_classes_in_binary_are_read_by_the_official_client(stand: Stand) -
         ),
     ],
 )
-async def test_classes_that_cannot_be_are_refused_by_name(stand: Stand, parameters: Any, words: str) -> None:
+async def test_impossible_classification_parameters_are_refused_by_name(
+    stand: Stand, parameters: Any, words: str
+) -> None:
     """400, with the output and the parameter."""
     answer = await stand.client("harbour").post(PATH, json=summed(ROWS, {"name": "SUM", "parameters": parameters}))
     assert answer.status_code == 400
     assert words in answer.json()["error"]
 
 
-async def test_extension_is_in_the_metadata_of_the_server(stand: Stand) -> None:
+async def test_classification_extension_is_in_the_server_metadata(stand: Stand) -> None:
     """Clients look for it there."""
     assert "classification" in (await stand.client(None).get("/v2")).json()["extensions"]
 
 
-async def test_batch_above_what_was_measured_is_refused(stand: Stand) -> None:
+async def test_batch_above_the_largest_measured_is_refused(stand: Stand) -> None:
     """What the configuration calls the largest batch is answered, one more is 400."""
     client = stand.client("harbour")
     for model in ("adding", "digits"):

@@ -69,8 +69,8 @@ async def _outside_tasks(*calls: Any) -> None:
 
 @pytest.mark.parametrize("in_the_end", [False, True])
 @story
-async def test_a_body_in_pieces(in_the_end: bool) -> None:
-    """The request begins with its head, and goes on when its body is whole; only then it may need a task."""
+async def test_request_begins_at_its_head_and_runs_when_its_body_is_whole(in_the_end: bool) -> None:
+    """Only then it may need a task."""
     protocol, transport, reading = _connected(in_the_end=in_the_end)
     for number in (1, 2, 3, 4):  # the last two with a known head
         await _outside_tasks((protocol.data_received, head(len(BODY)) + BODY[:50_000]))
@@ -82,8 +82,8 @@ async def test_a_body_in_pieces(in_the_end: bool) -> None:
 
 @pytest.mark.parametrize("end", ["lost", "gives way", "too slow"])
 @story
-async def test_a_body_that_does_not_come(end: str) -> None:
-    """What the request holds is given back when its connection ends, not when somebody collects garbage."""
+async def test_request_whose_body_does_not_come_is_released_at_once(end: str) -> None:
+    """When its connection ends, not when garbage is collected."""
     protocol, transport, reading = _connected()
     transport.abort = transport.close  # type: ignore[method-assign]
     transport.can_write_eof = lambda: False  # type: ignore[method-assign]
@@ -102,8 +102,8 @@ async def test_a_body_that_does_not_come(end: str) -> None:
 
 @pytest.mark.parametrize("in_the_end", [False, True])
 @story
-async def test_a_run_is_waited_for(in_the_end: bool) -> None:
-    """A request goes on without a task when its run is over; what needs one then has one."""
+async def test_request_waits_for_its_run_without_a_task(in_the_end: bool) -> None:
+    """Where it needs a task after the run, it gets one."""
     protocol, transport, reading = _connected(in_the_end=in_the_end)
     for number in range(2):
         reading.run = asyncio.get_running_loop().create_future()
@@ -117,8 +117,8 @@ async def test_a_run_is_waited_for(in_the_end: bool) -> None:
 
 @pytest.mark.parametrize("end", ["lost", "gives way"])
 @story
-async def test_caller_that_leaves_while_its_run_waits(end: str) -> None:
-    """Its place in the queue is given back at once; when the run has begun and ends all the same, nothing follows."""
+async def test_caller_that_leaves_while_its_run_waits_frees_its_place(end: str) -> None:
+    """At once; when the run has begun and ends all the same, nothing follows."""
     protocol, transport, reading = _connected()
     transport.abort = transport.close  # type: ignore[method-assign]
     reading.run = asyncio.get_running_loop().create_future()
@@ -135,8 +135,8 @@ async def test_caller_that_leaves_while_its_run_waits(end: str) -> None:
 
 @pytest.mark.parametrize("meanwhile", ["congested", "the last one"])
 @story
-async def test_an_answer_that_cannot_be_written_at_once(meanwhile: str) -> None:
-    """The run is over, and the caller takes no answer now, or wants no other: a task sees to it."""
+async def test_answer_that_cannot_be_written_at_once_is_sent_by_a_task(meanwhile: str) -> None:
+    """The run is over, and the connection is congested, or this answer is its last."""
     protocol, transport, reading = _connected()
     reading.run = asyncio.get_running_loop().create_future()
     await _outside_tasks((protocol.data_received, head(len(BODY)) + BODY))

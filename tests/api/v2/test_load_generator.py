@@ -156,8 +156,8 @@ def _binary(length: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("batch", [1, 8])
 @pytest.mark.parametrize("version", ["", "1"])
-async def test_a_run(stand: Stand, version: str, batch: int) -> None:
-    """Without a flag, and with those for batch and version: all it asks is answered, and its figures add up."""
+async def test_load_generator_run_is_answered_with_figures_that_add_up(stand: Stand, version: str, batch: int) -> None:
+    """Without a flag, and with those for batch and version."""
     grown = await measure(stand.client("harbour"), "digits", version=version, batch=batch)
     assert grown["success.count"] == grown["execution_count"] == grown["compute_input.count"] == REQUESTS
     assert grown["inference_count"] == REQUESTS * batch
@@ -165,7 +165,7 @@ async def test_a_run(stand: Stand, version: str, batch: int) -> None:
     assert 0 < grown["compute_infer.ns"] <= spent <= grown["success.ns"]
 
 
-async def test_config_gives_the_largest_batch_measured(stand: Stand) -> None:
+async def test_config_gives_the_largest_measured_batch(stand: Stand) -> None:
     """A free first axis is the batch: it stands in the metadata and not in `dims`; what was profiled says how far it
     goes.
     """
@@ -179,9 +179,9 @@ async def test_config_gives_the_largest_batch_measured(stand: Stand) -> None:
     assert config["max_batch_size"] == max(row["batch"] for row in profile["latencies"]) == 8
 
 
-async def test_versions_are_numbers_everywhere(stand: Stand) -> None:
-    """Metadata, index, statistics and answers say the same number; paths take it as well as the name, and nothing
-    else.
+async def test_model_versions_are_numbers_in_all_documents_and_paths(stand: Stand) -> None:
+    """Metadata, index, statistics and answers say the same number; paths take the number as well as the name, and
+    nothing else.
     """
     client = stand.client("harbour")
     metadata = (await client.get("/v2/models/digits")).json()
@@ -207,8 +207,7 @@ async def test_versions_are_numbers_everywhere(stand: Stand) -> None:
     assert shown["number"] == 1
 
 
-async def test_statistics_name_no_deleted_variant(stand: Stand) -> None:
-    """What was deleted is no version any more, whatever it did before."""
+async def test_statistics_leave_out_a_deleted_variant(stand: Stand) -> None:
     client = stand.client("harbour")
     await measure(client, "digits")
     assert (await client.delete("/v1/models/digits/variants/fp32")).status_code == 200
@@ -258,7 +257,7 @@ async def fixed(furnished: tuple[Path, dict[str, str]], with_fixed: Path, tmp_pa
 
 
 @pytest.mark.nightly("the program of another maker, once more")
-async def test_a_fixed_first_axis_is_no_batch(fixed: Stand) -> None:
+async def test_model_with_a_fixed_first_axis_has_no_batch(fixed: Stand) -> None:
     """Shapes are whole and sent as they are; four rows of one table are one inference, not four."""
     client = fixed.client("harbour")
     config = (await client.get("/v2/models/table/config")).json()
@@ -268,8 +267,8 @@ async def test_a_fixed_first_axis_is_no_batch(fixed: Stand) -> None:
 
 
 @pytest.mark.nightly("the program of another maker, once more")
-async def test_a_model_with_state_is_asked_in_sequences(fixed: Stand) -> None:
-    """The config says so, and that the box supplies the state itself."""
+async def test_config_of_a_model_with_state_asks_for_sequences(fixed: Stand) -> None:
+    """And says that the box supplies the state itself."""
     client = fixed.client("harbour")
     config = (await client.get("/v2/models/sum/config")).json()
     assert config["sequence_batching"] == {"max_sequence_idle_microseconds": 60_000_000}
@@ -278,7 +277,7 @@ async def test_a_model_with_state_is_asked_in_sequences(fixed: Stand) -> None:
     assert grown["inference_count"] == REQUESTS
 
 
-async def test_models_may_be_called_like_parts_of_a_path(fixed: Stand) -> None:
+async def test_models_named_like_path_parts_are_served(fixed: Stand) -> None:
     """An application of the name `config` or `ready` has metadata like any other."""
     client = fixed.client("harbour")
     for name in ("config", "ready"):

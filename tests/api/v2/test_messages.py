@@ -26,14 +26,14 @@ RUN = {"variant_id": "t/m:v", "reason": "no"}
         (RunCrashed(**RUN), 500, 500),
     ],
 )
-def test_what_the_client_can_change_is_no_failure_of_the_box(error: ApplianceError, v1: int, v2: int) -> None:
+def test_error_that_the_client_can_mend_is_400_and_a_crash_is_500(error: ApplianceError, v1: int, v2: int) -> None:
     """Values that a network cannot compute are the caller's to change; a process that ended is not."""
     assert (status_of(error), error_answer(error)[0]) == (v1, v2)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("pieces", [0, 1, 3])
-async def test_a_body_that_breaks_off_is_none(pieces: int) -> None:
+async def test_body_that_breaks_off_is_refused(pieces: int) -> None:
     """Also before its first piece: an empty body would be taken for what the device has sent."""
     messages: list[dict[str, Any]] = [{"type": "http.request", "body": b"abc", "more_body": True}] * pieces
 
@@ -52,7 +52,7 @@ class _Yielding(HandClock):
 
 
 @pytest.mark.anyio
-async def test_long_list_leaves_the_event_loop_to_others_between_its_rows() -> None:
+async def test_long_list_yields_the_event_loop_between_its_rows() -> None:
     """Of rows that take a millisecond each; all of them are there."""
     clock = _Yielding()
 

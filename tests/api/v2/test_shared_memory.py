@@ -75,8 +75,10 @@ def open_files(memory: SharedMemory) -> int:
     return sum(os.path.realpath(link) == f"{FOLDER}/{memory.name}" for link in links)
 
 
-async def test_only_from_the_box(furnished: tuple[Path, dict[str, str]], tmp_path: Path, memory: SharedMemory) -> None:
-    """Over a connection of which nobody knows whose it is, nothing is looked at, and no key of any object is told."""
+async def test_shared_memory_is_registered_from_the_box_only(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, memory: SharedMemory
+) -> None:
+    """Over a connection whose user is unknown, no object is looked at, and no key of any object is told."""
     order = {"key": memory.name, "offset": 0, "byte_size": 48}
     before = open_files(memory)
     async with running(copied(furnished[0], tmp_path / "state"), http={"shared_memory": True}) as appliance:
@@ -93,10 +95,10 @@ async def test_only_from_the_box(furnished: tuple[Path, dict[str, str]], tmp_pat
     assert open_files(memory) == before
 
 
-async def test_unregistered_under_a_request(
+async def test_shared_memory_unregistered_under_a_request_serves_that_request(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path, memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has begun reads and writes the region, and closes it; what comes after finds none."""
+    """The request reads and writes the region, and then it is closed; a later request finds none."""
     monkeypatch.setattr(shared_memory, "_COPIED_SOON_BYTES", 0)  # copied in a thread, which the test holds up
     before = open_files(memory)
     settings: dict[str, Any] = {"http": {"shared_memory": True}, "queues": {"media_threads": 1}}

@@ -13,7 +13,7 @@ from tests.api.stand import Stand, job_end
 pytestmark = pytest.mark.anyio
 
 
-async def test_loud_request_silences_no_other(stand: Stand, tmp_path: Path) -> None:
+async def test_request_does_not_influence_others_of_its_shared_run(stand: Stand, tmp_path: Path) -> None:
     """The network looks at the other rows only where a value is above 60, which trial inputs never are."""
     museum = stand.client("museum")
     path = quiet_rows(tmp_path / "rows.onnx")

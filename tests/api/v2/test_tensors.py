@@ -76,8 +76,9 @@ def as_the_client_reads(body: bytes, length: int | None) -> np.ndarray:
     ],  # the client refuses it
 )
 @given(data=st.data())
-def test_client_and_back(word: str, binary: bool, data: st.DataObject) -> None:
-    """What the official client sends arrives bit by bit, and what is answered it reads bit by bit."""
+def test_numbers_of_the_official_client_arrive_and_return_bit_by_bit(
+    word: str, binary: bool, data: st.DataObject
+) -> None:
     array = data.draw(arrays(word, finite=not binary))
     got = as_the_client_sends(array, word, binary=binary)
     assert got.id == "9"
@@ -91,7 +92,7 @@ def test_client_and_back(word: str, binary: bool, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("binary", [True, False])
 @given(values=st.lists(texts, min_size=1, max_size=6))
-def test_text_of_the_client_and_back(values: list[str], binary: bool) -> None:
+def test_texts_of_the_official_client_arrive_and_return(values: list[str], binary: bool) -> None:
     """BYTES: UTF-8 text of any length, empty ones too."""
     array = np.array([value.encode() for value in values], dtype=np.object_).reshape(1, -1)
     got = as_the_client_sends(array, "BYTES", binary=binary)
@@ -106,8 +107,7 @@ def test_text_of_the_client_and_back(values: list[str], binary: bool) -> None:
 
 @every_number
 @given(data=st.data())
-def test_nested_and_flat_json(word: str, data: st.DataObject) -> None:
-    """The data may be nested as the shape says or flat."""
+def test_json_tensor_data_may_be_nested_or_flat(word: str, data: st.DataObject) -> None:
     array = data.draw(arrays(word, finite=True))
     for listed in (array.tolist(), array.ravel().tolist()):
         got = parse({"inputs": [tensor(word, list(array.shape), listed)]}).inputs["x"]
@@ -115,8 +115,7 @@ def test_nested_and_flat_json(word: str, data: st.DataObject) -> None:
         np.testing.assert_array_equal(got, array)
 
 
-def test_nested_text_keeps_its_order() -> None:
-    """Rows of strings come out in the order of the rows."""
+def test_nested_json_texts_keep_the_order_of_rows() -> None:
     rows = [["a", "b"], ["c", "d"], ["e", "f"]]
     assert parse({"inputs": [tensor("BYTES", [3, 2], rows)]}).inputs["x"].tolist() == rows
 
@@ -133,8 +132,8 @@ def test_nested_text_keeps_its_order() -> None:
         ("FP16", 65504),
     ],
 )
-def test_extreme_values(word: str, value: int) -> None:
-    """The largest and smallest of a type arrive exactly, beside a zero."""
+def test_largest_and_smallest_values_of_a_datatype_arrive_exactly(word: str, value: int) -> None:
+    """Beside a zero."""
     assert parse({"inputs": [tensor(word, [2], [0, value])]}).inputs["x"].tolist() == [0, value]
 
 
@@ -161,7 +160,7 @@ def test_extreme_values(word: str, value: int) -> None:
         ("BYTES", None, "strings"),
     ],
 )
-def test_values_that_are_none(word: str, value: Any, words: str) -> None:
+def test_json_values_that_do_not_fit_the_datatype_are_refused(word: str, value: Any, words: str) -> None:
     """A value is never bent into a type: too large, cut, or of another kind is refused, whatever stands beside it."""
     neighbour = {"BOOL": True, "BYTES": "a"}.get(word, 1)
     for data in ([value], [neighbour, value], [[neighbour], [value]]):
@@ -169,20 +168,20 @@ def test_values_that_are_none(word: str, value: Any, words: str) -> None:
             parse({"inputs": [tensor(word, [len(data)], data)]})
 
 
-def test_text_among_numbers_costs_nothing() -> None:
-    """A long text between many numbers is refused without making room for so many long texts (it would be 40 GB)."""
+def test_long_text_among_numbers_is_refused_without_taking_memory() -> None:
+    """Room for so many long texts would be 40 GB."""
     with pytest.raises(BadTensor, match="whole numbers"):
         parse({"inputs": [tensor("INT32", [100_001], [1] * 100_000 + ["a" * 100_000])]})
 
 
-def test_binary_bool_is_zero_or_one() -> None:
+def test_binary_bool_bytes_become_zero_or_one() -> None:
     """A byte that is neither becomes true."""
     got = parse({"inputs": [tensor("BOOL", [3], binary_data_size=3)]}, b"\x00\x01\x02").inputs["x"]
     assert got.view(np.uint8).tolist() == [0, 1, 1]
 
 
-def test_binary_tensor_is_a_view() -> None:
-    """An aligned tensor is not copied; one that is not aligned is, and both are right."""
+def test_binary_tensor_is_a_view_where_aligned() -> None:
+    """A tensor that is not aligned is copied, and both are right."""
     seen = set()
     for pad in range(8):
         text = json.dumps({"id": "i" * pad, "inputs": [tensor("FP64", [2], binary_data_size=16)]}).encode()
@@ -194,8 +193,7 @@ def test_binary_tensor_is_a_view() -> None:
     assert seen == {True, False}
 
 
-def test_several_tensors_follow_one_another() -> None:
-    """Binary and JSON tensors mixed: the bytes are taken in the order of the list."""
+def test_binary_and_json_tensors_are_taken_in_the_order_of_the_list() -> None:
     inputs = [
         {**tensor("FP32", [1], binary_data_size=4), "name": "a"},
         {**tensor("FP32", [1], [2.0]), "name": "b"},
@@ -206,13 +204,13 @@ def test_several_tensors_follow_one_another() -> None:
 
 
 @pytest.mark.parametrize(("id_", "expected"), [("a", "a"), ("", None), (None, None), (7, "7")])
-def test_request_id(id_: Any, expected: str | None) -> None:
-    """Text or number comes back as text; none is none."""
+def test_request_id_comes_back_as_text(id_: Any, expected: str | None) -> None:
+    """Text or number; without an id there is none."""
     assert parse({"id": id_, "inputs": [tensor("FP32", [1], [1])]}).id == expected
 
 
-def test_outputs_and_parameters() -> None:
-    """Each output says how it is wanted; the rest follows the request's default."""
+def test_requested_outputs_override_the_default_of_the_request() -> None:
+    """Each output says whether it is wanted as JSON or binary; the others follow the request's default."""
     header = {
         "inputs": [tensor("FP32", [1], [1])],
         "parameters": {"binary_data_output": True, "timeout": 5},
@@ -266,8 +264,7 @@ GOOD = {"inputs": [tensor("FP32", [1], [1])]}
         ({**GOOD, "id": ["a"]}, "id: must be a string"),
     ],
 )  # fmt: skip
-def test_each_mistake_has_its_sentence(header: Any, words: str) -> None:
-    """The caller reads which key is wrong."""
+def test_wrong_request_header_is_refused_naming_the_key(header: Any, words: str) -> None:
     with pytest.raises(BadTensor, match=words) as caught:
         parse(header)
     assert len(str(caught.value)) < 1000
@@ -284,7 +281,7 @@ def test_each_mistake_has_its_sentence(header: Any, words: str) -> None:
         struct.pack("<I", 2**32 - 1),
     ],
 )
-def test_broken_binary_text(data: bytes) -> None:
+def test_broken_binary_text_is_refused(data: bytes) -> None:
     """Lengths that end early, run over, or are too many or too few."""
     with pytest.raises(BadTensor):
         parse({"inputs": [tensor("BYTES", [1], binary_data_size=len(data))]}, data)
@@ -298,14 +295,13 @@ def test_binary_text_that_is_not_utf_8_is_refused() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0, 10**9])
-def test_header_length_that_does_not_fit(length: int) -> None:
+def test_json_header_length_that_does_not_fit_is_refused_by_name(length: int) -> None:
     """A wrong Inference-Header-Content-Length is named as such."""
     with pytest.raises(BadTensor, match="Inference-Header-Content-Length"):
         parse_infer(b"{}", length)
 
 
-def test_bytes_that_belong_to_nobody() -> None:
-    """What follows the last tensor is a mistake of the caller."""
+def test_bytes_behind_the_last_tensor_are_refused() -> None:
     with pytest.raises(BadTensor, match="3 bytes of the body belong to no tensor"):
         parse(GOOD, b"abc")
 
@@ -355,8 +351,8 @@ def parse_or_refuse(body: bytes, length: int | None) -> None:
 
 
 @given(header=odd_headers, tail=st.binary(max_size=40))
-def test_odd_headers(header: Any, tail: bytes) -> None:
-    """Whatever JSON comes: a whole request or BadTensor."""
+def test_request_header_of_any_json_is_read_or_refused(header: Any, tail: bytes) -> None:
+    """With BadTensor."""
     body, length = body_of(header, tail)
     parse_or_refuse(body, length)
 
@@ -369,15 +365,15 @@ def test_odd_headers(header: Any, tail: bytes) -> None:
     body=b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":' + b"[" * 1000 + b"1" + b"]" * 1000 + b"}]}",
     length=None,
 )
-def test_any_bytes(body: bytes, length: int | None) -> None:
-    """Whatever bytes come: BadTensor, never anything else."""
+def test_request_body_of_any_bytes_is_read_or_refused(body: bytes, length: int | None) -> None:
+    """With BadTensor, never anything else."""
     parse_or_refuse(body, length)
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def test_response_names_model_and_version() -> None:
+def test_response_names_model_version_and_request_id() -> None:
     """The header has what the protocol asks for, and the caller's id."""
     body, length = encode_infer(call(binary=False), {"y": np.ones((1, 2), np.float32)}, "m", "2", {"variant": "int8"})
     assert length is None
@@ -390,8 +386,8 @@ def test_response_names_model_and_version() -> None:
     }
 
 
-def test_each_output_as_it_was_asked_for() -> None:
-    """One as JSON, one as bytes, in one answer."""
+def test_response_outputs_are_json_or_binary_as_requested() -> None:
+    """Both in one answer."""
     asked = InferCall(None, {}, None, {"a": True, "b": False}, False, {})
     outputs: dict[str, np.ndarray] = {"a": np.array([1, 2], np.int32), "b": np.array([3], np.int64)}
     body, length = encode_infer(asked, outputs, "m", "2", {"variant": "int8"})
@@ -402,8 +398,7 @@ def test_each_output_as_it_was_asked_for() -> None:
     assert body[length:] == outputs["a"].tobytes()
 
 
-def test_numbers_that_json_lacks_become_null() -> None:
-    """NaN and infinity cannot stand in JSON; in binary they are kept."""
+def test_nan_and_infinity_become_null_in_json_and_stay_in_binary() -> None:
     values = np.array([1, np.nan, np.inf, -np.inf], np.float32)
     body, _ = encode_infer(call(binary=False), {"y": values}, "m", "2", {"variant": "int8"})
     assert json.loads(body)["outputs"][0]["data"] == [1, None, None, None]
@@ -425,8 +420,8 @@ def test_numbers_that_json_lacks_become_null() -> None:
     ],
     ids=["transposed", "strided", "empty", "scalar", "unicode", "bytes", "half"],
 )
-def test_arrays_of_any_layout(array: np.ndarray, binary: bool) -> None:
-    """Whatever a runtime may hand over is written in row-major order with its shape."""
+def test_response_arrays_of_any_layout_are_written_in_row_major_order(array: np.ndarray, binary: bool) -> None:
+    """With their shape."""
     body, length = encode_infer(call(binary=binary), {"y": array}, "m", "2", {"variant": "int8"})
     text = body if length is None else body[:length]
     described = json.loads(text)["outputs"][0]
@@ -451,8 +446,7 @@ def test_requests_with_the_same_header_keep_their_own_data() -> None:
     assert parse(header, np.array([5, 6], np.int32).tobytes()).inputs["x"].tolist() == [5, 6]
 
 
-def test_a_long_header_is_read_too() -> None:
-    """A header that is too long to remember gives the same answer."""
+def test_request_header_too_long_to_remember_is_read() -> None:
     size = {"binary_data_size": 4}
     header = {"inputs": [{"name": f"x{i}", "datatype": "FP32", "shape": [1], "parameters": size} for i in range(20)]}
     got = parse(header, np.arange(20, dtype=np.float32).tobytes())
@@ -463,12 +457,12 @@ def test_a_long_header_is_read_too() -> None:
     ("shape", "count", "is_slow"),
     [((1, 1000), 5, False), ((16, 1000), 1000, True), ((8000, 2), 1, True), ((1, 100_000), 1, True), ((), 1, False)],
 )
-def test_many_classes_are_slow_to_make(shape: tuple[int, ...], count: int, is_slow: bool) -> None:
+def test_classification_of_many_classes_counts_as_slow(shape: tuple[int, ...], count: int, is_slow: bool) -> None:
     """Each is a text, and each item has its values sorted."""
     assert is_slow_to_classify({"y": np.zeros(shape, np.float32)}, {"y": count}) == is_slow
 
 
-def test_classes_of_many_outputs_are_slow_to_make_together() -> None:
+def test_classification_of_many_outputs_counts_as_slow_together() -> None:
     outputs = {f"y{number}": np.zeros((1, 8000), np.float32) for number in range(2)}
     assert not is_slow_to_classify(outputs, {"y0": 1})
     assert is_slow_to_classify(outputs, {"y0": 1, "y1": 1})
