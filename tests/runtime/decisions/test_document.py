@@ -58,7 +58,7 @@ def test_residency_record_keeps_exact_times_after_months() -> None:
 
 
 def test_residency_record_names_the_applications_it_concerned() -> None:
-    """The asker and the changed one, each with the tenant in its id; not those that were only looked at."""
+    """The asker and the changed one, each with the tenant in its id; not applications that were only looked at."""
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     record = residency_record(at, problem(), plan(), "iws-bfe")
     assert isinstance(record, DecisionRecord)

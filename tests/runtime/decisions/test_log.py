@@ -130,7 +130,7 @@ async def test_full_decision_log_drops_the_newest_and_counts_them() -> None:
     assert (log.written, log.waiting) == (3, 0)
 
 
-async def test_failed_write_of_decisions_is_counted_and_the_next_one_works() -> None:
+async def test_failed_write_of_decisions_is_counted_and_the_next_succeeds() -> None:
     """A full disk costs the batch, not the writer."""
     store = FakeStore()
     store.is_full = True

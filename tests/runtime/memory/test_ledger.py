@@ -31,7 +31,7 @@ def test_promised_memory_is_not_free_and_not_used_before_its_load_begins() -> No
     assert (ledger.used_bytes, ledger.free_bytes) == (30, 70)
 
 
-def test_leaving_builds_memory_may_be_promised_but_is_not_free() -> None:
+def test_memory_of_a_leaving_build_may_be_promised_but_is_not_free() -> None:
     """A new build may be promised the bytes of a leaving one; it may not load before they are back."""
     ledger = Ledger(100)
     old = resident(ledger, "old", 80)
@@ -107,7 +107,7 @@ def test_cancelled_load_leaves_the_ledger_unchanged() -> None:
 
 
 def test_new_figures_are_taken_over_while_a_build_is_absent() -> None:
-    """Those of a resident build wait for `recount`; a record is dropped when it is no longer needed."""
+    """Figures of a resident build wait for `recount`; a record is dropped when it is no longer needed."""
     ledger = Ledger(100)
     build = resident(ledger, "a", 30)
     assert ledger.entry("a", 40, 40).resident_bytes == 30

@@ -31,7 +31,7 @@ def test_loader_hands_the_stored_form_to_the_processor_and_drops_it() -> None:
 @pytest.mark.parametrize(
     ("failure", "reason"), [(OSError("disk gone"), "OSError: disk gone"), (ValueError("x" * 1000), "ValueError: xxx")]
 )
-def test_load_that_raises_any_error_is_a_failed_load(failure: Exception, reason: str) -> None:
+def test_load_that_raises_any_other_error_is_a_failed_load(failure: Exception, reason: str) -> None:
     """With the type and text of what happened below, cut to a readable length."""
 
     async def story() -> None:
@@ -44,7 +44,7 @@ def test_load_that_raises_any_error_is_a_failed_load(failure: Exception, reason:
     run_virtual(story)
 
 
-def test_load_that_raises_an_error_of_ours_keeps_its_words() -> None:
+def test_load_that_raises_an_appliance_error_keeps_its_message() -> None:
     """A missing content is one."""
 
     async def story() -> None:

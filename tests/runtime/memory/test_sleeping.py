@@ -201,7 +201,7 @@ async def test_build_of_a_kind_that_cannot_sleep_is_unloaded() -> None:
 
 
 @story
-async def test_sleeper_asked_for_longest_ago_is_unloaded() -> None:
+async def test_sleeping_build_asked_for_longest_ago_is_unloaded() -> None:
     """Sleepers keep to their share of the budget."""
     bench = bench_of("abcd", replace(SLEEPER, resident_bytes=30, peak_bytes=30, asleep_bytes=6), share=0.12)
     for name in "abcd":
@@ -226,7 +226,7 @@ async def test_build_larger_asleep_than_the_share_is_unloaded() -> None:
 
 
 @story
-async def test_sleepers_give_way_to_a_load() -> None:
+async def test_sleeping_builds_give_way_to_a_load() -> None:
     """Where a load finds no room otherwise, as many go for good as it needs."""
     bench = MemoryBench({**{n: replace(SLEEPER) for n in "abc"}, "z": Cost(95, load_ms=10)}, BUDGET)
     for name in "abc":
@@ -240,7 +240,7 @@ async def test_sleepers_give_way_to_a_load() -> None:
 
 
 @story
-async def test_sleeper_whose_wake_finds_no_room_stays_asleep() -> None:
+async def test_sleeping_build_whose_wake_finds_no_room_stays_asleep() -> None:
     """A request that cannot be served leaves the sleeper as it was; so does a load ahead of time in vain."""
     bench = MemoryBench({"a": replace(SLEEPER), "z": Cost(90, load_ms=10)}, BUDGET, wait_ms_max=50)
     await bench.use("a")
@@ -258,7 +258,7 @@ async def test_sleeper_whose_wake_finds_no_room_stays_asleep() -> None:
 
 
 @story
-async def test_smaller_budget_evicts_residents_before_sleepers() -> None:
+async def test_smaller_budget_evicts_resident_builds_before_sleeping_builds() -> None:
     """Until the budget holds."""
     bench = bench_of("ab")
     for name in "ab":
@@ -271,7 +271,7 @@ async def test_smaller_budget_evicts_residents_before_sleepers() -> None:
 
 
 @story
-async def test_sleeper_counts_what_it_was_measured_to_keep() -> None:
+async def test_sleeping_build_counts_its_measured_bytes() -> None:
     """What `sleep` returns goes before the profile, at once and from then on."""
     bench = bench_of("ab")
     await bench.use("a")
@@ -315,7 +315,7 @@ async def test_unloaded_build_does_not_sleep_whatever_its_state() -> None:
 
 
 @story
-async def test_sleeper_whose_process_ends_is_absent() -> None:
+async def test_sleeping_build_whose_process_ends_is_absent() -> None:
     """So is a build whose process ends while it goes to sleep, or wakes."""
     bench = bench_of("a")
     await bench.use("a")

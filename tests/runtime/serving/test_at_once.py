@@ -43,7 +43,7 @@ async def test_runs_of_a_build_go_one_by_one_where_concurrency_gains_nothing() -
 
 
 @story
-async def test_worker_without_a_concurrent_run_serves_another_network() -> None:
+async def test_second_worker_serves_another_network_while_runs_go_one_by_one() -> None:
     """Another network's request runs beside the first network's run, though its turn comes later; the first network's
     second request waits for that run to end.
     """

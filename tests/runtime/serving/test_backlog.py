@@ -108,7 +108,7 @@ def test_backlog_rate_ignores_requests_whose_body_is_still_being_sent() -> None:
 
 def test_backlog_rate_slows_at_most_fourfold_by_overrunning_runs() -> None:
     """Two workers are kept busy by runs of 2 s that were expected to take 10 ms, by whatever values they were given:
-    other tenants are told to wait no more than four times as long.
+    other tenants are expected to wait no more than four times as long.
     """
     backlog = Backlog(2)
     backlog.add("flood", "a", 10 * NS_PER_MS, ALIKE)

@@ -34,7 +34,7 @@ def bench_of() -> EngineBench:
 
 
 @story
-async def test_dispatch_job_that_waits_on_is_stated_once() -> None:
+async def test_waiting_dispatch_job_is_stated_once() -> None:
     """Between decisions that are recorded, which are one a second, a job is the same object."""
     bench = bench_of()
     async with bench.working():

@@ -131,7 +131,7 @@ async def test_batch_pads_inexactly_only_where_the_box_reads_the_outputs() -> No
 
 @story
 async def test_input_sizes_go_in_steps_where_new_sizes_are_slow() -> None:
-    """Also those of a request that runs alone, and to the end of the step."""
+    """Also the sizes of a request that runs alone, and to the end of the step."""
     bench = EngineBench(stepped=["cpu"])
     bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
     assert await answers_of(bench, columns(2, 5, 3, 2, 2, 2), is_read=True) == [(1, 4), (1, 8), (4, 4)]
@@ -289,7 +289,7 @@ async def test_failing_row_of_a_shared_run_fails_alone() -> None:
 
 
 @story
-async def test_requests_of_a_failed_shared_run_are_rerun_though_the_queue_is_full() -> None:
+async def test_requests_of_a_failed_shared_run_are_rerun_past_a_full_queue() -> None:
     """They were admitted before; other requests have taken their places in the queue meanwhile."""
 
     def model(inputs: Tensors) -> dict[str, Any]:

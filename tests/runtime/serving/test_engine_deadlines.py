@@ -94,7 +94,7 @@ async def test_run_that_ends_at_the_deadline_is_in_time() -> None:
 
 
 @story
-async def test_late_request_is_answered_where_its_application_runs_late_ones() -> None:
+async def test_late_request_is_answered_where_its_application_allows_late_runs() -> None:
     """`late: run`: loading, waiting and running beyond the deadline the request is answered, and counted as late; the
     SLO is broken all the same.
     """

@@ -18,7 +18,7 @@ def noted(bench: EngineBench, application: str = "t/app") -> list[NotableRequest
 
 
 @story
-async def test_cold_request_is_noted_and_a_warm_one_in_time_is_not() -> None:
+async def test_cold_request_is_noted_and_a_warm_request_in_time_is_not() -> None:
     """With its times, and its id cut to 64 characters."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=100, run_ms=10)}, slo_ms=500)

@@ -299,7 +299,7 @@ async def test_clusters_of_cores_each_run_all_parts_of_a_request() -> None:
 
 
 @story
-async def test_cluster_lost_during_a_request_leaves_its_parts_to_another() -> None:
+async def test_cluster_lost_during_a_request_leaves_its_parts_to_another_cluster() -> None:
     """They go on in the other cluster, with both kinds."""
     bench = bench_of(twins=[(1, 1.0, 1.0)])
     bench.other.workers = 2

@@ -70,7 +70,7 @@ def test_flow_that_ran_alone_owes_no_time() -> None:
     assert line.first() is one
 
 
-def test_flow_is_charged_for_what_its_run_really_took() -> None:
+def test_flow_is_charged_for_the_time_its_run_really_took() -> None:
     """A flow that says 1 and takes 100 is charged 100; a flow that is said to take 100 and takes 1 is charged 1."""
     line: FairLine[Flow] = FairLine()
     liar, honest = Flow(), Flow()

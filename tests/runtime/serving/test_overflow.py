@@ -101,7 +101,7 @@ async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> Non
 
 
 @story
-async def test_wait_for_a_batch_brings_no_further_kind() -> None:
+async def test_wait_for_a_batch_loads_no_overflow_build() -> None:
     """However long a plan has reserved it for: the processor was idle."""
     bench = bench_of()
     async with bench.working():
@@ -114,7 +114,7 @@ async def test_wait_for_a_batch_brings_no_further_kind() -> None:
 
 
 @pytest.mark.parametrize("beyond_plan", [True, None])
-def test_wait_behind_planned_items_brings_no_further_kind(beyond_plan: bool | None) -> None:
+def test_wait_behind_planned_items_loads_no_overflow_build(beyond_plan: bool | None) -> None:
     """An item beyond its plan would begin no sooner on any kind; an item without a plan would."""
 
     @story
@@ -136,7 +136,7 @@ def test_wait_behind_planned_items_brings_no_further_kind(beyond_plan: bool | No
 
 
 @story
-async def test_requests_that_wait_for_a_busy_kind_run_on_an_idle_kind() -> None:
+async def test_requests_waiting_for_a_busy_processor_kind_run_on_an_idle_kind() -> None:
     """As many as both kinds can do together; a lone caller goes on having the quick kind."""
     bench = bench_of()
     async with bench.working():
@@ -156,7 +156,7 @@ async def test_requests_that_wait_for_a_busy_kind_run_on_an_idle_kind() -> None:
 
 
 @story
-async def test_burst_of_requests_brings_no_further_kind() -> None:
+async def test_burst_of_requests_loads_no_overflow_build() -> None:
     """What six requests at once would gain is less than loads that are over when the burst is."""
     bench = bench_of()
     async with bench.working():

@@ -143,7 +143,7 @@ async def test_part_in_place_of_a_lost_part_counts_with_all_its_copies() -> None
 
 @story
 async def test_kind_lost_while_parts_are_loaded_leaves_the_whole_to_serve() -> None:
-    """The parts that have come are of no use without those of the lost kind: they leave."""
+    """The parts that have come are of no use without the parts of the lost kind: they leave."""
     on_cpu = tuple(one for one in CUT.parts[2].profiles if one.kind == "cpu")
     bench = bench_of(cut=False)
     is_cut(bench, replace(CUT, parts=(*CUT.parts[:2], replace(CUT.parts[2], profiles=on_cpu))))

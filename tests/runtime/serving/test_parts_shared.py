@@ -131,7 +131,7 @@ def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float 
 
 @story
 async def test_shared_run_of_parts_cancelled_at_its_begin_answers_the_others() -> None:
-    """The first request never learns of the rows that have joined it: those run by themselves."""
+    """The first request never learns of the rows that have joined its run: they run by themselves."""
     bench = sharing_bench()
     hosts: list[asyncio.Task[Result]] = []
     begin = PartsDispatcher._begin

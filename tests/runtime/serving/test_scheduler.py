@@ -47,7 +47,7 @@ async def test_groups_run_two_requests_at_the_same_time() -> None:
 
 
 @story
-async def test_slow_core_takes_the_request_it_finishes_no_later() -> None:
+async def test_slow_core_takes_a_request_that_ends_no_later_there() -> None:
     """Of five requests at once the slow core has the one that it finishes no later than the quick one would."""
     bench = bench_of()
     async with bench.working():
@@ -177,7 +177,7 @@ async def test_flood_of_a_tenant_leaves_half_of_both_groups_to_another() -> None
 
 
 @story
-async def test_higher_priority_has_the_quick_core_and_lower_the_idle_one() -> None:
+async def test_requests_of_higher_priority_have_the_quick_core() -> None:
     """Of one tenant; the requests of lower priority take what would idle."""
     bench = bench_of()
     bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
@@ -193,7 +193,7 @@ async def test_higher_priority_has_the_quick_core_and_lower_the_idle_one() -> No
 
 
 @pytest.mark.parametrize("haste", [{"priority": 5}, {"within_ms": 100}])
-def test_application_with_priority_leaves_its_tenants_other_one_half(haste: dict[str, int]) -> None:
+def test_application_without_priority_keeps_half_of_its_tenants_time(haste: dict[str, int]) -> None:
     """Of two applications of one tenant that always wait each has half, though all requests to one of them have a
     priority, or less time.
     """
@@ -321,7 +321,7 @@ async def test_dispatch_decisions_are_sampled_and_replayable() -> None:
 
 
 @story
-async def test_dispatch_decisions_hide_how_much_other_tenants_ask() -> None:
+async def test_dispatch_decisions_hide_the_request_counts_of_other_tenants() -> None:
     """Jobs are named by their places in what is decided."""
     bench = bench_of()
     async with bench.working():
@@ -365,7 +365,7 @@ async def test_dispatch_policy_is_not_asked_where_no_job_can_begin() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(DISPATCH_POLICIES))
-def test_dispatch_policy_of_any_kind_answers_every_request(policy: str) -> None:
+def test_requests_are_all_answered_under_every_dispatch_policy(policy: str) -> None:
     """Nothing idles for good while some wait."""
 
     @story

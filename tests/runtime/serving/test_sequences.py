@@ -69,7 +69,7 @@ def test_sequence_in_use_does_not_expire(sequences: Sequences, clock: HandClock)
         sequences.open(("t/a", "t", "1"), start=False)
 
 
-def test_idle_sequence_expires_before_an_older_one_in_use(sequences: Sequences, clock: HandClock) -> None:
+def test_idle_sequence_expires_before_an_older_sequence_in_use(sequences: Sequences, clock: HandClock) -> None:
     """The first sequence is still in use when the second has expired: the second makes room."""
     sequences.open(("t/a", "t", "1"), start=True)
     sequences.open(("t/a", "t", "2"), start=True)

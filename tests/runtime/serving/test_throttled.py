@@ -57,7 +57,7 @@ async def test_model_fixed_to_a_throttled_processor_stays_there() -> None:
 
 
 @story
-async def test_throttled_processor_runs_what_another_has_no_time_for() -> None:
+async def test_throttled_processor_runs_requests_that_another_has_no_time_for() -> None:
     """Of eight requests at once two are left to the other processor, where the second waits for one run; the rest is
     not kept waiting for it, and no request is late that would not be.
     """
@@ -120,7 +120,7 @@ async def test_dispatch_decision_beside_a_throttled_processor_is_replayable() ->
 
 
 @story
-async def test_throttled_device_has_a_build_brought_for_another_kind() -> None:
+async def test_throttled_device_has_a_build_loaded_for_another_kind() -> None:
     """A network that only the throttled device has in memory: the build for another kind is loaded beside it, at once,
     and runs what it has time for. Its own build does again when the device has cooled.
     """
@@ -140,7 +140,7 @@ async def test_throttled_device_has_a_build_brought_for_another_kind() -> None:
 
 
 @story
-async def test_build_brought_in_vain_is_brought_ever_more_seldom() -> None:
+async def test_overflow_build_loaded_in_vain_is_loaded_ever_more_seldom() -> None:
     """Requests so far apart that the build has left again when the next one comes: it is not brought with
     each of them.
     """
@@ -158,7 +158,7 @@ async def test_build_brought_in_vain_is_brought_ever_more_seldom() -> None:
 
 
 @story
-async def test_build_that_has_given_way_is_not_brought_again_at_once() -> None:
+async def test_overflow_build_that_was_evicted_is_not_loaded_again_at_once() -> None:
     """Others need the memory again and again: the build comes once a minute, though it was of use each time."""
     bench = bench_of(budget=30)
     bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
@@ -181,7 +181,7 @@ async def test_build_that_has_given_way_is_not_brought_again_at_once() -> None:
 
 
 @story
-async def test_build_whose_runs_would_be_late_is_not_brought() -> None:
+async def test_overflow_build_whose_runs_would_be_late_is_not_loaded() -> None:
     """The CPU takes 12 ms, and there are 8: the throttled device goes on."""
     bench = bench_of()
     async with bench.working():

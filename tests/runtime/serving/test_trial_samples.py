@@ -150,7 +150,7 @@ def test_requests_of_networks_with_a_state_are_not_kept_as_tensors() -> None:
     assert kept.take() == []
 
 
-def test_tensors_are_tried_on_variants_with_the_same_inputs_and_media_on_all() -> None:
+def test_tensor_samples_need_a_variant_of_equal_inputs_and_media_do_not() -> None:
     smaller = replace(INT8, inputs=(TensorSpec("x", "FP32", (1, 2)),))
     kept, to = samples(HandClock()), entry(FP32, smaller)
     offer(kept, to)

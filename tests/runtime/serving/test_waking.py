@@ -116,7 +116,7 @@ async def test_victims_sleep_under_every_eviction_policy() -> None:
 
 
 @story
-async def test_sleeper_with_a_coming_window_is_read_ahead_from_disk() -> None:
+async def test_sleeping_build_with_a_coming_window_is_read_ahead_from_disk() -> None:
     """Predicted, asleep, and not in the page cache: its file is read twice as long before its window as that takes,
     once; a file that is in the page cache is not.
     """
