@@ -126,7 +126,7 @@ async def test_budget_grows_back_when_there_was_no_stall_for_a_while() -> None:
 
 @story
 async def test_budget_stays_where_stalls_are_of_other_processes() -> None:
-    """They stand within limits of their own."""
+    """Other processes stall within limits of their own."""
     box = Stalling()
     await box.use_all()
     box.is_scarce = False

@@ -62,7 +62,7 @@ async def test_network_that_loses_by_batching_runs_requests_one_by_one() -> None
 
 @story
 async def test_batch_takes_requests_of_equal_shapes_only() -> None:
-    """And of equal types and wanted outputs; a request that is a batch itself stays whole."""
+    """Types and wanted outputs have to be equal, too; a request that is a batch itself stays whole."""
     bench = EngineBench()
     bench.add({"v": gaining()}, inputs=WIDE)
     narrow, wide = np.ones((1, 2), np.float32), np.ones((1, 3), np.float32)

@@ -82,7 +82,7 @@ async def test_request_head_loads_no_build() -> None:
 
 @story
 async def test_concurrent_request_heads_begin_one_wake() -> None:
-    """And a head whose body never comes leaves nothing behind."""
+    """A head whose body never comes leaves nothing behind."""
     bench = EngineBench(100)
     application = bench.add({"v": SLEEPER})
     async with bench.working():
