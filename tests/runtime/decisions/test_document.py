@@ -37,7 +37,7 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("policy", EVICTION_POLICIES)
 @pytest.mark.parametrize("asked", PROBLEMS.values(), ids=PROBLEMS.keys())
-def test_replay_gives_the_same_answer(asked: ResidencyProblem, policy: str) -> None:
+def test_replayed_residency_decision_gives_the_same_answer(asked: ResidencyProblem, policy: str) -> None:
     """Through JSON and `appliance plan`, each policy says to each problem what it said in the box, the reason
     included.
     """
@@ -47,7 +47,7 @@ def test_replay_gives_the_same_answer(asked: ResidencyProblem, policy: str) -> N
     assert replayed == answer_json(asked, decided)
 
 
-def test_times_are_exact_after_months() -> None:
+def test_residency_record_keeps_exact_times_after_months() -> None:
     """The nanoseconds of every time survive, counted from the decision, and so do the bytes."""
     written = problem_json(problem(), "lru")["applications"][1]
     assert round(written["next_request_s"] * 1e9) == 60 * 10**9 + 7
@@ -57,8 +57,8 @@ def test_times_are_exact_after_months() -> None:
     assert round(written["variants"][0]["load_ms"] * 1e6) == 900_000_123
 
 
-def test_record_names_whom_it_concerned() -> None:
-    """The asker and the changed one, each with the tenant in its id; not those that were only looked at."""
+def test_residency_record_names_the_applications_it_concerned() -> None:
+    """The asker and the changed one, each with the tenant in its id; not applications that were only looked at."""
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     record = residency_record(at, problem(), plan(), "iws-bfe")
     assert isinstance(record, DecisionRecord)
@@ -68,7 +68,7 @@ def test_record_names_whom_it_concerned() -> None:
     assert record.answer["free_mb"] == pytest.approx((1_200_000_007 - 500_000_001 * 2 - 140_000_003) / 1e6)
 
 
-def test_names_without_a_tenant_belong_to_their_models_tenant() -> None:
+def test_application_name_without_a_tenant_belongs_to_its_models_tenant() -> None:
     """In a scenario names have no tenant before a slash."""
     plain = replace(problem(None), applications=(replace(problem().applications[0], name="face", tenant="museum"),))
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -76,7 +76,7 @@ def test_names_without_a_tenant_belong_to_their_models_tenant() -> None:
     assert record.concerned == (("face", "museum"),)
 
 
-def test_who_is_longest_in_the_queue_is_told() -> None:
+def test_dispatch_record_knows_how_long_each_job_was_queued() -> None:
     """In turns a job that came first, and is back in the queue, goes after one that came later; replayed, too."""
     network = uncut("run", {"one": 5.0})
     jobs = Job("01", network, -9.0, queued_ms=-1.0), Job("02", network, -3.0)

@@ -50,7 +50,7 @@ async def handled(log: DecisionLog, count: int) -> None:
     await until(lambda: log.written + log.dropped >= count)
 
 
-async def test_decisions_come_in_batches_and_in_order() -> None:
+async def test_decisions_are_stored_in_batches_and_in_order() -> None:
     """More than a batch at once: nothing is lost, order and times stay."""
     clock, store = HandClock(), FakeStore()
     log = DecisionLog(clock, queue_max=1000, rows_max=1000)
@@ -66,8 +66,8 @@ async def test_decisions_come_in_batches_and_in_order() -> None:
     assert [round((at - start).total_seconds(), 3) for at in times] == list(range(BATCH_MAX + 5))
 
 
-async def test_ids_are_told_to_who_wants_them() -> None:
-    """Once they are stored; of those that are lost nobody hears."""
+async def test_decision_id_is_reported_once_the_decision_is_stored() -> None:
+    """Of decisions that are lost no id is reported."""
     store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=3, rows_max=1000)
     told: dict[int, int] = {}
@@ -90,8 +90,8 @@ async def test_ids_are_told_to_who_wants_them() -> None:
     assert (len(asked), len(told)) == (4, 3)
 
 
-async def test_other_kinds_are_stored_as_they_are() -> None:
-    """What no policy decided has its document already."""
+async def test_decision_without_a_policy_is_stored_as_it_is() -> None:
+    """It has its document already."""
     store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
     log.record("budget", PLAIN)
@@ -101,8 +101,8 @@ async def test_other_kinds_are_stored_as_they_are() -> None:
     assert record.answer == {"actions": [], "reason": "because"}
 
 
-async def test_a_flood_is_one_record_a_minute() -> None:
-    """The first is stored at once; those of the same kind and key are counted into the first after a minute; other
+async def test_flood_of_equal_decisions_is_one_record_a_minute() -> None:
+    """The first is stored at once; decisions of the same kind and key are counted into the first after a minute; other
     keys are none of them.
     """
     clock, store = HandClock(), FakeStore()
@@ -120,8 +120,7 @@ async def test_a_flood_is_one_record_a_minute() -> None:
     assert log.dropped == 0
 
 
-async def test_full_queue_drops_and_counts() -> None:
-    """The newest are dropped and counted."""
+async def test_full_decision_log_drops_the_newest_and_counts_them() -> None:
     store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=3, rows_max=1000)
     for _ in range(5):
@@ -131,7 +130,7 @@ async def test_full_queue_drops_and_counts() -> None:
     assert (log.written, log.waiting) == (3, 0)
 
 
-async def test_failed_write_is_counted_and_the_next_one_works() -> None:
+async def test_failed_write_of_decisions_is_counted_and_the_next_succeeds() -> None:
     """A full disk costs the batch, not the writer."""
     store = FakeStore()
     store.is_full = True
@@ -146,7 +145,7 @@ async def test_failed_write_is_counted_and_the_next_one_works() -> None:
     assert (log.written, log.dropped) == (1, 1)
 
 
-async def test_malformed_facts_do_not_stop_the_writer() -> None:
+async def test_malformed_decision_does_not_stop_the_writer() -> None:
     """Our own mistake in one batch is counted as lost."""
     store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
@@ -155,7 +154,7 @@ async def test_malformed_facts_do_not_stop_the_writer() -> None:
     assert (log.written, log.dropped) == (0, 1)
 
 
-async def test_close_finishes_what_was_under_way() -> None:
+async def test_closed_decision_log_finishes_the_batch_under_way() -> None:
     """A writer cancelled in the middle of a batch: the batch is stored once, and what came after it too."""
     store = FakeStore()
     store.gate.clear()
@@ -171,8 +170,8 @@ async def test_close_finishes_what_was_under_way() -> None:
     assert [len(batch) for batch in store.batches] == [1, 1]
 
 
-async def test_times_are_civil_ones() -> None:
-    """On the real clock a record carries the time of its making in UTC."""
+async def test_decision_record_has_its_time_in_utc() -> None:
+    """On the real clock a record carries the time of its making."""
     store, clock = FakeStore(), SystemClock()
     log = DecisionLog(clock, queue_max=10, rows_max=1000)
     before = clock.wall_now()
@@ -182,7 +181,7 @@ async def test_times_are_civil_ones() -> None:
     assert before - slack <= store.batches[0][0].at <= clock.wall_now() + slack
 
 
-async def test_a_tenants_many_applications_leave_room_for_others() -> None:
+async def test_decisions_of_many_applications_leave_room_for_other_tenants() -> None:
     """However many of its applications are refused, a tenant makes so many rows a minute; none of them is uncounted."""
     clock, store = HandClock(), FakeStore()
     log = DecisionLog(clock, queue_max=1000, rows_max=1000)
@@ -200,7 +199,7 @@ async def test_a_tenants_many_applications_leave_room_for_others() -> None:
     assert times == 1 + 1500 - (500 - TENANT_ROWS_MAX - 1)  # the others wait for the next row of their kind
 
 
-async def test_a_tenants_many_plans_leave_room_for_others() -> None:
+async def test_decisions_of_many_plans_leave_room_for_other_tenants() -> None:
     """Decisions that are each their own: so many a minute one by one, and all others in the count of one."""
     clock, store = HandClock(), FakeStore()
     log = DecisionLog(clock, queue_max=10_000, rows_max=10_000)

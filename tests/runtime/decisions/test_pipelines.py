@@ -26,7 +26,7 @@ PROBLEM = AllocationInput(
 )
 
 
-def test_is_replayed() -> None:
+def test_pipeline_record_is_replayable() -> None:
     """`appliance plan` answers the record's problem with the record's answer, but for what the box adds."""
     plan = Frontier().plan(PROBLEM)
     facts = pipelines.pipeline("t/signs", "t", ["t/b", "t/a"], PROBLEM, plan, "frontier", "planned", "it has no plan")
@@ -39,7 +39,7 @@ def test_is_replayed() -> None:
     assert answer["feasible"]
 
 
-def test_is_replayed_where_others_take_more_than_there_is() -> None:
+def test_pipeline_record_is_replayable_where_workers_are_overcommitted() -> None:
     """Single calls take a tenth of a worker, of which a pipeline that was planned before has all but a twentieth."""
     taken = (
         Existing("cpu", 0, (Part("requests", 0.1), Part("harbour/secret", 0.5))),
@@ -56,7 +56,7 @@ def test_is_replayed_where_others_take_more_than_there_is() -> None:
     assert answer["feasible"]
 
 
-def test_others_have_no_names() -> None:
+def test_pipeline_record_hides_the_names_of_other_pipelines() -> None:
     """What other pipelines take is there, and not whose it is; a type without a group is written as before."""
     written = pipelines.pipeline_problem_json(PROBLEM)
     assert "secret" not in str(written)

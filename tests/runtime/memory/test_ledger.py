@@ -19,10 +19,8 @@ def resident(ledger: Ledger, name: str, size: int, peak: int | None = None) -> L
     return build
 
 
-def test_a_promise_is_no_use_until_its_wait_ends() -> None:
-    """What is promised is not free for others, but it occupies nothing before its load starts; then its peak, then
-    its size.
-    """
+def test_promised_memory_is_not_free_and_not_used_before_its_load_begins() -> None:
+    """Then its peak is used, then its size."""
     ledger = Ledger(100)
     build = ledger.entry("a", 30, 50)
     ledger.promise(build)
@@ -33,8 +31,8 @@ def test_a_promise_is_no_use_until_its_wait_ends() -> None:
     assert (ledger.used_bytes, ledger.free_bytes) == (30, 70)
 
 
-def test_what_leaves_is_promised_to_others_but_not_free() -> None:
-    """A newcomer may be promised the bytes of what is leaving; it may not load before they are back."""
+def test_memory_of_a_leaving_build_may_be_promised_but_is_not_free() -> None:
+    """A new build may be promised the bytes of a leaving one; it may not load before they are back."""
     ledger = Ledger(100)
     old = resident(ledger, "old", 80)
     old.to(ResidencyState.UNLOADING)
@@ -46,9 +44,9 @@ def test_what_leaves_is_promised_to_others_but_not_free() -> None:
     assert ledger.is_free(new)
 
 
-def test_a_lender_covers_one_peak_after_the_other() -> None:
-    """Two that take 10 and need 30 while they load, and a third that needs 60: 80 are promised, not 120. Each of the
-    two begins when the lender has what it needs, and the lender begins last.
+def test_lender_covers_the_peaks_of_loads_one_after_the_other() -> None:
+    """Two builds that take 10 and need 30 while they load, and a third that needs 60: 80 are promised, not 120. Each of
+    the two begins when the lender has what it needs, and the lender begins last.
     """
     ledger = Ledger(80)
     first, second, lender = (ledger.entry(name, 10, peak) for name, peak in (("a", 30), ("b", 30), ("c", 60)))
@@ -68,7 +66,7 @@ def test_a_lender_covers_one_peak_after_the_other() -> None:
     assert (ledger.used_bytes, ledger.free_bytes) == (30, 50)
 
 
-def test_a_borrower_whose_load_fails_gives_back_what_it_borrowed() -> None:
+def test_borrower_whose_load_fails_gives_back_what_it_borrowed() -> None:
     ledger = Ledger(70)
     borrower, lender = ledger.entry("a", 10, 30), ledger.entry("c", 60, 60)
     ledger.promise(borrower, 10)
@@ -79,8 +77,8 @@ def test_a_borrower_whose_load_fails_gives_back_what_it_borrowed() -> None:
     assert (lender.bytes, ledger.free_bytes, ledger.is_free(lender)) == (60, 10, True)
 
 
-def test_a_lender_that_is_given_up_leaves_its_borrowers_what_is_free() -> None:
-    """One is under way and keeps what it needs, the next gets it out of free memory, the last finds none."""
+def test_lender_that_is_given_up_leaves_its_borrowers_the_free_memory() -> None:
+    """One borrower is under way and keeps what it needs, the next gets it out of free memory, the last finds none."""
     ledger = Ledger(80)
     under_way, next_, last, lender = (
         ledger.entry(name, 10, peak) for name, peak in zip("abcd", (30, 30, 40, 50), strict=True)
@@ -99,8 +97,7 @@ def test_a_lender_that_is_given_up_leaves_its_borrowers_what_is_free() -> None:
     assert ledger.free_bytes == 30
 
 
-def test_a_cancelled_load_leaves_nothing() -> None:
-    """After a failure the books are as before."""
+def test_cancelled_load_leaves_the_ledger_unchanged() -> None:
     ledger = Ledger(100)
     build = ledger.entry("a", 30, 50)
     ledger.promise(build)
@@ -109,8 +106,8 @@ def test_a_cancelled_load_leaves_nothing() -> None:
     assert (ledger.used_bytes, ledger.free_bytes, build.bytes) == (0, 100, 0)
 
 
-def test_figures_are_taken_over_while_a_build_is_away() -> None:
-    """Those of a resident one wait for `recount`; a record is dropped when nobody needs it."""
+def test_new_figures_are_taken_over_while_a_build_is_absent() -> None:
+    """Figures of a resident build wait for `recount`; a record is dropped when it is no longer needed."""
     ledger = Ledger(100)
     build = resident(ledger, "a", 30)
     assert ledger.entry("a", 40, 40).resident_bytes == 30
@@ -133,8 +130,8 @@ def test_figures_are_taken_over_while_a_build_is_away() -> None:
         (RoomPlan(("a",), 40, True, "", (Replacement("a", "held", 1, 1),)), "there already"),
     ],
 )
-def test_plans_that_no_policy_may_make(plan: RoomPlan, fault: str) -> None:
-    """Each is caught before it is enacted."""
+def test_room_plan_that_breaks_a_rule_is_caught(plan: RoomPlan, fault: str) -> None:
+    """Before it is enacted."""
     ledger = Ledger(100)
     resident(ledger, "a", 40)
     resident(ledger, "held", 40).pins = 1

@@ -14,8 +14,7 @@ from tests.fakes.sinks import Decisions, Events
 from tests.fakes.source import FakeSource
 
 
-def test_load_and_unload() -> None:
-    """The processor gets the form that the source has, and drops it again."""
+def test_loader_hands_the_stored_form_to_the_processor_and_drops_it() -> None:
 
     async def story() -> None:
         processor = FakeProcessor(LoopClock())
@@ -32,7 +31,7 @@ def test_load_and_unload() -> None:
 @pytest.mark.parametrize(
     ("failure", "reason"), [(OSError("disk gone"), "OSError: disk gone"), (ValueError("x" * 1000), "ValueError: xxx")]
 )
-def test_whatever_fails_is_a_failed_load(failure: Exception, reason: str) -> None:
+def test_load_that_raises_any_other_error_is_a_failed_load(failure: Exception, reason: str) -> None:
     """With the type and text of what happened below, cut to a readable length."""
 
     async def story() -> None:
@@ -45,8 +44,8 @@ def test_whatever_fails_is_a_failed_load(failure: Exception, reason: str) -> Non
     run_virtual(story)
 
 
-def test_own_errors_pass() -> None:
-    """A missing content keeps its own words."""
+def test_load_that_raises_an_appliance_error_keeps_its_message() -> None:
+    """A missing content is one."""
 
     async def story() -> None:
         source = FakeSource()
@@ -57,8 +56,10 @@ def test_own_errors_pass() -> None:
     run_virtual(story)
 
 
-def test_parts_come_and_go_together() -> None:
-    """A part that does not load takes those with it that were there; who is asked about a part finds the whole."""
+def test_parts_are_loaded_and_unloaded_together() -> None:
+    """A part that does not load takes the parts with it that were there; a question about a part is answered by the
+    whole.
+    """
 
     async def story() -> None:
         source, costs = FakeSource(), {"c.1@npu": Cost()}
@@ -114,7 +115,7 @@ class Copies(FakeProcessor):
         self.memory.pop(build_id, None)
 
 
-def test_a_part_that_came_with_two_belongs_to_the_later() -> None:
+def test_part_that_came_with_two_cuts_belongs_to_the_later_cut() -> None:
     """Also when the earlier one, which shares it, has left."""
 
     async def story() -> None:
@@ -128,8 +129,8 @@ def test_a_part_that_came_with_two_belongs_to_the_later() -> None:
     run_virtual(story)
 
 
-def test_a_part_that_was_loaded_by_itself_leaves_by_itself() -> None:
-    """What others came with, this part among them, stays; no record is left of it."""
+def test_part_that_was_loaded_by_itself_leaves_by_itself() -> None:
+    """A cut that has this part among others stays; no record is left of the part."""
 
     async def story() -> None:
         clock, parts = LoopClock(), {(at, "cpu"): f"c.{at}@cpu" for at in range(2)}

@@ -30,8 +30,8 @@ async def test_load_reserves_its_peak() -> None:
 
 
 @story
-async def test_too_large_for_the_budget() -> None:
-    """A peak above the budget is refused at once and nobody is evicted for it."""
+async def test_build_with_a_peak_above_the_budget_is_refused_at_once() -> None:
+    """No build is evicted for it."""
     bench = MemoryBench({"a": Cost(10), "big": Cost(10, 21)}, budget=20)
     held = await bench.pin("a")
     start_ns = bench.clock.now_ns()
@@ -48,7 +48,7 @@ async def test_too_large_for_the_budget() -> None:
 
 @story
 async def test_failed_load_leaves_the_ledger_unchanged() -> None:
-    """All who waited get the reason, the bytes are free again, and the next request tries anew."""
+    """All requests that waited get the reason, the bytes are free again, and the next request tries anew."""
     failure = LoadFailed(build_id="a", reason="bad file")
     bench = MemoryBench({"a": Cost(failures=[failure]), "b": Cost()}, budget=20)
     await bench.use("b")
@@ -64,10 +64,8 @@ async def test_failed_load_leaves_the_ledger_unchanged() -> None:
 
 
 @story
-async def test_after_each_failure_it_is_left_alone_for_longer() -> None:
-    """By whoever loads ahead of requests: a second, then twice as long each time, five minutes at most, and not at all
-    once it has been loaded.
-    """
+async def test_build_is_not_loaded_ahead_for_longer_after_each_failure() -> None:
+    """A second, then twice as long each time, five minutes at most, and not at all once it has been loaded."""
     failures: list[Exception] = [LoadFailed(build_id="a", reason="bad file") for _ in range(11)]
     bench = MemoryBench({"a": Cost(failures=failures.copy())}, budget=20)
     told: list[str] = []
@@ -88,7 +86,7 @@ async def test_after_each_failure_it_is_left_alone_for_longer() -> None:
 
 
 @story
-async def test_any_failure_below_is_a_failed_load() -> None:
+async def test_load_that_fails_below_is_reported_as_failed() -> None:
     """An exception that is no error of ours becomes LoadFailed with its type and text."""
     bench = MemoryBench({"a": Cost(failures=[ValueError("odd")])}, budget=20)
     with pytest.raises(LoadFailed, match="ValueError: odd"):
@@ -103,8 +101,8 @@ async def test_any_failure_below_is_a_failed_load() -> None:
 
 
 @story
-async def test_least_recently_used_makes_room() -> None:
-    """The newcomer replaces the longest unused; its load starts only after the victim's memory is back."""
+async def test_least_recently_used_build_makes_room() -> None:
+    """A load replaces the longest unused build; it starts only after the victim's memory is back."""
     bench = MemoryBench({n: Cost(10, 10, load_ms=10, unload_ms=30) for n in "abc"}, budget=20)
     await bench.use("a")
     await bench.use("b", hold_ms=1)
@@ -121,7 +119,7 @@ async def test_least_recently_used_makes_room() -> None:
 
 
 @story
-async def test_who_leaves_is_recorded_with_what_was_known() -> None:
+async def test_evicted_build_is_recorded_with_the_problem_and_the_answer() -> None:
     """By the arbiter, which was asked; once, though memory may ask again."""
     bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
     await bench.use("a")
@@ -135,8 +133,8 @@ async def test_who_leaves_is_recorded_with_what_was_known() -> None:
 
 
 @story
-async def test_a_load_ahead_of_time_that_finds_no_room_is_skipped() -> None:
-    """It has not failed: nothing of it is left, and nobody is told of a failure."""
+async def test_load_ahead_of_time_that_finds_no_room_is_skipped() -> None:
+    """It has not failed: nothing of it is left, and no failure is reported."""
     bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
     held = await bench.pin("a")
     with pytest.raises(OutOfMemory):
@@ -151,8 +149,8 @@ async def test_a_load_ahead_of_time_that_finds_no_room_is_skipped() -> None:
 
 
 @story
-async def test_waits_for_a_pinned_build() -> None:
-    """All is in use: the newcomer waits, and goes on when the last pin goes."""
+async def test_load_waits_until_the_pinned_build_in_its_way_is_free() -> None:
+    """All is in use: the load goes on when the last pin goes."""
     bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=5) for n in "ab"}, budget=10)
     held = await bench.pin("a")
     newcomer = asyncio.create_task(bench.use("b"))
@@ -167,8 +165,8 @@ async def test_waits_for_a_pinned_build() -> None:
 
 
 @story
-async def test_waiting_for_pins_ends() -> None:
-    """Nobody lets go: after `wait_ms_max` it is out of memory, and whoever holds is not disturbed."""
+async def test_load_that_waits_for_pins_ends_after_its_limit() -> None:
+    """No pin goes: after `wait_ms_max` the load is out of memory, and the pinned build is not disturbed."""
     bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10, wait_ms_max=1000)
     held = await bench.pin("a")
     start_ns = bench.clock.now_ns()
@@ -180,8 +178,8 @@ async def test_waiting_for_pins_ends() -> None:
 
 
 @story
-async def test_deadline_ends_the_wait_of_one() -> None:
-    """The one with a deadline is told so at its deadline; the one without goes on and gets the build."""
+async def test_deadline_ends_the_wait_of_its_own_request_only() -> None:
+    """The request with a deadline is answered then; the request without goes on and gets the build."""
     bench = MemoryBench({"a": Cost(load_ms=100)}, budget=10)
     patient = asyncio.create_task(bench.use("a"))
     start_ns = bench.clock.now_ns()
@@ -194,10 +192,8 @@ async def test_deadline_ends_the_wait_of_one() -> None:
 
 
 @story
-async def test_nobody_waits_any_more() -> None:
-    """The only one who wanted the build gives up while it waits for room: the load is called off and evicts nobody
-    later.
-    """
+async def test_load_that_no_request_waits_for_any_more_is_called_off() -> None:
+    """The only request for the build gives up while it waits for room: the load evicts nothing later."""
     bench = MemoryBench({n: Cost(10) for n in "ab"}, budget=10)
     held = await bench.pin("a")
     with pytest.raises(DeadlineExceeded):
@@ -211,9 +207,9 @@ async def test_nobody_waits_any_more() -> None:
 
 
 @story
-async def test_what_a_load_gives_back_goes_to_who_waits() -> None:
-    """When a build has arrived, or its load has failed, the difference to its peak is there for others at once,
-    whoever holds the build.
+async def test_memory_that_a_load_gives_back_goes_to_waiting_loads() -> None:
+    """When a build has arrived, or its load has failed, the difference to its peak is there for others at once, whoever
+    holds the build.
     """
     cases: list[tuple[list[Exception], float | None]] = [([], None), ([ValueError()], 50)]
     for failures, deadline_ms in cases:
@@ -251,7 +247,7 @@ class Boundless:
 
 
 @story
-async def test_policy_that_breaks_the_rules_is_caught() -> None:
+async def test_eviction_policy_that_breaks_the_rules_is_caught() -> None:
     """A plan with a pinned victim, one twice, or too few of them is our own mistake: it is not carried out."""
 
     class Wrong(Boundless):
@@ -277,7 +273,7 @@ async def test_policy_that_breaks_the_rules_is_caught() -> None:
 
 
 @story
-async def test_arbiter_that_refuses() -> None:
+async def test_load_that_the_arbiter_refuses_does_not_wait() -> None:
     """With nothing in use and no eviction there is nothing to wait for: refused at once."""
 
     class Refuses(Boundless):
@@ -296,7 +292,7 @@ async def test_arbiter_that_refuses() -> None:
 
 
 @story
-async def test_load_ahead_is_in_no_hurry_after_its_last_request_gave_up() -> None:
+async def test_load_ahead_is_not_urgent_after_its_last_request_gave_up() -> None:
     """As long as a request waits for it, it asks for room as that does; afterwards it is refused as before."""
 
     class Notes(Boundless):
@@ -353,9 +349,9 @@ class Replaces(Boundless):
 
 
 @story
-async def test_replacements_load_one_after_the_other_where_their_peaks_do_not_fit_at_once() -> None:
-    """36 hold 2 × 13; for a newcomer that needs 29 both give way to builds that take 3 and need 14 while they load:
-    both come, then the newcomer, and nobody is left with nothing.
+async def test_replacements_load_in_turn_where_their_peaks_do_not_fit_at_once() -> None:
+    """36 hold 2 × 13; for a build that needs 29 both give way to builds that take 3 and need 14 while they load: both
+    come, then the new build, and no application is left with nothing.
     """
     bench = MemoryBench(
         {
@@ -376,7 +372,7 @@ async def test_replacements_load_one_after_the_other_where_their_peaks_do_not_fi
 
 
 @story
-async def test_replacement_that_fails_in_its_turn_holds_nobody_up() -> None:
+async def test_replacement_that_fails_in_its_turn_holds_up_no_other_load() -> None:
     bench = MemoryBench(
         {
             **{name: Cost(13) for name in "ab"},
@@ -396,7 +392,7 @@ async def test_replacement_that_fails_in_its_turn_holds_nobody_up() -> None:
 
 @story
 async def test_used_bytes_never_count_a_promise() -> None:
-    """While the newcomer waits for a slow unload, what is shown as used stays within the budget."""
+    """While a load waits for a slow unload, what is shown as used stays within the budget."""
     bench = MemoryBench({n: Cost(10, unload_ms=50) for n in "ab"}, budget=10)
     await bench.use("a")
     newcomer = asyncio.create_task(bench.use("b"))
@@ -407,9 +403,9 @@ async def test_used_bytes_never_count_a_promise() -> None:
 
 
 @story
-async def test_load_that_everybody_gave_up_on() -> None:
-    """It arrives all the same and is as good as used just now; if it fails, nobody complains about an error that
-    nobody waits for.
+async def test_load_that_every_request_gave_up_on_is_finished() -> None:
+    """The build arrives all the same and is as good as used just now; if the load fails, no error is logged as
+    unhandled.
     """
     bench = MemoryBench({"a": Cost(10, load_ms=100), "b": Cost(10, load_ms=100, failures=[ValueError()])}, budget=20)
     complaints: list[object] = []

@@ -14,7 +14,7 @@ from tests.fakes.processor import Cost
 
 
 @story
-async def test_first_pin_loads_the_next_finds_it() -> None:
+async def test_first_pin_loads_the_build_and_the_next_finds_it() -> None:
     """A cold pin takes the load time; then the build is resident and pinned without waiting."""
     bench = MemoryBench({"a": Cost(10, 15, load_ms=100)}, budget=20)
     start_ns = bench.clock.now_ns()
@@ -32,7 +32,7 @@ async def test_first_pin_loads_the_next_finds_it() -> None:
 
 
 @story
-async def test_pins_at_once_join_one_load() -> None:
+async def test_concurrent_pins_join_one_load() -> None:
     """Twenty requests for one absent build: one load, all pinned."""
     bench = MemoryBench({"a": Cost()}, budget=20)
     pinned = await asyncio.gather(*(bench.pin("a") for _ in range(20)))
@@ -44,8 +44,8 @@ async def test_pins_at_once_join_one_load() -> None:
 
 
 @story
-async def test_using_a_resident_build_keeps_it() -> None:
-    """A warm pin counts as use: the other one is the longest unused then."""
+async def test_warm_pin_counts_as_use_of_its_build() -> None:
+    """The other build is the longest unused then."""
     bench = MemoryBench({n: Cost(10) for n in "abc"}, budget=20)
     await bench.use("a")
     await bench.use("b", hold_ms=1)
@@ -72,8 +72,7 @@ async def test_unload_gives_memory_back() -> None:
 
 
 @story
-async def test_unload_of_nothing() -> None:
-    """An unknown or absent build: nothing to do."""
+async def test_unload_of_an_absent_build_does_nothing() -> None:
     bench = MemoryBench({"a": Cost()}, budget=10)
     await bench.memory.unload("never seen")
     await bench.use("a")
@@ -103,8 +102,7 @@ async def test_unload_waits_for_pins() -> None:
 
 
 @story
-async def test_deadline_while_draining() -> None:
-    """Waiting for a draining build ends at the deadline too."""
+async def test_request_for_a_draining_build_is_refused_at_its_deadline() -> None:
     bench = MemoryBench({"a": Cost()}, budget=10)
     held = await bench.pin("a")
     unloading = asyncio.create_task(bench.memory.unload("a"))
@@ -117,8 +115,8 @@ async def test_deadline_while_draining() -> None:
 
 
 @story
-async def test_unload_while_loading() -> None:
-    """The load is seen through, whoever waited for it is served first, then the build goes."""
+async def test_unload_during_a_load_serves_waiting_requests_first() -> None:
+    """The load is seen through, then the build goes."""
     bench = MemoryBench({"a": Cost(load_ms=50)}, budget=10)
     user = asyncio.create_task(bench.use("a", hold_ms=20))
     await settle()
@@ -129,8 +127,8 @@ async def test_unload_while_loading() -> None:
 
 
 @story
-async def test_pin_during_the_second_unload_waits() -> None:
-    """A build that comes and goes repeatedly: each time the newcomer waits until it is really gone."""
+async def test_pin_during_an_unload_waits_until_the_build_is_gone() -> None:
+    """Each time, of a build that comes and goes repeatedly."""
     bench = MemoryBench({n: Cost(10, load_ms=10, unload_ms=20) for n in "ab"}, budget=10)
     for _ in range(3):
         await bench.use("a")
@@ -142,8 +140,8 @@ async def test_pin_during_the_second_unload_waits() -> None:
 
 
 @story
-async def test_two_unloads_at_once() -> None:
-    """Both return when the build is gone; it is unloaded once."""
+async def test_concurrent_unloads_unload_the_build_once() -> None:
+    """Both return when the build is gone."""
     bench = MemoryBench({"a": Cost()}, budget=10)
     await bench.use("a")
     await asyncio.gather(bench.memory.unload("a"), bench.memory.unload("a"))
@@ -151,7 +149,7 @@ async def test_two_unloads_at_once() -> None:
 
 
 @story
-async def test_unload_forgets() -> None:
+async def test_unload_leaves_no_record_of_the_build() -> None:
     """Models that come and go leave no records, failed ones included."""
     bench = MemoryBench({"a": Cost(), "b": Cost(failures=[ValueError()])}, budget=10)
     await bench.use("a")
@@ -164,8 +162,8 @@ async def test_unload_forgets() -> None:
 
 
 @story
-async def test_unload_that_fails_is_told() -> None:
-    """The device could not unload properly: the build is gone all the same, the event has the reason, and nobody
+async def test_failed_unload_is_reported_and_frees_the_memory() -> None:
+    """The device could not unload properly: the build is gone all the same, the event has the reason, and no caller
     hangs.
     """
     bench = MemoryBench({"a": Cost()}, budget=10)
@@ -182,7 +180,7 @@ async def test_unload_that_fails_is_told() -> None:
 
 @story
 async def test_new_figures_of_a_resident_build_count_at_once() -> None:
-    """A smaller size frees room for who waits."""
+    """A smaller size frees room for a load that waits."""
     bench = MemoryBench({"a": Cost(10), "b": Cost(5)}, budget=10)
     held = await bench.pin("a")
     waiting = asyncio.create_task(bench.use("b"))
@@ -196,15 +194,14 @@ async def test_new_figures_of_a_resident_build_count_at_once() -> None:
 
 
 @story
-async def test_figures_of_an_unknown_build() -> None:
-    """Nothing to update, nothing happens."""
+async def test_figures_of_an_unknown_build_are_ignored() -> None:
     bench = MemoryBench({}, budget=10)
     bench.memory.update_figures("a", 5, 5)
     assert bench.memory.snapshot()["builds"] == []
 
 
 @story
-async def test_growing_figures_evict() -> None:
+async def test_growing_figures_evict_the_longest_unused_build() -> None:
     """A build measured larger pushes the ledger over the budget: the longest unused leaves until it fits again."""
     bench = MemoryBench({n: Cost(5) for n in "ab"}, budget=10, watched=False)
     await bench.use("a")
@@ -216,8 +213,8 @@ async def test_growing_figures_evict() -> None:
 
 
 @story
-async def test_growing_figures_of_pinned_builds_evict_later() -> None:
-    """All is in use: nothing leaves now; the first free one does, and a load that waits does not hang."""
+async def test_growing_figures_beside_pinned_builds_evict_later() -> None:
+    """All is in use: nothing leaves now; the first free build does, and a load that waits does not hang."""
     bench = MemoryBench({n: Cost(5, load_ms=10, unload_ms=20) for n in "abc"}, budget=10, watched=False)
     a, b = await bench.pin("a"), await bench.pin("b")
     bench.memory.update_figures("b", 8, 8)
@@ -231,8 +228,8 @@ async def test_growing_figures_of_pinned_builds_evict_later() -> None:
 
 
 @story
-async def test_growing_figures_while_loading() -> None:
-    """Measured while it loads: the new size counts when it is there, and others make room for it."""
+async def test_growing_figures_of_a_loading_build_evict_when_it_is_loaded() -> None:
+    """Measured while it loads: the new size counts when the build is there, and others make room for it."""
     bench = MemoryBench({"a": Cost(5), "b": Cost(5, load_ms=50)}, budget=10, watched=False)
     await bench.use("a")
     user = asyncio.create_task(bench.use("b", hold_ms=50))
@@ -245,8 +242,8 @@ async def test_growing_figures_while_loading() -> None:
 
 
 @story
-async def test_growing_figures_of_a_load_that_nobody_waits_for() -> None:
-    """It arrives larger than it was: whoever is longest unused makes room at once, not with the next request."""
+async def test_growing_figures_of_an_unawaited_load_evict_at_once() -> None:
+    """The build arrives larger than it was: the longest unused makes room at once, not with the next request."""
     bench = MemoryBench({"a": Cost(5), "b": Cost(5, load_ms=50)}, budget=10, watched=False)
     await bench.use("a")
     with pytest.raises(DeadlineExceeded):
@@ -257,9 +254,9 @@ async def test_growing_figures_of_a_load_that_nobody_waits_for() -> None:
 
 
 @story
-async def test_growth_during_a_swap_does_not_hang() -> None:
-    """The ledger goes over the budget while a load waits for a victim to leave: the load gives up in the end, the
-    next goes well.
+async def test_growing_figures_during_a_swap_do_not_hang_the_load() -> None:
+    """The ledger goes over the budget while a load waits for a victim to leave: the load gives up in the end, the next
+    goes well.
     """
     bench = MemoryBench(
         {"a": Cost(5), "b": Cost(5, unload_ms=50), "c": Cost(5)}, budget=10, watched=False, wait_ms_max=500
@@ -280,8 +277,8 @@ async def test_growth_during_a_swap_does_not_hang() -> None:
 
 
 @story
-async def test_close_unloads_everything() -> None:
-    """Free, pinned, draining, loading and waiting builds: all are gone, and whoever waited has an answer."""
+async def test_close_unloads_every_build() -> None:
+    """Free, pinned, draining, loading and waiting builds: all are gone, and all waiting callers have an answer."""
     bench = MemoryBench({n: Cost(10, load_ms=50) for n in "abcdef"}, budget=40)
     await bench.use("a")
     pinned, draining = await bench.pin("b"), await bench.pin("c")
@@ -309,8 +306,7 @@ async def test_close_unloads_everything() -> None:
 
 
 @story
-async def test_close_twice() -> None:
-    """The second time there is nothing to do."""
+async def test_second_close_does_nothing() -> None:
     bench = MemoryBench({"a": Cost()}, budget=10)
     await bench.use("a")
     await bench.memory.close()
@@ -322,7 +318,7 @@ async def test_close_twice() -> None:
 
 
 @story
-async def test_resident_set_is_hottest_first() -> None:
+async def test_resident_set_has_the_most_recently_used_build_first() -> None:
     """The order in which a restart should bring builds back."""
     bench = MemoryBench({n: Cost(5) for n in "abc"}, budget=20)
     for name in "abca":
@@ -331,7 +327,7 @@ async def test_resident_set_is_hottest_first() -> None:
 
 
 @story
-async def test_snapshot_has_the_facts() -> None:
+async def test_memory_snapshot_has_the_facts_of_each_build() -> None:
     """State, bytes, pins, loads and applications of each build, and the counters."""
     bench = MemoryBench({"a": Cost(10, 15, load_ms=100)}, budget=20)
     held = await bench.pin("a")

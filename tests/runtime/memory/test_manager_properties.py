@@ -108,7 +108,7 @@ def assert_answered(answers: list[Any], steps: list[Step]) -> None:
 
 @examples(gate=MAX_EXAMPLES)
 @given(costs=costs(), steps=st.lists(uses | unloads, max_size=25))
-def test_any_schedule_keeps_the_budget(costs: dict[str, Cost], steps: list[Step]) -> None:
+def test_memory_never_exceeds_its_budget_under_any_schedule(costs: dict[str, Cost], steps: list[Step]) -> None:
     """Ledger and device are within the budget at every change (the bench watches); all settles; nothing is lost."""
 
     async def story() -> None:
@@ -125,10 +125,8 @@ def test_any_schedule_keeps_the_budget(costs: dict[str, Cost], steps: list[Step]
 
 @examples(gate=MAX_EXAMPLES)
 @given(costs=costs(), steps=st.lists(uses | unloads | figures, max_size=25))
-def test_sizes_measured_at_any_time(costs: dict[str, Cost], steps: list[Step]) -> None:
-    """New figures at any moment, even wrong ones: all settles, the books balance, and memory gets below the budget
-    again.
-    """
+def test_memory_is_within_its_budget_again_after_any_new_figures(costs: dict[str, Cost], steps: list[Step]) -> None:
+    """New figures at any moment, even wrong ones: all settles, and the books balance."""
 
     async def story() -> None:
         bench = MemoryBench(costs, BUDGET, wait_ms_max=300, watched=False)
@@ -141,8 +139,10 @@ def test_sizes_measured_at_any_time(costs: dict[str, Cost], steps: list[Step]) -
 
 @examples(gate=MAX_EXAMPLES // 2)
 @given(costs=costs(), steps=st.lists(uses | unloads, max_size=20), close_ms=st.integers(0, 200))
-def test_close_at_any_time(costs: dict[str, Cost], steps: list[Step], close_ms: int) -> None:
-    """Closing in the middle: everybody has an answer and the device is empty for good."""
+def test_memory_closed_at_any_time_answers_all_and_is_empty(
+    costs: dict[str, Cost], steps: list[Step], close_ms: int
+) -> None:
+    """Closing in the middle: every caller has an answer and the device is empty for good."""
 
     async def story() -> None:
         bench = MemoryBench(costs, BUDGET, wait_ms_max=300)
@@ -166,7 +166,7 @@ def test_close_at_any_time(costs: dict[str, Cost], steps: list[Step], close_ms: 
 
 @examples(gate=MAX_EXAMPLES // 4)
 @given(order=st.lists(st.sampled_from(BUILDS), min_size=1, max_size=30), hold_ms=st.sampled_from([0, 1, 20]))
-def test_patient_requests_all_succeed(order: list[str], hold_ms: int) -> None:
+def test_requests_without_deadlines_all_succeed_in_any_memory(order: list[str], hold_ms: int) -> None:
     """Without failures, deadlines and hurry, every request is served however small the memory: waiting always ends
     well.
     """

@@ -23,7 +23,7 @@ async def begin(process: CountedPlanner) -> None:
 
 
 @story
-async def test_planner_begins_once_others_have_left_for_it() -> None:
+async def test_planner_begins_once_builds_have_left_for_it() -> None:
     """Two builds take 190 of 200: one goes for a process of 30, which is counted until it ends."""
     bench = MemoryBench({"a": Cost(95), "b": Cost(95)}, 200)
     process = planner(bench)
@@ -38,8 +38,8 @@ async def test_planner_begins_once_others_have_left_for_it() -> None:
 
 
 @story
-async def test_planners_count_by_name() -> None:
-    """The same one that begins anew counts once."""
+async def test_planners_are_counted_by_name() -> None:
+    """A planner that begins anew counts once."""
     bench = MemoryBench({}, 200)
     processes = PlannerProcesses(bench.clock, bench.memory)
     adaptation, offload = processes.process("adaptation", 30), processes.process("offload", 20)
@@ -52,7 +52,7 @@ async def test_planners_count_by_name() -> None:
 
 
 @story
-async def test_planner_that_does_not_begin_counts_nothing() -> None:
+async def test_planner_that_does_not_begin_takes_no_memory() -> None:
     """Nor does its room stay promised."""
     bench = MemoryBench({}, 200)
     process = planner(bench)
@@ -101,7 +101,9 @@ async def test_planners_take_a_quarter_of_the_budget_at_most() -> None:
 
 @story
 async def test_planner_ends_for_a_load_that_finds_no_room_and_rests() -> None:
-    """What it takes counts as room before, and it does not begin again at once; the idle one ends before the other."""
+    """What it takes counts as room before, and it does not begin again at once; the idle planner ends before
+    the other.
+    """
     bench = MemoryBench({"a": Cost(100), "b": Cost(60)}, 200)
     processes = PlannerProcesses(bench.clock, bench.memory)
     idle, busy = processes.process("offload", 20), processes.process("adaptation", 30)
@@ -125,7 +127,7 @@ async def test_planner_ends_for_a_load_that_finds_no_room_and_rests() -> None:
 
 @story
 async def test_run_that_finds_no_room_ends_a_planner() -> None:
-    """Before it is refused; then it is told which processes hold the rest."""
+    """Before the run is refused; then the refusal names the processes that hold the rest."""
     bench = MemoryBench({}, 200)
     process = planner(bench)
     await begin(process)
@@ -137,8 +139,8 @@ async def test_run_that_finds_no_room_ends_a_planner() -> None:
 
 
 @story
-async def test_run_that_no_planners_end_could_help_ends_none() -> None:
-    """It is refused, and told what holds the rest."""
+async def test_run_that_planner_memory_cannot_help_ends_no_planner() -> None:
+    """It is refused, and the refusal names what holds the rest."""
     bench = MemoryBench({"a": Cost(100)}, 200)
     await begin(planner(bench))
     held = await bench.pin("a")
@@ -151,8 +153,8 @@ async def test_run_that_no_planners_end_could_help_ends_none() -> None:
 
 
 @story
-async def test_load_that_no_planners_end_could_help_ends_none() -> None:
-    """Whether it waits for what is in use, or can never fit; it ends one as soon as that is enough."""
+async def test_load_that_planner_memory_cannot_help_ends_no_planner() -> None:
+    """Whether it waits for builds in use, or can never fit; it ends a planner as soon as that is enough."""
     bench = MemoryBench({"a": Cost(120), "b": Cost(100), "c": Cost(201), "d": Cost(180)}, 200)
     await begin(planner(bench))
     held = await bench.pin("a")
@@ -168,8 +170,8 @@ async def test_load_that_no_planners_end_could_help_ends_none() -> None:
 
 
 @story
-async def test_process_that_no_planners_end_could_help_ends_none() -> None:
-    """A guard of 90 that waits for what is in use, and for nothing else."""
+async def test_process_that_planner_memory_cannot_help_ends_no_planner() -> None:
+    """A guard of 90 that waits for builds in use, and for nothing else."""
     bench = MemoryBench({"a": Cost(120)}, 200)
     await begin(planner(bench))
     held = await bench.pin("a")

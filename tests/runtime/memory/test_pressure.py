@@ -10,9 +10,9 @@ from tests.fakes.processor import Cost
 MIB = 2**20
 
 
-def test_budget_shrinks_at_once_and_grows_back_when_all_is_calm() -> None:
-    """Others take memory: a build leaves before the system runs out; when they give it back, the box waits, then
-    grows to what it had.
+def test_budget_shrinks_at_once_and_grows_back_when_memory_is_calm() -> None:
+    """Others take memory: a build leaves before the system runs out; when they give it back, the box waits, then grows
+    to what it had.
     """
 
     async def story() -> None:
@@ -102,7 +102,7 @@ async def test_budget_shrinks_at_each_stall_without_any_request() -> None:
 
 
 @story
-async def test_budget_keeps_a_quarter_however_often_it_stalls() -> None:
+async def test_budget_keeps_a_quarter_however_many_stalls_there_are() -> None:
     """A box goes on with small networks, as long as there is memory to be had."""
     box = Stalling()
     await box.use_all()
@@ -125,8 +125,8 @@ async def test_budget_grows_back_when_there_was_no_stall_for_a_while() -> None:
 
 
 @story
-async def test_budget_stays_where_stalls_are_not_the_box_s() -> None:
-    """Others stand within limits of their own."""
+async def test_budget_stays_where_stalls_are_of_other_processes() -> None:
+    """Other processes stall within limits of their own."""
     box = Stalling()
     await box.use_all()
     box.is_scarce = False

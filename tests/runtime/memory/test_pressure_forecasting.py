@@ -62,8 +62,8 @@ class Box:
         return compute()
 
 
-def test_the_network_takes_over_where_it_errs_less_and_is_kept() -> None:
-    """The trend until there are samples enough; then the one that learnt the cycle, and its text makes it again."""
+def test_forecaster_network_takes_over_where_it_errs_less_and_is_kept() -> None:
+    """The trend until there are samples enough; then the network that learnt the cycle, and its text makes it again."""
 
     async def story() -> None:
         box = Box()
@@ -83,7 +83,7 @@ def test_the_network_takes_over_where_it_errs_less_and_is_kept() -> None:
     run_virtual(story)
 
 
-def test_it_is_chosen_once_without_waiting_for_the_night() -> None:
+def test_forecaster_is_chosen_once_without_waiting_for_the_night() -> None:
     async def story() -> None:
         box = Box()
         running = asyncio.create_task(box.forecasting.run())
@@ -96,10 +96,8 @@ def test_it_is_chosen_once_without_waiting_for_the_night() -> None:
 
 
 @pytest.mark.nightly("trains forecasters")
-def test_the_night_learns_from_the_liveliest_samples() -> None:
-    """By day another process came and went; before the night nothing moves for twenty minutes: the cycle is what is
-    learnt.
-    """
+def test_forecaster_learns_from_the_liveliest_samples_at_night() -> None:
+    """By day another process came and went; before the night nothing moves for twenty minutes: the cycle is learnt."""
 
     async def story() -> None:
         box = Box()

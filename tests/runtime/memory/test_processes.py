@@ -51,7 +51,7 @@ class Guarded(MemoryBench):
 
 
 @story
-async def test_others_leave_before_a_process_begins() -> None:
+async def test_builds_leave_before_a_process_begins() -> None:
     """Two builds take 80 of 100: one of them goes for a build of 15 and its process of 20, though the build alone would
     have had room.
     """
@@ -65,8 +65,8 @@ async def test_others_leave_before_a_process_begins() -> None:
 
 
 @story
-async def test_a_build_that_does_not_fit_with_its_process_is_refused() -> None:
-    """At once, and nobody leaves for it."""
+async def test_build_that_does_not_fit_with_its_process_is_refused() -> None:
+    """At once, and no build leaves for it."""
     bench = Guarded({"a": Cost(40), "g": Cost(85)}, 100)
     await bench.use("a")
     with pytest.raises(OutOfMemory):
@@ -77,7 +77,7 @@ async def test_a_build_that_does_not_fit_with_its_process_is_refused() -> None:
 
 
 @story
-async def test_two_loads_promise_their_process_once() -> None:
+async def test_concurrent_loads_promise_their_process_once() -> None:
     """And it stays promised when the first of them comes to nothing."""
     bench = Guarded(
         {"g1": Cost(30, load_ms=10, failures=[LoadFailed(build_id="g1", reason="broken")]), "g2": Cost(30)}, 100
@@ -95,8 +95,10 @@ async def test_two_loads_promise_their_process_once() -> None:
 
 
 @story
-async def test_a_process_without_a_build_has_room_too() -> None:
-    """One that reads texts: who is not in use leaves for it; it waits for who is, and is refused after a while."""
+async def test_process_without_a_build_has_room_made_for_it() -> None:
+    """A process that reads texts: builds that are not in use leave for it; it waits for builds in use, and is refused
+    after a while.
+    """
     bench = Guarded({"a": Cost(90, unload_ms=5)}, 100)
     await bench.use("a")
     await bench.begin()
@@ -115,7 +117,7 @@ async def test_a_process_without_a_build_has_room_too() -> None:
 
 
 @story
-async def test_one_that_can_never_have_room_is_refused_at_once() -> None:
+async def test_process_that_can_never_have_room_is_refused_at_once() -> None:
     bench = MemoryBench({}, 10)
     start_ns = bench.clock.now_ns()
     with pytest.raises(OutOfMemory) as refused:

@@ -48,8 +48,8 @@ def states(bench: MemoryBench) -> dict[str, str]:
 
 
 @story
-async def test_an_evicted_build_sleeps_and_wakes() -> None:
-    """The victim of a load keeps its session; its next request wakes it, and is told how long that took."""
+async def test_evicted_build_sleeps_and_wakes() -> None:
+    """The victim of a load keeps its session; its next request wakes it, and has the time that took."""
     bench = bench_of("abc")
     for name in "abc":
         await bench.use(name)
@@ -70,9 +70,9 @@ async def test_an_evicted_build_sleeps_and_wakes() -> None:
 
 
 @story
-async def test_processes_with_nothing_awake_end_for_a_request() -> None:
-    """Two take 30 of 100 beside the builds: a request that finds no room is given theirs, as many as it needs; what is
-    brought ahead of time is not.
+async def test_processes_with_nothing_awake_end_for_a_request_without_room() -> None:
+    """Two take 30 of 100 beside the builds: a request that finds no room is given theirs, as many as it needs; a load
+    ahead of time is not.
     """
     bench = bench_of("ab")
     processes = [15, 15]
@@ -107,8 +107,8 @@ async def test_processes_with_nothing_awake_end_for_a_request() -> None:
 
 
 @story
-async def test_processes_alone_take_more_than_the_budget() -> None:
-    """Whoever is not in use leaves, though that is not enough, and processes with nothing awake end."""
+async def test_processes_that_exceed_the_budget_alone_leave_only_pinned_builds() -> None:
+    """Builds that are not in use leave, though that is not enough, and processes with nothing awake end."""
     bench = bench_of("ab")
     ended: list[int] = []
 
@@ -142,7 +142,7 @@ async def test_processes_alone_take_more_than_the_budget() -> None:
 
 
 @story
-async def test_requests_at_once_join_one_wake() -> None:
+async def test_concurrent_requests_join_one_wake() -> None:
     """Twenty requests for a sleeper: one wake, all pinned; a deadline is kept while it wakes."""
     bench = bench_of("a")
     await bench.use("a")
@@ -160,8 +160,8 @@ async def test_requests_at_once_join_one_wake() -> None:
 
 
 @story
-async def test_a_request_during_the_way_to_sleep() -> None:
-    """It waits until the build is asleep, and wakes it: the pages are not taken from under a run."""
+async def test_request_for_a_build_on_its_way_to_sleep_waits_and_wakes_it() -> None:
+    """The pages are not taken from under a run."""
     bench = bench_of("a")
     await bench.use("a")
     bench.memory.release("a")
@@ -175,7 +175,7 @@ async def test_a_request_during_the_way_to_sleep() -> None:
 
 
 @story
-async def test_a_pinned_build_sleeps_with_its_last_pin() -> None:
+async def test_pinned_build_sleeps_once_its_last_pin_is_gone() -> None:
     """As an unload: it drains first."""
     bench = bench_of("a")
     held = await bench.pin("a")
@@ -187,8 +187,8 @@ async def test_a_pinned_build_sleeps_with_its_last_pin() -> None:
 
 
 @story
-async def test_kinds_that_cannot_sleep_are_unloaded() -> None:
-    """As before: nothing is kept. So is one of which nobody has measured what it keeps, and one that keeps all."""
+async def test_build_of_a_kind_that_cannot_sleep_is_unloaded() -> None:
+    """Nothing is kept. So is a build of which it is not measured what it keeps, and one that keeps all."""
     for cost in (Cost(40), Cost(40, asleep_bytes=40)):
         bench = bench_of("a", cost)
         await bench.use("a")
@@ -201,7 +201,7 @@ async def test_kinds_that_cannot_sleep_are_unloaded() -> None:
 
 
 @story
-async def test_the_one_asked_longest_ago_goes_for_good() -> None:
+async def test_sleeping_build_asked_for_longest_ago_is_unloaded() -> None:
     """Sleepers keep to their share of the budget."""
     bench = bench_of("abcd", replace(SLEEPER, resident_bytes=30, peak_bytes=30, asleep_bytes=6), share=0.12)
     for name in "abcd":
@@ -214,8 +214,8 @@ async def test_the_one_asked_longest_ago_goes_for_good() -> None:
 
 
 @story
-async def test_larger_asleep_than_the_share() -> None:
-    """It is unloaded; so is everything where the share is nothing."""
+async def test_build_larger_asleep_than_the_share_is_unloaded() -> None:
+    """So is every build where the share is nothing."""
     for share in (0.03, 0.0):
         bench = bench_of("a", share=share)
         await bench.use("a")
@@ -226,7 +226,7 @@ async def test_larger_asleep_than_the_share() -> None:
 
 
 @story
-async def test_sleepers_give_way_to_a_load() -> None:
+async def test_sleeping_builds_give_way_to_a_load() -> None:
     """Where a load finds no room otherwise, as many go for good as it needs."""
     bench = MemoryBench({**{n: replace(SLEEPER) for n in "abc"}, "z": Cost(95, load_ms=10)}, BUDGET)
     for name in "abc":
@@ -240,8 +240,8 @@ async def test_sleepers_give_way_to_a_load() -> None:
 
 
 @story
-async def test_a_wake_that_finds_no_room_stays_asleep() -> None:
-    """A request that cannot be served leaves the sleeper as it was; so does one brought in vain."""
+async def test_sleeping_build_whose_wake_finds_no_room_stays_asleep() -> None:
+    """A request that cannot be served leaves the sleeper as it was; so does a load ahead of time in vain."""
     bench = MemoryBench({"a": replace(SLEEPER), "z": Cost(90, load_ms=10)}, BUDGET, wait_ms_max=50)
     await bench.use("a")
     bench.memory.release("a")
@@ -258,8 +258,8 @@ async def test_a_wake_that_finds_no_room_stays_asleep() -> None:
 
 
 @story
-async def test_a_smaller_budget() -> None:
-    """Residents leave first, then sleepers, until it holds."""
+async def test_smaller_budget_evicts_resident_builds_before_sleeping_builds() -> None:
+    """Until the budget holds."""
     bench = bench_of("ab")
     for name in "ab":
         await bench.use(name)
@@ -271,7 +271,7 @@ async def test_a_smaller_budget() -> None:
 
 
 @story
-async def test_what_it_keeps_is_measured() -> None:
+async def test_sleeping_build_counts_its_measured_bytes() -> None:
     """What `sleep` returns goes before the profile, at once and from then on."""
     bench = bench_of("ab")
     await bench.use("a")
@@ -289,7 +289,7 @@ async def test_what_it_keeps_is_measured() -> None:
 
 
 @story
-async def test_unload_is_for_good() -> None:
+async def test_unloaded_build_does_not_sleep_whatever_its_state() -> None:
     """Awake, asleep, or on the way to sleep."""
     for instant in ("awake", "asleep", "leaving", "draining"):
         bench = bench_of("a")
@@ -315,8 +315,8 @@ async def test_unload_is_for_good() -> None:
 
 
 @story
-async def test_a_sleeper_is_lost() -> None:
-    """Its process ended: it is absent; so is one whose process ends while it goes to sleep, or wakes."""
+async def test_sleeping_build_whose_process_ends_is_absent() -> None:
+    """So is a build whose process ends while it goes to sleep, or wakes."""
     bench = bench_of("a")
     await bench.use("a")
     bench.memory.release("a")
@@ -347,8 +347,8 @@ async def test_a_sleeper_is_lost() -> None:
 
 
 @story
-async def test_a_damaged_disk() -> None:
-    """The wake's error is the request's; the build goes for good, and the next request loads it."""
+async def test_build_whose_wake_fails_is_unloaded() -> None:
+    """The wake's error is the request's; the next request loads the build."""
     bench = bench_of("a")
     bench.processor.costs["a"].wake_failures.append(LoadFailed(build_id="a", reason="the disk"))
     await bench.use("a")
@@ -364,8 +364,7 @@ async def test_a_damaged_disk() -> None:
 
 
 @story
-async def test_close_while_some_sleep() -> None:
-    """Everything goes, in whatever state."""
+async def test_close_unloads_builds_in_any_state_of_sleep() -> None:
     bench = bench_of("abc")
     for name in "abc":
         await bench.use(name)
@@ -519,7 +518,7 @@ class MemoryMachine(RuleBasedStateMachine):
         asyncio.set_event_loop(None)
 
 
-def test_sleeping_in_any_order() -> None:
+def test_memory_keeps_its_budget_and_pins_with_sleep_in_any_order() -> None:
     """See `MemoryMachine`."""
     run_state_machine_as_test(
         MemoryMachine,

@@ -41,7 +41,7 @@ class _Box:
 
 
 @story
-async def test_those_ahead_of_time_go_one_by_one() -> None:
+async def test_loads_ahead_of_time_go_one_by_one() -> None:
     """In the order in which they came."""
     box = _Box("abc")
     start_ns = box.bench.clock.now_ns()
@@ -51,8 +51,8 @@ async def test_those_ahead_of_time_go_one_by_one() -> None:
 
 
 @story
-async def test_a_request_overtakes_them() -> None:
-    """It begins at once, beside the one that is under way."""
+async def test_request_overtakes_loads_ahead_of_time() -> None:
+    """Its load begins at once, beside the one that is under way."""
     box = _Box("abcx")
     start_ns = box.bench.clock.now_ns()
     ahead = [box.load(name, is_urgent=False) for name in "abc"]
@@ -63,8 +63,8 @@ async def test_a_request_overtakes_them() -> None:
 
 
 @story
-async def test_a_request_takes_its_own_out_of_the_line() -> None:
-    """What it joins goes at once, and the others keep their turns, none of them lost."""
+async def test_request_takes_the_load_of_its_build_out_of_the_line() -> None:
+    """The load that it joins goes at once, and the others keep their turns, none of them lost."""
     box = _Box("abcd")
     start_ns = box.bench.clock.now_ns()
     ahead = [box.load(name, is_urgent=False) for name in "abcd"]

@@ -25,7 +25,7 @@ def servable(*inputs: TensorSpec, shape_max: Shapes | None = None) -> Servable:
 
 
 def test_concurrent_requests_are_counted_by_tenant() -> None:
-    """The limit is the tenant's own; who leaves makes room."""
+    """The limit is the tenant's own; a request that leaves makes room."""
     admission = Admission(HandClock(), 1000)
     quota = Quota(concurrent_requests=1)
     admission.enter("a", quota)
@@ -49,8 +49,8 @@ def test_refused_request_is_not_counted() -> None:
     admission.enter("a", quota)
 
 
-def test_rate_allows_one_second_at_once() -> None:
-    """A burst of a second's worth passes, the next is told when to come back, and then may."""
+def test_rate_limit_allows_a_burst_of_one_second() -> None:
+    """The request after the burst is refused with the time after which to retry, and passes then."""
     clock = HandClock()
     admission = Admission(clock, 1000)
     quota = Quota(requests_per_s=4)
@@ -68,8 +68,8 @@ def test_rate_allows_one_second_at_once() -> None:
         admission.enter("a", quota)
 
 
-def test_a_check_takes_nothing() -> None:
-    """Whether one would be let in may be asked any number of times; only entering costs a token and a place."""
+def test_admission_check_takes_no_token_and_no_place() -> None:
+    """It may be made any number of times; only entering costs a token and a place."""
     admission = Admission(HandClock(), 1000)
     quota = Quota(requests_per_s=2, concurrent_requests=1)
     for _ in range(5):
@@ -84,8 +84,8 @@ def test_a_check_takes_nothing() -> None:
         admission.check("a", quota)
 
 
-def test_rate_below_one_per_second() -> None:
-    """One in ten seconds is a rate too."""
+def test_rate_limit_below_one_per_second_is_kept() -> None:
+    """One request in ten seconds is a rate, too."""
     clock = HandClock()
     admission = Admission(clock, 1000)
     quota = Quota(requests_per_s=0.1)
@@ -97,7 +97,7 @@ def test_rate_below_one_per_second() -> None:
     admission.enter("a", quota)
 
 
-def test_rate_over_time_is_kept() -> None:
+def test_rate_limit_is_kept_over_a_minute() -> None:
     """Asking a hundred times a second for a minute gets 60 × the rate and the first burst, no more."""
     clock = HandClock()
     admission = Admission(clock, 1000)
@@ -115,8 +115,10 @@ def test_rate_over_time_is_kept() -> None:
 @pytest.mark.parametrize(
     ("own_ms", "slo_ms", "expected_ms"), [(7, 50, 7), (None, 50, 50), (None, None, 1000), (7, None, 7)]
 )
-def test_deadline(own_ms: int | None, slo_ms: float | None, expected_ms: int) -> None:
-    """The request's own, else the SLO, else the box's limit; counted from arrival and set once."""
+def test_deadline_is_the_requests_own_else_the_slo_else_the_default(
+    own_ms: int | None, slo_ms: float | None, expected_ms: int
+) -> None:
+    """It counts from the arrival and is set once."""
     own_ns = None if own_ms is None else 100 + own_ms * NS_PER_MS
     request = Request("t/a", "t", {}, arrival_ns=100, deadline_ns=own_ns)
     admission = Admission(HandClock(), 1000)
@@ -129,7 +131,7 @@ FREE = TensorSpec("x", "FP32", (-1, 3))
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (7, 3)])
-def test_free_dimensions_take_any_size(shape: tuple[int, ...]) -> None:
+def test_free_axes_of_an_input_take_any_size(shape: tuple[int, ...]) -> None:
     """-1 fits every size."""
     check_tensors({"x": np.zeros(shape, np.float32)}, servable(FREE))
 
@@ -145,26 +147,26 @@ def test_free_dimensions_take_any_size(shape: tuple[int, ...]) -> None:
         ({}, "missing input n, x"),
     ],
 )
-def test_misfits_are_named(inputs: Tensors, words: str) -> None:
+def test_tensor_that_misfits_is_named_in_the_refusal(inputs: Tensors, words: str) -> None:
     """The sentence says which tensor and what the variant takes."""
     with pytest.raises(BadTensor, match=words):
         check_tensors(inputs, servable(FREE, TensorSpec("n", "INT64", ())))
 
 
 @pytest.mark.parametrize("spec", [FREE, TensorSpec("x", "FP32", (0, -1)), TensorSpec("x", "FP32", (-1, -1))])
-def test_empty_axes_are_refused(spec: TensorSpec) -> None:
-    """Kernels of honest models end the process on them."""
+def test_tensor_with_an_empty_axis_is_refused(spec: TensorSpec) -> None:
+    """Kernels of honest models end the process on such tensors."""
     with pytest.raises(BadTensor, match="no axis may be empty"):
         check_tensors({"x": np.zeros((0, 3), np.float32)}, servable(spec))
 
 
-def test_empty_tensor_fits_where_it_is_the_only_shape() -> None:
+def test_empty_tensor_is_taken_where_the_input_has_no_other_shape() -> None:
     """The import has run the network with it."""
     check_tensors({"x": np.zeros((0, 3), np.float32)}, servable(TensorSpec("x", "FP32", (0, 3))))
 
 
 @pytest.mark.parametrize(("shape", "fits"), [((8, 3), True), ((1, 3), True), ((9, 3), False)])
-def test_no_axis_is_larger_than_what_was_measured(shape: tuple[int, ...], fits: bool) -> None:
+def test_tensor_larger_than_the_measured_shape_is_refused(shape: tuple[int, ...], fits: bool) -> None:
     """The sentence says the limit and what to do."""
     given = servable(FREE, shape_max={"x": (8, 3)})
     if fits:
@@ -174,13 +176,13 @@ def test_no_axis_is_larger_than_what_was_measured(shape: tuple[int, ...], fits: 
         check_tensors({"x": np.zeros(shape, np.float32)}, given)
 
 
-def test_type_that_numpy_lacks_is_left_to_the_processor() -> None:
+def test_tensor_type_that_numpy_lacks_is_left_to_the_processor() -> None:
     """BF16: the shape is checked, the type is not."""
     check_tensors({"x": np.zeros(2, np.uint16)}, servable(TensorSpec("x", "BF16", (2,))))
 
 
-def test_outputs() -> None:
-    """Known ones and none pass, others are named."""
+def test_unknown_requested_output_is_refused() -> None:
+    """Known outputs pass, and so does a request that names none."""
     check_outputs(None, servable(FREE))
     check_outputs(["y"], servable(FREE))
     with pytest.raises(BadTensor, match="no output 'q'; this variant has y"):

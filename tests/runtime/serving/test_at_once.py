@@ -23,8 +23,10 @@ def measured(bench: EngineBench, several_ms: float, name: str = "app", **batches
 
 
 @story
-async def test_one_at_a_time_where_more_bring_nothing() -> None:
-    """Two at once take 25 ms each, one 10: on two workers the second waits, and both are done sooner in the mean."""
+async def test_runs_of_a_build_go_one_by_one_where_concurrency_gains_nothing() -> None:
+    """Two runs at once take 25 ms each, one alone 10: on two workers the second waits, and both are done sooner in the
+    mean.
+    """
     for several_ms, most in ((25.0, 1), (12.0, 2)):
         bench = EngineBench(workers=2)
         bench.add({"v": Cost(run_ms=10, load_ms=0)})
@@ -41,8 +43,10 @@ async def test_one_at_a_time_where_more_bring_nothing() -> None:
 
 
 @story
-async def test_others_have_the_worker() -> None:
-    """Whose turn comes after: another network runs beside it, and a third request of the first waits for its own."""
+async def test_second_worker_serves_another_network_while_runs_go_one_by_one() -> None:
+    """Another network's request runs beside the first network's run, though its turn comes later; the first network's
+    second request waits for that run to end.
+    """
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(run_ms=10, load_ms=0)})
     bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
@@ -57,8 +61,8 @@ async def test_others_have_the_worker() -> None:
 
 
 @story
-async def test_who_waits_shares_the_next_run() -> None:
-    """Four that wait for one run at a time are put together where that gains, though another worker idles."""
+async def test_requests_waiting_for_a_run_share_the_next_run() -> None:
+    """Four requests that wait for one run at a time are put together where that gains, though another worker idles."""
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch={2: 11, 4: 12})})
     measured(bench, 25.0)
@@ -71,8 +75,10 @@ async def test_who_waits_shares_the_next_run() -> None:
 
 
 @story
-async def test_a_caller_who_leaves_is_waited_for() -> None:
-    """Its run goes on, and who waits for that begins after it; one who gives up while it waits leaves nothing."""
+async def test_run_of_a_cancelled_request_is_still_waited_for() -> None:
+    """The run goes on, and the request that waits for it begins after it; a request that is cancelled while it waits
+    leaves nothing.
+    """
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(run_ms=10, load_ms=0)})
     measured(bench, 25.0)
@@ -91,9 +97,9 @@ async def test_a_caller_who_leaves_is_waited_for() -> None:
 
 
 @story
-async def test_beside_another_device() -> None:
-    """Who may not run beside another on the quick device goes to the slower one where it is done sooner there: the
-    second of three, which would be done after two runs in its turn; who would not be waits.
+async def test_request_barred_from_a_concurrent_run_takes_a_slower_device() -> None:
+    """It goes to the slower device where it is done sooner there: the second of three, which would be done after two
+    runs in its turn. A request that would not be done sooner waits.
     """
     bench = bench_of(workers=2)
     measured(bench, 4 * NPU_MS)
@@ -115,9 +121,9 @@ async def test_beside_another_device() -> None:
 
 
 @story
-async def test_a_run_that_does_not_end_keeps_nobody_from_another_processor() -> None:
-    """It should have ended after 10 ms: who waits for that goes to the slow processor when it is done sooner there,
-    though nothing comes and nothing ends meanwhile.
+async def test_overrunning_run_leaves_another_processor_to_waiting_requests() -> None:
+    """The run should have ended after 10 ms: a request that waits for it goes to the slow processor when it is done
+    sooner there, though no request comes and no run ends meanwhile.
     """
     bench = EngineBench(workers=2, twins=[(1, 3.0, 1 / 3)])
     bench.add({"v": Cost(run_ms=10, load_ms=0)})
@@ -136,8 +142,8 @@ async def test_a_run_that_does_not_end_keeps_nobody_from_another_processor() -> 
 
 
 @story
-async def test_a_run_that_does_not_end_keeps_nobody_from_an_idle_worker() -> None:
-    """The same of two workers of one processor, where nothing else asks whose turn it is."""
+async def test_overrunning_run_leaves_an_idle_worker_to_waiting_requests() -> None:
+    """With two workers of one processor, where nothing else asks whose turn it is."""
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(run_ms=10, load_ms=0)})
     measured(bench, 25.0)
@@ -155,9 +161,9 @@ async def test_a_run_that_does_not_end_keeps_nobody_from_an_idle_worker() -> Non
 
 
 @story
-async def test_a_worker_is_left_to_others_for_a_minute() -> None:
-    """A tenant's second long run leaves the last free worker to who asked of late; when that is over it begins, though
-    nothing comes and nothing ends.
+async def test_last_free_worker_is_kept_for_active_tenants_for_a_minute() -> None:
+    """A tenant's second long run leaves the last free worker to a tenant that asked of late; after that minute it
+    begins, though no request comes and no run ends.
     """
     bench = EngineBench(workers=2, timeout_ms=1e6)
     bench.add({"v": Cost(run_ms=300_000, load_ms=0)})
@@ -174,8 +180,8 @@ async def test_a_worker_is_left_to_others_for_a_minute() -> None:
 
 
 @story
-async def test_a_long_run_keeps_no_short_one_waiting() -> None:
-    """One sends large inputs to a network that all may call: nobody gains by waiting for that run."""
+async def test_long_run_keeps_no_short_run_of_its_build_waiting() -> None:
+    """A tenant sends large inputs to a network that all may call: others gain nothing by waiting for that run."""
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(run_ms=10, load_ms=0)}, shared=True)
     bench.catalogue.put_tenant(Tenant("u"))

@@ -12,8 +12,8 @@ from tests.fakes.processor import Cost
 
 
 @story
-async def test_unload_then_load() -> None:
-    """Unloaded explicitly: unavailable and out of memory, until it is loaded again."""
+async def test_unloaded_application_is_unavailable_until_it_is_loaded() -> None:
+    """Unloaded explicitly, it is out of memory, too."""
     bench = EngineBench()
     app = bench.add({"v": Cost()})
     async with bench.working():
@@ -33,7 +33,7 @@ async def test_unload_then_load() -> None:
 
 @story
 async def test_unload_waits_for_running_requests() -> None:
-    """Those under way are answered, those after are refused."""
+    """Requests under way are answered, later ones are refused."""
     bench = EngineBench()
     app = bench.add({"v": Cost(load_ms=50, run_ms=50)})
     async with bench.working():
@@ -49,8 +49,8 @@ async def test_unload_waits_for_running_requests() -> None:
 
 
 @story
-async def test_unload_leaves_what_others_use() -> None:
-    """Two applications of one model: the build stays until the second is unloaded too, whoever is running."""
+async def test_unload_keeps_a_build_that_another_application_uses() -> None:
+    """The build stays, and its request goes on, until the second application is unloaded, too."""
     bench = EngineBench()
     app = bench.add({"v": Cost(load_ms=0, run_ms=100)})
     other = Application("t/other", "t", "other", app.model_id)
@@ -67,7 +67,7 @@ async def test_unload_leaves_what_others_use() -> None:
 
 
 @story
-async def test_load_ends_a_waiting_unload() -> None:
+async def test_load_cancels_a_waiting_unload() -> None:
     """Unload waits for a long request; a load meanwhile wins, and the model stays in service."""
     bench = EngineBench()
     app = bench.add({"v": Cost(load_ms=0, run_ms=1000)})
@@ -137,7 +137,7 @@ async def test_new_application_of_an_old_name_is_available() -> None:
 
 
 @story
-async def test_prefetch_fills_without_evicting() -> None:
+async def test_prefetch_fills_memory_without_evicting() -> None:
     """In the given order as far as memory goes; unknown and broken builds are passed over."""
     bench = EngineBench(budget=25)
     for name, size in {"a": 10, "b": 10, "c": 10, "d": 5}.items():
@@ -151,8 +151,8 @@ async def test_prefetch_fills_without_evicting() -> None:
 
 
 @story
-async def test_availability_of_an_application_without_variants() -> None:
-    """Before the first variant is servable there is nothing to load or prefer."""
+async def test_application_without_servable_variants_is_unavailable() -> None:
+    """There is nothing to load or prefer."""
     bench = EngineBench()
     app = bench.add({})
     nobody = Application("t/none", "t", "none", "t/none")

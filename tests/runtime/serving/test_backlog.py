@@ -11,18 +11,18 @@ from appliance.runtime.serving.fairness import FairLine, Flow
 ALIKE = (1.0, 1.0)
 
 
-def test_alone_its_own_work_is_what_counts() -> None:
-    """One worker: what waits, then its own; two do it in half the time."""
+def test_backlog_of_a_lone_tenant_is_its_own_work() -> None:
+    """One worker does the waiting work, then the new work; two workers do it in half the time."""
     for workers, expected_ns in ((1, 400), (2, 200)):
         backlog = Backlog(workers)
         backlog.add("t", "a", 300, ALIKE)
         assert backlog.end_ns("t", "a", 100, ALIKE) == expected_ns
 
 
-def test_another_tenant_takes_its_share_of_the_time_only() -> None:
-    """Beside an hour of another's work, by hand. Who was idle is next: 100 of its own end after 100. Behind 100 that it
-    has waiting, 100 of the other's are done at weights 1 : 1, 33 at 3 : 1; a backlog of 50 adds no more than it is. Who
-    is 60 ahead waits for 60 of the other's.
+def test_backlog_of_another_tenant_counts_by_its_share_only() -> None:
+    """Beside an hour of another tenant's work, by hand. An idle tenant is next: 100 of its own end after 100. Behind
+    100 that it has waiting, 100 of the other's are done at weights 1 : 1, 33 at 3 : 1; a backlog of 50 adds no more
+    than 50. A tenant that is 60 ahead waits for 60 of the other's.
     """
     backlog = Backlog(1)
     backlog.add("flood", "a", 10**9, (1.0, 1.0))
@@ -36,7 +36,7 @@ def test_another_tenant_takes_its_share_of_the_time_only() -> None:
     assert backlog.end_ns("quiet", "b", 100, (1.0, 1.0)) == 250
 
 
-def test_inside_a_tenant_applications_share() -> None:
+def test_backlog_is_shared_by_the_applications_of_a_tenant() -> None:
     """Two applications at 1 : 1, the other with much waiting: 100 behind 100 of its own end after 300."""
     backlog = Backlog(1)
     backlog.add("t", "busy", 10**6, ALIKE)
@@ -52,14 +52,14 @@ def test_inside_a_tenant_applications_share() -> None:
     lead_ns=st.floats(0, 1e9),
     weights=st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)),
 )
-def test_what_it_is_at_most(
+def test_backlog_end_is_never_after_all_waiting_and_running_work(
     waiting: list[tuple[str, str, int]],
     rests_ns: list[int],
     work_ns: int,
     lead_ns: float,
     weights: tuple[float, float],
 ) -> None:
-    """Whoever asks, whatever goes before: nothing ends later than all that waits and runs (but for rounding)."""
+    """But for rounding, for every tenant, lead and weight."""
     backlog = Backlog(2)
     for tenant, application, ns in waiting:
         backlog.add(tenant, application, ns, weights)
@@ -67,9 +67,9 @@ def test_what_it_is_at_most(
     assert end_ns <= backlog.most_ns(work_ns, rests_ns) + 1
 
 
-def test_runs_under_way_hold_their_workers() -> None:
-    """By hand. One worker that is taken for 50: 100 end after 150, behind 30 after 180. Of two the one that is free
-    first takes them, and both where there is enough to do; a worker without a run is free now.
+def test_backlog_counts_runs_under_way_on_their_workers() -> None:
+    """By hand. One worker that is taken for 50: 100 end after 150, behind 30 after 180. Of two workers the one that is
+    free first takes the work, and both where there is enough to do; a worker without a run is free now.
     """
     backlog = Backlog(1)
     assert backlog.end_ns("t", "a", 100, ALIKE, rests_ns=[50]) == 150
@@ -81,9 +81,9 @@ def test_runs_under_way_hold_their_workers() -> None:
     assert pair.end_ns("t", "a", 40, ALIKE, rests_ns=[50]) == 40
 
 
-def test_the_rate_is_what_was_seen() -> None:
-    """Runs of 10 ms by their profile, of which one ends every 40 ms while others wait: what waits takes four times as
-    long as it says. Without anything waiting nothing is learned.
+def test_backlog_rate_follows_the_runs_that_were_seen() -> None:
+    """Runs of 10 ms by their profile, of which one ends every 40 ms while others wait: waiting work takes four times as
+    long as its profile says. Without anything waiting nothing is learned.
     """
     backlog = Backlog(1)
     for turn in range(100):
@@ -95,7 +95,7 @@ def test_the_rate_is_what_was_seen() -> None:
     assert backlog.end_ns("t", "a", 100, ALIKE) == pytest.approx(800, rel=0.05)
 
 
-def test_bodies_that_are_still_sent_make_no_processor_slow() -> None:
+def test_backlog_rate_ignores_requests_whose_body_is_still_being_sent() -> None:
     """One body comes for a minute while a run of 1 ms ends now and then: nothing could have run meanwhile."""
     backlog = Backlog(2)
     backlog.add("sender", "a", 100, ALIKE, is_ready=False)
@@ -106,9 +106,9 @@ def test_bodies_that_are_still_sent_make_no_processor_slow() -> None:
     assert backlog.work_ns == 0
 
 
-def test_runs_that_take_longer_than_expected_say_little_about_others() -> None:
+def test_backlog_rate_slows_at_most_fourfold_by_overrunning_runs() -> None:
     """Two workers are kept busy by runs of 2 s that were expected to take 10 ms, by whatever values they were given:
-    others are told to wait no more than four times as long.
+    other tenants are expected to wait no more than four times as long.
     """
     backlog = Backlog(2)
     backlog.add("flood", "a", 10 * NS_PER_MS, ALIKE)
@@ -117,8 +117,8 @@ def test_runs_that_take_longer_than_expected_say_little_about_others() -> None:
     assert backlog.end_ns("other", "b", 10 * NS_PER_MS, ALIKE) <= 4 * 10 * NS_PER_MS * 1.01
 
 
-def test_a_processor_that_was_slow_is_believed_again() -> None:
-    """Where runs end and nobody waits behind them it keeps up."""
+def test_backlog_rate_recovers_once_no_request_waits() -> None:
+    """Where runs end and nothing waits behind them the processor keeps up."""
     backlog = Backlog(1)
     backlog.add("t", "a", 100, ALIKE)
     for turn in range(100):
@@ -134,9 +134,11 @@ def test_a_processor_that_was_slow_is_believed_again() -> None:
     st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=4, max_size=4),
     st.integers(0, 3),
 )
-def test_as_fair_queueing_does_it(waiting: list[tuple[int, int]], weights: list[float], asker: int) -> None:
-    """One more job of 10 against the queue played to its end: what is told is too little by at most a run for each
-    tenant, the one that it begins just before.
+def test_backlog_end_agrees_with_fair_queueing(
+    waiting: list[tuple[int, int]], weights: list[float], asker: int
+) -> None:
+    """One more job of 10 against the queue played to its end: the backlog's answer is too little by at most a run for
+    each tenant, the one that it begins just before.
     """
     backlog = Backlog(1)
     jobs: dict[int, list[int]] = {}

@@ -62,8 +62,8 @@ def bench_with_a_card(budget: int, takes: int) -> tuple[EngineBench, DeviceMemor
 
 
 @story
-async def test_all_are_answered() -> None:
-    """One after the other and all at once, though the card holds two: whoever leaves does so after its last run."""
+async def test_requests_of_three_models_are_answered_on_a_card_that_holds_two() -> None:
+    """One after the other and all at once; a build leaves the card after its last run."""
     bench, memory = bench_with_a_card(budget=100, takes=40)
     async with bench.working():
         for name in NAMES:
@@ -78,8 +78,8 @@ async def test_all_are_answered() -> None:
 
 
 @story
-async def test_parts_that_do_not_fit_together_drive_nobody_out() -> None:
-    """Each of them would fit alone. Nothing of them is loaded, and what serves there stays."""
+async def test_parts_that_do_not_fit_a_device_together_evict_no_build() -> None:
+    """Each of them would fit alone. No part is loaded, and the build that serves there stays."""
     bench, memory = bench_with_a_card(budget=100, takes=40)
     parts = {(at, "card"): f"c.{at}@card" for at in range(3)}
     bench.source.sizes = dict.fromkeys(parts.values(), 30)

@@ -34,7 +34,7 @@ def bench_of() -> EngineBench:
 
 
 @story
-async def test_who_waits_on_is_not_stated_again() -> None:
+async def test_waiting_dispatch_job_is_stated_once() -> None:
     """Between decisions that are recorded, which are one a second, a job is the same object."""
     bench = bench_of()
     async with bench.working():
@@ -52,9 +52,9 @@ async def test_who_waits_on_is_not_stated_again() -> None:
 
 
 @story
-async def test_it_is_stated_anew_when_the_scale_is_over() -> None:
-    """Who waits for longer than a scale lasts has times on the next one; its deadline comes as much nearer as time has
-    passed.
+async def test_dispatch_job_is_stated_anew_when_its_time_scale_ends() -> None:
+    """A job that waits for longer than a scale lasts has times on the next one; its deadline comes as much nearer as
+    time has passed.
     """
     bench = bench_of()
     async with bench.working():

@@ -28,7 +28,7 @@ from tests.fakes.processor import Cost
 
 
 @story
-async def test_cold_then_warm() -> None:
+async def test_first_request_is_cold_and_the_next_is_warm() -> None:
     """The first answer pays for the load, the second does not; both say where the time went."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=100, run_ms=10)})
@@ -48,8 +48,8 @@ async def test_cold_then_warm() -> None:
 
 
 @story
-async def test_who_waits_while_its_build_is_lost_gets_it_anew() -> None:
-    """A build that went with its process before a request's turn came: nothing of it has run, so it is loaded again."""
+async def test_waiting_request_whose_build_is_lost_has_it_loaded_again() -> None:
+    """The build went with its process before the request's turn came: nothing of the request has run."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="busy")
     bench.add({"v": Cost(load_ms=20, run_ms=10)})
@@ -69,7 +69,7 @@ async def test_who_waits_while_its_build_is_lost_gets_it_anew() -> None:
 
 
 @story
-async def test_waiting_is_counted_as_queue() -> None:
+async def test_time_behind_earlier_requests_is_counted_as_queue() -> None:
     """One worker, three requests: each waits for the ones before it."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=10)})
@@ -79,8 +79,8 @@ async def test_waiting_is_counted_as_queue() -> None:
 
 
 @story
-async def test_workers_run_side_by_side() -> None:
-    """Three workers, three requests: nobody waits."""
+async def test_workers_run_requests_side_by_side() -> None:
+    """Three workers, three requests: no request waits."""
     bench = EngineBench(workers=3)
     bench.add({"v": Cost(load_ms=0, run_ms=10)})
     async with bench.working():
@@ -90,8 +90,7 @@ async def test_workers_run_side_by_side() -> None:
 
 
 @story
-async def test_urgent_first() -> None:
-    """Priority goes before the deadline, the deadline before arrival."""
+async def test_requests_run_by_priority_then_deadline_then_arrival() -> None:
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=10)})
     async with bench.working():
@@ -109,8 +108,8 @@ async def test_urgent_first() -> None:
 
 
 @story
-async def test_requested_outputs_only() -> None:
-    """Only what was asked for is computed and returned; an unknown output is refused."""
+async def test_requested_outputs_alone_are_computed_and_returned() -> None:
+    """An unknown output is refused."""
     bench = EngineBench(model=lambda inputs: {"y": inputs["x"], "z": -inputs["x"]})
     bench.add({"v": Cost()}, outputs=[TensorSpec("y", "FP32", (-1,)), TensorSpec("z", "FP32", (-1,))])
     async with bench.working():
@@ -123,7 +122,7 @@ async def test_requested_outputs_only() -> None:
 
 
 @story
-async def test_unknown_things() -> None:
+async def test_request_for_a_missing_model_or_tenant_is_refused() -> None:
     """An application without a model, a tenant that has gone."""
     bench = EngineBench()
     bench.add({"v": Cost()})
@@ -136,8 +135,8 @@ async def test_unknown_things() -> None:
 
 
 @story
-async def test_bad_tensors_cost_no_load() -> None:
-    """Wrong name, type, rank or size is refused before anything is loaded."""
+async def test_bad_tensors_are_refused_before_any_load() -> None:
+    """Wrong name, type, rank or size."""
     bench = EngineBench()
     bench.add({"v": Cost()})
     ones: dict[str, Tensors] = {
@@ -154,8 +153,8 @@ async def test_bad_tensors_cost_no_load() -> None:
 
 
 @story
-async def test_full_queue_refuses() -> None:
-    """More than may wait get QueueFull at once; when the queue has moved on there is room again."""
+async def test_full_queue_refuses_requests_until_it_has_room() -> None:
+    """Requests beyond its length get QueueFull at once; when the queue has moved on there is room again."""
     bench = EngineBench(queue_len=2)
     bench.add({"v": Cost(load_ms=0, run_ms=10)})
     async with bench.working():
@@ -173,7 +172,7 @@ async def test_full_queue_refuses() -> None:
 
 
 @story
-async def test_quota_of_concurrent_requests() -> None:
+async def test_request_beyond_the_concurrency_quota_is_refused() -> None:
     """The third at once is refused; after an answer, failed or not, the next may come."""
     bench = EngineBench()
     bench.add({"v": Cost()}, quota=Quota(concurrent_requests=2))
@@ -191,7 +190,7 @@ async def test_quota_of_concurrent_requests() -> None:
 
 
 @story
-async def test_failed_run_is_the_callers_alone() -> None:
+async def test_failed_run_is_reported_to_its_caller_alone() -> None:
     """The runtime's refusal reaches its caller; the worker goes on."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
@@ -208,8 +207,8 @@ async def test_failed_run_is_the_callers_alone() -> None:
 
 
 @story
-async def test_any_exception_of_a_run_is_an_answer() -> None:
-    """Even a fault that nobody foresaw reaches the caller, is counted, and leaves the worker alive."""
+async def test_unforeseen_exception_of_a_run_reaches_the_caller() -> None:
+    """It is counted, and leaves the worker alive."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
         raise KeyError("odd")
@@ -225,7 +224,7 @@ async def test_any_exception_of_a_run_is_an_answer() -> None:
 
 
 @story
-async def test_made_up_variants_make_no_statistics() -> None:
+async def test_requests_for_unknown_variants_leave_no_statistics() -> None:
     """A caller cannot grow the process by asking for versions that do not exist."""
     bench = EngineBench()
     bench.add({"v": Cost()})
@@ -239,9 +238,9 @@ async def test_made_up_variants_make_no_statistics() -> None:
 
 
 @story
-async def test_late_work_is_not_run() -> None:
-    """Behind a run of which nobody knew how long it takes one request becomes late, and the next is refused at once,
-    for the one before it alone would make it late: they are told so and never cost the processor anything.
+async def test_late_request_is_refused_and_never_run() -> None:
+    """Behind a run of unknown length one request becomes late, and the next is refused at once, for the one before it
+    alone would make it late: both are refused and never cost the processor anything.
     """
     bench = EngineBench()
     application = bench.add({"v": Cost(load_ms=0, run_ms=100)})
@@ -261,8 +260,8 @@ async def test_late_work_is_not_run() -> None:
 
 
 @story
-async def test_deadline_comes_from_the_slo() -> None:
-    """Without a deadline of its own a request has its application's SLO; with one, its own counts."""
+async def test_request_without_a_deadline_has_its_applications_slo() -> None:
+    """A request with a deadline keeps its own."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=50)
     async with bench.working():
@@ -271,10 +270,10 @@ async def test_deadline_comes_from_the_slo() -> None:
 
 
 @story
-async def test_what_runs_counts_among_what_is_before() -> None:
-    """Behind a run that has 60 ms left one of 100 ms would end after 160: who gives it 170 is refused at once, for a
-    tenth is kept back, and told to come again when as much as is missing has gone; who gives it 180 is served in time.
-    Beside a free worker nobody waits.
+async def test_run_under_way_counts_in_the_expected_wait() -> None:
+    """Behind a run that has 60 ms left a request of 100 ms would end after 160: with a deadline of 170 it is refused at
+    once, for a tenth is kept back, and told to come again when as much as is missing has gone; with 180 it is served in
+    time. Beside a free worker no request waits.
     """
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=100)})
@@ -299,7 +298,7 @@ async def test_what_runs_counts_among_what_is_before() -> None:
 
 
 @story
-async def test_deadline_during_the_load() -> None:
+async def test_deadline_during_a_load_ends_the_request_but_not_the_load() -> None:
     """The load takes too long for this request; the next finds the build there."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=100, run_ms=1)})
@@ -312,8 +311,7 @@ async def test_deadline_during_the_load() -> None:
 
 
 @story
-async def test_default_timeout() -> None:
-    """No deadline and no SLO: the box's own limit holds."""
+async def test_default_timeout_bounds_requests_without_deadline_or_slo() -> None:
     bench = EngineBench(timeout_ms=70)
     bench.add({"v": Cost(load_ms=0, run_ms=50)})
     async with bench.working():
@@ -325,7 +323,7 @@ async def test_default_timeout() -> None:
 
 
 @story
-async def test_cancel_at_any_moment_leaves_nothing() -> None:
+async def test_request_cancelled_at_any_moment_leaves_nothing_behind() -> None:
     """While it loads, waits or runs: no pin, no count and no place in the queue stays behind."""
     for moment_ms in (0.0, 50.0, 99.9, 100.5, 105.0, 109.9, 110.0, 115.0):
         bench = EngineBench()
@@ -362,8 +360,7 @@ async def test_build_stays_pinned_under_an_abandoned_run() -> None:
 
 
 @story
-async def test_drain_answers_those_inside() -> None:
-    """What is under way is finished, what comes later is refused."""
+async def test_drain_answers_admitted_requests_and_refuses_new_ones() -> None:
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=50, run_ms=50)})
     async with bench.working():
@@ -377,9 +374,9 @@ async def test_drain_answers_those_inside() -> None:
 
 
 @story
-async def test_drain_that_runs_out_of_time() -> None:
-    """After the time allowed, those that wait are told, and the one that runs when its worker is stopped: nobody
-    hangs.
+async def test_drain_out_of_time_refuses_the_remaining_requests() -> None:
+    """After the time allowed the waiting requests are refused, and the running one when its worker is stopped: no
+    caller hangs.
     """
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=4_000)})

@@ -32,8 +32,8 @@ def rows_of(bench: EngineBench) -> list[int]:
 
 
 @story
-async def test_those_that_wait_share_runs() -> None:
-    """The first runs at once, for nobody waits for company; the others go by fours. Every answer is the caller's."""
+async def test_waiting_requests_share_runs_of_the_best_batch_size() -> None:
+    """The first runs at once, without a wait for others; the others go by fours. Every answer is the caller's."""
     bench = EngineBench()
     bench.add({"v": gaining()})
     async with bench.working():
@@ -52,7 +52,7 @@ async def test_those_that_wait_share_runs() -> None:
 
 
 @story
-async def test_a_network_that_loses_by_batches_runs_one_by_one() -> None:
+async def test_network_that_loses_by_batching_runs_requests_one_by_one() -> None:
     bench = EngineBench()
     bench.add({"v": Cost(run_ms=10, run_ms_by_batch={2: 21, 4: 45})})
     async with bench.working():
@@ -61,8 +61,8 @@ async def test_a_network_that_loses_by_batches_runs_one_by_one() -> None:
 
 
 @story
-async def test_only_equal_shapes_meet() -> None:
-    """And equal types and wanted outputs; a request that is a batch itself stays whole."""
+async def test_batch_takes_requests_of_equal_shapes_only() -> None:
+    """Types and wanted outputs have to be equal, too; a request that is a batch itself stays whole."""
     bench = EngineBench()
     bench.add({"v": gaining()}, inputs=WIDE)
     narrow, wide = np.ones((1, 2), np.float32), np.ones((1, 3), np.float32)
@@ -105,8 +105,10 @@ async def answers_of(bench: EngineBench, inputs: list[Tensors], **facts: Any) ->
 
 
 @story
-async def test_other_sizes_of_a_step_meet_where_padding_is_borne() -> None:
-    """They run as wide as the widest of them, and each is answered with its own columns; another step stays apart."""
+async def test_batch_takes_sizes_of_one_step_where_padding_is_allowed() -> None:
+    """The requests run as wide as the widest of them, and each is answered with its own columns; another step stays
+    apart.
+    """
     bench = EngineBench()
     bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
     assert await answers_of(bench, columns(4, 2, 3, 6, 2, 3), is_read=True) == [(1, 4), (4, 3), (1, 6)]
@@ -115,8 +117,10 @@ async def test_other_sizes_of_a_step_meet_where_padding_is_borne() -> None:
 
 
 @story
-async def test_only_who_reads_outputs_bears_what_is_not_exact() -> None:
-    """Who is given the outputs themselves has them as they are without padding, unless that makes no difference."""
+async def test_batch_pads_inexactly_only_where_the_box_reads_the_outputs() -> None:
+    """A caller that is given the outputs themselves has them as they are without padding, unless that makes no
+    difference.
+    """
     bench = EngineBench()
     bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
     assert await answers_of(bench, columns(4, 2, 3, 2, 3)) == [(1, 4), (2, 2), (2, 3)]
@@ -126,16 +130,16 @@ async def test_only_who_reads_outputs_bears_what_is_not_exact() -> None:
 
 
 @story
-async def test_sizes_go_in_steps_where_new_ones_are_slow() -> None:
-    """Also of who runs alone, and to the end of the step."""
+async def test_input_sizes_go_in_steps_where_new_sizes_are_slow() -> None:
+    """Also the sizes of a request that runs alone, and to the end of the step."""
     bench = EngineBench(stepped=["cpu"])
     bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
     assert await answers_of(bench, columns(2, 5, 3, 2, 2, 2), is_read=True) == [(1, 4), (1, 8), (4, 4)]
 
 
 @story
-async def test_a_run_that_is_padded_by_itself_counts_with_what_it_takes_padded() -> None:
-    """As that is what it runs as: three columns as four."""
+async def test_padded_run_of_a_lone_request_counts_its_padded_memory() -> None:
+    """Three columns run as four, so what four take is counted."""
     bench = EngineBench(budget=200_000_000, stepped=["cpu"])
     bench.add({"v": gaining()}, inputs=WIDE, padding=BEARS)
     model = bench.catalogue.entry("t/app").model
@@ -155,8 +159,8 @@ async def test_a_run_that_is_padded_by_itself_counts_with_what_it_takes_padded()
 
 
 @story
-async def test_outputs_of_another_size_than_foreseen_are_computed_without_padding() -> None:
-    """Nobody knows which part of them is whose."""
+async def test_outputs_of_an_unforeseen_size_are_recomputed_without_padding() -> None:
+    """It is unknown which part of them belongs to which request."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
         rows = len(inputs["x"])
@@ -182,8 +186,8 @@ NOT_GROWN: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", list(NOT_GROWN))
-def test_padding_that_does_not_fit_is_tried_once(kind: str) -> None:
-    """In its step, for as long as the variant is the same one; other steps are padded as before."""
+def test_padding_that_yields_unfit_outputs_is_tried_once(kind: str) -> None:
+    """In its step, for as long as the variant stays the same; other steps are padded as before."""
 
     @story
     async def told() -> None:
@@ -217,8 +221,8 @@ def test_padding_that_does_not_fit_is_tried_once(kind: str) -> None:
 
 
 @story
-async def test_padded_runs_that_fail_twice_are_not_tried_again() -> None:
-    """Once may be for the values; one in between that goes well says so."""
+async def test_padding_whose_runs_fail_twice_is_not_tried_again() -> None:
+    """One failure may be due to the values; a padded run that goes well in between shows that."""
     refused: list[float] = [1.0, 3.0, 4.0]
 
     def model(inputs: Tensors) -> dict[str, Any]:
@@ -242,8 +246,8 @@ async def test_padded_runs_that_fail_twice_are_not_tried_again() -> None:
 
 
 @story
-async def test_inputs_with_other_rows_than_the_first_meet_nobody() -> None:
-    """Two wrong ones whose rows are as many together would put the rows between them beside others' rows."""
+async def test_request_whose_inputs_differ_in_rows_joins_no_batch() -> None:
+    """Two such requests with as many rows together would put the rows between them beside other requests' rows."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
         if inputs["x"].shape != inputs["mask"].shape:
@@ -267,7 +271,7 @@ async def test_inputs_with_other_rows_than_the_first_meet_nobody() -> None:
 
 
 @story
-async def test_a_row_that_fails_fails_alone() -> None:
+async def test_failing_row_of_a_shared_run_fails_alone() -> None:
     def model(inputs: Tensors) -> dict[str, Any]:
         if (inputs["x"] < 0).any():
             raise RunFailed(variant_id="v", reason="a negative row")
@@ -285,8 +289,8 @@ async def test_a_row_that_fails_fails_alone() -> None:
 
 
 @story
-async def test_who_shared_a_run_that_failed_is_not_refused_for_want_of_room() -> None:
-    """They were let in before; others have taken their places in line meanwhile."""
+async def test_requests_of_a_failed_shared_run_are_rerun_past_a_full_queue() -> None:
+    """They were admitted before; other requests have taken their places in the queue meanwhile."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
         if (inputs["x"] < 0).any():
@@ -310,7 +314,7 @@ async def test_who_shared_a_run_that_failed_is_not_refused_for_want_of_room() ->
 
 
 @story
-async def test_who_leaves_or_is_late_spoils_nothing_for_the_others() -> None:
+async def test_cancelled_or_late_request_leaves_its_shared_run_to_the_others() -> None:
     bench = EngineBench()
     bench.add({"v": gaining()})
     async with bench.working():
@@ -334,10 +338,8 @@ async def test_who_leaves_or_is_late_spoils_nothing_for_the_others() -> None:
 
 
 @story
-async def test_a_run_counts_once_whoever_of_it_leaves() -> None:
-    """With the first that is answered: the one whose turn it was has gone, and its run is one run of four all the
-    same.
-    """
+async def test_shared_run_counts_once_though_its_first_request_is_cancelled() -> None:
+    """It counts with the first request that is answered, and as one run of four."""
     bench = EngineBench()
     bench.add({"v": gaining()})
     async with bench.working():
@@ -354,8 +356,8 @@ async def test_a_run_counts_once_whoever_of_it_leaves() -> None:
 
 
 @story
-async def test_callers_of_a_shared_application_share_runs_and_pay_for_their_rows() -> None:
-    """The one with three rows of four is charged with three quarters of the run."""
+async def test_tenants_in_a_shared_run_are_charged_for_their_rows() -> None:
+    """The tenant with three rows of four is charged with three quarters of the run."""
     bench = EngineBench()
     bench.add({"v": gaining()}, shared=True)
     for name in ("a", "b"):
@@ -372,9 +374,9 @@ async def test_callers_of_a_shared_application_share_runs_and_pay_for_their_rows
 
 
 @story
-async def test_a_shared_run_is_no_long_one_while_another_tenant_may_ask() -> None:
-    """Fifty milliseconds: who has had more than another that asked of late keeps the last free worker no longer, by
-    rows put together as little as by one run. Where nobody else is there, the best batch it is.
+async def test_shared_run_stays_short_while_another_tenant_is_active() -> None:
+    """Fifty milliseconds: a tenant that has had more than another one that asked of late keeps the last free worker no
+    longer than that, by a batch as little as by one run. Where no other tenant is active, the best batch is run.
     """
     for others, largest in (("ab", 4), ("a", 8)):
         bench = EngineBench()
@@ -390,7 +392,7 @@ async def test_a_shared_run_is_no_long_one_while_another_tenant_may_ask() -> Non
 
 
 @story
-async def test_rows_of_two_tenants_meet_only_where_the_owner_of_the_network_is_trusted() -> None:
+async def test_batch_mixes_tenants_only_where_the_networks_owner_is_trusted() -> None:
     """A network can be made to tell one caller what another sent beside it, by values that no import tries."""
 
     def spy(inputs: Tensors) -> dict[str, Any]:
@@ -420,8 +422,8 @@ class Asked(dict[str, Any]):
 
 
 @story
-async def test_a_long_line_of_requests_that_meet_nobody_costs_each_run_no_more() -> None:
-    """Whose runs are short would else spend more on asking who may share them."""
+async def test_batch_search_is_bounded_in_a_long_queue_of_unequal_shapes() -> None:
+    """Else short runs would cost more in the search for requests that may share them than in the run."""
     bench = EngineBench(queue_len=300, queue_total=400, wait_ms_max=10_000)
     bench.add({"v": gaining()}, inputs=WIDE)
     Asked.times = 0
@@ -450,14 +452,14 @@ async def saturated_at_another_size(bench: EngineBench, run_ms_by_batch: Mapping
 
 
 @story
-async def test_what_batches_gain_at_other_sizes_is_found_out() -> None:
+async def test_batch_gain_at_unmeasured_sizes_is_learnt() -> None:
     bench = EngineBench()
     await saturated_at_another_size(bench, GAINS)
     assert set(rows_of(bench)[-5:-1]) == {4}, "the best of them, once each was tried"
 
 
 @story
-async def test_what_loses_at_other_sizes_is_tried_a_few_times_only() -> None:
+async def test_batch_that_loses_at_unmeasured_sizes_is_tried_a_few_times() -> None:
     bench = EngineBench()
     await saturated_at_another_size(bench, {n: 11.0 * n for n in range(2, 9)})
     batches = [rows for rows in rows_of(bench) if rows > 1]
@@ -500,12 +502,12 @@ def times_ms(batching: str, load: float) -> list[float]:
 
 
 @pytest.mark.parametrize(("load", "at_most"), [(0.1, 1.0), (0.5, 1.0), (0.9, 0.8)])
-def test_shared_runs_cost_nobody_a_slow_answer(load: float, at_most: float) -> None:
-    """P99 of the same arrivals with batches and without: alike where hardly anybody waits, less where many do."""
+def test_shared_runs_do_not_raise_p99_latency(load: float, at_most: float) -> None:
+    """P99 of the same arrivals with batches and without: alike where hardly any request waits, less where many do."""
     on, off = (times_ms(batching, load)[-8] for batching in ("by-profile", "none"))
     assert on <= at_most * off
 
 
-def test_shared_runs_answer_more_in_time_when_there_are_too_many() -> None:
+def test_shared_runs_answer_more_requests_in_time_under_overload() -> None:
     on, off = (sum(took <= 500 for took in times_ms(batching, 1.5)) for batching in ("by-profile", "none"))
     assert on > 2 * off

@@ -26,8 +26,8 @@ async def refused_after(bench: EngineBench, *, ran_ms: float | None = None, **fa
 
 
 @story
-async def test_while_it_waits() -> None:
-    """Behind a run of 10 s whose length nobody knows: the answer comes after 1 s, and its place is free at once."""
+async def test_request_in_the_queue_is_refused_at_its_deadline() -> None:
+    """Behind a run of 10 s of unknown length: the answer comes after 1 s, and its place is free at once."""
     bench = EngineBench(queue_len=1)
     bench.add({"v": Cost(load_ms=0, run_ms=10_000)}, measured=False)
     async with bench.working():
@@ -41,9 +41,9 @@ async def test_while_it_waits() -> None:
 
 
 @story
-async def test_while_it_runs() -> None:
-    """A run of 10 s and a limit of 1 s: the caller is told after 1 s, the build stays pinned until the run is over,
-    and the worker takes the next one then.
+async def test_request_whose_run_is_under_way_is_refused_at_its_deadline() -> None:
+    """A run of 10 s and a limit of 1 s: the caller is answered after 1 s, the build stays pinned until the run is over,
+    and the worker takes the next request then.
     """
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=10_000)}, measured=False)
@@ -57,8 +57,8 @@ async def test_while_it_runs() -> None:
 
 
 @story
-async def test_while_it_loads() -> None:
-    """A load of 10 s: told after 1 s; the load goes on, for the next."""
+async def test_request_waiting_for_a_load_is_refused_at_its_deadline() -> None:
+    """A load of 10 s: the answer comes after 1 s; the load goes on, for the next request."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=10_000, run_ms=1)})
     async with bench.working():
@@ -69,7 +69,7 @@ async def test_while_it_loads() -> None:
 
 
 @story
-async def test_while_it_waits_for_its_sequence() -> None:
+async def test_request_waiting_for_its_sequence_is_refused_at_its_deadline() -> None:
     """The request before it in the sequence takes long: its own deadline holds all the same."""
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(load_ms=0, run_ms=10_000)}, task=STATE, measured=False)
@@ -83,8 +83,8 @@ async def test_while_it_waits_for_its_sequence() -> None:
 
 
 @story
-async def test_a_run_that_ends_at_the_deadline_is_in_time() -> None:
-    """To the nanosecond: what is expected to be in time, and is, is no refusal."""
+async def test_run_that_ends_at_the_deadline_is_in_time() -> None:
+    """To the nanosecond: a request that is expected to be in time, and is, is not refused."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=10)})
     async with bench.working():
@@ -94,9 +94,9 @@ async def test_a_run_that_ends_at_the_deadline_is_in_time() -> None:
 
 
 @story
-async def test_late_and_run() -> None:
-    """`late: run`: loading, waiting and running beyond the deadline it is answered, and counted as late; the SLO is
-    broken all the same.
+async def test_late_request_is_answered_where_its_application_allows_late_runs() -> None:
+    """`late: run`: loading, waiting and running beyond the deadline the request is answered, and counted as late; the
+    SLO is broken all the same.
     """
     bench = EngineBench()
     application = bench.add({"v": Cost(load_ms=100, run_ms=50)}, slo_ms=60)
@@ -113,8 +113,8 @@ async def test_late_and_run() -> None:
 
 
 @story
-async def test_runs_that_are_stopped_show_that_they_take_long() -> None:
-    """The profile says 10 ms, they take 200, and each is stopped after 50: before long nobody begins one in vain."""
+async def test_stopped_runs_teach_that_their_build_is_slow() -> None:
+    """The profile says 10 ms, the runs take 200, and each is stopped after 50: before long none is begun in vain."""
     bench = EngineBench()
     bench.processor.stops_runs = True
     bench.add({"v": Cost(load_ms=0, run_ms=10)})

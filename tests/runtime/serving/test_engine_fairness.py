@@ -55,7 +55,7 @@ def two_tenants(bench: EngineBench, flooder: Cost, quiet: Cost) -> None:
 @pytest.mark.parametrize(
     "facts", [{}, {"priority": 1}, {"within_ms": 200.0}, {"within_ms": 35.0, "priority": 100}], ids=str
 )
-def test_a_flood_keeps_nobody_waiting_beyond_one_run(facts: dict[str, Any]) -> None:
+def test_flood_of_a_tenant_delays_others_by_one_run_at_most(facts: dict[str, Any]) -> None:
     """Twelve connections, with any priority and any time limit: another tenant waits for the run under way at most."""
 
     @story
@@ -72,7 +72,7 @@ def test_a_flood_keeps_nobody_waiting_beyond_one_run(facts: dict[str, Any]) -> N
 
 
 @story
-async def test_weights_divide_the_time() -> None:
+async def test_tenants_share_processor_time_by_weight() -> None:
     """1 : 3, both saturated, runs of different lengths: processor time is 1 : 3, but for a run of each."""
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(load_ms=0, run_ms=30)}, name="a", tenant="one", quota=Quota(processor_weight=1))
@@ -88,7 +88,7 @@ async def test_weights_divide_the_time() -> None:
 
 
 @story
-async def test_applications_divide_what_their_tenant_gets() -> None:
+async def test_applications_share_their_tenants_time_by_weight() -> None:
     """One tenant with two applications, 1 : 4, beside another of the same weight: 10 %, 40 % and 50 % of the time."""
     bench = EngineBench()
     for name, weight in (("small", 1.0), ("large", 4.0)):
@@ -105,8 +105,8 @@ async def test_applications_divide_what_their_tenant_gets() -> None:
 
 
 @pytest.mark.parametrize("measured", [True, False])
-def test_long_runs_leave_the_last_worker_to_others(measured: bool) -> None:
-    """Runs of 2 s, also where nobody knows that they are: another tenant finds a free worker, every time."""
+def test_long_runs_leave_the_last_worker_to_other_tenants(measured: bool) -> None:
+    """Runs of 2 s, also where their length is unknown: another tenant finds a free worker, every time."""
 
     @story
     async def play() -> None:
@@ -124,8 +124,8 @@ def test_long_runs_leave_the_last_worker_to_others(measured: bool) -> None:
 
 
 @story
-async def test_long_runs_that_look_short_are_found_out() -> None:
-    """A profile that says 1 ms and runs of 2 s: after the first the tenant leaves a worker to others."""
+async def test_long_runs_with_a_short_profile_leave_a_worker_to_others() -> None:
+    """A profile that says 1 ms and runs of 2 s: after the first run the tenant leaves a worker to others."""
     bench = EngineBench(workers=2)
     two_tenants(bench, Cost(load_ms=0, run_ms=1), Cost(load_ms=0, run_ms=10))
     async with bench.working():
@@ -138,8 +138,8 @@ async def test_long_runs_that_look_short_are_found_out() -> None:
 
 
 @story
-async def test_alone_a_tenant_has_the_whole_box() -> None:
-    """A minute after the last request of anybody else every worker is the flood's; and with one worker it never
+async def test_lone_active_tenant_has_every_worker() -> None:
+    """A minute after the last request of any other tenant every worker is the flood's; and with one worker it never
     stands still.
     """
     for workers in (1, 2):
@@ -159,8 +159,8 @@ async def test_alone_a_tenant_has_the_whole_box() -> None:
 
 
 @story
-async def test_two_floods_of_long_runs_use_every_worker() -> None:
-    """Where two tenants want all of it, no worker is kept free, and both get half."""
+async def test_floods_of_two_tenants_use_every_worker() -> None:
+    """No worker is kept free, and both tenants get half."""
     bench = EngineBench(workers=2)
     for tenant in ("one", "two"):
         bench.add({"v": Cost(load_ms=0, run_ms=300 if tenant == "one" else 500)}, name="a", tenant=tenant)
@@ -175,8 +175,8 @@ async def test_two_floods_of_long_runs_use_every_worker() -> None:
 
 
 @story
-async def test_who_is_over_its_share_loses_the_quick_way() -> None:
-    """While others wait, a tenant that has had more than they goes in line with its quick runs; the others keep it."""
+async def test_tenant_over_its_share_runs_nothing_inline_while_others_wait() -> None:
+    """Its quick runs go in line with all others; other tenants keep theirs on the event loop."""
     bench = EngineBench(quick_ms_max=0.25)
     bench.add({"v": Cost(load_ms=0, run_ms=40)}, name="slow", tenant="quiet")
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, name="tiny", tenant="greedy")
@@ -198,7 +198,7 @@ async def test_who_is_over_its_share_loses_the_quick_way() -> None:
 
 
 @story
-async def test_a_flood_leaves_places_in_the_queue() -> None:
+async def test_flood_of_a_tenant_leaves_queue_places_to_others() -> None:
     """One tenant with many applications cannot fill the queue of all: others are not refused."""
     bench = EngineBench(queue_len=50, queue_total=80)
     for i in range(4):
@@ -216,8 +216,8 @@ async def test_a_flood_leaves_places_in_the_queue() -> None:
 
 
 @story
-async def test_time_beside_the_runs_is_charged() -> None:
-    """A tenant whose texts took a second of another process waits until the other one has had as much."""
+async def test_time_spent_outside_runs_is_charged_to_its_tenant() -> None:
+    """A tenant whose texts took a second of another process waits until the other tenant has had as much."""
     bench = EngineBench()
     for tenant in ("a", "b"):
         bench.add({"v": Cost(load_ms=0, run_ms=10)}, tenant=tenant)
@@ -238,10 +238,10 @@ async def test_time_beside_the_runs_is_charged() -> None:
 
 
 @pytest.mark.parametrize("processors", [1, 2])
-def test_what_no_plan_counts_on_waits_behind_what_another_s_does(processors: int) -> None:
+def test_unplanned_items_wait_behind_planned_items_of_other_tenants(processors: int) -> None:
     """Of one tenant eight items wait that its plan does not count on, and one of another application that it does. A
     planned item of another tenant goes before all of those eight, whatever it comes after; unplanned calls do not. Once
-    no planned one waits, they run.
+    no planned item waits, they run.
     """
 
     async def tell() -> None:
@@ -274,9 +274,9 @@ def test_what_no_plan_counts_on_waits_behind_what_another_s_does(processors: int
 
 
 @story
-async def test_an_item_is_not_refused_for_what_begins_after_it() -> None:
-    """By shares a network's items would be done beside as many of another one, too late for the last; these have time,
-    though, and begin after them.
+async def test_item_is_not_refused_for_work_that_begins_after_it() -> None:
+    """By shares a network's items would be done beside as many of another one, too late for the last; the other
+    network's items have time, though, and begin after them.
     """
     bench = EngineBench()
     for name in ("app", "other"):
@@ -296,9 +296,9 @@ async def test_an_item_is_not_refused_for_what_begins_after_it() -> None:
 
 
 @story
-async def test_items_of_a_lost_frame_come_last() -> None:
-    """Where not all items of a frame can be in time any more, those of frames that can go first, though their deadlines
-    are later; the others are answered once a worker is idle.
+async def test_items_of_a_lost_frame_run_last() -> None:
+    """Where not all items of a frame can be in time any more, the items of frames that can go first, though their
+    deadlines are later; the lost frame's are answered once a worker is idle.
     """
     bench = EngineBench()
     for name in ("app", "other"):

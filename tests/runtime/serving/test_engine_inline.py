@@ -33,7 +33,7 @@ def _positive(inputs: Tensors) -> dict[str, Any]:
 
 
 @story
-async def test_quick_run_waits_for_nobody() -> None:
+async def test_quick_run_is_computed_inline_while_the_worker_is_busy() -> None:
     """A model of microseconds is computed at once although the only worker is busy for long; its request knows when."""
     bench = EngineBench(workers=1, quick_ms_max=0.25)
     bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
@@ -51,10 +51,9 @@ async def test_quick_run_waits_for_nobody() -> None:
 
 
 @story
-async def test_quick_runs_that_overrun_take_a_worker_from_then_on() -> None:
-    """Three in a row took a hundred times as long as the profile said: the next no longer holds everybody up.
-
-    One alone is a hiccup.
+async def test_quick_runs_that_overrun_move_to_a_worker() -> None:
+    """Three in a row took a hundred times as long as the profile said: the next does not block the event loop. A single
+    overrun is a hiccup.
     """
     bench = EngineBench(quick_ms_max=0.25)
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
@@ -80,8 +79,8 @@ async def test_late_quick_run_is_dropped() -> None:
 
 
 @story
-async def test_quick_run_that_fails() -> None:
-    """The error is the caller's; the next one is served."""
+async def test_failed_quick_run_is_reported_to_its_caller_alone() -> None:
+    """The error is the caller's; the next request is served."""
     bench = EngineBench(quick_ms_max=0.25, model=_positive)
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
     async with bench.working():
@@ -100,8 +99,8 @@ def on_workers(bench: EngineBench) -> int:
 
 
 @story
-async def test_who_asks_alone_is_computed_on_the_loop() -> None:
-    """One connection, and 4 ms of 5: no worker. Nobody's connection, or 6 ms: a worker."""
+async def test_lone_connection_has_its_runs_computed_inline() -> None:
+    """One connection, and 4 ms of 5: no worker. No known connection, or 6 ms: a worker."""
     bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
     bench.add({"v": Cost(load_ms=0, run_ms=4)})
     bench.add({"v": Cost(load_ms=0, run_ms=6)}, name="slow")
@@ -118,8 +117,8 @@ async def test_who_asks_alone_is_computed_on_the_loop() -> None:
 
 
 @story
-async def test_two_who_ask_in_turns_take_workers() -> None:
-    """Each finds nobody waiting and nobody running; on the loop they would share one processor of two."""
+async def test_connections_that_alternate_have_their_runs_on_workers() -> None:
+    """Each finds nothing waiting and nothing running; on the event loop they would share one processor of two."""
     bench = EngineBench(workers=2, quick_ms_max=0.25, alone_ms_max=5)
     bench.add({"v": Cost(load_ms=0, run_ms=4)})
 
@@ -146,8 +145,8 @@ async def test_two_who_ask_in_turns_take_workers() -> None:
 
 
 @story
-async def test_who_runs_on_a_worker_or_sends_a_body_is_not_alone() -> None:
-    """Whoever is there would wait for the loop."""
+async def test_connection_beside_a_run_or_an_incoming_body_is_not_alone() -> None:
+    """The other request would wait for the event loop."""
     bench = EngineBench(workers=2, quick_ms_max=0.25, alone_ms_max=5)
     application = bench.add({"v": Cost(load_ms=0, run_ms=4)})
     bench.add({"v": Cost(load_ms=0, run_ms=1000)}, name="slow")
@@ -167,8 +166,10 @@ async def test_who_runs_on_a_worker_or_sends_a_body_is_not_alone() -> None:
 
 
 @story
-async def test_overruns_of_who_asks_alone_take_a_worker_for_a_while() -> None:
-    """Three in a row above 20 ms, of runs of which a millisecond was expected. Half a minute later it may again."""
+async def test_lone_connection_whose_runs_overrun_has_a_worker_for_a_while() -> None:
+    """Three in a row above 20 ms, of runs of which a millisecond was expected. Half a minute later its runs may be
+    inline again.
+    """
     bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
     bench.add({"v": Cost(load_ms=0, run_ms=1)})
     cost = bench.processor.costs[bench.build("v")]
@@ -189,7 +190,7 @@ async def test_overruns_of_who_asks_alone_take_a_worker_for_a_while() -> None:
 
 
 @story
-async def test_who_asks_alone_is_answered_before_the_run_is_counted() -> None:
+async def test_lone_connection_is_answered_before_its_run_is_counted() -> None:
     """Its answer need not wait for that; no other request is read before."""
     bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5)
     bench.add({"v": Cost(load_ms=0, run_ms=4)})
@@ -206,8 +207,8 @@ async def test_who_asks_alone_is_answered_before_the_run_is_counted() -> None:
 
 
 @story
-async def test_what_a_run_alone_takes_in_memory_is_counted() -> None:
-    """And given back, also where it fails."""
+async def test_inline_run_gives_its_memory_back() -> None:
+    """Also where it fails."""
     bench = EngineBench(quick_ms_max=0.25, alone_ms_max=5, model=_positive)
     bench.add({"v": Cost(load_ms=0, run_ms=4)})
     async with bench.working():
@@ -222,8 +223,8 @@ async def test_what_a_run_alone_takes_in_memory_is_counted() -> None:
 
 
 @story
-async def test_a_quick_request_is_over_when_it_has_begun() -> None:
-    """Its result is there after a plain call, and is the one that a task would have got: outputs, times, figures."""
+async def test_quick_request_is_answered_within_a_plain_call() -> None:
+    """Its result is the one that a task would have got: outputs, times, figures."""
     bench = EngineBench(quick_ms_max=0.25)
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, slo_ms=100)
     async with bench.working():
@@ -238,7 +239,7 @@ async def test_a_quick_request_is_over_when_it_has_begun() -> None:
 
 
 @story
-async def test_the_rest_goes_on_in_a_task() -> None:
+async def test_request_that_is_not_quick_goes_on_in_a_task() -> None:
     """Cold, slow or with a state: the plain call leaves something to await, and the answer is the same."""
     bench = EngineBench(quick_ms_max=0.25)
     bench.add({"v": Cost(load_ms=5, run_ms=0.1)})
@@ -255,7 +256,7 @@ async def test_the_rest_goes_on_in_a_task() -> None:
 
 
 @story
-async def test_every_check_is_the_same_without_a_task() -> None:
+async def test_request_checks_are_the_same_without_a_task() -> None:
     """Over the quota, unknown, misfit, unloaded, failed: refused where it stands, counted once, nothing held."""
     bench = EngineBench(quick_ms_max=0.25, model=_positive)
     application = bench.add({"v": Cost(load_ms=0, run_ms=0.1)}, quota=Quota(requests_per_s=3))
@@ -281,7 +282,7 @@ async def test_every_check_is_the_same_without_a_task() -> None:
 
 
 @story
-async def test_a_full_queue_refuses_only_who_would_wait() -> None:
+async def test_full_queue_still_serves_quick_requests() -> None:
     """A quick request takes no place in the queue: it is answered however many wait there."""
     bench = EngineBench(quick_ms_max=0.25, queue_total=1)
     bench.add({"v": Cost(load_ms=0, run_ms=100)}, name="slow")
@@ -299,8 +300,8 @@ async def test_a_full_queue_refuses_only_who_would_wait() -> None:
 
 
 @story
-async def test_a_caller_that_goes_away_leaves_nothing() -> None:
-    """What was begun is given up in its load or in its run, or before any task took it over: no pin, no count stays."""
+async def test_begun_request_that_is_cancelled_leaves_nothing_behind() -> None:
+    """It is given up in its load or in its run, or before any task took it over: no pin, no count stays."""
     for load_ms, run_ms, pause_ms in ((100, 0.1, 50), (0, 100, 50), (100, 0.1, 0), (0, 100, 0)):
         bench = EngineBench(quick_ms_max=0.25)
         bench.add({"v": Cost(load_ms=load_ms, run_ms=run_ms)})

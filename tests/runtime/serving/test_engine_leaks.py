@@ -57,7 +57,7 @@ async def asked(bench: EngineBench, watched: list[weakref.ref[Any]], **facts: An
 
 
 @pytest.mark.parametrize("queue_len", [1, COUNT])
-def test_refused_expired_cancelled_failed(queue_len: int) -> None:
+def test_refused_late_cancelled_and_failed_requests_free_their_tensors(queue_len: int) -> None:
     """A thousand at once on one worker: too many, too late, given up by their callers, or failing in the run."""
     watched: list[weakref.ref[Any]] = []
     kinds: list[Any] = []
@@ -83,8 +83,8 @@ def test_refused_expired_cancelled_failed(queue_len: int) -> None:
     assert sum(tensor() is not None for tensor in watched) == 0
 
 
-def test_builds_that_go_while_requests_wait() -> None:
-    """Each is told by the worker that its build has gone, and is placed anew."""
+def test_requests_whose_build_was_lost_free_their_tensors() -> None:
+    """The worker finds for each waiting request that its build has gone, and the request is placed anew."""
     watched: list[weakref.ref[Any]] = []
 
     @story

@@ -28,8 +28,8 @@ def counts(bench: EngineBench) -> dict[int, int]:
 
 
 @story
-async def test_a_slow_core_is_known_after_fifty_runs() -> None:
-    """Half as quick as at import: what is expected is within a tenth of the truth; a request that cannot be in time
+async def test_slow_core_is_learnt_within_fifty_runs() -> None:
+    """Half as quick as at import: the expected time is within a tenth of the truth; a request that cannot be in time
     then costs the processor nothing.
     """
     bench = EngineBench()
@@ -48,7 +48,7 @@ async def test_a_slow_core_is_known_after_fifty_runs() -> None:
 
 
 @story
-async def test_a_quick_core_is_found_out_again() -> None:
+async def test_core_that_is_quick_again_is_learnt_without_runs() -> None:
     """Requests that were refused because the processor was slow are served soon after it is quick again, although none
     of theirs has run meanwhile.
     """
@@ -72,9 +72,9 @@ async def test_a_quick_core_is_found_out_again() -> None:
 
 
 @story
-async def test_one_callers_slow_runs_do_not_keep_the_others_out() -> None:
-    """What a run takes may depend on values. Who sends slow ones to a shared application now and then does not have
-    those of others, whose runs are quick, refused as late for as long as that goes on.
+async def test_slow_runs_of_a_caller_do_not_get_other_callers_refused() -> None:
+    """What a run takes may depend on values. A caller that sends slow ones to a shared application now and then does
+    not have the requests of others, whose runs are quick, refused as late for as long as that goes on.
     """
     bench = EngineBench(workers=2, wait_ms_max=60_000)
     bench.add({"v": Cost(load_ms=0, run_ms=10)}, shared=True)
@@ -106,8 +106,8 @@ async def test_one_callers_slow_runs_do_not_keep_the_others_out() -> None:
 
 
 @story
-async def test_only_runs_that_end_well_count() -> None:
-    """Not those that fail, crash or are stopped; of those whose caller went away, the time is known all the same."""
+async def test_failed_runs_are_not_learnt_from() -> None:
+    """Nor runs that crash or are stopped; of a run whose caller went away the time is known all the same."""
     raised: list[Exception] = []
 
     def model(inputs: Tensors) -> dict[str, float]:
@@ -133,8 +133,7 @@ async def test_only_runs_that_end_well_count() -> None:
 
 
 @story
-async def test_a_run_that_fails_on_the_loop_does_not_count() -> None:
-    """Neither there."""
+async def test_failed_inline_run_is_not_learnt_from() -> None:
 
     def model(inputs: Tensors) -> dict[str, float]:
         if inputs["x"][0] < 0:
@@ -152,8 +151,8 @@ async def test_a_run_that_fails_on_the_loop_does_not_count() -> None:
 
 
 @story
-async def test_runs_at_once_are_learnt_apart() -> None:
-    """Two under way are slower than one; who comes while one runs is told what two take."""
+async def test_concurrent_runs_are_learnt_apart_from_single_runs() -> None:
+    """Two runs under way are slower than one; a request that comes while one runs is expected to take what two take."""
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(load_ms=0, run_ms=20)})
     async with bench.working():
@@ -169,7 +168,7 @@ async def test_runs_at_once_are_learnt_apart() -> None:
 
 
 @story
-async def test_what_has_become_slow_leaves_the_loop() -> None:
+async def test_build_that_has_become_slow_leaves_the_event_loop() -> None:
     """A tenth of a millisecond at import, half of one now: runs on the loop show it, and take a worker from then on."""
     bench = EngineBench(quick_ms_max=0.25)
     bench.add({"v": Cost(load_ms=0, run_ms=0.1)})
@@ -183,9 +182,9 @@ async def test_what_has_become_slow_leaves_the_loop() -> None:
 
 
 @story
-async def test_a_shared_run_is_one_of_all_its_rows() -> None:
-    """Four that wait and share a run: learnt as a run of four, once. Where such runs have become slow, hardly anybody
-    shares any more: now and then it is tried again.
+async def test_shared_run_is_learnt_as_one_batch_of_its_rows() -> None:
+    """Four requests that wait and share a run: learnt as a run of four, once. Where such runs have become slow,
+    requests hardly share any more: now and then it is tried again.
     """
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=10, run_ms_by_batch={2: 11, 4: 13})})

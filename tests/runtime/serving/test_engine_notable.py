@@ -18,8 +18,8 @@ def noted(bench: EngineBench, application: str = "t/app") -> list[NotableRequest
 
 
 @story
-async def test_cold_late_and_ordinary() -> None:
-    """A cold start that breaks the SLO is both, with its times; a warm one in time is neither."""
+async def test_cold_request_is_noted_and_a_warm_request_in_time_is_not() -> None:
+    """With its times, and its id cut to 64 characters."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=100, run_ms=10)}, slo_ms=500)
     async with bench.working():
@@ -32,8 +32,8 @@ async def test_cold_late_and_ordinary() -> None:
 
 
 @story
-async def test_late_answers_and_none() -> None:
-    """Who got no answer in time is late and failed, with the words of the error."""
+async def test_request_without_an_answer_in_time_is_noted_as_late_and_failed() -> None:
+    """With the words of the error."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=40)}, slo_ms=50)
     async with bench.working():
@@ -48,8 +48,8 @@ async def test_late_answers_and_none() -> None:
 
 
 @story
-async def test_another_variant_than_the_first_choice() -> None:
-    """Who named none is told; who named it wanted it."""
+async def test_answer_by_a_smaller_variant_is_noted_where_none_was_named() -> None:
+    """A request that named the smaller variant wanted it."""
     bench = EngineBench(budget=100)
     bench.add(
         {"best": Cost(resident_bytes=90, peak_bytes=90, load_ms=100), "small": Cost(resident_bytes=10, peak_bytes=10)}
@@ -67,8 +67,8 @@ async def test_another_variant_than_the_first_choice() -> None:
 
 
 @story
-async def test_one_of_many_is_a_sample() -> None:
-    """Nothing else is noted of requests with which nothing is amiss."""
+async def test_ordinary_requests_are_noted_as_samples() -> None:
+    """Of many requests with which nothing is amiss one is noted."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=1)})
     async with bench.working():
@@ -78,8 +78,8 @@ async def test_one_of_many_is_a_sample() -> None:
 
 
 @story
-async def test_who_is_refused() -> None:
-    """A flood beyond a quota is one entry with its count, and nothing of what it carried."""
+async def test_refused_requests_are_noted_as_one_entry_with_a_count() -> None:
+    """A flood beyond a quota: nothing of what it carried is noted."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=0, run_ms=1)}, quota=Quota(requests_per_s=1))
     async with bench.working():

@@ -38,8 +38,8 @@ from tests.runtime.serving.parts_bench import (
 
 
 @story
-async def test_each_part_runs_where_it_is_quickest() -> None:
-    """One worker runs all of them, one after the other; what it computed and what ran where is told."""
+async def test_parts_run_on_the_kind_where_they_are_quickest() -> None:
+    """One worker runs all of them, one after the other; the answer says what ran where."""
     bench = bench_of()
     assert bench.build("v").endswith("@cpu+npu")
     async with bench.working():
@@ -72,7 +72,7 @@ async def test_each_part_runs_where_it_is_quickest() -> None:
 
 
 @story
-async def test_the_whole_serves_where_it_is_quicker() -> None:
+async def test_whole_network_serves_where_it_is_quicker_than_parts() -> None:
     """Or hardly slower: nothing of the parts is loaded."""
     bench = bench_of(whole_ms=6.5)
     async with bench.working():
@@ -84,8 +84,8 @@ async def test_the_whole_serves_where_it_is_quicker() -> None:
 
 
 @story
-async def test_what_was_cut_for_other_processors_serves_whole() -> None:
-    """It is cut anew first."""
+async def test_network_cut_for_other_processors_serves_whole() -> None:
+    """It has to be cut anew first."""
     bench = bench_of(cut=False)
     is_cut(bench, replace(CUT, asked={"cpu": "", OTHER: "an older one"}))
     async with bench.working():
@@ -96,8 +96,8 @@ async def test_what_was_cut_for_other_processors_serves_whole() -> None:
 
 @pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
 @pytest.mark.parametrize("after_ms", [1.0, 5.0], ids=["its first run", "its second"])
-def test_a_kind_that_is_lost_on_the_way(apart: bool, after_ms: float) -> None:
-    """What has run is not run again; the rest runs on the first kind, and then the whole serves."""
+def test_kind_lost_during_a_request_leaves_its_parts_to_the_first_kind(apart: bool, after_ms: float) -> None:
+    """Parts that have run are not run again; the rest runs on the first kind, and then the whole serves."""
 
     @story
     async def told() -> None:
@@ -129,10 +129,8 @@ def test_a_kind_that_is_lost_on_the_way(apart: bool, after_ms: float) -> None:
 
 
 @story
-async def test_the_deadline_counts_once() -> None:
-    """It is told at the deadline, in the middle of a part; what is under way is the last run, and holds what it runs
-    on until it ends.
-    """
+async def test_request_in_parts_is_refused_at_its_deadline() -> None:
+    """In the middle of a part; the part under way is the last run, and holds what it runs on until it ends."""
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -157,8 +155,8 @@ async def test_the_deadline_counts_once() -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
-def test_a_part_that_takes_minutes_does_not_make_its_kind_lost(apart: bool) -> None:
-    """Where that is what is expected of it: no limit of calls that never end is meant for it."""
+def test_part_expected_to_take_minutes_does_not_make_its_kind_lost(apart: bool) -> None:
+    """The limit of calls that never end is not meant for it."""
     long = tuple({kind: 30_000 * took_ms for kind, took_ms in takes_ms.items()} for takes_ms in TAKES)
 
     @story
@@ -184,8 +182,8 @@ def test_a_part_that_takes_minutes_does_not_make_its_kind_lost(apart: bool) -> N
 
 
 @story
-async def test_who_cancels_frees_the_worker_after_the_run() -> None:
-    """While it waits: at once."""
+async def test_cancelled_request_in_parts_frees_its_worker_after_the_run() -> None:
+    """A request that is cancelled while it waits leaves at once."""
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -202,7 +200,7 @@ async def test_who_cancels_frees_the_worker_after_the_run() -> None:
 
 
 @story
-async def test_tenants_have_their_shares() -> None:
+async def test_tenants_share_time_where_a_network_runs_in_parts() -> None:
     """Of two tenants that always wait, one with a network in parts, each has half of the time."""
     bench = bench_of(workers=1)
     bench.add({"w": Cost(run_ms=6, load_ms=0)}, name="other", tenant="u", quota=Quota())
@@ -225,8 +223,8 @@ async def test_tenants_have_their_shares() -> None:
 
 
 @story
-async def test_a_device_of_its_own_computes_beside_the_cores() -> None:
-    """The rest of a network waits for the other group, ahead of what has not begun; several requests overlap."""
+async def test_parts_on_a_separate_device_overlap_with_parts_on_cores() -> None:
+    """The rest of a network waits for the other group, ahead of networks not begun yet; several requests overlap."""
     bench = bench_of(apart=True)
     async with bench.working():
         answer = await bench.infer(5)
@@ -241,8 +239,8 @@ async def test_a_device_of_its_own_computes_beside_the_cores() -> None:
 
 
 @story
-async def test_a_decision_can_be_made_again() -> None:
-    """Of a network in parts the operators are its parts; what has run is no part of the problem any more."""
+async def test_dispatch_decision_about_parts_is_replayable() -> None:
+    """Of a network in parts the operators are its parts; parts that have run are no part of the problem any more."""
     bench = bench_of(apart=True)
     bench.decisions.told.clear()
     async with bench.working():
@@ -265,9 +263,9 @@ async def test_a_decision_can_be_made_again() -> None:
 
 
 @story
-async def test_in_turns_the_rest_of_a_network_goes_to_the_tail() -> None:
+async def test_round_robin_puts_remaining_parts_at_the_tail_of_the_queue() -> None:
     """Of eight requests that come one after the other the last one begins, as soon as there is a processor for it,
-    before the rest of those that have come before it and have begun (BA-15).
+    before the remaining parts of those that have come before it and have begun (BA-15).
     """
     bench = bench_of(apart=True, dispatch="round-robin")
     async with bench.working():
@@ -286,8 +284,8 @@ async def test_in_turns_the_rest_of_a_network_goes_to_the_tail() -> None:
 
 
 @story
-async def test_cores_of_two_sorts_run_all_parts() -> None:
-    """Each cluster of cores runs all of them, with the other kind beside; two requests at once overlap."""
+async def test_clusters_of_cores_each_run_all_parts_of_a_request() -> None:
+    """With the other kind beside; two requests at once overlap."""
     bench = bench_of(twins=[(1, 1.0, 1.0)])
     bench.other.workers = 2
     async with bench.working():
@@ -301,8 +299,8 @@ async def test_cores_of_two_sorts_run_all_parts() -> None:
 
 
 @story
-async def test_a_cluster_of_cores_that_is_lost_on_the_way() -> None:
-    """What ran there goes on in the other one, with both kinds."""
+async def test_cluster_lost_during_a_request_leaves_its_parts_to_another_cluster() -> None:
+    """They go on in the other cluster, with both kinds."""
     bench = bench_of(twins=[(1, 1.0, 1.0)])
     bench.other.workers = 2
     async with bench.working():
@@ -320,8 +318,8 @@ async def test_a_cluster_of_cores_that_is_lost_on_the_way() -> None:
 
 
 @story
-async def test_a_model_without_parts_is_placed_beside_them() -> None:
-    """Networks in one piece and in parts wait for the same groups; each is done where it is best."""
+async def test_networks_in_one_piece_and_in_parts_share_groups() -> None:
+    """Both wait for the same groups; each is done where it is best."""
     bench = bench_of(apart=True)
     bench.add({"w": Cost(run_ms=5, load_ms=0)}, name="other")
     async with bench.working():
@@ -334,8 +332,8 @@ async def test_a_model_without_parts_is_placed_beside_them() -> None:
     bench.assert_quiet()
 
 
-def test_no_tensor_outlives_its_request() -> None:
-    """Answered, late, given up or failed: what went in is free when its caller has been told, without a collection."""
+def test_request_in_parts_frees_its_tensors_with_its_answer() -> None:
+    """Answered, late, given up or failed: the inputs are free when the caller has its answer, without a collection."""
     gc.collect()
     gc.disable()
     watched: list[weakref.ref[Any]] = []
@@ -380,8 +378,8 @@ def test_no_tensor_outlives_its_request() -> None:
 
 
 @story
-async def test_answers_are_those_of_the_whole() -> None:
-    """Asked outputs, and what requests of other values bring, never mix."""
+async def test_answers_in_parts_are_those_of_the_whole_network() -> None:
+    """Requested outputs, and values of other requests, never mix."""
     bench = bench_of(apart=True, workers=2)
     async with bench.working():
         answers = await asyncio.gather(*(bench.infer(x, outputs=["y"]) for x in range(40)))

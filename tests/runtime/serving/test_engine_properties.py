@@ -90,9 +90,11 @@ async def command(bench: EngineBench, application: Application, what: str) -> No
     queue_len=st.sampled_from([1, 3, 50]),
     story=st.lists(st.one_of(calls, calls, calls, commands), max_size=40),
 )
-def test_any_traffic(group: dict[str, dict[str, Cost]], workers: int, queue_len: int, story: list[Call]) -> None:
-    """Each call ends in its own result, an error of ours or the cancellation that the test sent; then everything is
-    at rest and works.
+def test_engine_answers_each_request_once_under_any_traffic(
+    group: dict[str, dict[str, Cost]], workers: int, queue_len: int, story: list[Call]
+) -> None:
+    """Each call ends in its own result, an error of ours or the cancellation that the test sent; then everything is at
+    rest and works.
     """
 
     async def play() -> None:
@@ -152,15 +154,15 @@ def test_any_traffic(group: dict[str, dict[str, Cost]], workers: int, queue_len:
     threads=st.integers(1, 2),
     story=st.lists(calls, max_size=40),
 )
-def test_any_traffic_over_groups(
+def test_processor_groups_answer_each_request_once_under_any_traffic(
     group: dict[str, dict[str, Cost]],
     twins: list[tuple[int, float, float]],
     dispatch: str,
     threads: int,
     story: list[Call],
 ) -> None:
-    """The same over several groups of processors, whatever is true of how quick they are: one answer each, never more
-    runs at once in a group than it has workers (a processor says so), nothing left at the end.
+    """Whatever is true of how quick the groups are: one answer each, never more runs at once in a group than it has
+    workers (a processor says so), nothing left at the end.
     """
 
     async def play() -> None:
@@ -269,9 +271,9 @@ talks = st.lists(
 
 @examples(gate=80)
 @given(talks=talks, workers=st.integers(1, 3))
-def test_sequences_add_up(talks: list[Talk], workers: int) -> None:
-    """Sequences at once, with cancelled steps among them: each answer is the sum of exactly the steps of its own
-    that were answered.
+def test_sequence_sums_exactly_its_own_answered_steps(talks: list[Talk], workers: int) -> None:
+    """Sequences at once, with cancelled steps among them: each answer is the sum of exactly the steps of its own that
+    were answered.
     """
 
     async def play() -> None:

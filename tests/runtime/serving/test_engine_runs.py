@@ -36,8 +36,8 @@ def bounds(*figures: tuple[int, float, int]) -> tuple[RunBound, ...]:
 
 
 @story
-async def test_a_run_that_does_not_fit_beside_the_builds_is_refused_before_it_begins() -> None:
-    """By the next larger run that was measured; smaller inputs fit, and all is free again after."""
+async def test_run_without_memory_beside_the_builds_is_refused() -> None:
+    """Before it begins, by the next larger run that was measured; smaller inputs fit, and all is free again after."""
     bench = EngineBench(budget=100 * MB)
     bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB)}, inputs=LENGTHS)
     measured(bench, bounds((10, 1, 5 * MB), (100, 1, 30 * MB), (1000, 1, 50 * MB)))
@@ -52,8 +52,8 @@ async def test_a_run_that_does_not_fit_beside_the_builds_is_refused_before_it_be
 
 
 @story
-async def test_a_run_that_never_fits_says_so() -> None:
-    """Larger than the whole budget: no waiting helps."""
+async def test_run_larger_than_the_budget_is_refused_as_never_fitting() -> None:
+    """No waiting helps."""
     bench = EngineBench(budget=100 * MB)
     bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB)}, inputs=LENGTHS)
     measured(bench, bounds((1000, 1, 200 * MB)))
@@ -65,7 +65,7 @@ async def test_a_run_that_never_fits_says_so() -> None:
 
 
 @story
-async def test_runs_side_by_side_share_the_room() -> None:
+async def test_concurrent_runs_share_the_free_memory() -> None:
     """Two workers, room for one run: the second is refused at its turn, and fits once the first is over."""
     bench = EngineBench(budget=100 * MB, workers=2)
     bench.add({"v": Cost(resident_bytes=60 * MB, peak_bytes=60 * MB, run_ms=50)}, inputs=LENGTHS)
@@ -85,10 +85,10 @@ async def test_runs_side_by_side_share_the_room() -> None:
     ("hazards", "length", "is_inline"),
     [((), 10, True), ((), 11, False), (("Loop: it may run for ever",), 10, False), (None, 10, False)],
 )
-def test_only_what_is_harmless_and_quick_at_its_size_runs_inline(
+def test_inline_run_needs_a_harmless_build_that_is_quick_at_its_size(
     hazards: tuple[str, ...] | None, length: int, is_inline: bool
 ) -> None:
-    """The profile's median is that of short inputs: a long one would hold up everybody, a loop for ever."""
+    """The profile's median is that of short inputs: a long one would hold up all other requests, a loop for ever."""
 
     @story
     async def run() -> None:
@@ -106,8 +106,8 @@ def test_only_what_is_harmless_and_quick_at_its_size_runs_inline(
 
 
 @story
-async def test_memory_that_others_take_costs_no_answer() -> None:
-    """A run under way ends and is answered; what is not in use leaves, and comes back for whoever asks."""
+async def test_memory_taken_by_other_processes_costs_no_answer() -> None:
+    """A run under way ends and is answered; a build that is not in use leaves, and comes back for the next request."""
     mib = 2**20
     bench = EngineBench(budget=128 * mib)
     for name in ("busy", "idle"):

@@ -39,8 +39,8 @@ def y_of(result: Any) -> float:
 
 
 @story
-async def test_sequence_carries_its_state() -> None:
-    """Each answer builds on the one before; at the end it is forgotten."""
+async def test_sequence_carries_its_state_until_its_end() -> None:
+    """Each answer builds on the one before; at the end the state is forgotten."""
     bench = summing_bench()
     async with bench.working():
         assert y_of(await bench.infer(1, sequence_id="s", sequence_start=True)) == 1
@@ -53,7 +53,7 @@ async def test_sequence_carries_its_state() -> None:
 
 
 @story
-async def test_without_a_sequence_nothing_is_remembered() -> None:
+async def test_request_without_a_sequence_leaves_no_state() -> None:
     """The model starts from zeros each time."""
     bench = summing_bench()
     async with bench.working():
@@ -62,9 +62,9 @@ async def test_without_a_sequence_nothing_is_remembered() -> None:
 
 
 @story
-async def test_sequences_are_not_mixed() -> None:
-    """Many sequences at once over several workers, equal ids of two tenants among them: each adds up its own only,
-    in order.
+async def test_concurrent_sequences_are_not_mixed() -> None:
+    """Many sequences at once over several workers, equal ids of two tenants among them: each adds up its own values
+    only, in order.
     """
     bench = summing_bench(workers=3)
     bench.catalogue.put_tenant(Tenant("u"))
@@ -83,7 +83,7 @@ async def test_sequences_are_not_mixed() -> None:
 
 
 @story
-async def test_failed_step_leaves_the_state() -> None:
+async def test_failed_step_leaves_the_sequence_state_unchanged() -> None:
     """A refused or late request of a sequence changes nothing for the next one."""
     bench = summing_bench()
     async with bench.working():
@@ -109,7 +109,7 @@ async def test_cancelled_step_frees_its_sequence() -> None:
 
 
 @story
-async def test_state_sent_by_the_caller_wins() -> None:
+async def test_state_sent_by_the_caller_goes_before_the_kept_state() -> None:
     """A caller may keep the state itself."""
     bench = summing_bench()
     given = {"x": np.array([1], np.float32), "state": np.array([40], np.float32)}
@@ -120,8 +120,8 @@ async def test_state_sent_by_the_caller_wins() -> None:
 
 
 @story
-async def test_outputs_of_a_sequence() -> None:
-    """The state travels even if the caller asks for another output; an unknown output is bad input."""
+async def test_sequence_keeps_its_state_whichever_outputs_are_requested() -> None:
+    """An unknown output is bad input."""
     bench = summing_bench()
     async with bench.working():
         result = await bench.infer(1, sequence_id="s", sequence_start=True, outputs=["y"])
@@ -133,10 +133,9 @@ async def test_outputs_of_a_sequence() -> None:
 
 
 @story
-async def test_constants_are_filled_in() -> None:
-    """A scalar input with a fixed value needs no caller; a sequence id means nothing to a model without state.
-
-    A whole number is given as what the input is, an integer or a float.
+async def test_constant_inputs_are_filled_in() -> None:
+    """A scalar input with a fixed value needs no caller; a sequence id means nothing to a model without state. A whole
+    number is given as what the input is, an integer or a float.
     """
     for datatype in ("INT64", "FP32"):
         bench = EngineBench(model=lambda inputs: {"y": inputs["x"] * inputs["rate"]})

@@ -20,7 +20,7 @@ def served(line: FairLine[Flow], weights: dict[Flow, float], costs: dict[Flow, i
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_time_goes_by_weight(seed: int) -> None:
+def test_flows_share_time_by_weight(seed: int) -> None:
     """Whatever runs cost: shares of time are as the weights, but for about one run each (Goyal, Vin and Cheng, theorem
     1).
     """
@@ -36,8 +36,8 @@ def test_time_goes_by_weight(seed: int) -> None:
     assert max(by_weight.values()) - min(by_weight.values()) <= bound
 
 
-def test_idle_time_saves_nothing_up() -> None:
-    """Who comes late begins where the others are: first by one run, then in turn."""
+def test_idle_flow_saves_up_no_time() -> None:
+    """A flow that comes late begins where the others are: first by one run, then in turn."""
     line: FairLine[Flow] = FairLine()
     busy, late = Flow(), Flow()
     line.put(busy)
@@ -55,8 +55,8 @@ def test_idle_time_saves_nothing_up() -> None:
     assert order.count(late) == 3
 
 
-def test_what_nobody_else_wanted_is_no_debt() -> None:
-    """After a rest all are equal, however much one had before."""
+def test_flow_that_ran_alone_owes_no_time() -> None:
+    """After a rest all flows are equal, however much one of them had before."""
     line: FairLine[Flow] = FairLine()
     one, other = Flow(), Flow()
     line.put(one)
@@ -70,8 +70,8 @@ def test_what_nobody_else_wanted_is_no_debt() -> None:
     assert line.first() is one
 
 
-def test_a_wrong_expectation_is_corrected() -> None:
-    """Who says 1 and takes 100 is charged 100; who is said to take 100 and takes 1, is charged 1."""
+def test_flow_is_charged_for_the_time_its_run_really_took() -> None:
+    """A flow that says 1 and takes 100 is charged 100; a flow that is said to take 100 and takes 1 is charged 1."""
     line: FairLine[Flow] = FairLine()
     liar, honest = Flow(), Flow()
     for flow in (liar, honest):
@@ -84,7 +84,7 @@ def test_a_wrong_expectation_is_corrected() -> None:
     assert line.first() is honest
 
 
-def test_runs_beside_the_line_are_charged() -> None:
+def test_flow_is_charged_for_runs_beside_the_line() -> None:
     """A flow that runs without waiting moves back as one that waits would."""
     line: FairLine[Flow] = FairLine()
     quick, waits = Flow(), Flow()
@@ -94,7 +94,7 @@ def test_runs_beside_the_line_are_charged() -> None:
     assert line.first() is waits
 
 
-def test_places_that_were_left_do_not_pile_up() -> None:
+def test_fair_line_does_not_grow_by_flows_that_left() -> None:
     """A flow that comes and goes leaves nothing behind; of many flows the line is as short as those that wait."""
     line: FairLine[Flow] = FairLine()
     flows = [Flow() for _ in range(10)]
@@ -107,8 +107,10 @@ def test_places_that_were_left_do_not_pile_up() -> None:
     assert len(line._heap) <= 2 * len(flows) + 65
 
 
-def test_who_is_near_the_first() -> None:
-    """Those in line whose runs start at most so much after the first one's; who has left the line is none of them."""
+def test_fair_line_finds_flows_that_start_near_the_first() -> None:
+    """Flows in line whose runs start at most so much after the first one's; a flow that has left the line is none of
+    them.
+    """
     line: FairLine[Flow] = FairLine()
     assert list(line.near(5.0)) == []
     flows = [Flow() for _ in range(20)]

@@ -20,8 +20,8 @@ def put(flows: TenantFlows, one: Job, number: int) -> Job:
 
 
 @story
-async def test_both_levels_are_charged() -> None:
-    """A run of one application counts for it inside its tenant, and for the tenant beside the others."""
+async def test_run_is_charged_to_its_application_and_its_tenant() -> None:
+    """It counts for the application inside its tenant, and for the tenant beside the others."""
     flows = TenantFlows()
     first, second, other = (
         put(flows, job(name, tenant=tenant), at)
@@ -41,8 +41,8 @@ async def test_both_levels_are_charged() -> None:
 
 
 @story
-async def test_weights() -> None:
-    """Of a tenant with three times the weight a run counts a third; nobody waits, nobody is behind."""
+async def test_run_is_charged_by_its_tenants_weight() -> None:
+    """Of a tenant with three times the weight a run counts a third; where no tenant waits, none is behind."""
     flows = TenantFlows()
     flows.ran("t", "a", 30, (3.0, 1.0))
     assert flows.start_of("t") == pytest.approx(10)
@@ -50,7 +50,7 @@ async def test_weights() -> None:
 
 
 @story
-async def test_who_was_active_may_go_before_and_is_forgotten_later() -> None:
+async def test_active_tenant_may_go_first_and_is_forgotten_after_a_minute() -> None:
     """A tenant that asked within a minute may ask again at any moment; after that nothing of it is kept."""
     flows = TenantFlows()
     flows.saw("u", 0)
@@ -66,8 +66,8 @@ async def test_who_was_active_may_go_before_and_is_forgotten_later() -> None:
 
 
 @story
-async def test_the_most_urgent_of_an_application() -> None:
-    """In their order, without those that have gone, however many wait."""
+async def test_application_lists_its_most_urgent_jobs_in_order() -> None:
+    """Without jobs that have gone, however many wait."""
     for waiting in (3, 40, 400):
         flows = TenantFlows()
         jobs = {at * 7919 % waiting: job("a", tenant="t") for at in range(waiting)}

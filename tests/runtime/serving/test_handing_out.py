@@ -3,8 +3,8 @@
 from appliance.runtime.serving.handing_out import HandingOut
 
 
-def test_what_is_asked_for_meanwhile_is_served_by_who_hands_out() -> None:
-    """In its order, and the one inside says that it did nothing."""
+def test_nested_handing_out_leaves_the_work_to_the_outer_call() -> None:
+    """In its order, and the inner call says that it did nothing."""
     line, given, inside = [1, 2], [], []
     handing = HandingOut()
 
@@ -21,8 +21,7 @@ def test_what_is_asked_for_meanwhile_is_served_by_who_hands_out() -> None:
     assert (given, inside) == ([1, 2, 3], [False])
 
 
-def test_a_failure_ends_it() -> None:
-    """And it can begin anew."""
+def test_handing_out_that_failed_can_begin_anew() -> None:
     handing = HandingOut()
     line = [0, 5]
 

@@ -12,9 +12,9 @@ JOINS_MAX = 32
 
 
 @story
-async def test_one_of_each_tenant_at_a_time() -> None:
-    """Those of one tenant wait for one another, those of another one do not; whoever is too many is refused, and of
-    who has gone nothing is kept.
+async def test_joins_of_a_tenant_go_one_at_a_time() -> None:
+    """Joins of one tenant wait for one another, not for those of another tenant; a join beyond the limit is refused,
+    and of tenants that have gone nothing is kept.
     """
     turns = Joins(JOINS_MAX)
     inside: list[str] = []

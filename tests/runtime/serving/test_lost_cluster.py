@@ -60,9 +60,9 @@ def on_two_clusters(threads: int = 1) -> EngineBench:
 
 
 @story
-async def test_a_cluster_whose_core_goes_offline_is_lost_until_it_is_back() -> None:
-    """What runs there is placed anew, each request is answered once, and nothing goes there until its cores are back
-    and it has passed its probe; with threads on its cores, for the system has moved those that were there.
+async def test_cluster_with_an_offline_core_is_lost_until_the_core_is_back() -> None:
+    """Its work is placed anew, each request is answered once, and nothing goes there until its cores are back and it
+    has passed its probe; with new threads on its cores, for the system has moved the old ones.
     """
     bench, machine = on_two_clusters(), Machine(0, 1, 2, 3)
     cluster = bench.clusters[0]
@@ -94,7 +94,7 @@ async def test_a_cluster_whose_core_goes_offline_is_lost_until_it_is_back() -> N
 
 
 @story
-async def test_a_cluster_that_goes_in_the_middle_of_a_run() -> None:
+async def test_cluster_lost_in_the_middle_of_a_run_costs_no_answer() -> None:
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
         async with bench.working():
@@ -113,9 +113,9 @@ async def test_a_cluster_that_goes_in_the_middle_of_a_run() -> None:
 
 
 @story
-async def test_a_cluster_that_stops_answering() -> None:
-    """It is lost when its run has taken longer than anybody expects. The build stays in memory for as long as that run
-    is at it, whoever wants its room.
+async def test_cluster_whose_run_does_not_end_is_lost() -> None:
+    """When its run has taken longer than any expectation. The build stays in memory for as long as that run uses it,
+    whatever else needs its room.
     """
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
@@ -141,8 +141,8 @@ async def test_a_cluster_that_stops_answering() -> None:
 
 
 @story
-async def test_copies_go_and_come_with_their_cluster() -> None:
-    """Where a run has several threads each cluster has its own: the others keep theirs."""
+async def test_build_copies_leave_and_return_with_their_cluster() -> None:
+    """Where a run has several threads each cluster has its own copy: the others keep theirs."""
     bench, machine = on_two_clusters(threads=2), Machine(2, 3)
     build = bench.build("v")
     with machine.keeping(bench):
@@ -162,7 +162,7 @@ async def test_copies_go_and_come_with_their_cluster() -> None:
 
 
 @story
-async def test_cores_are_looked_at_while_a_probe_stands() -> None:
+async def test_offline_core_is_noticed_while_a_probe_hangs() -> None:
     bench, machine = EngineBench(twins=[(1, 1.0, 1.0)] * 2), Machine(2, 3, 4, 5)
     for cluster, twin, cores in zip(bench.clusters, bench.twins, ((2, 3), (4, 5)), strict=True):
         twin.cores = cores
@@ -179,8 +179,8 @@ async def test_cores_are_looked_at_while_a_probe_stands() -> None:
 
 
 @story
-async def test_the_end_does_not_wait_for_a_run_that_stands() -> None:
-    """The build that it is at is not unloaded under it."""
+async def test_shutdown_does_not_wait_for_a_hanging_run() -> None:
+    """The build that the run uses is not unloaded under it."""
     bench = on_two_clusters()
     async with bench.working():
         await bench.infer()

@@ -58,7 +58,7 @@ def kind_of(bench: EngineBench) -> str:
 
 
 @story
-async def test_it_serves_from_its_probe_on() -> None:
+async def test_processor_serves_once_it_has_passed_its_probe() -> None:
     """The first kind answers meanwhile, and a restart on the same machine does not wait again."""
     bench, probes = bench_on_both(), Probes("")
     monitor = ProcessorMonitor(bench.clock, [bench.member], probes, probes)
@@ -78,8 +78,8 @@ async def test_it_serves_from_its_probe_on() -> None:
 
 
 @story
-async def test_who_fails_its_probe_is_unfit() -> None:
-    """With the reason; it is seldom asked again, and serves when it passes."""
+async def test_processor_that_fails_its_probe_is_unfit() -> None:
+    """With the reason; it is seldom probed again, and serves when it passes."""
     bench, probes = bench_on_both(), Probes("it fell back to CPU", "")
     keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
     await settle()
@@ -93,8 +93,8 @@ async def test_who_fails_its_probe_is_unfit() -> None:
 
 
 @story
-async def test_a_probe_that_cannot_begin() -> None:
-    """It is a failed one; there is another later."""
+async def test_probe_that_cannot_begin_counts_as_failed() -> None:
+    """There is another one later."""
 
     class Broken(Probes):
         async def __call__(self, processor: ProcessorDescription) -> str:
@@ -113,7 +113,7 @@ async def test_a_probe_that_cannot_begin() -> None:
 
 
 @story
-async def test_lost_under_load() -> None:
+async def test_processor_lost_under_load_costs_no_answer_and_returns() -> None:
     """It goes for seven seconds in the middle of 900 requests: each gets its own answer, once. Its build leaves the
     ledger, the first kind serves, and the kind comes back by itself.
     """
@@ -149,9 +149,9 @@ async def test_lost_under_load() -> None:
 
 
 @story
-async def test_a_run_that_stands() -> None:
-    """Its caller is told at the deadline. When it should have ended long ago, its worker is free again, and the first
-    kind answers who waited. The kind is not asked for anything before what stood there has ended.
+async def test_processor_with_a_hanging_run_is_lost_until_the_run_ends() -> None:
+    """The run's caller is answered at the deadline. When the run should have ended long ago, its worker is free again,
+    and the first kind answers the waiting requests. The kind is not asked for anything before the run has ended.
     """
     bench, probes = bench_on_both(workers=1), Probes("")
     bench.member.serve()
@@ -178,9 +178,9 @@ async def test_a_run_that_stands() -> None:
 
 
 @story
-async def test_a_run_that_is_expected_to_take_long_does_not_stand() -> None:
-    """A minute, as the import measured; nothing stops it at its deadline, and half a minute later it ends: the kind
-    serves all the while. It stands when it has had four times of what was expected.
+async def test_run_expected_to_take_long_does_not_make_its_processor_lost() -> None:
+    """A minute, as the import measured; nothing stops the run at its deadline, and half a minute later it ends: the
+    kind serves all the while. It is lost when a run has had four times of what was expected.
     """
     bench = bench_on_both(Cost(run_ms=100_000, load_ms=5), workers=1, there_ms=60_000)
     bench.member.serve()
@@ -201,8 +201,8 @@ async def test_a_run_that_is_expected_to_take_long_does_not_stand() -> None:
 
 
 @story
-async def test_a_run_that_stands_while_others_of_its_build_go_on() -> None:
-    """What another worker began later says nothing about it: the kind is lost ten seconds beyond its deadline."""
+async def test_hanging_run_is_noticed_while_other_runs_of_its_build_go_on() -> None:
+    """Runs that another worker began later say nothing about it: the kind is lost ten seconds beyond its deadline."""
     bench = bench_on_both(there_ms=1000)
     bench.member.serve()
     async with bench.working():
@@ -219,7 +219,7 @@ async def test_a_run_that_stands_while_others_of_its_build_go_on() -> None:
 
 
 @story
-async def test_a_load_that_stands() -> None:
+async def test_hanging_load_makes_its_processor_lost() -> None:
     """Requests that wait for it are answered by the first kind; what comes of it later is dropped."""
     bench = bench_on_both(Cost(load_ms=400_000, run_ms=5))
     bench.member.serve()
@@ -234,8 +234,8 @@ async def test_a_load_that_stands() -> None:
 
 
 @story
-async def test_an_unload_that_stands() -> None:
-    """Who waits for it, waits no longer."""
+async def test_hanging_unload_makes_its_processor_lost() -> None:
+    """Callers that wait for it wait no longer."""
     bench = bench_on_both(Cost(load_ms=5, run_ms=5, unload_ms=HOURS_MS))
     bench.member.serve()
     async with bench.working():
@@ -247,8 +247,7 @@ async def test_an_unload_that_stands() -> None:
 
 
 @story
-async def test_nothing_left() -> None:
-    """Where no processor takes the load, the request is told to come again."""
+async def test_request_that_no_processor_can_serve_is_told_to_retry() -> None:
     bench = EngineBench()
     bench.add({"v": Cost(failures=[ProcessorLost(processor="fake", retry_after_s=30)])})
     async with bench.working():

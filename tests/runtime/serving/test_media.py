@@ -23,7 +23,7 @@ def pool() -> Iterator[MediaPool]:
     made.close()
 
 
-async def test_values_and_errors_come_back(pool: MediaPool) -> None:
+async def test_media_thread_returns_values_and_errors(pool: MediaPool) -> None:
     """Work runs in another thread; what it raises is raised here; nothing stays counted."""
 
     def broken() -> None:
@@ -42,8 +42,8 @@ class Body:
         raise BadMedia(reason="no picture")
 
 
-async def test_what_fails_keeps_nothing(pool: MediaPool) -> None:
-    """Bodies that cannot be decoded are free when their callers are told, without the garbage collector."""
+async def test_failed_media_work_frees_its_body(pool: MediaPool) -> None:
+    """Bodies that cannot be decoded are free when their callers have the error, without the garbage collector."""
     watched: list[weakref.ref[Body]] = []
 
     async def ask() -> None:
@@ -63,7 +63,7 @@ async def test_what_fails_keeps_nothing(pool: MediaPool) -> None:
         gc.enable()
 
 
-async def test_the_line_is_bounded(pool: MediaPool) -> None:
+async def test_media_queue_is_bounded(pool: MediaPool) -> None:
     """One runs, two wait, the fourth is refused at once; when there is room again the next is taken."""
     go = threading.Event()
     waiting = [asyncio.create_task(pool.run("t/a", "t", None, go.wait)) for _ in range(3)]
@@ -77,8 +77,8 @@ async def test_the_line_is_bounded(pool: MediaPool) -> None:
     assert await pool.run("t/a", "t", None, int) == 0
 
 
-async def test_a_deadline_ends_the_wait_and_spares_the_work(pool: MediaPool) -> None:
-    """What waits beyond its deadline is answered in time and never run; what runs is left to end unheard."""
+async def test_media_work_past_its_deadline_is_refused_and_not_begun(pool: MediaPool) -> None:
+    """Work that waits beyond its deadline is answered in time and never run; work under way is left to end unheard."""
     go, ran = threading.Event(), list[str]()
     start_ns = SystemClock().now_ns()
     deadline_ns = start_ns + 30 * NS_PER_MS
@@ -102,7 +102,7 @@ async def settled(pool: MediaPool) -> None:
             await asyncio.sleep(0.005)  # noqa: TID251
 
 
-async def test_a_flood_of_pictures_keeps_nobody_waiting() -> None:
+async def test_media_flood_of_a_tenant_does_not_delay_other_tenants() -> None:
     """Twenty works of one tenant in line: another's is next, and the line has room for it."""
     pool = MediaPool(SystemClock(), threads=1, waiting_max=24, weight_of=lambda tenant: 1.0)
     go, ran = threading.Event(), list[str]()
@@ -121,10 +121,10 @@ async def test_a_flood_of_pictures_keeps_nobody_waiting() -> None:
     pool.close()
 
 
-async def test_long_works_leave_a_thread_to_those_who_ask_for_little() -> None:
+async def test_long_media_work_leaves_a_thread_to_tenants_with_short_work() -> None:
     """A picture that takes half a second to decode cannot be interrupted: as many of them as there are threads would be
-    in the way of all others. Who asks for little has a thread at once, and one after another; alone, whose works are
-    long has all of them.
+    in the way of all others. A tenant with short work has a thread at once, and one after another; a lone tenant with
+    long work has all of them.
     """
     spent = iter(range(0, 10**12, LONG_NS + 1))
     pool = MediaPool(
@@ -153,8 +153,8 @@ async def test_long_works_leave_a_thread_to_those_who_ask_for_little() -> None:
     pool.close()
 
 
-async def test_closing_answers_those_in_line() -> None:
-    """Nobody hangs when the box stops."""
+async def test_closing_the_media_pool_cancels_waiting_work() -> None:
+    """No caller hangs when the box stops."""
     pool = MediaPool(SystemClock(), threads=1, waiting_max=24, weight_of=lambda tenant: 1.0)
     go = threading.Event()
     tasks = [asyncio.create_task(pool.run("t/a", "t", None, go.wait)) for _ in range(3)]

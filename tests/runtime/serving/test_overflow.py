@@ -67,7 +67,7 @@ async def flood(bench: EngineBench, callers: int, ms: float) -> int:
 
 
 @story
-async def test_an_answer_names_the_kind_that_computed_it() -> None:
+async def test_answer_names_the_processor_kind_that_computed_it() -> None:
     """Of two at once, one ran on the kind that it was not placed on."""
     bench = bench_of()
     async with bench.working():
@@ -85,8 +85,7 @@ async def test_an_answer_names_the_kind_that_computed_it() -> None:
 
 
 @story
-async def test_who_waits_for_company_sees_it_on_every_kind() -> None:
-    """A run whose items are all there begins at once, also where it could be on either kind."""
+async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> None:
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -102,7 +101,7 @@ async def test_who_waits_for_company_sees_it_on_every_kind() -> None:
 
 
 @story
-async def test_a_wait_for_company_is_no_reason_for_another_kind() -> None:
+async def test_wait_for_a_batch_loads_no_overflow_build() -> None:
     """However long a plan has reserved it for: the processor was idle."""
     bench = bench_of()
     async with bench.working():
@@ -115,8 +114,8 @@ async def test_a_wait_for_company_is_no_reason_for_another_kind() -> None:
 
 
 @pytest.mark.parametrize("beyond_plan", [True, None])
-def test_to_wait_behind_what_is_planned_is_no_reason_for_another_kind(beyond_plan: bool | None) -> None:
-    """It would begin no sooner on any; who has no plan would."""
+def test_wait_behind_planned_items_loads_no_overflow_build(beyond_plan: bool | None) -> None:
+    """An item beyond its plan would begin no sooner on any kind; an item without a plan would."""
 
     @story
     async def body() -> None:
@@ -137,8 +136,8 @@ def test_to_wait_behind_what_is_planned_is_no_reason_for_another_kind(beyond_pla
 
 
 @story
-async def test_who_waits_for_one_kind_runs_on_another_one_that_idles() -> None:
-    """As many as both kinds can do together; who asks alone goes on having the quick one."""
+async def test_requests_waiting_for_a_busy_processor_kind_run_on_an_idle_kind() -> None:
+    """As many as both kinds can do together; a lone caller goes on having the quick kind."""
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -157,8 +156,8 @@ async def test_who_waits_for_one_kind_runs_on_another_one_that_idles() -> None:
 
 
 @story
-async def test_a_burst_is_no_reason() -> None:
-    """What six requests at once would gain is less than loads that are over when it is."""
+async def test_burst_of_requests_loads_no_overflow_build() -> None:
+    """What six requests at once would gain is less than loads that are over when the burst is."""
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -169,8 +168,8 @@ async def test_a_burst_is_no_reason() -> None:
 
 
 @story
-async def test_it_leaves_when_nothing_has_run_on_it_for_a_while() -> None:
-    """The build that it serves on stays."""
+async def test_overflow_build_leaves_when_it_has_idled_for_a_while() -> None:
+    """The build that the network serves on stays."""
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -185,7 +184,7 @@ async def test_it_leaves_when_nothing_has_run_on_it_for_a_while() -> None:
 
 
 @story
-async def test_it_gives_way_to_whoever_needs_the_memory() -> None:
+async def test_overflow_build_gives_way_to_a_network_that_needs_memory() -> None:
     """Under the same load: another network finds the room that it took, though runs are always under way."""
     bench = bench_of(budget=30)
     bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
@@ -205,8 +204,8 @@ async def test_it_gives_way_to_whoever_needs_the_memory() -> None:
 
 
 @story
-async def test_it_takes_only_what_is_free() -> None:
-    """Nobody gives way for it, and a tenant with a ceiling has what it may have."""
+async def test_overflow_build_takes_free_memory_only() -> None:
+    """No build gives way for it, and a tenant with a ceiling has what it may have."""
     for bench in (bench_of(budget=20), bench_of(Quota(memory_ceiling_bytes=50))):
         async with bench.working():
             await bench.infer()
@@ -216,8 +215,8 @@ async def test_it_takes_only_what_is_free() -> None:
 
 
 @story
-async def test_where_its_own_kind_is_lost_it_serves_at_once() -> None:
-    """With what is there, without a load."""
+async def test_overflow_build_serves_at_once_when_the_networks_kind_is_lost() -> None:
+    """Without a load."""
     bench = bench_of()
     async with bench.working():
         await bench.infer()

@@ -149,7 +149,7 @@ def two(made: CutMade, **more: Any) -> Box:
 
 
 @pytest.mark.anyio
-async def test_parts_answer_what_the_whole_does(tmp_path: Path) -> None:
+async def test_parts_answer_what_the_whole_network_does(tmp_path: Path) -> None:
     """On two processors in turn, several at once; a processor has one run at a time."""
     path, made = shuffled(tmp_path)
     box = two(made)
@@ -172,8 +172,7 @@ async def test_parts_answer_what_the_whole_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_what_an_accelerator_refuses_is_not_loaded_there(tmp_path: Path) -> None:
-    """The parts that it has load; the network as a whole does not."""
+async def test_accelerator_loads_its_parts_but_not_the_whole_network(tmp_path: Path) -> None:
     path, made = shuffled(tmp_path)
     npu = RefusingProcessor("npu", REFUSED)
     with pytest.raises(LoadFailed, match="does not take"):
@@ -186,8 +185,8 @@ async def test_what_an_accelerator_refuses_is_not_loaded_there(tmp_path: Path) -
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("after", [0, 1, 3])
-async def test_a_processor_lost_between_parts(tmp_path: Path, after: int) -> None:
-    """What has run is not run again, and the rest runs elsewhere; the answer is the same."""
+async def test_processor_lost_between_parts_leaves_the_rest_to_another(tmp_path: Path, after: int) -> None:
+    """Parts that have run are not run again; the answer is the same."""
     path, made = shuffled(tmp_path)
     box = two(made, runs_max=after)
     await box.load()
@@ -203,7 +202,7 @@ async def test_a_processor_lost_between_parts(tmp_path: Path, after: int) -> Non
 
 
 @pytest.mark.anyio
-async def test_where_nothing_is_left_it_says_when_to_try_again(tmp_path: Path) -> None:
+async def test_request_in_parts_that_no_processor_can_serve_is_told_to_retry(tmp_path: Path) -> None:
     _path, made = shuffled(tmp_path)
     box = two(made, runs_max=1)
     box.processors["cpu"].close()
@@ -217,8 +216,8 @@ async def test_where_nothing_is_left_it_says_when_to_try_again(tmp_path: Path) -
 
 
 @pytest.mark.anyio
-async def test_the_deadline_counts_once(tmp_path: Path) -> None:
-    """Between two parts it is seen, and nothing more begins; a request that is answered whenever it is done goes on."""
+async def test_deadline_between_parts_ends_the_request(tmp_path: Path) -> None:
+    """Nothing more begins; a request that is answered whenever it is done goes on."""
     _path, made = shuffled(tmp_path)
     clock = HandClock()
     npu = RefusingProcessor("npu", REFUSED, on_run=lambda: clock.pass_s(0.005))
@@ -236,7 +235,7 @@ async def test_the_deadline_counts_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_who_cancels_frees_the_processor_after_the_run(tmp_path: Path) -> None:
+async def test_cancelled_request_in_parts_frees_its_processor_after_the_run(tmp_path: Path) -> None:
     """The caller waits no longer at once; the slot is free only when the run that was under way has ended."""
     _path, made = shuffled(tmp_path)
     gate = threading.Event()
@@ -261,8 +260,7 @@ async def test_who_cancels_frees_the_processor_after_the_run(tmp_path: Path) -> 
 
 
 @pytest.mark.anyio
-async def test_a_part_that_fails_fails_the_request(tmp_path: Path) -> None:
-    """Once, and its processor is free."""
+async def test_failing_part_fails_its_request_and_frees_its_processor(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Exp", ["x"], ["a"]),
         helper.make_node("Softmax", ["a"], ["b"]),
@@ -282,7 +280,7 @@ async def test_a_part_that_fails_fails_the_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_tensors_between_parts_go_once_they_are_read(tmp_path: Path) -> None:
+async def test_tensors_between_parts_are_freed_once_read(tmp_path: Path) -> None:
     """At the end only the answer is held."""
     _path, made = shuffled(tmp_path)
     box = two(made)
@@ -293,9 +291,9 @@ async def test_tensors_between_parts_go_once_they_are_read(tmp_path: Path) -> No
     box.close()
 
 
-def test_a_cut_is_a_partition_for_the_dispatch_policies(tmp_path: Path) -> None:
-    """Parts keep their order and their processors; latencies add up over a subgraph, by processor. What has run is no
-    part of it.
+def test_cut_becomes_a_partition_for_the_dispatch_policies(tmp_path: Path) -> None:
+    """Parts keep their order and their processors; latencies add up over a subgraph, by processor. Parts that have run
+    are not in it.
     """
     _path, made = shuffled(tmp_path)
     cut = cut_of(made)
@@ -313,7 +311,7 @@ def test_a_cut_is_a_partition_for_the_dispatch_policies(tmp_path: Path) -> None:
             assert subgraph.latency_ms["big"] == pytest.approx(sum(takes_ms["big"][number] for number in numbers))
 
 
-def test_what_a_description_of_the_accelerator_says() -> None:
+def test_accelerator_describes_its_name_kind_and_workers() -> None:
     npu = RefusingProcessor("npu", REFUSED)
     assert npu.describe() == ProcessorDescription("npu", "npu", 1, 1, "npu", "fake accelerator")
     npu.close()

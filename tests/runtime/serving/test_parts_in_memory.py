@@ -21,8 +21,10 @@ from tests.runtime.serving.parts_bench import (
 
 
 @story
-async def test_the_whole_serves_until_the_parts_are_there() -> None:
-    """Nobody waits for what is cut while it serves; what takes their place goes when they have come."""
+async def test_whole_network_serves_until_its_parts_are_loaded() -> None:
+    """No request waits for a network that is cut while it serves; the build that takes the place of the parts goes when
+    they have come.
+    """
     bench = bench_of(cut=False)
     async with bench.working(residency=True):
         await bench.infer()
@@ -38,7 +40,7 @@ async def test_the_whole_serves_until_the_parts_are_there() -> None:
 
 
 @story
-async def test_the_whole_stays_where_there_is_no_room_beside_it() -> None:
+async def test_whole_network_stays_where_its_parts_have_no_room_beside_it() -> None:
     """Its parts would fit in its place: then nothing would be there while they are loaded, so it goes on serving."""
     bench = bench_of(cut=False)
     bench.memory.resize(20)
@@ -60,8 +62,8 @@ async def test_the_whole_stays_where_there_is_no_room_beside_it() -> None:
 
 
 @story
-async def test_what_serves_in_the_place_of_parts_is_no_first_victim() -> None:
-    """Who was asked a moment ago keeps it; what was asked for long ago gives way."""
+async def test_whole_build_in_the_place_of_parts_is_not_the_first_victim() -> None:
+    """A network that was asked a moment ago keeps it; a build that was asked for long ago gives way."""
     bench = bench_of(cut=False)
     bench.memory.resize(20)
     bench.add({"w": Cost(resident_bytes=8, run_ms=3, load_ms=5)}, name="old", tenant="u")
@@ -82,7 +84,7 @@ async def test_what_serves_in_the_place_of_parts_is_no_first_victim() -> None:
 
 
 @story
-async def test_parts_give_way_and_come_back() -> None:
+async def test_parts_are_evicted_together_and_loaded_again() -> None:
     """Another model needs their room: all of them leave for it, and are loaded again for the next request."""
     bench = bench_of()
     bench.memory.resize(20)
@@ -101,8 +103,8 @@ async def test_parts_give_way_and_come_back() -> None:
 
 
 @story
-async def test_the_whole_serves_where_a_part_does_not_load() -> None:
-    """What was loaded of the others leaves again."""
+async def test_whole_network_serves_where_a_part_does_not_load() -> None:
+    """The other parts that were loaded leave again."""
     bench = bench_of()
     bench.source.missing.add(part_build_id(variant_of(bench).content_sha256, 2, OTHER))
     async with bench.working():
@@ -118,8 +120,8 @@ async def test_the_whole_serves_where_a_part_does_not_load() -> None:
 
 
 @story
-async def test_a_part_in_place_of_a_lost_one_counts_with_all_its_copies() -> None:
-    """Where runs have several threads, each processor of the first kind has its own."""
+async def test_part_in_place_of_a_lost_part_counts_with_all_its_copies() -> None:
+    """Where runs have several threads, each processor of the first kind has its own copy."""
     bench = bench_of(twins=[(1, 1.0, 1.0)], threads=2)
     for twin in bench.twins:
         twin.costs.update(bench.processor.costs)
@@ -140,8 +142,8 @@ async def test_a_part_in_place_of_a_lost_one_counts_with_all_its_copies() -> Non
 
 
 @story
-async def test_a_kind_that_is_lost_while_parts_of_others_are_loaded() -> None:
-    """What has come is of no use without its parts that were there already: it leaves, and the whole serves."""
+async def test_kind_lost_while_parts_are_loaded_leaves_the_whole_to_serve() -> None:
+    """The parts that have come are of no use without the parts of the lost kind: they leave."""
     on_cpu = tuple(one for one in CUT.parts[2].profiles if one.kind == "cpu")
     bench = bench_of(cut=False)
     is_cut(bench, replace(CUT, parts=(*CUT.parts[:2], replace(CUT.parts[2], profiles=on_cpu))))
@@ -160,7 +162,7 @@ async def test_a_kind_that_is_lost_while_parts_of_others_are_loaded() -> None:
 
 
 @story
-async def test_a_part_does_not_leave_while_the_others_are_loaded() -> None:
+async def test_part_does_not_leave_while_the_other_parts_are_loaded() -> None:
     """A device makes room for one of them: to wait for the others would be to wait for itself."""
     bench = bench_of()
     async with bench.working():
@@ -174,8 +176,8 @@ async def test_a_part_does_not_leave_while_the_others_are_loaded() -> None:
 
 
 @story
-async def test_what_served_whole_is_brought_back() -> None:
-    """After a restart, in place of its parts."""
+async def test_whole_build_that_served_before_a_restart_is_brought_back() -> None:
+    """In place of its parts."""
     bench = bench_of()
     whole = bench.catalogue.entry("t/app").servables["v"].builds[1]
     await bench.availability.prefetch([whole])

@@ -18,8 +18,8 @@ from tests.runtime.serving.parts_bench import (
 
 
 @story
-async def test_what_is_learnt_of_parts_decides() -> None:
-    """The device is slower than its import said: what runs there by choice moves to the cores."""
+async def test_learnt_part_times_decide_where_parts_run() -> None:
+    """The device is slower than its import said: parts that run there by choice move to the cores."""
     bench = bench_of(apart=True)
     async with bench.working():
         bench.other.slowness = 4.0
@@ -31,7 +31,7 @@ async def test_what_is_learnt_of_parts_decides() -> None:
 
 
 @story
-async def test_a_network_is_cut_anew_when_its_times_have_moved() -> None:
+async def test_network_is_partitioned_anew_when_its_part_times_have_moved() -> None:
     """By more than a tenth, not by what each run adds; inputs of two sizes in turn are both known."""
     bench = bench_of(apart=True)
     groups = bench.group.groups()
@@ -56,8 +56,8 @@ async def test_a_network_is_cut_anew_when_its_times_have_moved() -> None:
 
 
 @story
-async def test_how_long_one_share_of_a_network_ran_says_nothing_about_the_next() -> None:
-    """All of it was slow once: what is expected of a request after that is what is known of its parts."""
+async def test_expected_time_of_a_network_in_parts_ignores_its_last_run() -> None:
+    """All parts were slow once: what is expected of a request after that is what is known of its parts."""
     bench = bench_of(apart=True)
     async with bench.working():
         await bench.infer()
@@ -75,8 +75,8 @@ async def test_how_long_one_share_of_a_network_ran_says_nothing_about_the_next()
 
 
 @story
-async def test_what_was_estimated_does_not_drift() -> None:
-    """That a part takes longer than was estimated says nothing about its processor; one that was measured does."""
+async def test_estimated_part_times_do_not_count_as_drift() -> None:
+    """That a part takes longer than was estimated says nothing about its processor; a part that was measured does."""
     bench = bench_of(cut=False)
     measured, *others = CUT.parts
     guessed = [replace(one, profiles=tuple(replace(p, is_measured=False) for p in one.profiles)) for one in others]
@@ -90,7 +90,7 @@ async def test_what_was_estimated_does_not_drift() -> None:
 
 
 @story
-async def test_parts_are_worked_out_once_for_all_who_use_them() -> None:
+async def test_parts_are_worked_out_once_for_all_applications() -> None:
     """Not by each application that is put, nor where the API asks; anew when a kind goes, or the model changes."""
     bench = bench_of(apart=True)
     first = bench.catalogue.entry("t/app")

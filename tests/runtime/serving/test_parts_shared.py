@@ -79,8 +79,8 @@ async def test_requests_share_the_runs_of_all_parts() -> None:
 
 
 @story
-async def test_who_leaves_a_shared_run_of_parts_takes_nobody_along() -> None:
-    """The one whose turn it was, and one that shares its run: the others are answered."""
+async def test_cancelled_requests_leave_a_shared_run_of_parts_to_the_others() -> None:
+    """The request whose turn it was, and one that shares its run: the others are answered."""
     bench = sharing_bench()
     async with bench.working():
         await bench.infer()
@@ -98,7 +98,7 @@ async def test_who_leaves_a_shared_run_of_parts_takes_nobody_along() -> None:
 
 
 @pytest.mark.parametrize("within_ms", [None, 16.0], ids=["its caller goes", "its deadline comes"])
-def test_a_shared_run_of_parts_outlives_the_one_whose_turn_it_was(within_ms: float | None) -> None:
+def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float | None) -> None:
     """The others that have rows in it are answered by it, with deadlines of their own, and it counts once."""
 
     @story
@@ -130,8 +130,8 @@ def test_a_shared_run_of_parts_outlives_the_one_whose_turn_it_was(within_ms: flo
 
 
 @story
-async def test_who_leaves_as_a_worker_begins_its_shared_run_leaves_nobody_unanswered() -> None:
-    """It never learns of the rows that have joined it: those run by themselves."""
+async def test_shared_run_of_parts_cancelled_at_its_begin_answers_the_others() -> None:
+    """The first request never learns of the rows that have joined its run: they run by themselves."""
     bench = sharing_bench()
     hosts: list[asyncio.Task[Result]] = []
     begin = PartsDispatcher._begin
@@ -160,8 +160,8 @@ async def test_who_leaves_as_a_worker_begins_its_shared_run_leaves_nobody_unansw
 
 
 @story
-async def test_a_processor_lost_under_a_shared_run_of_parts_teaches_nothing_wrong() -> None:
-    """What runs after it, runs with the rows of all: one of them is not expected to take as long."""
+async def test_processor_lost_in_a_shared_run_of_parts_teaches_no_wrong_time() -> None:
+    """The run after it has the rows of all: a single row is not expected to take as long."""
     bench = sharing_bench()
     parts = bench.catalogue.entry("t/app").servables["v"].parts
     assert parts is not None
@@ -185,7 +185,7 @@ async def test_a_processor_lost_under_a_shared_run_of_parts_teaches_nothing_wron
 
 
 @story
-async def test_a_row_that_fails_in_a_shared_run_of_parts_fails_alone() -> None:
+async def test_failing_row_of_a_shared_run_of_parts_fails_alone() -> None:
     """In the middle of the network."""
 
     def model(inputs: Tensors) -> dict[str, Any]:
@@ -207,7 +207,7 @@ async def test_a_row_that_fails_in_a_shared_run_of_parts_fails_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_each_is_answered_once(seed: int) -> None:
+def test_requests_of_random_traffic_are_answered_once_each(seed: int) -> None:
     """Requests of two applications in a random mix: given up, in haste, while the other kind goes and comes back, over
     shared cores, two clusters of them, or a device of its own. Nothing is left over.
     """

@@ -25,8 +25,10 @@ async def test_resident_variant_answers_before_a_better_cold_one() -> None:
 
 
 @story
-async def test_warm_means_some_variant_is_there() -> None:
-    """A named cold variant is a warm start all the same when another one of the application is resident (EM-02)."""
+async def test_request_is_warm_where_any_variant_is_resident() -> None:
+    """A request that names a cold variant is a warm start all the same when another one of the application is resident
+    (EM-02).
+    """
     bench = EngineBench()
     app = bench.add({"best": Cost(), "small": Cost()})
     async with bench.working():
@@ -37,8 +39,7 @@ async def test_warm_means_some_variant_is_there() -> None:
 
 
 @story
-async def test_smaller_variant_when_memory_is_out() -> None:
-    """The best one does not fit: the next one answers."""
+async def test_smaller_variant_answers_where_the_best_does_not_fit() -> None:
     bench = EngineBench(budget=20)
     bench.add({"best": Cost(30), "small": Cost(10)})
     async with bench.working():
@@ -46,8 +47,8 @@ async def test_smaller_variant_when_memory_is_out() -> None:
 
 
 @story
-async def test_smaller_variant_when_memory_is_held() -> None:
-    """The best one would fit, but what is in the way stays in use: the next one answers."""
+async def test_smaller_variant_answers_where_memory_is_in_use() -> None:
+    """The best one would fit, but the build in its way stays in use."""
     bench = EngineBench(budget=30, workers=2, wait_ms_max=50)
     bench.add({"v": Cost(10, load_ms=0, run_ms=1000)}, name="other")
     bench.add({"best": Cost(30), "small": Cost(10)})
@@ -59,8 +60,8 @@ async def test_smaller_variant_when_memory_is_held() -> None:
 
 
 @story
-async def test_next_variant_when_a_load_fails() -> None:
-    """A damaged file costs its variant, not the request; when all fail, the caller hears why."""
+async def test_next_variant_answers_when_a_load_fails() -> None:
+    """A damaged file costs its variant, not the request; when all fail, the caller has the reason."""
     bench = EngineBench()
     bench.add({"best": Cost(), "small": Cost()})
     bench.source.missing.add(bench.build("best"))
@@ -75,7 +76,7 @@ async def test_next_variant_when_a_load_fails() -> None:
 
 @story
 async def test_named_variant_has_no_substitute() -> None:
-    """Who names a variant gets it or the reason."""
+    """A request that names a variant gets it or the reason."""
     bench = EngineBench(budget=20)
     bench.add({"best": Cost(30), "small": Cost(10)})
     async with bench.working():
@@ -86,8 +87,8 @@ async def test_named_variant_has_no_substitute() -> None:
 
 
 @story
-async def test_variant_that_takes_these_tensors() -> None:
-    """Of two variants the one whose inputs fit answers; when none does, the first says what is wrong."""
+async def test_variant_whose_inputs_fit_the_tensors_answers() -> None:
+    """Of two variants; when none fits, the first says what is wrong."""
     bench = EngineBench()
     bench.add({"a": Cost()}, name="fixed", inputs=[TensorSpec("x", "FP32", (2,))])
     bench.add({"b": Cost()})

@@ -13,7 +13,7 @@ def filled(portions: Portions, tenant: str) -> int:
     return portions.held(tenant)
 
 
-def test_one_alone_takes_all_but_a_reserve() -> None:
+def test_lone_tenant_takes_all_but_a_reserve() -> None:
     """Seven eighths for the first; of the rest the next gets its part, and there is still something free."""
     portions = Portions(80)
     assert filled(portions, "greedy") == 70
@@ -22,7 +22,7 @@ def test_one_alone_takes_all_but_a_reserve() -> None:
     assert portions.taken < portions.limit
 
 
-def test_the_first_of_each_is_bounded_by_the_limit_alone() -> None:
+def test_first_portion_of_a_tenant_is_bounded_by_the_limit_alone() -> None:
     """A tenant with nothing may take more than the reserve where it is free; over the limit only where it is alone."""
     portions = Portions(100)
     assert portions.take("a", 60)
@@ -33,7 +33,7 @@ def test_the_first_of_each_is_bounded_by_the_limit_alone() -> None:
     assert Portions(10).take("a", 64)
 
 
-def test_what_is_given_back_is_there_for_others() -> None:
+def test_portion_given_back_is_free_for_other_tenants() -> None:
     """A flood that ends leaves nothing behind."""
     portions = Portions(16)
     count = filled(portions, "a")
@@ -43,8 +43,8 @@ def test_what_is_given_back_is_there_for_others() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 20), st.booleans()), max_size=60))
-def test_bounds(steps: list[tuple[str, int, bool]]) -> None:
-    """Sums agree, nothing exceeds the limit, and who holds nothing finds room for one while there is any."""
+def test_portions_add_up_and_never_exceed_the_limit(steps: list[tuple[str, int, bool]]) -> None:
+    """A tenant that holds nothing finds room for one while there is any."""
     portions = Portions(64)
     held: dict[str, int] = {}
     for tenant, count, gives in steps:
@@ -57,8 +57,8 @@ def test_bounds(steps: list[tuple[str, int, bool]]) -> None:
         assert portions.taken == portions.limit or portions.has_room("newcomer")
 
 
-def test_saturated_tenants_hold_the_same() -> None:
-    """Whoever came first gives way to the newcomer's equal part as its own requests end."""
+def test_saturated_tenants_hold_equal_portions() -> None:
+    """The first tenant gives way to the later one's equal part as its own requests end."""
     portions = Portions(1000)
     filled(portions, "first")
     for _ in range(2000):

@@ -55,9 +55,9 @@ class _Desk:
 
 
 @story
-async def test_every_part_takes_its_time() -> None:
-    """Decoding 3 ms, loading 100, computing 10, encoding 3; two at once share the one thread, and the second waits
-    for it.
+async def test_predict_answer_has_the_time_of_every_stage() -> None:
+    """Decoding 3 ms, loading 100, computing 10, encoding 3; two at once share the one thread, and the second waits for
+    it.
     """
     bench = EngineBench(workers=2)
     desk = _Desk(bench)
@@ -82,7 +82,7 @@ async def test_every_part_takes_its_time() -> None:
 
 
 @story
-async def test_one_deadline_over_all() -> None:
+async def test_predict_deadline_holds_over_all_stages() -> None:
     """It may pass while decoding, before computing or while encoding: the answer is the same, and not a moment later
     than that.
     """
@@ -102,9 +102,9 @@ async def test_one_deadline_over_all() -> None:
 
 
 @story
-async def test_several_are_decoded_in_one_turn_and_answered_as_data() -> None:
-    """One hop for three pieces of media; the one that is damaged spoils no other. The answers say what `predict` says,
-    and what a queue was not asked to do early is done as ever.
+async def test_prepared_media_are_decoded_in_one_turn_and_answered_as_data() -> None:
+    """One hop for three pieces of media; a damaged piece spoils no other. The answers say what `predict` says, and what
+    a queue was not asked to do early is done as ever.
     """
     bench = EngineBench(workers=2)
     desk = _Desk(bench)
@@ -125,7 +125,7 @@ async def test_several_are_decoded_in_one_turn_and_answered_as_data() -> None:
 
 
 @story
-async def test_what_would_be_late_is_refused_before_it_is_decoded() -> None:
+async def test_predict_that_would_be_late_is_refused_before_decoding() -> None:
     """By the rule of the queue, and counted where that counts."""
     bench = EngineBench()
     desk = _Desk(bench)
@@ -143,9 +143,9 @@ async def test_what_would_be_late_is_refused_before_it_is_decoded() -> None:
 
 
 @story
-async def test_processor_time_is_whose_run_it_was() -> None:
-    """Who shares a run pays for the own rows; who does not wait for the end pays, too; all together is what the
-    processor was busy.
+async def test_processor_time_of_a_shared_run_is_metered_by_rows() -> None:
+    """A request that shares a run pays for its own rows; a request that is cancelled pays, too; all together is the
+    time that the processor was busy.
     """
     bench = EngineBench()
     application = bench.add({"v": Cost(load_ms=0, run_ms=10, run_ms_by_batch={4: 16})})

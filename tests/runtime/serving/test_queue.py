@@ -53,8 +53,8 @@ def job(
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.none() | st.integers(1, 3)), max_size=12),
 )
-def test_order(wanted: list[tuple[int, int | None]]) -> None:
-    """Priority, then deadline (none is last), then arrival."""
+def test_queue_order_is_priority_then_deadline_then_arrival(wanted: list[tuple[int, int | None]]) -> None:
+    """A job without a deadline is last."""
 
     async def story() -> None:
         clock = HandClock()
@@ -73,8 +73,8 @@ def test_order(wanted: list[tuple[int, int | None]]) -> None:
     run_virtual(story)
 
 
-def test_bounds() -> None:
-    """One application may not fill the queue, and all together not beyond the total; taking makes room."""
+def test_queue_is_bounded_for_each_application_and_in_total() -> None:
+    """Taking a job makes room."""
 
     async def story() -> None:
         queue = Queue(HandClock(), len_max=2, total_max=4)
@@ -94,8 +94,8 @@ def test_bounds() -> None:
     run_virtual(story)
 
 
-def test_who_shares_an_application_keeps_a_line_of_its_own() -> None:
-    """A caller that fills its line refuses nobody else the same application."""
+def test_callers_of_a_shared_application_have_queue_bounds_of_their_own() -> None:
+    """A caller that fills its line keeps no other caller from the same application."""
 
     async def story() -> None:
         queue = Queue(HandClock(), len_max=2, total_max=100)
@@ -116,7 +116,7 @@ def test_who_shares_an_application_keeps_a_line_of_its_own() -> None:
     ("left_ms", "expected_ms", "late"),
     [(1, None, False), (0, None, False), (-1, None, True), (5, 5, False), (5, 6, True)],
 )
-def test_late_is_answered_not_handed_out(left_ms: int, expected_ms: int | None, late: bool) -> None:
+def test_late_job_is_answered_and_not_handed_out(left_ms: int, expected_ms: int | None, late: bool) -> None:
     """A job that would end after its deadline is answered with DeadlineExceeded instead of being run."""
 
     async def story() -> None:
@@ -137,7 +137,7 @@ def test_late_is_answered_not_handed_out(left_ms: int, expected_ms: int | None, 
     run_virtual(story)
 
 
-def test_abandoned_is_passed_over() -> None:
+def test_abandoned_job_is_passed_over() -> None:
     """The caller has gone: the next one is handed out, and the place is free."""
 
     async def story() -> None:
@@ -153,10 +153,8 @@ def test_abandoned_is_passed_over() -> None:
     run_virtual(story)
 
 
-def test_idle_workers_begin_one_by_one() -> None:
-    """Each job goes to one idle worker, at once; one that has withdrawn is passed over; a worker that comes late
-    takes what waits.
-    """
+def test_idle_workers_take_one_job_each() -> None:
+    """At once; a worker that has withdrawn is passed over; a worker that comes late takes what waits."""
 
     async def story() -> None:
         queue = Queue(HandClock(), 10, 10)
@@ -177,7 +175,7 @@ def test_idle_workers_begin_one_by_one() -> None:
     run_virtual(story)
 
 
-def test_guarded_runs_leave_the_last_worker_whatever_the_profile_says() -> None:
+def test_guarded_runs_leave_the_last_worker_whatever_their_profile_says() -> None:
     """The caller's values decide how long they take: neither a short profile nor many short runs in between let a
     tenant take all workers while another one is active.
     """
@@ -221,8 +219,8 @@ def test_guarded_runs_leave_the_last_worker_whatever_the_profile_says() -> None:
     run_virtual(story)
 
 
-def test_refuse_all() -> None:
-    """Everybody who waits is told; the queue is empty and usable."""
+def test_refuse_all_answers_every_waiting_job() -> None:
+    """The queue is empty and usable then."""
 
     async def story() -> None:
         queue = Queue(HandClock(), 10, 10)
@@ -238,8 +236,8 @@ def test_refuse_all() -> None:
     run_virtual(story)
 
 
-def test_a_thousand_tenants_take_turns() -> None:
-    """Each is served once before anybody is served twice, and nothing is remembered of them a minute later."""
+def test_queue_serves_a_thousand_tenants_in_turns() -> None:
+    """Each is served once before any is served twice, and nothing is remembered of them a minute later."""
 
     async def story() -> None:
         clock = HandClock()
@@ -267,7 +265,7 @@ def test_a_thousand_tenants_take_turns() -> None:
     run_virtual(story)
 
 
-def test_expired_and_abandoned_jobs_leave_nothing() -> None:
+def test_expired_and_abandoned_jobs_leave_nothing_behind() -> None:
     """Their places are free at once, and what they held is not kept until it would have been their turn."""
 
     async def story() -> None:
@@ -287,9 +285,9 @@ def test_expired_and_abandoned_jobs_leave_nothing() -> None:
     run_virtual(story)
 
 
-def test_who_waits_for_planned_ones_is_not_forgotten_with_what_is_late() -> None:
-    """An application of a tenant is passed over, and all else of it turns out to be late: once nothing planned waits,
-    it has its turn.
+def test_job_passed_over_for_planned_jobs_has_its_turn_after_them() -> None:
+    """An application of a tenant is passed over, and all other jobs of the tenant turn out to be late: once no planned
+    job waits, the application has its turn.
     """
 
     async def story() -> None:
@@ -320,11 +318,11 @@ def test_who_waits_for_planned_ones_is_not_forgotten_with_what_is_late() -> None
     ],
     ids=["hardly more than the others", "half a second more", "50 ms", "more, while a call waits", "no items"],
 )
-def test_items_of_a_tenant_go_by_when_they_have_to_begin(
+def test_items_of_a_tenant_are_ordered_by_their_latest_start(
     ahead_ms: int, is_item: bool, is_beside: bool, first: str
 ) -> None:
-    """Whichever application they ask, as long as that has had hardly more than the others; plain calls by what theirs
-    have had alone, and items keep one of these (`is_beside`) waiting for no longer than 50 ms.
+    """Whichever application they ask, as long as that has had hardly more than the others; plain calls by what their
+    applications have had alone, and items keep a plain call (`is_beside`) waiting for no longer than 50 ms.
     """
 
     async def story() -> None:
@@ -346,7 +344,7 @@ def test_items_of_a_tenant_go_by_when_they_have_to_begin(
     run_virtual(story)
 
 
-def test_a_call_behind_items_of_its_application_waits_for_its_turn_only() -> None:
+def test_call_behind_items_of_its_application_waits_for_its_turn_only() -> None:
     """An application serves a pipeline and calls of its own: other items have no more than 50 ms before its turn,
     though the first that waits for it is an item, too; and as much as ever when the call has gone.
     """
@@ -373,7 +371,7 @@ def test_a_call_behind_items_of_its_application_waits_for_its_turn_only() -> Non
     run_virtual(story)
 
 
-def test_urgent_items_leave_the_others_their_share() -> None:
+def test_urgent_items_leave_other_applications_their_share() -> None:
     """Of two applications whose items always wait, the one with later deadlines is behind by 500 ms and a run."""
 
     async def story() -> None:

@@ -85,7 +85,7 @@ class Plan:
 
 
 @story
-async def test_starts_are_kept_under_a_flood() -> None:
+async def test_reserved_starts_are_kept_under_a_flood() -> None:
     """Another tenant asks without end, in runs that fit no whole number of times: batches begin within their grace, a
     tenth of their run, and no gap loses more than it is too short for."""
     plan = Plan()
@@ -106,8 +106,8 @@ async def test_starts_are_kept_under_a_flood() -> None:
 
 
 @story
-async def test_without_the_reservation_the_same_starts_are_late() -> None:
-    """What the one before shows is the reservation's doing: runs of the flood are in the way."""
+async def test_starts_without_a_reservation_are_late_under_a_flood() -> None:
+    """Runs of the flood are in the way of the starts that a reservation would keep."""
     plan = Plan()
     plan.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
     async with plan.bench.working():
@@ -122,8 +122,8 @@ async def test_without_the_reservation_the_same_starts_are_late() -> None:
 
 
 @story
-async def test_nothing_is_different_where_no_start_is_reserved() -> None:
-    """The queue hands out by itself, also after the last one is over."""
+async def test_queue_hands_out_by_itself_where_no_start_is_reserved() -> None:
+    """Also after the last reserved start is over."""
     plan = Plan()
     async with plan.bench.working():
         await plan.warm()
@@ -136,8 +136,8 @@ async def test_nothing_is_different_where_no_start_is_reserved() -> None:
 
 
 @story
-async def test_a_batch_that_is_in_begins_at_once() -> None:
-    """Before its start; a run under way is all that it waits for, and others in line come after."""
+async def test_complete_batch_begins_before_its_reserved_start() -> None:
+    """A run under way is all that it waits for, and others in line come after."""
     plan = Plan()
     plan.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
     async with plan.bench.working():
@@ -150,7 +150,7 @@ async def test_a_batch_that_is_in_begins_at_once() -> None:
 
 
 @story
-async def test_frames_that_never_come_keep_nobody_for_long() -> None:
+async def test_reserved_start_without_frames_holds_its_worker_for_its_grace_only() -> None:
     """The start and its grace are over: the worker goes on with what waited. A pool that ends gives its starts back."""
     plan = Plan()
     plan.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
@@ -172,9 +172,10 @@ async def test_frames_that_never_come_keep_nobody_for_long() -> None:
 
 
 @story
-async def test_a_device_that_sends_nothing_keeps_nobody() -> None:
-    """Starts of which nothing comes cost their tenant nothing: after two in a row none is reserved, until a frame comes
-    again. Then they are all reserved."""
+async def test_device_that_sends_no_frames_has_no_starts_reserved() -> None:
+    """Starts without frames cost their tenant nothing: after two in a row none is reserved, until a frame comes again.
+    Then they are all reserved.
+    """
     plan = Plan()
     plan.bench.add({"v": Cost(run_ms=48, load_ms=0)}, name="long", tenant="u")
     async with plan.bench.working():
@@ -195,7 +196,7 @@ async def test_a_device_that_sends_nothing_keeps_nobody() -> None:
 
 
 @story
-async def test_what_is_too_long_for_every_gap_waits_for_some_seconds() -> None:
+async def test_run_too_long_for_every_gap_waits_for_some_seconds() -> None:
     """The tenant's own: its planned batches go first, but nothing waits for ever. Shorter ones pass it meanwhile."""
     plan = Plan()
     plan.bench.add({"v": Cost(run_ms=45, load_ms=0)}, name="long")
@@ -215,9 +216,10 @@ async def test_what_is_too_long_for_every_gap_waits_for_some_seconds() -> None:
 
 
 @story
-async def test_a_tenant_starts_no_more_than_its_share() -> None:
+async def test_tenant_with_reserved_starts_has_no_more_than_its_share() -> None:
     """It has planned nine tenths of the time; another tenant of equal weight asks for as much as it can get, in runs
-    that no gap is long enough for, and has about half."""
+    that no gap is long enough for, and has about half.
+    """
     plan = Plan()
     plan.bench.add({"v": Cost(run_ms=20, load_ms=0)}, name="flood", tenant="u")
     async with plan.bench.working():
@@ -233,9 +235,10 @@ async def test_a_tenant_starts_no_more_than_its_share() -> None:
 
 
 @story
-async def test_starts_after_the_one_that_decides_are_not_looked_at() -> None:
-    """Each request that comes has all that wait weighed, and many starts may be reserved. One that is moved counts from
-    where it is now."""
+async def test_reserved_starts_after_the_deciding_start_are_not_looked_at() -> None:
+    """Each request that comes has all that wait weighed, and many starts may be reserved. A start that is moved counts
+    from where it is now.
+    """
     looked_at: list[int] = []
 
     class Takes(dict[int, int]):
@@ -263,7 +266,7 @@ async def test_starts_after_the_one_that_decides_are_not_looked_at() -> None:
 
 
 @story
-async def test_rows_that_share_a_run_end_before_the_start() -> None:
+async def test_shared_run_ends_before_a_reserved_start() -> None:
     """A run of one row fits, and of eight it would not: as many join as end before."""
     plan = Plan()
     gains = {2: 11.0, 4: 13.0, 8: 22.0}
@@ -282,8 +285,8 @@ async def test_rows_that_share_a_run_end_before_the_start() -> None:
 
 
 @pytest.mark.parametrize("twins", [(), [(1, 100.0, 0.01)]], ids=["one group", "several"])
-def test_rows_share_runs_as_before_once_no_start_is_reserved(twins: list[tuple[int, float, float]]) -> None:
-    """Who was weighed against a start that is gone is bounded by it no more."""
+def test_shared_run_is_unbounded_once_no_start_is_reserved(twins: list[tuple[int, float, float]]) -> None:
+    """A request that was weighed against a start that is gone is bounded by it no more."""
 
     @story
     async def told() -> None:
@@ -306,9 +309,10 @@ def test_rows_share_runs_as_before_once_no_start_is_reserved(twins: list[tuple[i
 
 
 @story
-async def test_several_processors_keep_the_one_that_is_best() -> None:
-    """The start is on the quick core: what fits no gap there goes to the slow one, or waits; and who is planned by no
-    batch (a frame with a promise of latency) is kept from nothing."""
+async def test_reserved_start_keeps_the_best_of_several_processors() -> None:
+    """The start is on the quick core: a run that fits no gap there goes to the slow one, or waits; and a frame that no
+    batch plans (one with a promise of latency) is kept from nothing.
+    """
     plan = Plan(twins=[(1, 3.0, 1 / 3)])
     plan.bench.add({"v": Cost(run_ms=25, load_ms=0)}, name="flood", tenant="u")
     async with plan.bench.working():
@@ -330,9 +334,10 @@ async def test_several_processors_keep_the_one_that_is_best() -> None:
 
 
 @story
-async def test_who_comes_beside_a_worker_that_is_kept_is_weighed_alone() -> None:
-    """Those that wait already were weighed in vain, and nothing else is new: a put costs the same however many wait.
-    One that ends before the start begins at once all the same."""
+async def test_request_beside_a_reserved_worker_is_weighed_alone() -> None:
+    """The requests that wait already were weighed in vain, and nothing else is new: a put costs the same however many
+    wait. A request that ends before the start begins at once all the same.
+    """
     plan = Plan(queue_len=100, queue_total=200)
     plan.bench.add({"v": Cost(run_ms=40, load_ms=0)}, name="long", tenant="u")
     plan.bench.add({"v": Cost(run_ms=5, load_ms=0)}, name="short", tenant="u")
@@ -354,8 +359,10 @@ async def test_who_comes_beside_a_worker_that_is_kept_is_weighed_alone() -> None
 
 
 @story
-async def test_a_long_run_on_the_event_loop_keeps_it_from_no_start() -> None:
-    """Of who asks alone: where a start comes before it would be over, it waits for a worker as all others do."""
+async def test_inline_run_that_would_delay_a_reserved_start_takes_a_worker() -> None:
+    """Of a lone connection: where a start comes before the run would be over, it waits for a worker as all
+    others do.
+    """
     plan = Plan(quick_ms_max=0.25, alone_ms_max=10)
     plan.bench.add({"v": Cost(run_ms=4, load_ms=0)}, name="other", tenant="u")
     async with plan.bench.working():
@@ -377,7 +384,7 @@ async def test_a_long_run_on_the_event_loop_keeps_it_from_no_start() -> None:
     plan.bench.assert_quiet()
 
 
-def test_starts_that_are_past_lapse_on_uvloop() -> None:
+def test_reserved_starts_in_the_past_lapse_on_uvloop() -> None:
     """As the box is run: a timer that is due at once is none there, and cannot be asked for its time."""
     lapsed: list[int] = []
 

@@ -35,7 +35,7 @@ def ran(bench: EngineBench) -> list[int]:
 
 
 @story
-async def test_both_run_at_the_same_time() -> None:
+async def test_groups_run_two_requests_at_the_same_time() -> None:
     """Two requests at once on two equal groups take as long as one."""
     bench = bench_of((1, 1.0, 1.0))
     async with bench.working():
@@ -47,7 +47,7 @@ async def test_both_run_at_the_same_time() -> None:
 
 
 @story
-async def test_a_slow_core_takes_what_gains_by_it() -> None:
+async def test_slow_core_takes_a_request_that_ends_no_later_there() -> None:
     """Of five requests at once the slow core has the one that it finishes no later than the quick one would."""
     bench = bench_of()
     async with bench.working():
@@ -59,8 +59,8 @@ async def test_a_slow_core_takes_what_gains_by_it() -> None:
 
 
 @story
-async def test_who_would_be_late_on_a_slow_core_waits_for_the_quick_one() -> None:
-    """It is in time there, though the slow core idles; and the slow core is left to who can wait."""
+async def test_request_that_is_late_on_the_slow_core_waits_for_the_quick_core() -> None:
+    """It is in time there, though the slow core idles; and the slow core is left to requests that can wait."""
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -74,7 +74,7 @@ async def test_who_would_be_late_on_a_slow_core_waits_for_the_quick_one() -> Non
 
 
 @story
-async def test_late_everywhere_is_dropped() -> None:
+async def test_request_that_is_late_on_every_processor_is_dropped() -> None:
     """By what it would take on the quickest one."""
     bench = bench_of()
     async with bench.working():
@@ -85,8 +85,10 @@ async def test_late_everywhere_is_dropped() -> None:
 
 
 @story
-async def test_a_run_that_overruns_is_not_waited_for() -> None:
-    """The quick core stands: who waited for it goes to the slow one, though nothing happens that would ask again."""
+async def test_overrunning_run_sends_waiting_requests_to_another_processor() -> None:
+    """The quick core hangs: a request that waited for it goes to the slow one, though nothing happens that would ask
+    again.
+    """
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -99,7 +101,7 @@ async def test_a_run_that_overruns_is_not_waited_for() -> None:
 
 
 @story
-async def test_what_is_learnt_decides() -> None:
+async def test_learnt_run_times_decide_the_placement() -> None:
     """The machine says that both are alike, but the second is slower: after some runs it has the share that it is
     worth, and the profile of either says what it is.
     """
@@ -124,8 +126,8 @@ async def test_what_is_learnt_decides() -> None:
 
 
 @story
-async def test_a_pace_is_a_processors() -> None:
-    """What one network has shown of a processor is expected of another one that has not run there."""
+async def test_pace_of_a_processor_is_learnt_across_networks() -> None:
+    """What one network has shown of a processor is expected of another network that has not run there."""
     bench = bench_of((1, 3.0, 1.0))
     bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
     async with bench.working():
@@ -138,8 +140,8 @@ async def test_a_pace_is_a_processors() -> None:
 
 
 @story
-async def test_batches_fill_what_was_placed() -> None:
-    """Requests of equal shapes that wait share the run of the one whose turn it is."""
+async def test_waiting_requests_join_the_run_that_was_placed() -> None:
+    """Requests of equal shapes that wait share the run of the request whose turn it is."""
     bench = EngineBench(twins=[(1, 1.0, 1.0)])
     bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch={2: 11, 4: 12, 8: 14})})
     async with bench.working():
@@ -151,8 +153,8 @@ async def test_batches_fill_what_was_placed() -> None:
 
 
 @story
-async def test_no_tenant_starves() -> None:
-    """One floods both groups; the other's requests one by one get half of what there is."""
+async def test_flood_of_a_tenant_leaves_half_of_both_groups_to_another() -> None:
+    """One tenant floods both groups; the other's requests one by one get half of what there is."""
     bench = EngineBench(twins=[LITTLE], queue_total=400, queue_len=400)
     for tenant in ("flood", "calm"):
         bench.add({"v": Cost(run_ms=10, load_ms=0)}, name="app", tenant=tenant)
@@ -175,8 +177,8 @@ async def test_no_tenant_starves() -> None:
 
 
 @story
-async def test_priority_goes_first_and_others_fill() -> None:
-    """Of one tenant the higher priority has the quick core; the rest of it takes what would idle."""
+async def test_requests_of_higher_priority_have_the_quick_core() -> None:
+    """Of one tenant; the requests of lower priority take what would idle."""
     bench = bench_of()
     bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
     async with bench.working():
@@ -191,7 +193,7 @@ async def test_priority_goes_first_and_others_fill() -> None:
 
 
 @pytest.mark.parametrize("haste", [{"priority": 5}, {"within_ms": 100}])
-def test_no_application_starves(haste: dict[str, int]) -> None:
+def test_application_without_priority_keeps_half_of_its_tenants_time(haste: dict[str, int]) -> None:
     """Of two applications of one tenant that always wait each has half, though all requests to one of them have a
     priority, or less time.
     """
@@ -220,8 +222,8 @@ def test_no_application_starves(haste: dict[str, int]) -> None:
 
 
 @story
-async def test_with_several_threads_each_has_its_copy() -> None:
-    """A build counts as often as it is in memory, and each processor runs its own."""
+async def test_build_has_a_copy_on_each_processor_with_several_threads() -> None:
+    """The build counts as often as it is in memory, and each processor runs its own copy."""
     bench = EngineBench(100, twins=[(1, 1.0, 1.0)], threads=2)
     bench.add({"v": Cost(resident_bytes=10, load_ms=5, asleep_bytes=1)})
     build = bench.build("v")
@@ -247,7 +249,7 @@ async def frames(bench: EngineBench, count: int) -> int:
 
 
 @story
-async def test_frames_against_fixed_maps() -> None:
+async def test_scheduler_serves_more_frames_than_the_best_fixed_map() -> None:
     """More than the best map of networks to two equal cores gives; and when one core slows down by half, a fifth more
     than that map then gives.
     """
@@ -275,9 +277,9 @@ async def test_frames_against_fixed_maps() -> None:
 
 
 @story
-async def test_models_stay_where_they_are_fixed() -> None:
-    """Under `fixed` a model waits for the processor that the operator has named, although another one idles, and what
-    is behind it goes on; what was recorded says so, and is decided alike again.
+async def test_models_fixed_to_a_processor_wait_for_it() -> None:
+    """Under `fixed` a model waits for the processor that the operator has named, although another one idles, and
+    requests behind it go on; the record says so, and is decided alike again.
     """
     bench = EngineBench(1000, twins=[(1, 1.0, 1.0)], dispatch="fixed", fixed={"t/a": "twin-0", "t/b": "fake"})
     for name in ("a", "b"):
@@ -301,7 +303,7 @@ async def test_models_stay_where_they_are_fixed() -> None:
 
 
 @story
-async def test_decisions_are_sampled_and_replayed() -> None:
+async def test_dispatch_decisions_are_sampled_and_replayable() -> None:
     """One a second, whole; `appliance plan` answers alike."""
     bench = bench_of()
     async with bench.working():
@@ -319,8 +321,8 @@ async def test_decisions_are_sampled_and_replayed() -> None:
 
 
 @story
-async def test_decisions_do_not_count_others_requests() -> None:
-    """Jobs are named by their places in what is decided: a tenant learns nothing of how much others ask."""
+async def test_dispatch_decisions_hide_the_request_counts_of_other_tenants() -> None:
+    """Jobs are named by their places in what is decided."""
     bench = bench_of()
     async with bench.working():
         for _ in range(20):
@@ -333,9 +335,9 @@ async def test_decisions_do_not_count_others_requests() -> None:
 
 
 @story
-async def test_no_policy_is_asked_where_nobody_can_begin() -> None:
-    """All would be late on the slow core, which idles, so that they wait for the quick one: however many tenants they
-    are of, what decides costs next to nothing.
+async def test_dispatch_policy_is_not_asked_where_no_job_can_begin() -> None:
+    """All jobs would be late on the slow core, which idles, so that they wait for the quick one: however many tenants
+    they are of, the decision costs next to nothing.
     """
     bench = EngineBench(1000, twins=[LITTLE])
     tenants = [f"t{at}" for at in range(50)]
@@ -363,8 +365,8 @@ async def test_no_policy_is_asked_where_nobody_can_begin() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(DISPATCH_POLICIES))
-def test_any_policy(policy: str) -> None:
-    """All requests are answered, and nothing idles for good while some wait."""
+def test_requests_are_all_answered_under_every_dispatch_policy(policy: str) -> None:
+    """Nothing idles for good while some wait."""
 
     @story
     async def body() -> None:
@@ -378,8 +380,10 @@ def test_any_policy(policy: str) -> None:
 
 
 @story
-async def test_a_processor_that_is_measured_is_left_alone_while_the_other_serves() -> None:
-    """What runs there is waited for, and nothing begins until the end; then it is used again at once (BA-19)."""
+async def test_processor_under_measurement_is_left_alone() -> None:
+    """Its run under way is waited for, and nothing begins until the end, while the other processor serves; then it is
+    used again at once (BA-19).
+    """
     bench = bench_of((1, 1.0, 1.0))
     async with bench.working():
         await bench.infer()
@@ -401,7 +405,7 @@ async def test_a_processor_that_is_measured_is_left_alone_while_the_other_serves
 
 
 @story
-async def test_a_kind_without_cores_of_its_own_is_measured_on_those_of_one_processor() -> None:
+async def test_kind_without_cores_is_measured_on_those_of_one_processor() -> None:
     """OpenVINO computes on whatever core is free: one is kept free for it, and the other processor serves (BA-19)."""
     bench = bench_of((1, 1.0, 1.0), other_kind="openvino")
     async with bench.working():
@@ -419,7 +423,7 @@ async def test_a_kind_without_cores_of_its_own_is_measured_on_those_of_one_proce
 
 
 @story
-async def test_nothing_is_left_alone_where_it_would_keep_requests_from_being_served() -> None:
+async def test_measurement_leaves_no_processor_idle_that_requests_need() -> None:
     """With one group of processors; on a device that alone runs its kind; and when the other processor goes."""
     alone = EngineBench()
     alone.add({"v": Cost(run_ms=10, load_ms=0)})

@@ -18,21 +18,21 @@ def sequences(clock: HandClock) -> Sequences:
     return Sequences(clock, count_max=3, idle_s=10)
 
 
-def test_start_then_go_on(sequences: Sequences) -> None:
+def test_sequence_is_found_again_by_its_key(sequences: Sequences) -> None:
     """The same object comes back; another key is another sequence."""
     one = sequences.open(("t/a", "t", "s"), start=True)
     assert sequences.open(("t/a", "t", "s"), start=False) is one
     assert sequences.open(("t/b", "t", "s"), start=True) is not one
 
 
-def test_unknown_sequence_is_an_error(sequences: Sequences) -> None:
+def test_unknown_sequence_is_refused(sequences: Sequences) -> None:
     """Going on from zeros would give wrong answers in silence."""
     with pytest.raises(IllegalState, match="sequence_start"):
         sequences.open(("t/a", "t", "s"), start=False)
 
 
-def test_start_again_begins_anew(sequences: Sequences) -> None:
-    """A second start forgets the state; the end of the first run of it does not end the second."""
+def test_second_start_begins_a_sequence_anew(sequences: Sequences) -> None:
+    """It forgets the state; the end of the sequence's first run does not end the second."""
     old = sequences.open(("t/a", "t", "s"), start=True)
     new = sequences.open(("t/a", "t", "s"), start=True)
     assert new is not old
@@ -43,7 +43,7 @@ def test_start_again_begins_anew(sequences: Sequences) -> None:
     sequences.close(("t/a", "t", "s"), new)
 
 
-def test_too_many(sequences: Sequences, clock: HandClock) -> None:
+def test_sequence_beyond_the_limit_is_refused_until_another_expires(sequences: Sequences, clock: HandClock) -> None:
     """A third is refused, a second start of a known one is not; when one has expired there is room."""
     sequences.open(("t/a", "t", "1"), start=True)
     clock.pass_s(5)
@@ -58,7 +58,7 @@ def test_too_many(sequences: Sequences, clock: HandClock) -> None:
         sequences.open(("t/a", "t", "1"), start=False)
 
 
-def test_use_keeps_it(sequences: Sequences, clock: HandClock) -> None:
+def test_sequence_in_use_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
     """Idle time counts from the last use, not from the start."""
     sequences.open(("t/a", "t", "1"), start=True)
     for _ in range(5):
@@ -69,7 +69,7 @@ def test_use_keeps_it(sequences: Sequences, clock: HandClock) -> None:
         sequences.open(("t/a", "t", "1"), start=False)
 
 
-def test_the_idle_one_goes_not_the_older_one(sequences: Sequences, clock: HandClock) -> None:
+def test_idle_sequence_expires_before_an_older_sequence_in_use(sequences: Sequences, clock: HandClock) -> None:
     """The first sequence is still in use when the second has expired: the second makes room."""
     sequences.open(("t/a", "t", "1"), start=True)
     sequences.open(("t/a", "t", "2"), start=True)
@@ -80,7 +80,7 @@ def test_the_idle_one_goes_not_the_older_one(sequences: Sequences, clock: HandCl
     sequences.open(("t/a", "t", "1"), start=False)
 
 
-def test_running_sequence_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
+def test_sequence_with_a_running_request_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
     """A request that takes longer than the idle time keeps its sequence."""
 
     async def story() -> None:
@@ -92,8 +92,7 @@ def test_running_sequence_does_not_expire(sequences: Sequences, clock: HandClock
     run_virtual(story)
 
 
-def test_drop_application(sequences: Sequences) -> None:
-    """Everything of the one, nothing of the other."""
+def test_drop_application_ends_its_sequences_only(sequences: Sequences) -> None:
     sequences.open(("t/a", "t", "1"), start=True)
     sequences.open(("t/ab", "t", "1"), start=True)
     sequences.drop_application("t/a")
@@ -101,7 +100,7 @@ def test_drop_application(sequences: Sequences) -> None:
     sequences.open(("t/ab", "t", "1"), start=False)
 
 
-def test_one_tenant_leaves_places_to_others(clock: HandClock) -> None:
+def test_sequences_of_a_tenant_leave_places_to_other_tenants(clock: HandClock) -> None:
     """Seven eighths for one alone; another tenant still begins its sequences, and a place comes back at the end."""
     sequences = Sequences(clock, count_max=16, idle_s=10)
     for i in range(14):

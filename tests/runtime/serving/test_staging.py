@@ -138,8 +138,8 @@ class Bench:
 
 
 @pytest.mark.anyio
-async def test_begins_without_the_event_loop() -> None:
-    """The next in line begins while the event loop is held, on the thread whose run has ended."""
+async def test_staged_job_begins_without_the_event_loop() -> None:
+    """It begins while the event loop is held, on the thread whose run has ended."""
     bench = Bench()
     for number in range(3):
         bench.put(number)
@@ -161,8 +161,8 @@ async def test_begins_without_the_event_loop() -> None:
 
 
 @pytest.mark.anyio
-async def test_gives_way_to_who_is_more_urgent() -> None:
-    """Who comes later and goes before it takes its place; it keeps its own in line."""
+async def test_staged_job_gives_way_to_a_more_urgent_job() -> None:
+    """A job that comes later and goes before it takes its place; it keeps its own in line."""
     bench = Bench()
     bench.put(0)
     await bench.begins(0)
@@ -176,8 +176,8 @@ async def test_gives_way_to_who_is_more_urgent() -> None:
 
 
 @pytest.mark.anyio
-async def test_leaves_with_its_caller() -> None:
-    """A staged job whose caller goes away is not run; one that has begun by then is, and its build released after."""
+async def test_staged_job_leaves_with_its_caller() -> None:
+    """A staged job whose caller goes away is not run; a job that has begun by then is, and its build released after."""
     bench = Bench()
     bench.put(0)
     await bench.begins(0)
@@ -203,8 +203,8 @@ async def test_leaves_with_its_caller() -> None:
 
 
 @pytest.mark.anyio
-async def test_is_not_begun_too_late() -> None:
-    """A thread leaves a staged job that can no longer end in time; its caller is told by the queue."""
+async def test_staged_job_is_not_begun_too_late() -> None:
+    """A thread leaves a staged job that can no longer end in time; the queue answers its caller."""
     bench = Bench()
     bench.put(0)
     await bench.begins(0)
@@ -220,9 +220,10 @@ async def test_is_not_begun_too_late() -> None:
 
 @pytest.mark.parametrize("is_left", [False, True])
 @pytest.mark.anyio
-async def test_who_has_begun_by_itself_is_not_replaced(is_left: bool) -> None:
-    """Somebody comes before the event loop has heard of that, and by then it would be late if it began, or its caller
-    has gone: nobody else is staged before its worker has taken it over, so it is answered, and its build released.
+async def test_staged_job_that_has_begun_is_not_replaced(is_left: bool) -> None:
+    """Another job comes before the event loop has heard of the begin, and by then the staged job would be late if it
+    began, or its caller has gone: no other job is staged before its worker has taken it over, so it is answered, and
+    its build released.
     """
     bench = Bench(memory_bytes=100)
     for number in range(3):
@@ -246,8 +247,10 @@ async def test_who_has_begun_by_itself_is_not_replaced(is_left: bool) -> None:
 
 
 @pytest.mark.anyio
-async def test_never_more_runs_than_workers_and_each_answered_once() -> None:
-    """Many jobs of several tenants, some given up at random: no thread runs two, and all who stay are answered."""
+async def test_staged_jobs_never_exceed_the_workers_and_are_answered_once() -> None:
+    """Many jobs of several tenants, some given up at random: no thread runs two, and all jobs that stay are
+    answered.
+    """
     bench = Bench(workers=2)
     rng = np.random.default_rng(1)
     for number in range(200):
@@ -272,8 +275,8 @@ async def test_never_more_runs_than_workers_and_each_answered_once() -> None:
 
 
 @pytest.mark.anyio
-async def test_runs_of_which_the_memory_is_counted_begin_by_themselves_where_there_is_room() -> None:
-    """It is counted as for any other run; where it is short, whoever is next asks for it when a worker is free."""
+async def test_job_with_counted_memory_is_staged_where_there_is_room() -> None:
+    """Its memory is counted as for any other run; where it is short, the next job asks for it when a worker is free."""
     bench = Bench(memory_bytes=25)
     for number, run_bytes in enumerate((10, 10, 20)):
         bench.put(number, run_bytes=run_bytes)
@@ -295,8 +298,10 @@ async def test_runs_of_which_the_memory_is_counted_begin_by_themselves_where_the
 
 
 @pytest.mark.anyio
-async def test_what_has_begun_by_itself_is_counted_before_its_worker_has_heard_of_it() -> None:
-    """Another worker that is free in this very moment begins with nothing for which there is no room any more."""
+async def test_staged_job_counts_its_memory_from_the_moment_it_begins() -> None:
+    """Another worker that is free before the first has heard of it begins with nothing for which there is no room any
+    more.
+    """
     bench = Bench(workers=2, memory_bytes=100)
     for number, run_bytes in enumerate((10, 10, 60, 30)):
         bench.put(number, run_bytes=run_bytes)
@@ -329,19 +334,21 @@ SHARED = {"a third less": 6.6, "a seventh less": 8.6, "as long": 10.0}
     ],
 )
 @pytest.mark.anyio
-async def test_who_is_done_sooner_together_is_not_staged(two_ms: float, waiting: int, is_staged: bool) -> None:
+async def test_job_that_is_done_sooner_in_a_shared_run_is_not_staged(
+    two_ms: float, waiting: int, is_staged: bool
+) -> None:
     """It could not share a run then; by as many as wait now, and what shared runs take while both workers have one."""
     assert was_staged(times_of(two_ms), waiting) is is_staged
 
 
 @pytest.mark.anyio
-async def test_where_nobody_shares_runs_everybody_is_staged() -> None:
+async def test_job_is_staged_where_runs_are_not_shared() -> None:
     assert was_staged(times_of(SHARED["a third less"]), 14, may_share=False)
 
 
 @pytest.mark.anyio
-async def test_what_shared_runs_take_is_learnt_before_anybody_is_staged() -> None:
-    """Of inputs of another size than the import's nobody knows it, until it was seen with both workers at work."""
+async def test_shared_run_times_are_learnt_before_a_job_is_staged() -> None:
+    """Of inputs of another size than the import's they are unknown, until they were seen with both workers at work."""
     times = RunTimes((Latency(1, 5.0, 6.0),), 0.1, lambda *_: None, is_measured=False)
     for _ in range(SETTLING):
         assert not was_staged(times, 2)

@@ -30,7 +30,7 @@ def ran(bench: EngineBench) -> list[int]:
 
 
 @story
-async def test_spared_as_long_as_others_have_time() -> None:
+async def test_throttled_processor_is_spared_while_another_has_time() -> None:
     """Two requests at a time: all on the other one; and on both again when it has cooled. So under every policy."""
     for dispatch in sorted(DISPATCH_POLICIES):
         bench = bench_on_two(dispatch=dispatch)
@@ -47,8 +47,8 @@ async def test_spared_as_long_as_others_have_time() -> None:
 
 
 @story
-async def test_who_is_fixed_stays() -> None:
-    """Somebody has said so."""
+async def test_model_fixed_to_a_throttled_processor_stays_there() -> None:
+    """The operator has said so."""
     bench = bench_on_two(dispatch="fixed", fixed={"t/app": "twin-0"})
     async with bench.working():
         bench.throttled = {"twin-0"}
@@ -57,9 +57,9 @@ async def test_who_is_fixed_stays() -> None:
 
 
 @story
-async def test_it_has_the_rest() -> None:
-    """Of eight at once two are left to the other one, where the second waits for one run; the others are not kept
-    waiting for it, and nobody is late who would not be.
+async def test_throttled_processor_runs_requests_that_another_has_no_time_for() -> None:
+    """Of eight requests at once two are left to the other processor, where the second waits for one run; the rest is
+    not kept waiting for it, and no request is late that would not be.
     """
     bench = bench_on_two()
     async with bench.working():
@@ -73,7 +73,7 @@ async def test_it_has_the_rest() -> None:
 
 
 @story
-async def test_it_goes_on_where_there_is_no_other() -> None:
+async def test_throttled_processor_serves_where_there_is_no_other() -> None:
     """All are throttled, or the other one is lost: nothing is refused."""
     bench = bench_on_two()
     async with bench.working():
@@ -89,8 +89,8 @@ async def test_it_goes_on_where_there_is_no_other() -> None:
 
 
 @story
-async def test_who_waits_is_served_at_once_when_it_has_cooled() -> None:
-    """What was left to the other one does not wait for that any longer than it must."""
+async def test_processor_that_has_cooled_serves_waiting_requests_at_once() -> None:
+    """A request that was left to the other processor waits for it no longer than it must."""
     bench = bench_on_two()
     async with bench.working():
         await bench.infer()
@@ -106,8 +106,8 @@ async def test_who_waits_is_served_at_once_when_it_has_cooled() -> None:
 
 
 @story
-async def test_what_was_decided_is_decided_again() -> None:
-    """The decision names only the processors that the request was weighed for, so a replay finds the same."""
+async def test_dispatch_decision_beside_a_throttled_processor_is_replayable() -> None:
+    """The decision names only the processors that the request was weighed for."""
     bench = bench_on_two()
     async with bench.working():
         bench.throttled = {"fake"}
@@ -120,9 +120,9 @@ async def test_what_was_decided_is_decided_again() -> None:
 
 
 @story
-async def test_another_kind_is_brought() -> None:
-    """A network that only the throttled device has in memory: the build for another one is loaded beside it, at once,
-    and runs what it has time for. Its own does again when it has cooled.
+async def test_throttled_device_has_a_build_loaded_for_another_kind() -> None:
+    """A network that only the throttled device has in memory: the build for another kind is loaded beside it, at once,
+    and runs what it has time for. Its own build does again when the device has cooled.
     """
     bench = bench_of()
     async with bench.working():
@@ -140,8 +140,10 @@ async def test_another_kind_is_brought() -> None:
 
 
 @story
-async def test_what_is_brought_in_vain_is_brought_ever_more_seldom() -> None:
-    """Requests so far apart that it has left again when the next one comes: not with each of them."""
+async def test_overflow_build_loaded_in_vain_is_loaded_ever_more_seldom() -> None:
+    """Requests so far apart that the build has left again when the next one comes: it is not brought with
+    each of them.
+    """
     bench = bench_of()
     async with bench.working():
         await bench.infer()
@@ -156,7 +158,7 @@ async def test_what_is_brought_in_vain_is_brought_ever_more_seldom() -> None:
 
 
 @story
-async def test_what_has_given_way_is_not_brought_at_once() -> None:
+async def test_overflow_build_that_was_evicted_is_not_loaded_again_at_once() -> None:
     """Others need the memory again and again: the build comes once a minute, though it was of use each time."""
     bench = bench_of(budget=30)
     bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
@@ -179,7 +181,7 @@ async def test_what_has_given_way_is_not_brought_at_once() -> None:
 
 
 @story
-async def test_none_is_brought_that_would_be_late() -> None:
+async def test_overflow_build_whose_runs_would_be_late_is_not_loaded() -> None:
     """The CPU takes 12 ms, and there are 8: the throttled device goes on."""
     bench = bench_of()
     async with bench.working():
@@ -193,7 +195,7 @@ async def test_none_is_brought_that_would_be_late() -> None:
 
 
 @story
-async def test_who_may_not_run_beside_another_has_the_throttled_one() -> None:
+async def test_request_barred_from_a_concurrent_run_has_the_throttled_processor() -> None:
     """On the other one a second run of the build would wait for the first, though a worker idles, and end too late."""
     bench = EngineBench(workers=2, twins=[(1, 1.5, 1 / 1.5)])
     bench.add({"v": Cost(run_ms=10, load_ms=0)})
@@ -210,8 +212,8 @@ async def test_who_may_not_run_beside_another_has_the_throttled_one() -> None:
 
 
 @story
-async def test_what_is_kept_for_a_start_has_no_time() -> None:
-    """The idle worker of the other one is kept for what is planned: the throttled one runs it at once."""
+async def test_request_beside_a_reserved_worker_has_the_throttled_processor() -> None:
+    """The idle worker of the other processor is kept for planned work: the throttled one runs the request at once."""
     bench = bench_on_two()
     async with bench.working():
         await bench.infer()

@@ -109,7 +109,7 @@ def test_samples_of_a_tenant_are_bounded_in_number_and_bytes(bounds: dict[str, i
     assert len(kept.take()) == count
 
 
-def test_tenants_take_turns() -> None:
+def test_samples_of_tenants_are_taken_in_turns() -> None:
     clock = HandClock()
     kept, own = samples(clock), entry()
     others = Model("u/m", "u", "m", TaskSpec(), tuple(replace(one, id=f"u/m:{one.name}") for one in (FP32, INT8)))
@@ -132,12 +132,12 @@ def test_tenants_take_turns() -> None:
     ],
     ids=["switched off", "verified by samples", "dismissed", "no original"],
 )
-def test_application_without_a_trial_keeps_nothing(to: Entry) -> None:
+def test_application_without_a_trial_keeps_no_samples(to: Entry) -> None:
     assert not to.trials
 
 
 def test_requests_of_other_tenants_are_not_kept() -> None:
-    """Of a shared model: what others send is not its owner's to try things on."""
+    """Of a shared model: the owner may not try things on what other tenants send."""
     kept = samples(HandClock())
     offer(kept, entry(), tenant="guest")
     assert kept.take() == []
@@ -150,7 +150,7 @@ def test_requests_of_networks_with_a_state_are_not_kept_as_tensors() -> None:
     assert kept.take() == []
 
 
-def test_tensors_are_tried_on_variants_with_the_same_inputs_and_media_on_all() -> None:
+def test_tensor_samples_need_a_variant_of_equal_inputs_and_media_do_not() -> None:
     smaller = replace(INT8, inputs=(TensorSpec("x", "FP32", (1, 2)),))
     kept, to = samples(HandClock()), entry(FP32, smaller)
     offer(kept, to)

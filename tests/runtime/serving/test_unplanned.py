@@ -6,9 +6,10 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.runtime.serving.unplanned import UnplannedRuns
 
 
-def test_a_worker_that_is_never_idle() -> None:
+def test_unplanned_share_of_a_busy_worker_rises_to_all_of_its_time() -> None:
     """Runs of 100 ms, one behind the other: after 2 s 1 - 1/e of its time, after 20 s all of it; never more. However
-    long the runs are: one of 2 s is as much."""
+    long the runs are: one of 2 s is as much.
+    """
     runs, one = UnplannedRuns(), UnplannedRuns()
     one.ran(2 * NS_PER_S, 2 * NS_PER_S)
     for number in range(1, 201):
@@ -20,8 +21,8 @@ def test_a_worker_that_is_never_idle() -> None:
     assert runs.share(20 * NS_PER_S) <= 1.0
 
 
-def test_it_is_forgotten_without_being_asked() -> None:
-    """A third of the time, 20 ms of 60, for 20 s; 2 s later it is 1/e of that, whether or not anybody looked."""
+def test_unplanned_share_decays_without_being_read() -> None:
+    """A third of the time, 20 ms of 60, for 20 s; 2 s later it is 1/e of that."""
     runs = UnplannedRuns()
     for number in range(1, 334):
         runs.ran(20 * NS_PER_MS, number * 60 * NS_PER_MS)
@@ -30,8 +31,8 @@ def test_it_is_forgotten_without_being_asked() -> None:
     assert runs.share(end_ns + 2 * NS_PER_S) == pytest.approx(1 / 3 / 2.718, rel=0.02)
 
 
-def test_the_longest_run_of_late_counts() -> None:
-    """Short ones after it do not make it shorter; ten seconds do, and where nothing runs there is none."""
+def test_longest_unplanned_run_counts_for_ten_seconds() -> None:
+    """Short runs after it do not make it shorter; ten seconds do, and where nothing runs there is none."""
     runs = UnplannedRuns()
     for second, took_ms in enumerate([5, 120, *[6] * 11]):
         runs.ran(took_ms * NS_PER_MS, second * NS_PER_S)

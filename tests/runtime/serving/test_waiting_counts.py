@@ -13,8 +13,10 @@ def request(
     return Request(application, tenant, {}, 0, is_item=is_item, beyond_plan=beyond_plan)
 
 
-def test_each_caller_of_an_application_has_a_bound_of_its_own() -> None:
-    """Who is at it is refused with what it was; who leaves makes room; figures are by application."""
+def test_callers_of_an_application_have_bounds_of_their_own() -> None:
+    """A caller at its bound is refused with the bound that it met; a request that leaves makes room; figures are by
+    application.
+    """
     counts = WaitingCounts(2, 100)
     for _ in range(2):
         counts.add(request())
@@ -29,8 +31,8 @@ def test_each_caller_of_an_application_has_a_bound_of_its_own() -> None:
     counts.check_room("o/a", "t")
 
 
-def test_no_tenant_takes_all_places() -> None:
-    """Of eight places one alone has seven."""
+def test_lone_tenant_leaves_a_place_to_others() -> None:
+    """Of eight places it has seven."""
     counts = WaitingCounts(100, 8)
     for _ in range(7):
         counts.check_room("o/a", "t")
@@ -40,8 +42,10 @@ def test_no_tenant_takes_all_places() -> None:
     counts.check_room("o/a", "other")
 
 
-def test_sorts() -> None:
-    """Whether all are items, and whether somebody else waits with what a plan counts on; nothing stays behind."""
+def test_waiting_counts_know_items_and_planned_requests_of_others() -> None:
+    """Whether all requests of an application are items, and whether another tenant's planned request waits; nothing
+    stays behind.
+    """
     counts = WaitingCounts(100, 100)
     item, plain, planned = request(is_item=True), request(), request("p", is_item=True, beyond_plan=False)
     counts.add(item)

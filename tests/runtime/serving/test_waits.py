@@ -33,8 +33,8 @@ async def _ended(bench: EngineBench, count: int, apart_ms: float, start_ns: int,
 
 
 @story
-async def test_without_a_plan_nobody_waits() -> None:
-    """An idle worker begins with whoever is there."""
+async def test_item_without_a_plan_does_not_wait_for_a_batch() -> None:
+    """An idle worker begins with what is there."""
     bench = _bench()
     async with bench.working():
         await bench.infer()
@@ -44,9 +44,9 @@ async def test_without_a_plan_nobody_waits() -> None:
 
 
 @story
-async def test_waits_for_company_and_no_longer() -> None:
-    """Four that come within the wait share one run, which begins when the fourth is there; a single one begins when
-    its wait is over.
+async def test_item_waits_for_its_batch_no_longer_than_planned() -> None:
+    """Four items that come within the wait share one run, which begins when the fourth is there; a single item begins
+    when its wait is over.
     """
     bench = _bench()
     async with bench.working():
@@ -62,7 +62,7 @@ async def test_waits_for_company_and_no_longer() -> None:
 
 
 @story
-async def test_who_is_no_item_of_a_pipeline_waits_for_nobody() -> None:
+async def test_plain_call_does_not_wait_for_a_batch() -> None:
     """A plain call of the same build runs at once, and takes an item that waits along."""
     bench = _bench()
     async with bench.working():
@@ -78,7 +78,7 @@ async def test_who_is_no_item_of_a_pipeline_waits_for_nobody() -> None:
 
 
 @story
-async def test_a_wait_ends_early_enough_for_a_run_that_is_under_way_then() -> None:
+async def test_batch_wait_ends_early_enough_for_a_run_under_way() -> None:
     """No run is interrupted: one of 45 ms that begins before the wait is over would make the item late."""
     bench = _bench()
     bench.add({"z": Cost(run_ms=45)}, name="third", tenant="u")
@@ -94,7 +94,7 @@ async def test_a_wait_ends_early_enough_for_a_run_that_is_under_way_then() -> No
 
 
 @story
-async def test_others_do_not_wait() -> None:
+async def test_applications_beside_a_waiting_batch_do_not_wait() -> None:
     """Another application of the same tenant runs meanwhile, and so does another tenant's."""
     bench = _bench()
     bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
@@ -111,8 +111,8 @@ async def test_others_do_not_wait() -> None:
 
 
 @story
-async def test_nobody_is_late_for_company() -> None:
-    """Who would be late with the whole wait begins in time; and a plan that is gone holds nobody."""
+async def test_item_does_not_wait_for_a_batch_beyond_its_deadline() -> None:
+    """An item that would be late with the whole wait begins in time; and a plan that is gone holds no item."""
     bench = _bench()
     async with bench.working():
         await bench.infer()
@@ -127,8 +127,8 @@ async def test_nobody_is_late_for_company() -> None:
 
 
 @story
-async def test_several_groups_of_processors() -> None:
-    """Where a scheduler hands out the runs, it is the same."""
+async def test_item_waits_for_its_batch_over_several_processor_groups() -> None:
+    """Where a scheduler hands out the runs."""
     bench = EngineBench(twins=((1, 1.0, 1.0),))
     bench.add({"v": BATCHED})
     async with bench.working():
@@ -141,8 +141,8 @@ async def test_several_groups_of_processors() -> None:
 
 
 @pytest.mark.parametrize("processors", [1, 2])
-def test_who_waits_for_company_keeps_nobody_from_an_idle_worker(processors: int) -> None:
-    """Not even those that no plan counts on: they go behind another tenant's planned ones, which may not run yet."""
+def test_waiting_batch_leaves_the_idle_worker_to_others(processors: int) -> None:
+    """Also to items that no plan counts on: they go behind another tenant's planned items, which may not run yet."""
 
     async def tell() -> None:
         bench = EngineBench(twins=[(1, 1.0, 1.0)] * (processors - 1))
@@ -168,7 +168,7 @@ def test_who_waits_for_company_keeps_nobody_from_an_idle_worker(processors: int)
 
 
 @story
-async def test_the_run_waited_for_is_one_of_many() -> None:
+async def test_batch_wait_allows_for_slower_concurrent_runs() -> None:
     """A plan counts on every worker: the wait ends so early that a run of four is in time though others run, too."""
     bench = _bench(workers=2)
     async with bench.working():

@@ -16,7 +16,7 @@ async def asleep(bench: EngineBench, variant: str = "v", application: str = "t/a
 
 
 @story
-async def test_a_request_that_wakes_a_build_is_cold_and_says_how_long_that_took() -> None:
+async def test_request_that_wakes_a_build_is_cold_and_has_the_wake_time() -> None:
     """`load` is what loads take."""
     bench = EngineBench(100)
     bench.add({"v": SLEEPER})
@@ -37,7 +37,7 @@ async def test_a_request_that_wakes_a_build_is_cold_and_says_how_long_that_took(
 
 
 @story
-async def test_a_wake_begins_at_admission() -> None:
+async def test_wake_begins_at_admission() -> None:
     """While the body is read: the request finds its build awake, and was cold all the same."""
     bench = EngineBench(100)
     application = bench.add({"v": SLEEPER})
@@ -53,8 +53,8 @@ async def test_a_wake_begins_at_admission() -> None:
 
 
 @story
-async def test_a_request_joins_the_wake_that_its_head_began() -> None:
-    """It waits for the rest of it."""
+async def test_request_joins_the_wake_that_its_head_began() -> None:
+    """It waits for the rest of the wake."""
     bench = EngineBench(100)
     application = bench.add({"v": SLEEPER})
     async with bench.working():
@@ -67,8 +67,8 @@ async def test_a_request_joins_the_wake_that_its_head_began() -> None:
 
 
 @story
-async def test_a_head_loads_nothing() -> None:
-    """What is absent is loaded when the request is there; what is in memory is left as it is."""
+async def test_request_head_loads_no_build() -> None:
+    """An absent build is loaded when the request is there; a build in memory is left as it is."""
     bench = EngineBench(100)
     application = bench.add({"v": SLEEPER})
     async with bench.working():
@@ -81,8 +81,8 @@ async def test_a_head_loads_nothing() -> None:
 
 
 @story
-async def test_heads_at_once_begin_one_wake() -> None:
-    """And one whose body never comes leaves nothing behind."""
+async def test_concurrent_request_heads_begin_one_wake() -> None:
+    """A head whose body never comes leaves nothing behind."""
     bench = EngineBench(100)
     application = bench.add({"v": SLEEPER})
     async with bench.working():
@@ -97,7 +97,7 @@ async def test_heads_at_once_begin_one_wake() -> None:
 
 
 @story
-async def test_victims_sleep_under_every_policy() -> None:
+async def test_victims_sleep_under_every_eviction_policy() -> None:
     """Two applications that do not fit together take turns by waking: each is loaded once."""
     for eviction in EVICTIONS:
         bench = EngineBench(70, eviction=eviction, wait_ms_max=200)
@@ -116,9 +116,9 @@ async def test_victims_sleep_under_every_policy() -> None:
 
 
 @story
-async def test_a_coming_window_reads_ahead_from_disk() -> None:
+async def test_sleeping_build_with_a_coming_window_is_read_ahead_from_disk() -> None:
     """Predicted, asleep, and not in the page cache: its file is read twice as long before its window as that takes,
-    once; one that is in the page cache is not.
+    once; a file that is in the page cache is not.
     """
     bench = EngineBench(100)
     bench.add({"v": SLEEPER})

@@ -55,7 +55,7 @@ class Failing(FakeProcessor):
         raise RunFailed(variant_id="b", reason="no")
 
 
-def test_serves_one_after_another() -> None:
+def test_worker_serves_jobs_one_after_another() -> None:
     """Three jobs take three times the run time; runs and busy time are counted, and each request knows its begin."""
 
     async def story() -> None:
@@ -75,7 +75,7 @@ def test_serves_one_after_another() -> None:
     run_virtual(story)
 
 
-def test_failure_is_an_answer() -> None:
+def test_worker_answers_a_failed_run_and_goes_on() -> None:
     """The processor's refusal is the job's answer; the worker serves on."""
 
     async def story() -> None:
@@ -104,8 +104,8 @@ class Strange(FakeProcessor):
         return super().run(handle, inputs, None, deadline_ns=deadline_ns)
 
 
-def test_what_cannot_be_handed_over_is_answered() -> None:
-    """Whatever is raised: its caller is told, and the worker takes the next one."""
+def test_job_that_cannot_be_handed_over_is_answered() -> None:
+    """Whatever is raised: its caller has the error, and the worker takes the next job."""
 
     async def story() -> None:
         bench = WorkerBench(Strange)
@@ -120,8 +120,8 @@ def test_what_cannot_be_handed_over_is_answered() -> None:
     run_virtual(story)
 
 
-def test_abandoned_run_releases_its_build() -> None:
-    """The caller left the build to the worker: it is released when the run is over, not before."""
+def test_abandoned_run_releases_its_build_when_it_ends() -> None:
+    """The caller left the build to the worker: it is not released before."""
 
     async def story() -> None:
         bench = WorkerBench()
@@ -139,8 +139,8 @@ def test_abandoned_run_releases_its_build() -> None:
     run_virtual(story)
 
 
-def test_cancelled_as_the_run_ends() -> None:
-    """The caller went away in the very moment of the answer and has not woken: it releases the build itself."""
+def test_caller_that_cancels_as_its_run_ends_releases_the_build_itself() -> None:
+    """The caller went away in the very moment of the answer and has not woken: the worker leaves the build to it."""
 
     async def story() -> None:
         bench = WorkerBench()
@@ -157,7 +157,7 @@ def test_cancelled_as_the_run_ends() -> None:
 
 
 def test_stopped_worker_answers_its_job() -> None:
-    """The box stops during a run: the caller is told so."""
+    """The box stops during a run: the caller has ShuttingDown."""
 
     async def story() -> None:
         bench = WorkerBench()
@@ -173,9 +173,9 @@ def test_stopped_worker_answers_its_job() -> None:
     run_virtual(story)
 
 
-def test_a_run_that_nobody_stops_is_not_overdue() -> None:
-    """One that is answered late, or shared with one, may go on for as long as it takes: where that is more than was
-    expected, its owner must not have the whole box begun anew for it.
+def test_run_that_may_go_on_after_its_deadline_is_not_overdue() -> None:
+    """A request that is answered late, or shares a run with such a one, may go on for as long as it takes: where that
+    is more than was expected, its owner must not have the whole box begun anew for it.
     """
 
     async def story() -> None:
@@ -192,10 +192,8 @@ def test_a_run_that_nobody_stops_is_not_overdue() -> None:
     run_virtual(story)
 
 
-def test_a_run_that_does_not_end_is_overdue() -> None:
-    """From when it should have ended, by its deadline and by what is expected of a run that nobody knows; never one in
-    a guard, which ends with it.
-    """
+def test_run_past_its_expected_end_is_overdue() -> None:
+    """By its deadline and by what is expected of an unknown run; never a run in a guard, which ends with it."""
 
     async def story() -> None:
         bench = WorkerBench()
@@ -216,8 +214,8 @@ def test_a_run_that_does_not_end_is_overdue() -> None:
     run_virtual(story)
 
 
-def test_a_run_without_room_is_answered_and_charged_nothing() -> None:
-    """Its memory was taken meanwhile: it is told so, its tenant owes nothing for it, and the next one is served."""
+def test_run_without_memory_is_refused_and_charged_nothing() -> None:
+    """Its memory was taken meanwhile: its tenant owes nothing for it, and the next job is served."""
 
     async def story() -> None:
         bench = WorkerBench()
