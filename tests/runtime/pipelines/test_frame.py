@@ -213,7 +213,7 @@ async def test_join_without_items_is_empty() -> None:
 
 
 @story
-async def test_crops_of_a_crop_hang_below_the_crop_they_were_found_in() -> None:
+async def test_crops_of_a_crop_hang_below_that_crop() -> None:
     inner = Crop(name="inner", after=("find2",), of="objects")
     desk = Desk(FIND, CROP, ask("find2", "find", "crop"), inner, ask("what", "what", "inner"))
     items, _ = await desk.ask()
