@@ -73,7 +73,7 @@ def catalogue() -> Catalogue:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def test_own_application_hides_a_shared_one_of_equal_name(catalogue: Catalogue) -> None:
+def test_own_application_hides_a_shared_application_of_equal_name(catalogue: Catalogue) -> None:
     """A tenant means its own first; a tenant without one finds the shared application; a private one of others is not
     there. So with models.
     """
@@ -387,7 +387,7 @@ def test_content_serves_on_the_kind_that_costs_least() -> None:
 
 @pytest.mark.parametrize(("base_bytes", "kind"), [(10**6, "openvino"), (10**9, "cpu")])
 def test_guarded_build_counts_the_base_memory_of_a_kind(base_bytes: int, kind: str) -> None:
-    """Half the time a run is worth a small process of one's own, not one that takes as much as all builds may."""
+    """Half the time a run is worth a small process of its own, not a process that takes as much as all builds may."""
     catalogue = Catalogue(
         MostAccurate(),
         ServableFactory(

@@ -57,7 +57,7 @@ async def test_solver_without_an_answer_gives_up_and_pauses_ever_longer() -> Non
 
 
 @story
-async def test_solver_answer_behind_a_long_one_has_the_whole_limit() -> None:
+async def test_solver_answer_behind_a_long_answer_has_the_whole_limit() -> None:
     """One process computes all answers: a quick one behind a long one is not given up for that."""
     turn, takes_s = asyncio.Lock(), iter((30.0, 1.0))
 

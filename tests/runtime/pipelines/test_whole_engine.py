@@ -124,7 +124,7 @@ def picture() -> bytes:
 
 
 @story
-async def test_frames_beyond_the_plan_have_a_lower_priority_than_planned_ones() -> None:
+async def test_frames_beyond_the_plan_have_a_lower_priority_than_planned() -> None:
     """Items beyond the plan of a planned frame go by their deadline, as all others of that frame."""
     desk = Desk()
     stage = desk.pipeline.stage("find")

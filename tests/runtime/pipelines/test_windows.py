@@ -146,7 +146,7 @@ def test_dropped_frames_and_items_do_not_change_items_per_frame() -> None:
 
 
 def test_run_times_of_a_stage_without_runs_are_forgotten() -> None:
-    """They may be why none follows."""
+    """The times may be why no run follows."""
     fed = Fed()
     fed.look(2.0, 10, [2])
     assert fed.look(TRUSTED_NS / NS_PER_S - 1, 10, [0]).takes_ms == {"read": 12.0}
@@ -155,7 +155,7 @@ def test_run_times_of_a_stage_without_runs_are_forgotten() -> None:
 
 
 def test_run_times_are_kept_by_variant_kind_and_batch() -> None:
-    """Each for itself, and forgotten like the others."""
+    """And forgotten like other times."""
     fine, coarse = ("read", RanAs("fine", "cpu", 1)), ("read", RanAs("coarse", "cpu", 1))
     windows = FrameWindows(START_NS, Totals(), GRAPH)
     first = Totals(ran_as={fine: (2, 60 * NS_PER_MS)})

@@ -98,7 +98,7 @@ def test_failed_load_holds_no_device_memory() -> None:
     asyncio.run(story())
 
 
-def test_device_memory_budget_is_the_set_one_or_the_devices() -> None:
+def test_device_memory_budget_is_as_set_or_the_devices_less_the_driver() -> None:
     """What was set, else the device's without its driver's share; without either there is no limit, and a build counts
     by its file.
     """

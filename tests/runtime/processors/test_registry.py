@@ -8,7 +8,7 @@ import pytest
 from appliance.runtime.processors import PROCESSORS, check_apart, check_cores, check_processors, check_runtime
 
 
-def test_registered_processor_describes_itself_as_of_its_kind() -> None:
+def test_registered_processor_describes_the_kind_of_registration() -> None:
     for kind, make in PROCESSORS.items():
         if kind == "openvino" and find_spec(kind) is None:
             continue

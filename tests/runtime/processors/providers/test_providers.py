@@ -80,7 +80,7 @@ def test_probe_of_a_provider_that_runs_no_node_fails(runtime: FakeOnnxRuntime, t
 def test_network_whose_convolutions_are_left_to_the_cpu_is_refused(
     runtime: FakeOnnxRuntime, net: Path, tmp_path: Path
 ) -> None:
-    """They would take cores of other processors: no form, and no session. Trifles may stay on the CPU."""
+    """Convolutions would take cores of other processors: no form, and no session. Trifles may stay on the CPU."""
     runtime.on_cpu = frozenset({"Conv"})
     (tmp_path / "form").mkdir()
     with pytest.raises(LoadFailed, match="it would leave Conv to the CPU"):
