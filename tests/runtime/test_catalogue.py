@@ -73,8 +73,10 @@ def catalogue() -> Catalogue:
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
-def test_own_name_hides_the_shared_one(catalogue: Catalogue) -> None:
-    """A tenant means its own first; one without finds the shared; a private one of others is not there."""
+def test_own_application_hides_a_shared_application_of_equal_name(catalogue: Catalogue) -> None:
+    """A tenant means its own first; a tenant without one finds the shared application; a private one of others is not
+    there. So with models.
+    """
     shared = fill(catalogue, "box", "faces", shared=True)
     own = fill(catalogue, "a", "faces")
     fill(catalogue, "b", "private")
@@ -88,8 +90,8 @@ def test_own_name_hides_the_shared_one(catalogue: Catalogue) -> None:
         catalogue.resolve_model("c", "private")
 
 
-def test_first_tenant_by_name_shares_first(catalogue: Catalogue) -> None:
-    """Two share one name: the same one wins for everybody, whichever came first; when it goes the other is found."""
+def test_shared_name_of_two_tenants_means_the_first_tenant_by_name(catalogue: Catalogue) -> None:
+    """For every caller, whichever was shared first; when that one goes the other is found."""
     fill(catalogue, "y", "faces", shared=True)
     first = fill(catalogue, "x", "faces", shared=True)
     assert catalogue.resolve("c", "faces") is first
@@ -98,8 +100,7 @@ def test_first_tenant_by_name_shares_first(catalogue: Catalogue) -> None:
     assert catalogue.resolve("c", "faces").tenant == "y"
 
 
-def test_lists_show_own_and_shared(catalogue: Catalogue) -> None:
-    """Own ones and the shared ones that these do not hide."""
+def test_lists_of_a_tenant_show_own_and_unhidden_shared_entries(catalogue: Catalogue) -> None:
     fill(catalogue, "box", "faces", shared=True)
     fill(catalogue, "box", "text", shared=True)
     fill(catalogue, "box", "secret")
@@ -110,16 +111,14 @@ def test_lists_show_own_and_shared(catalogue: Catalogue) -> None:
     assert [a.id for a in catalogue.visible("b")] == ["box/faces", "box/text"]
 
 
-def test_application_that_is_no_longer_shared(catalogue: Catalogue) -> None:
-    """Taking the sharing back hides it from the others at once."""
+def test_application_no_longer_shared_is_hidden_from_other_tenants(catalogue: Catalogue) -> None:
     fill(catalogue, "box", "faces", shared=True)
     fill(catalogue, "box", "faces", shared=False)
     with pytest.raises(UnknownApplication):
         catalogue.resolve("a", "faces")
 
 
-def test_tenants(catalogue: Catalogue) -> None:
-    """Put, found, removed, unknown."""
+def test_tenant_is_found_until_removed(catalogue: Catalogue) -> None:
     catalogue.put_tenant(Tenant("a"))
     assert catalogue.has_tenant("a")
     assert catalogue.tenant("a").name == "a"
@@ -132,7 +131,7 @@ def test_tenants(catalogue: Catalogue) -> None:
 # -- entries -----------------------------------------------------------------------------------------------------------
 
 
-def test_entry_follows_its_model(catalogue: Catalogue) -> None:
+def test_entry_of_an_application_follows_the_model(catalogue: Catalogue) -> None:
     """No model: unavailable. Then the model comes, changes and goes, and the entry with it."""
     catalogue.put_application(Application("t/a", "t", "a", "t/m"))
     with pytest.raises(ModelUnavailable, match="'a'"):
@@ -151,8 +150,8 @@ def test_entry_follows_its_model(catalogue: Catalogue) -> None:
     assert catalogue.entries() == []
 
 
-def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
-    """A excluded one serves when it is named, one in the making or failed not at all."""
+def test_variants_that_are_not_ready_are_not_chosen(catalogue: Catalogue) -> None:
+    """An excluded variant serves when it is named, a variant in the making or failed not at all."""
     states = {"r": VariantState.READY, "s": VariantState.EXCLUDED, "m": VariantState.MAKING, "f": VariantState.FAILED}
     fill(catalogue, "t", "m", [make_variant("t/m", name, state=state, accuracy=90.0) for name, state in states.items()])
     entry = catalogue.entry("t/m")
@@ -165,7 +164,7 @@ def test_only_ready_variants_are_chosen(catalogue: Catalogue) -> None:
         catalogue.servable(entry, "x")
 
 
-def test_damaged_variant_says_what_to_do(catalogue: Catalogue) -> None:
+def test_damaged_variant_asks_for_a_new_upload(catalogue: Catalogue) -> None:
     """In the place of "not available", whether a request names it or not."""
     lost = replace(make_variant("t/m", "fp32", state=VariantState.FAILED), reason=f"damaged; {UPLOAD_AGAIN}")
     fill(catalogue, "t", "m", [lost])
@@ -175,7 +174,7 @@ def test_damaged_variant_says_what_to_do(catalogue: Catalogue) -> None:
         catalogue.servable(catalogue.entry("t/m"), "fp32")
 
 
-def test_unverified_variants_are_chosen_where_the_application_allows_it(catalogue: Catalogue) -> None:
+def test_unverified_variants_are_chosen_only_where_allowed(catalogue: Catalogue) -> None:
     """The original, samples, traffic and scenarios verify a variant; noise does not, nor does no accuracy at all."""
     accuracies = {each: Accuracy(90.0, "top-1", "fp32", 9, evidence=each) for each in Evidence}
     variants = [replace(make_variant("t/m", each.value), accuracy=one) for each, one in accuracies.items()]
@@ -193,8 +192,8 @@ def test_unverified_variants_are_chosen_where_the_application_allows_it(catalogu
     assert {s.name for s in catalogue.entry("t/m").order} == verified | {"noise", "unmeasured"}
 
 
-def test_who_asks_for_any_learns_that_all_are_quarantined(catalogue: Catalogue) -> None:
-    """With the reason; not while another variant serves, and not where there never was one."""
+def test_request_for_any_variant_is_told_that_all_are_quarantined(catalogue: Catalogue) -> None:
+    """With the reason; not while another variant serves, and not where there never was a variant."""
     away = dataclasses.replace(make_variant("a/m", "int8", state=VariantState.QUARANTINED), reason="crashed thrice")
     alone, beside = (
         fill(catalogue, "a", "alone", [away]),
@@ -207,7 +206,7 @@ def test_who_asks_for_any_learns_that_all_are_quarantined(catalogue: Catalogue) 
         catalogue.most_wanted(catalogue.entry(fill(catalogue, "a", "empty").id))
 
 
-def test_a_crash_of_a_tenants_own_hits_nobody_elses_variants(catalogue: Catalogue) -> None:
+def test_crash_in_a_guard_counts_only_for_variants_of_that_tenant(catalogue: Catalogue) -> None:
     """Equal content of two tenants is one build in the service; what crashed in a guard is one tenant's."""
     ours, theirs = make_variant("a/m", "v", content="same"), make_variant("b/m", "v", content="same")
     fill(catalogue, "a", "m", [ours])
@@ -220,7 +219,7 @@ def test_a_crash_of_a_tenants_own_hits_nobody_elses_variants(catalogue: Catalogu
     ("box", "quota", "reader"),
     [("auto", None, "a"), ("process", None, "a"), ("none", None, None), ("auto", "none", None), ("none", "auto", "a")],
 )
-def test_what_lies_beside_a_graph_is_read_in_the_owners_guard(box: str, quota: str | None, reader: str | None) -> None:
+def test_assets_of_a_model_are_read_in_the_owners_guard(box: str, quota: str | None, reader: str | None) -> None:
     """However harmless the graph is, unless there are no guards."""
     catalogue = Catalogue(MostAccurate(), ServableFactory(isolation=Isolation(box)))
     application = fill(catalogue, "a", "m", [make_variant("a/m", "v")])
@@ -228,8 +227,8 @@ def test_what_lies_beside_a_graph_is_read_in_the_owners_guard(box: str, quota: s
     assert catalogue.servables.reader_of(catalogue.model_of(application)) == reader
 
 
-def test_application_decides_the_order(catalogue: Catalogue) -> None:
-    """SLO and accuracy floor of the application go to the policy."""
+def test_order_of_variants_follows_slo_and_accuracy_floor(catalogue: Catalogue) -> None:
+    """Both are the application's."""
     good = make_variant("t/m", "good", Cost(run_ms=50), accuracy=90.0)
     fast = make_variant("t/m", "fast", Cost(run_ms=5), accuracy=50.0)
     fill(catalogue, "t", "m", [good, fast], slo_ms=20)
@@ -273,8 +272,8 @@ def test_users_of_a_build_follow_every_change(catalogue: Catalogue) -> None:
     assert catalogue.users_of(build) == ()
 
 
-def test_unmeasured_variant_is_taken_for_three_files(catalogue: Catalogue) -> None:
-    """Before its profile is there, a build counts three times its file, and nothing is expected of its speed."""
+def test_unmeasured_variant_counts_three_times_the_file_size(catalogue: Catalogue) -> None:
+    """And nothing is expected of its speed."""
     fill(catalogue, "t", "m", [make_variant("t/m", "v", measured=False)])
     servable = catalogue.entry("t/m").servables["v"]
     assert (servable.resident_bytes, servable.peak_bytes) == (12, 12)
@@ -306,7 +305,7 @@ def test_items_are_counted_along_a_free_first_axis(
 # -- what the application prefers --------------------------------------------------------------------------------------
 
 
-def test_another_first_choice_is_said_with_its_reason() -> None:
+def test_change_of_the_first_choice_is_told_with_a_reason() -> None:
     """When the import has measured a variant that loses next to nothing; not at the start, and not without a change."""
     said: list[tuple[str, str, str]] = []
     catalogue = Catalogue(
@@ -332,8 +331,8 @@ def test_another_first_choice_is_said_with_its_reason() -> None:
     assert catalogue.entry("t/m").order[0].name == "fp32"
 
 
-def test_a_kind_on_which_requests_share_runs_may_be_slower_alone() -> None:
-    """20 ms either way; four of them take 44 together, and only where it was shown that they may share a run."""
+def test_kind_with_shared_runs_is_chosen_though_no_quicker_alone() -> None:
+    """20 ms either way; four requests take 44 together, and only where it was shown that they may share a run."""
     catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
     one = make_variant("a/net", "v", Cost(run_ms=20), content="c")
     rows = (Latency(1, 20.0, 22.0), Latency(4, 44.0, 48.0))
@@ -345,7 +344,7 @@ def test_a_kind_on_which_requests_share_runs_may_be_slower_alone() -> None:
         assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
 
 
-def test_what_several_runs_at_once_take_counts() -> None:
+def test_kind_is_chosen_by_the_time_of_runs_at_once() -> None:
     """A kind that is quicker alone, and loses more than that where two runs are under way; not where the other kind was
     not measured so.
     """
@@ -361,7 +360,7 @@ def test_what_several_runs_at_once_take_counts() -> None:
         assert catalogue.servables.kind_of(entry.model.variants[0], entry.model) == kind
 
 
-def test_a_content_serves_on_the_kind_that_costs_least() -> None:
+def test_content_serves_on_the_kind_that_costs_least() -> None:
     """All its rungs do, once all are measured there; in a guard it is the first kind; `/v1` is told the same."""
     catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
     small, large = (make_variant("a/net", name, Cost(run_ms=20), content="c") for name in ("small", "large"))
@@ -387,8 +386,8 @@ def test_a_content_serves_on_the_kind_that_costs_least() -> None:
 
 
 @pytest.mark.parametrize(("base_bytes", "kind"), [(10**6, "openvino"), (10**9, "cpu")])
-def test_in_guards_what_a_kind_takes_by_itself_counts(base_bytes: int, kind: str) -> None:
-    """Half the time a run is worth a small process of one's own, not one that takes as much as all builds may."""
+def test_guarded_build_counts_the_base_memory_of_a_kind(base_bytes: int, kind: str) -> None:
+    """Half the time a run is worth a small process of its own, not a process that takes as much as all builds may."""
     catalogue = Catalogue(
         MostAccurate(),
         ServableFactory(
@@ -413,10 +412,8 @@ def test_in_guards_what_a_kind_takes_by_itself_counts(base_bytes: int, kind: str
     assert catalogue.entry("a/net").servables["v"].build_id == f"{build_of(one)}@a"
 
 
-def test_a_planner_may_wish_for_another_kind() -> None:
-    """A content serves on the kind that is wished for it where it is measured there, and as before when that is over;
-    it is told on which it may.
-    """
+def test_content_serves_on_the_kind_that_a_planner_wishes_for() -> None:
+    """Where it is measured there, and as before when that is over; the planner is told on which kinds it may serve."""
     catalogue = Catalogue(MostAccurate(), ServableFactory(("cpu", "openvino")))
     slower = Profile("openvino", 10**6, 10**6, 5.0, 5.0, (Latency(1, 25.0, 26.0),), (), kind="openvino")
     one = replace(make_variant("a/net", "v", Cost(run_ms=20), content="c"), other_profiles=(slower,))
@@ -439,9 +436,10 @@ def test_a_planner_may_wish_for_another_kind() -> None:
     assert catalogue.entry("a/net").servables["v"].build_id == build_of(one)
 
 
-def test_what_crashed_on_another_kind_serves_on_the_first_one() -> None:
-    """Of that tenant only: who makes a copy crash sends nobody else's builds away. On the first kind there is nothing
-    else to do."""
+def test_build_that_crashed_on_another_kind_serves_on_the_first() -> None:
+    """Of that tenant only: a tenant that makes a copy crash sends no other tenant's builds away. On the first kind
+    there is nothing else to do.
+    """
     catalogue = Catalogue(
         MostAccurate(),
         ServableFactory(

@@ -35,7 +35,7 @@ def take(kept: NotableRequests, request: NotableRequest) -> None:
         kept.add(request)
 
 
-def test_the_latest_of_each_application() -> None:
+def test_notable_requests_keep_the_latest_of_each_application() -> None:
     """The oldest go; samples push nothing else out."""
     kept = NotableRequests(per_application=4, all_max=100)
     for second in range(6):
@@ -50,7 +50,7 @@ def test_the_latest_of_each_application() -> None:
     assert len(kept) == 1
 
 
-def test_bounded_in_all() -> None:
+def test_notable_requests_of_all_applications_are_bounded() -> None:
     """The application that had none for longest gives way first."""
     kept = NotableRequests(per_application=10, all_max=15)
     for number in range(8):
@@ -62,8 +62,8 @@ def test_bounded_in_all() -> None:
     assert [len(kept.of(f"t/{number}")) for number in (5, 6, 7)] == [6, 4, 5]
 
 
-def test_a_flood_is_counted() -> None:
-    """Alike ones within a tenth of a second of the first make one entry; any difference makes another."""
+def test_flood_of_alike_notable_requests_is_counted_in_an_entry() -> None:
+    """Those within a tenth of a second of the first make one entry; any difference makes another."""
     kept = NotableRequests()
     for _ in range(1000):
         take(kept, made(1.0, "t/a", Cause.FAILED, problem=QueueFull))
@@ -81,8 +81,8 @@ def test_a_flood_is_counted() -> None:
     assert [one.times for one in kept.of("t/a")] == [1, 1, 1, 1, 1, 1001]
 
 
-def test_what_a_tenant_asked_goes_with_it() -> None:
-    """Also of an application that others share with it."""
+def test_notable_requests_of_a_deleted_tenant_are_forgotten() -> None:
+    """Also of an application that another tenant shares."""
     kept = NotableRequests(per_application=8, all_max=100)
     for number, (tenant, cause) in enumerate([("a", Cause.COLD), ("b", Cause.LATE), ("a", Cause.SAMPLE)]):
         take(kept, made(number, "t/shared", cause, tenant=tenant))

@@ -37,15 +37,15 @@ def served(variant: Variant, *places: dict[str, Where], scale: float = 1.0, copi
     )
 
 
-def test_each_part_serves_on_the_quickest_kind() -> None:
-    """Of those on the same cores; the first one that runs it, where another is hardly quicker, or the run so short that
-    the call is what it takes.
+def test_part_serves_on_the_quickest_kind_on_the_same_cores() -> None:
+    """On the first kind that runs it, where another is hardly quicker, or the run so short that the call is what it
+    takes.
     """
     runs_ms = [{"cpu": 8.0, "npu": 2.0}, {"cpu": 1.0}, {"cpu": 4.0, "npu": 3.9}, {"gpu": 1.0}, {"cpu": 0.1, "npu": 0.0}]
     assert quickest_kinds(runs_ms, ["cpu", "npu"]) == ("npu", "cpu", "cpu", None, "cpu")
 
 
-def test_on_shared_cores_they_run_one_after_the_other() -> None:
+def test_parts_on_shared_cores_run_one_after_the_other() -> None:
     """All together are one build; each further run has its way to a thread and back."""
     found = served(VARIANT, {"cpu": MEASURED, "npu": MEASURED}, scale=1.5)
     assert found is not None
@@ -62,7 +62,7 @@ def test_on_shared_cores_they_run_one_after_the_other() -> None:
     assert found.profile.asleep_bytes is None
 
 
-def test_over_groups_the_quickest_sequence_counts() -> None:
+def test_parts_over_several_groups_go_by_the_quickest_sequence() -> None:
     """What a device of its own takes over is worth the way there; a build that is in memory twice counts so."""
     found = served(VARIANT, {"cpu": MEASURED, "npu": MEASURED}, {"gpu": MEASURED}, copies=2)
     assert found is not None
@@ -73,14 +73,13 @@ def test_over_groups_the_quickest_sequence_counts() -> None:
     assert found.build_id != served(VARIANT, {"cpu": MEASURED, "npu": MEASURED}).build_id  # type: ignore[union-attr]
 
 
-def test_where_one_kind_runs_all_nothing_serves_in_parts() -> None:
-    """It would be the whole, with detours; nor does what has a part that no kind runs."""
+def test_network_that_a_single_kind_runs_does_not_serve_in_parts() -> None:
+    """It would be the whole, with detours. Nor does a network with a part that no kind runs."""
     assert served(VARIANT, {"cpu": MEASURED}) is None
     assert served(VARIANT, {"npu": MEASURED, "gpu": MEASURED}) is None
 
 
-def test_what_sleeps_sleeps_together() -> None:
-    """Where each of the parts can."""
+def test_parts_sleep_together_where_each_can_sleep() -> None:
     cut = replace(CUT, parts=(part(0, {"cpu": 8, "npu": 2}, asleep_bytes=7), part(1, {"cpu": 1}, asleep_bytes=5)))
     found = served(replace(VARIANT, cut=cut), {"cpu": MEASURED, "npu": MEASURED})
     assert found is not None

@@ -39,7 +39,7 @@ def test_event_has_time_number_and_facts(telemetry: Telemetry) -> None:
     assert logger.told == [("first", {"tenant": "t", "bytes": 3}), ("second", {"tenant": None})]
 
 
-def test_ring_keeps_the_last(telemetry: Telemetry) -> None:
+def test_event_ring_keeps_the_last_events(telemetry: Telemetry) -> None:
     """Older ones are gone; `after_id` leaves out what is known already."""
     for name in "abcde":
         telemetry.emit(name)
@@ -47,8 +47,8 @@ def test_ring_keeps_the_last(telemetry: Telemetry) -> None:
     assert [e.event for e in telemetry.recent(after_id=4)] == ["e"]
 
 
-def test_no_tenant_pushes_the_events_of_others_out() -> None:
-    """Of what is remembered the oldest of whoever has more than its part goes first."""
+def test_events_of_a_loud_tenant_do_not_push_out_those_of_others() -> None:
+    """Of the events that are kept, the oldest of the tenant that has more than its part goes first."""
     telemetry = Telemetry(HandClock(), ring_len=6)
     for tenant, count in ((None, 1), ("quiet", 2), ("loud", 100), (None, 2), ("loud", 50)):
         for number in range(count):
@@ -62,16 +62,16 @@ def test_no_tenant_pushes_the_events_of_others_out() -> None:
     assert len(telemetry.recent()) == 6
 
 
-def test_nothing_stays_of_a_tenant_that_is_gone(telemetry: Telemetry) -> None:
-    """Of what it asked of others' applications, either: their figures do not grow with tenants that come and go."""
+def test_figures_of_a_deleted_tenant_are_forgotten(telemetry: Telemetry) -> None:
+    """Also of what it asked of others' applications: their figures do not grow with tenants that come and go."""
     for caller in ("t", "u"):
         telemetry.failed(("t/a", "v", caller), "rejected", 1)
     telemetry.forget_tenant("u")
     assert set(telemetry.statistics) == {KEY}
 
 
-def test_subscriber_gets_recent_and_new_ones(telemetry: Telemetry) -> None:
-    """First what it missed, then what comes, without gap or double; another one hears only what comes."""
+def test_event_subscriber_gets_missed_and_new_events(telemetry: Telemetry) -> None:
+    """Without gap or double; a subscriber that names no event hears only new ones."""
 
     async def story() -> None:
         telemetry.emit("a")
@@ -93,8 +93,8 @@ def test_subscriber_gets_recent_and_new_ones(telemetry: Telemetry) -> None:
     run_virtual(story)
 
 
-def test_slow_subscriber_loses_the_oldest(telemetry: Telemetry) -> None:
-    """It hears the latest; the numbers show the gap, and nobody waits for it."""
+def test_slow_event_subscriber_loses_the_oldest_events(telemetry: Telemetry) -> None:
+    """The numbers show the gap, and no sender waits for it."""
 
     async def story() -> None:
         events = telemetry.subscribe()
@@ -109,8 +109,8 @@ def test_slow_subscriber_loses_the_oldest(telemetry: Telemetry) -> None:
     run_virtual(story)
 
 
-def test_close_ends_full_and_later_subscriptions(telemetry: Telemetry) -> None:
-    """A full queue does not keep the end away, and whoever comes after it does not wait for ever."""
+def test_close_ends_full_and_later_event_subscriptions(telemetry: Telemetry) -> None:
+    """A full queue does not keep the end away, and a subscriber that comes after it does not wait for ever."""
 
     async def story() -> None:
         events = telemetry.subscribe()
@@ -129,7 +129,7 @@ def test_close_ends_full_and_later_subscriptions(telemetry: Telemetry) -> None:
 @pytest.mark.parametrize(
     ("value_ms", "bucket"), [(0, 0), (0.5, 0), (0.500001, 1), (10_000, len(BUCKETS_S) - 1), (10_001, len(BUCKETS_S))]
 )
-def test_buckets_are_upper_bounds(telemetry: Telemetry, value_ms: float, bucket: int) -> None:
+def test_histogram_buckets_are_upper_bounds(telemetry: Telemetry, value_ms: float, bucket: int) -> None:
     """A value on the bound belongs below it, as Prometheus counts; the last bucket takes the rest."""
     telemetry.done(KEY, warm=True, parts_ns=(0, 0, int(value_ms * 1e6)), items=1, run_items=1, at_ns=5)
     histogram = telemetry.statistics[KEY].histograms["compute"]
@@ -150,7 +150,7 @@ def test_request_is_counted_in_all_parts(telemetry: Telemetry) -> None:
 
 
 def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
-    """Over tenants, by variant, and nobody else's; forgetting takes them away."""
+    """Over tenants, by variant, and no other application's; forgetting takes them away."""
     telemetry.done(KEY, warm=True, parts_ns=(1, 1, 1), items=1, run_items=1, at_ns=5)
     telemetry.done(("t/a", "v", "u"), warm=False, parts_ns=(1, 1, 1), items=2, run_items=2, at_ns=5)
     telemetry.failed(("t/a", "", "u"), "rejected", 3)
@@ -171,8 +171,8 @@ def test_figures_of_an_application_add_up(telemetry: Telemetry) -> None:
     assert list(telemetry.statistics) == [("t/ab", "v", "t")]
 
 
-def test_run_times_of_late(telemetry: Telemetry) -> None:
-    """Those of warm requests of one item, and no more than so many."""
+def test_recent_run_times_are_of_warm_requests_of_one_item(telemetry: Telemetry) -> None:
+    """And no more than so many."""
     telemetry.done(KEY, warm=False, parts_ns=(0, 0, 900), items=1, run_items=1, at_ns=5)
     telemetry.done(KEY, warm=True, parts_ns=(0, 0, 800), items=2, run_items=2, at_ns=5)
     for ns in range(RECENT_RUNS + 2):
@@ -180,15 +180,14 @@ def test_run_times_of_late(telemetry: Telemetry) -> None:
     assert list(telemetry.of_application("t/a")["v"].runs_ns) == list(range(2, RECENT_RUNS + 2))
 
 
-def test_merge_takes_the_later_time() -> None:
-    """Outcomes add, the last use is the later one."""
+def test_merge_of_statistics_adds_outcomes_and_takes_the_later_time() -> None:
     one, other = Statistics(outcomes={"done": 1}, last_ns=5), Statistics(outcomes={"done": 1, "failed": 2}, last_ns=3)
     merge(one, other)
     assert (one.outcomes, one.last_ns) == ({"done": 2, "failed": 2}, 5)
 
 
-def test_the_share_that_kept_the_slo(telemetry: Telemetry) -> None:
-    """Only requests under an SLO count, and with another SLO they count anew."""
+def test_slo_share_counts_only_requests_under_an_slo(telemetry: Telemetry) -> None:
+    """With another SLO they count anew."""
     parts = (1, 2, 3)
     telemetry.done(KEY, warm=True, parts_ns=parts, items=1, run_items=1, at_ns=9, slo_kept=True)
     telemetry.done(KEY, warm=True, parts_ns=parts, items=1, run_items=1, at_ns=9, slo_kept=False)

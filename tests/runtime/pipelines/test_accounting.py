@@ -16,7 +16,7 @@ from tests.fakes.processor import Cost
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_it_adds_up(seed: int) -> None:
+def test_spending_of_pipelines_and_single_calls_adds_up_to_busy_time(seed: int) -> None:
     """Runs of batches, on the event loop, cut off at their deadlines and abandoned: within a per cent."""
 
     async def story() -> tuple[float, float]:

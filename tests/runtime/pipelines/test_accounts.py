@@ -23,7 +23,7 @@ BOTH = {"cpu": Watts(10.0, "measured"), "host": Watts(5.0, "declared")}
         ({"cpu": 0.0, "host": 0.0}, False),  # any plan would be as good
     ],
 )
-def test_a_plan_by_price_needs_prices(prices: dict[str, float], is_known: bool) -> None:
+def test_tariff_is_known_only_with_a_price_of_every_kind(prices: dict[str, float], is_known: bool) -> None:
     tariff = Tariff({"cpu": Watts(1.0, "declared")}.get, prices)
     assert tariff.knows(CostBy.PRICE, {"cpu", "host"}) is is_known
     assert not tariff.knows(CostBy.ENERGY, {"cpu", "host"})
@@ -31,7 +31,7 @@ def test_a_plan_by_price_needs_prices(prices: dict[str, float], is_known: bool) 
     assert tariff.knows(CostBy.SECONDS, {"cpu", "host"})
 
 
-def test_costs_by_frame_and_by_second() -> None:
+def test_account_reports_cost_per_frame_and_per_second() -> None:
     """Seconds, joules and price of what was spent between looks; of late only, while the total goes on."""
     account = Account(_tariff(**BOTH))
     account.look(0, {}, 0)
@@ -47,8 +47,8 @@ def test_costs_by_frame_and_by_second() -> None:
     assert account.per_frame.seconds == pytest.approx(1.0)
 
 
-def test_what_is_not_known() -> None:
-    """Watts of one kind are not known: there are no joules; how they are known is told of what ran."""
+def test_account_without_watts_of_a_kind_reports_no_joules() -> None:
+    """Nor a price for a kind without one; `energy_by` says how the watts of the kinds that ran are known."""
     account = Account(_tariff(cpu=BOTH["cpu"]))
     account.look(NS_PER_S, {"cpu": NS_PER_S}, 1)
     assert (account.energy_by, account.total.joules) == ("measured", 10.0)
@@ -60,15 +60,15 @@ def test_what_is_not_known() -> None:
     assert declared.energy_by == "declared"
 
 
-def test_nothing_answered() -> None:
-    """Without frames there is no cost of one, and none a second."""
+def test_account_without_frames_has_no_cost_per_frame() -> None:
+    """And its cost per second is 0."""
     account = Account(_tariff(**BOTH))
     assert account.per_frame is None
     assert account.per_second.seconds == 0.0
 
 
-def test_looking_often_keeps_no_more() -> None:
-    """Ten seconds at a hundred looks each: the figures are those of a look now and then."""
+def test_account_looked_at_often_keeps_no_more_steps() -> None:
+    """Ten seconds with a hundred looks a second: the figures are those of an account looked at twice a second."""
     often, seldom = Account(_tariff(**BOTH)), Account(_tariff(**BOTH))
     for at in range(1, 1001):
         for account in (often, seldom)[: 2 if at % 50 == 0 else 1]:

@@ -20,9 +20,9 @@ from tests.fakes.processor import Cost
 from tests.runtime.pipelines.bench import READ, Fed, PlanningBench, find_and_read, replayed
 
 
-def test_who_comes_looks_at_nobody_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_joining_in_a_row_share_the_problems_of_pipelines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that join one after the other within a fifth of a second are planned for at once; problems are not made
-    anew for each of them, and of a pipeline of which nothing is new none are made.
+    anew for each of them, and none are made of a pipeline that has not changed.
     """
     made: Counter[str] = Counter()
 
@@ -50,9 +50,9 @@ def test_who_comes_looks_at_nobody_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @story
-async def test_clients_join_until_it_is_full() -> None:
-    """Clients are let in as long as all that are in keep their SLO, and each is planned for at once; who is too much is
-    told what is missing and what would be possible, and nobody else is served less for it (X-07).
+async def test_clients_are_admitted_until_the_processors_are_full() -> None:
+    """Clients are let in as long as all clients keep their SLO, and each is planned for at once; a client too many is
+    told what is missing and what rate would be possible, and no other client is served less for it (X-07).
     """
     bench = find_and_read()
     async with bench.working():
@@ -88,7 +88,9 @@ async def test_clients_join_until_it_is_full() -> None:
 async def test_fps_possible_of_a_refusal_is_the_most_that_would_be_accepted(
     others_fps: float, asked_fps: float
 ) -> None:
-    """Whatever others take: as much is accepted when it is asked for, and a twentieth more is not."""
+    """Whatever other clients take: a client that asks for as much is let in, and one that asks for a twentieth more is
+    not.
+    """
     bench = find_and_read()
     async with bench.working():
         live, other = bench.add(), bench.add("other")
@@ -111,7 +113,7 @@ async def test_fps_possible_of_a_refusal_is_the_most_that_would_be_accepted(
 async def test_fps_possible_of_a_refusal_is_all_that_the_workers_have_time_for(
     workers: int, run_s: int, most: float
 ) -> None:
-    """Where a plan takes them whole, to the last one."""
+    """Where a plan takes the workers whole, to the last one."""
     bench = PlanningBench({"v": Cost(run_ms=1000 * run_s)}, READ, workers=workers)
     async with bench.working():
         live = bench.add(slo_ms=600_000.0, stages=[Ask(name="look", application_id="t/find")])
@@ -143,8 +145,10 @@ async def _refused_and_searched_for(bench: PlanningBench, live: Fed) -> "asyncio
 
 
 @story
-async def test_refused_client_while_its_rate_is_looked_for_keeps_no_other_client_waiting() -> None:
-    """Not of its own tenant either, nor rounds; what it is told is what was possible when it was refused."""
+async def test_search_for_a_refused_clients_rate_keeps_no_client_waiting() -> None:
+    """Neither clients of the same tenant nor rounds wait; the refused client is told what was possible when it was
+    refused.
+    """
     bench = find_and_read()
     async with bench.working():
         live, other, third = (bench.add(name) for name in ("one", "two", "three"))
@@ -179,8 +183,8 @@ async def test_refused_client_counts_as_one_plan_however_many_rates_are_tried() 
 
 
 @story
-async def test_refused_clients_of_which_one_has_its_rate_looked_for_are_answered_without() -> None:
-    """However many ask for too much, one search goes on at a time."""
+async def test_refused_client_during_a_rate_search_is_answered_without_a_rate() -> None:
+    """However many clients ask for too much, one search goes on at a time."""
     bench = find_and_read()
     async with bench.working():
         live, other = bench.add("one"), bench.add("two")
@@ -197,8 +201,8 @@ async def test_refused_clients_of_which_one_has_its_rate_looked_for_are_answered
 
 
 @story
-async def test_an_slo_that_nothing_keeps() -> None:
-    """No client is let in, the reason is time, and the plan says so, with an event."""
+async def test_pipeline_with_an_slo_that_no_variant_keeps_refuses_clients() -> None:
+    """The reason is time, and the plan says so, with an event."""
     bench = find_and_read()
     async with bench.working():
         live = bench.add(slo_ms=12)
@@ -220,8 +224,8 @@ async def test_an_slo_that_nothing_keeps() -> None:
 
 
 @story
-async def test_an_slo_that_only_cheaper_variants_keep() -> None:
-    """They serve from the start, clients are let in, and nothing is degraded: that is what the SLO asks for."""
+async def test_pipeline_with_a_tight_slo_is_served_by_cheaper_variants() -> None:
+    """From the start, and clients are let in; the plan is not degraded, for the SLO asks for cheaper variants."""
     bench = find_and_read()
     async with bench.working():
         live = bench.add(slo_ms=24)
@@ -234,8 +238,8 @@ async def test_an_slo_that_only_cheaper_variants_keep() -> None:
 
 
 @story
-async def test_nothing_is_measured() -> None:
-    """Without a profile there is no plan (SC-05), and who would join is told that."""
+async def test_pipeline_without_a_profile_has_no_plan_and_refuses_clients() -> None:
+    """The refusal says that the profile is missing (SC-05)."""
     bench = find_and_read()
     bench.box.add({"new": Cost()}, name="new", measured=False)
     async with bench.working():
@@ -250,8 +254,8 @@ async def test_nothing_is_measured() -> None:
 
 
 @story
-async def test_pipelines_that_go_while_they_are_looked_at() -> None:
-    """The picture has none of them, and who would join one that is put anew just then is let into that."""
+async def test_planning_picture_leaves_out_a_pipeline_deleted_meanwhile() -> None:
+    """A client that joins a pipeline that is put anew just then is let into the new one."""
     bench = find_and_read()
     one, two = bench.add("one"), bench.add("two")
     taking = asyncio.create_task(bench.planning._parts.pictures.take())
@@ -268,8 +272,8 @@ async def test_pipelines_that_go_while_they_are_looked_at() -> None:
 
 
 @story
-async def test_pipelines_that_are_deleted_while_a_client_joins() -> None:
-    """Who waits for the deleted one is told that it is unknown; who joins another one is let in."""
+async def test_client_joining_a_pipeline_that_is_deleted_is_refused() -> None:
+    """With `UnknownPipeline`; a client that joins another pipeline meanwhile is let in."""
     bench = find_and_read()
     async with bench.working():
         one, two, three = (bench.add(name) for name in ("one", "two", "three"))
@@ -294,8 +298,10 @@ async def test_pipelines_that_are_deleted_while_a_client_joins() -> None:
 
 
 @story
-async def test_many_who_join_keep_nobody_else_waiting() -> None:
-    """A tenant's clients wait for one another; another tenant's is let in after one of them. Too many are refused."""
+async def test_joining_clients_of_a_tenant_keep_no_other_tenant_waiting() -> None:
+    """A tenant's clients wait for one another; another tenant's client is let in after one of them. A client is refused
+    where too many wait.
+    """
     bench = find_and_read()
     catalogue = bench.box.catalogue
     catalogue.put_tenant(Tenant("u"))
@@ -324,8 +330,7 @@ async def test_many_who_join_keep_nobody_else_waiting() -> None:
 
 
 @story
-async def test_a_pipeline_that_is_changed_while_a_client_joins() -> None:
-    """The client is let into what has become of it."""
+async def test_client_joins_the_new_definition_of_a_pipeline_changed_meanwhile() -> None:
     bench = find_and_read()
     async with bench.working():
         live = bench.add()
@@ -338,9 +343,10 @@ async def test_a_pipeline_that_is_changed_while_a_client_joins() -> None:
 
 
 @story
-async def test_who_joins_waits_for_few_of_many_that_have_changed() -> None:
-    """Where all pipelines are to be planned anew, a client has its answer when those are planned with which the round
-    has begun; what the others have come to want is counted all the same, so that nobody is let in who has no room.
+async def test_joining_client_waits_for_few_of_many_changed_pipelines() -> None:
+    """Where all pipelines are to be planned anew, a client has its answer once the pipelines are planned with which the
+    round has begun; what the other pipelines have come to want is counted all the same, so that no client is let in
+    without room.
     """
     bench = find_and_read(workers=4)
     asked_of: list[int] = []
@@ -379,8 +385,8 @@ async def test_who_joins_waits_for_few_of_many_that_have_changed() -> None:
 
 @story
 async def test_client_of_a_pipeline_that_has_no_room_in_memory_is_refused() -> None:
-    """Its networks take 60 together; guards take what is left of the budget but 50. It is told so, and let in once
-    there is room.
+    """The pipeline's networks take 60 together; guards leave 50 of the budget. The refusal says so, and the client is
+    let in once there is room.
     """
     find = {"v": Cost(run_ms=10, resident_bytes=40)}
     bench = PlanningBench(find, {"v": Cost(run_ms=10, resident_bytes=20)}, budget=100)

@@ -16,9 +16,9 @@ from tests.runtime.pipelines.bench import FIND, PlanningBench, SingleCalls, aske
 
 
 @story
-async def test_more_than_fits_is_degraded() -> None:
-    """Frames of nobody who joined that are too many: cheaper variants first, then fewer frames; the plan says so (X-05)
-    and goes back when they are fewer.
+async def test_pipeline_with_more_frames_than_fit_is_degraded() -> None:
+    """Frames without a joined client: cheaper variants first, then fewer frames; the plan says so (X-05) and goes back
+    when fewer frames come.
     """
     bench = find_and_read()
     async with bench.working():
@@ -42,7 +42,7 @@ async def test_more_than_fits_is_degraded() -> None:
 
 
 @pytest.mark.parametrize("batching", ["by-profile", "none"])
-def test_no_batch_is_planned_where_requests_never_share_a_run(batching: str) -> None:
+def test_plan_has_no_batches_where_requests_never_share_a_run(batching: str) -> None:
     """`policies.batching` holds for plans, too."""
 
     async def check() -> None:
@@ -59,8 +59,8 @@ def test_no_batch_is_planned_where_requests_never_share_a_run(batching: str) -> 
 
 
 @story
-async def test_pipelines_see_one_another() -> None:
-    """Two pipelines never take more than there is, and where both are too much each has its part by weight."""
+async def test_pipelines_beyond_capacity_share_the_processors_by_weight() -> None:
+    """Two pipelines together never take more than there is."""
     bench = find_and_read()
     async with bench.working():
         one, two = bench.add("one", weight=2.0), bench.add("two")
@@ -75,8 +75,8 @@ async def test_pipelines_see_one_another() -> None:
 
 
 @story
-async def test_floors_and_variants() -> None:
-    """A stage's own floor is served by the cheapest that reaches it and never by less; a named variant, alone."""
+async def test_plan_keeps_a_stages_accuracy_floor_and_named_variant() -> None:
+    """The cheapest variant that reaches the floor serves, and never one below it; a named variant serves alone."""
     bench = find_and_read()
     floor = [Ask(name="find", application_id="t/find", accuracy_min=80.0), Ask(name="read", application_id="t/read")]
     named = [Ask(name="find", application_id="t/find", variant="coarse")]
@@ -94,9 +94,9 @@ async def test_floors_and_variants() -> None:
 
 
 @story
-async def test_memory_that_shrinks() -> None:
-    """Only what fits into memory together is offered: below the ceiling the smaller one serves, though it is no
-    cheaper in time than need be.
+async def test_shrunk_memory_ceiling_is_planned_with_the_smaller_variant() -> None:
+    """Only variants that fit into memory together are offered: below the ceiling the smaller one serves, though it is
+    no cheaper in time than need be.
     """
     bench = find_and_read()
     stages = [Ask(name="find", application_id="t/find", accuracy_min=70.0)]
@@ -113,9 +113,10 @@ async def test_memory_that_shrinks() -> None:
 
 
 @story
-async def test_what_several_are_offered_fits_together() -> None:
+async def test_variants_offered_to_several_pipelines_fit_memory_together() -> None:
     """Each of two pipelines would fit into memory with its most accurate variant, but not both: once both are in use,
-    one is planned with a smaller one, which its plan says (X-05), and no longer when the other one's client has left.
+    the first is planned with a smaller variant, which its plan says (X-05), and no longer when the other pipeline's
+    client has left.
     """
     bench = find_and_read(budget=70)
     bench.box.add({"fine": Cost(run_ms=20, resident_bytes=38), "coarse": Cost(run_ms=10, resident_bytes=20)}, name="x")
@@ -143,9 +144,9 @@ async def test_what_several_are_offered_fits_together() -> None:
 
 
 @story
-async def test_a_throttled_processor_is_planned_with_where_it_is_needed() -> None:
-    """A plan that fits on the other one is made there, and is back where it was when it has cooled. A client who does
-    not fit there is let in all the same.
+async def test_throttled_processor_is_planned_with_only_where_needed() -> None:
+    """A plan that fits on the other processor is made there. A client that does not fit there is let in all the same,
+    and planned on both; where both are throttled, both serve.
     """
     bench = find_and_read(workers=1, has_twin=True)
     async with bench.working():
@@ -179,9 +180,9 @@ async def test_a_throttled_processor_is_planned_with_where_it_is_needed() -> Non
 
 
 @story
-async def test_others_calls_take_no_more_than_their_part() -> None:
-    """Another tenant's single calls fill both workers: the plan counts one for them, for the queue gives this tenant's
-    items theirs; of a tenant without calls nothing is counted.
+async def test_single_calls_of_other_tenants_count_for_a_fair_share_at_most() -> None:
+    """Another tenant's single calls fill both workers: the plan counts one worker for them, for the queue gives this
+    tenant's items theirs; nothing is counted for a tenant without calls.
     """
     bench = find_and_read()
     async with bench.working():
@@ -203,10 +204,8 @@ async def test_others_calls_take_no_more_than_their_part() -> None:
 
 
 @story
-async def test_energy_needs_watts() -> None:
-    """A pipeline that is to take little energy is planned by it where watts are known, and by seconds elsewhere, which
-    it says.
-    """
+async def test_plan_by_energy_without_watts_goes_by_seconds() -> None:
+    """The plan says so; where watts are known it goes by energy."""
     known = {"cpu": Watts(10.0, "measured"), "host": Watts(4.0, "declared")}
     for watts, expected in ((known, "energy"), ({}, "seconds")):
         bench = find_and_read(watts=watts)
@@ -222,10 +221,8 @@ async def test_energy_needs_watts() -> None:
 
 
 @story
-async def test_prices_need_to_be_known_of_all() -> None:
-    """A pipeline that is to cost little is planned by seconds where a processor has no price, which it says: where
-    nothing costs anything, any plan is as good as another.
-    """
+async def test_plan_by_price_without_all_prices_goes_by_seconds() -> None:
+    """The plan says so: where nothing costs anything, any plan is as good as another."""
     for prices, expected in (({"cpu": 3.6, "host": 3.6}, "price"), ({"cpu": 3.6}, "seconds"), ({}, "seconds")):
         bench = find_and_read(prices=prices)
         async with bench.working():

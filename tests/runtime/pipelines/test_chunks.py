@@ -11,8 +11,8 @@ from appliance.runtime.pipelines.chunks import answered, order_of, read_answer
 from benchmarks.pipeline_planning import demands
 
 
-def test_plans_of_many_pipelines_hold_nobody_up() -> None:
-    """They are written and read one after the other, in their order."""
+def test_plans_of_many_pipelines_give_the_event_loop_turns() -> None:
+    """Orders and answers are written and read one pipeline after the other, in their order."""
     compute = partial(plan_several, demands(6, 2, 0.6), Frontier())
     expected = compute()
     turns = 0
@@ -37,9 +37,9 @@ def test_plans_of_many_pipelines_hold_nobody_up() -> None:
     asyncio.run(story())
 
 
-def test_all_that_is_asked_beside() -> None:
-    """What stands, what others take and whether anybody may be degraded go with the pipelines, also where there are
-    none of these.
+def test_order_in_chunks_carries_kept_plans_load_and_degrading() -> None:
+    """Plans that stand, what others take and whether pipelines may be degraded go with the order, also where it is
+    about no pipelines.
     """
     wanted = demands(3, 2, 1.5)
     first = plan_several(wanted, Frontier())
@@ -54,9 +54,7 @@ def test_all_that_is_asked_beside() -> None:
         asyncio.run(story())
 
 
-def test_another_answer_is_one_chunk() -> None:
-    """What is about one thing comes whole."""
-
+def test_answer_that_is_no_plan_comes_whole() -> None:
     async def story() -> tuple[int, int]:
         found: tuple[int, int] = await read_answer(answered(await order_of(partial(divmod, 7, 2))))
         return found

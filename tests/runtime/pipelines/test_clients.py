@@ -12,8 +12,8 @@ def _joined(*fps: float) -> Clients:
     return clients
 
 
-def test_rates_add_up() -> None:
-    """The rate is the sum, at once when one joins and when one leaves (SC-03)."""
+def test_rate_of_clients_is_the_sum_of_their_rates() -> None:
+    """At once when a client joins and when a client leaves (SC-03)."""
     clients = _joined(5, 10, 15)
     assert clients.fps == 30
     left = clients.leave("c1")
@@ -22,8 +22,8 @@ def test_rates_add_up() -> None:
     assert clients.leave("c1") is None
 
 
-def test_silence() -> None:
-    """Who was not heard of for ten seconds has left; a frame of nobody who joined keeps nobody."""
+def test_client_silent_for_ten_seconds_has_left() -> None:
+    """A frame without a joined client keeps no client."""
     clients = _joined(5, 10)
     assert clients.saw("c0", 8 * NS_PER_S)
     assert not clients.saw("c9", 8 * NS_PER_S)
@@ -33,15 +33,15 @@ def test_silence() -> None:
     assert [one.id for one in clients] == ["c0"]
 
 
-def test_who_sends_seldom_has_more_time() -> None:
-    """Three frames of its own, so that what it promised can be kept."""
+def test_client_that_sends_seldom_may_be_silent_for_three_frames() -> None:
+    """So that a promised rate can be kept."""
     clients = _joined(0.01)
     assert clients.silent(300 * NS_PER_S - 1) == []
     assert [one.id for one in clients.silent(300 * NS_PER_S)] == ["c0"]
 
 
-def test_who_waits_for_an_answer_is_there() -> None:
-    """However long that takes; its silence begins with the end of its last frame."""
+def test_client_that_waits_for_an_answer_is_not_silent() -> None:
+    """However long that takes; the client's silence begins with the end of its last frame."""
     clients = _joined(5)
     assert clients.begins("c0", NS_PER_S)
     assert clients.begins("c0", 2 * NS_PER_S)
@@ -54,8 +54,8 @@ def test_who_waits_for_an_answer_is_there() -> None:
     assert not clients.begins("c0", 300 * NS_PER_S)
 
 
-def test_the_newest_go_first() -> None:
-    """Where not all fit, the oldest are served as far as their rates do."""
+def test_newest_clients_are_left_out_first_where_not_all_fit() -> None:
+    """The oldest clients are served as far as their rates fit."""
     clients = _joined(5, 10, 15)
     assert clients.served(30) == {"c0", "c1", "c2"}
     assert clients.served(29) == {"c0", "c1"}
@@ -63,8 +63,10 @@ def test_the_newest_go_first() -> None:
     assert clients.served(4) == set()
 
 
-def test_a_session_knows_by_itself_when_its_device_has_gone() -> None:
-    """However silent it is; frames of others cannot name it, and its rate may change in its place."""
+def test_client_of_a_session_never_leaves_for_silence() -> None:
+    """The session knows when its device has gone. Frames of others cannot name the client, and its rate may change in
+    place.
+    """
     clients = _joined(5)
     clients.join(PipelineClient("s1", "t/p", 10, is_session=True), 0)
     clients.join(PipelineClient("c2", "t/p", 1), 600 * NS_PER_S)

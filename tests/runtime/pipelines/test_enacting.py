@@ -40,8 +40,8 @@ def pipeline_of(tenant: str, name: str = "one") -> Pipeline:
 
 
 @pytest.mark.parametrize(("wait_ms", "waits"), [(200.0, True), (0.0, False)])
-def test_batches_wait_for_company_where_the_plan_counts_on_that(wait_ms: float, waits: bool) -> None:
-    """However many workers idle; batches of items that come together wait for nobody."""
+def test_batches_wait_to_fill_where_the_plan_counts_on_a_wait(wait_ms: float, waits: bool) -> None:
+    """However many workers idle; batches of items that come together do not wait."""
     told: list[Mapping[str, PlannedWait]] = [{}]
     enacting = Enacting(Actuators(catalogue_of("t/read"), lambda *wishes: None, told.append, lambda kinds: None))
     plan = planned(0.1)
@@ -50,8 +50,10 @@ def test_batches_wait_for_company_where_the_plan_counts_on_that(wait_ms: float, 
     assert told[-1] == ({"c@cpu": PlannedWait(4, 200_000_000, 200_000_000)} if waits else {})
 
 
-def test_who_has_no_batches_waits_for_nobody() -> None:
-    """Another one's plan for the same build has batches; what is left over of a stage with batches is no such plan."""
+def test_build_that_a_plan_runs_without_batches_does_not_wait() -> None:
+    """Though another tenant's plan for the same build has batches; what is left over of a stage with batches is no plan
+    without batches.
+    """
     told: list[Mapping[str, PlannedWait]] = [{}]
     enacting = Enacting(
         Actuators(catalogue_of("t/read", "u/read"), lambda *wishes: None, told.append, lambda kinds: None)
@@ -69,9 +71,9 @@ def test_who_has_no_batches_waits_for_nobody() -> None:
     assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000, 600_000_000)}
 
 
-def test_a_plan_moves_no_model_of_others() -> None:
-    """A content that another tenant serves, too, stays where a request costs least, unless that one has a plan with it
-    as well; other applications of the same tenant go along.
+def test_plan_moves_no_model_that_another_tenant_serves() -> None:
+    """A content that another tenant serves, too, stays where a request costs least, unless that tenant has a plan with
+    it as well; other applications of the same tenant go along.
     """
     told: list[Mapping[str, str]] = []
     catalogue = catalogue_of("t/read", "t/also", "u/read")
@@ -87,8 +89,8 @@ def test_a_plan_moves_no_model_of_others() -> None:
     assert told[-1] == {}
 
 
-def test_a_plan_moves_no_network_in_parts() -> None:
-    """It has it on one kind; on which each part runs stays with dispatch."""
+def test_plan_moves_no_network_that_serves_in_parts() -> None:
+    """The plan has the network on one kind; on which kind each part runs stays with dispatch."""
     told: list[Mapping[str, str]] = []
     catalogue = catalogue_of("t/read")
     catalogue.entry_for("t", "t/read").servables["v"].parts = object()
@@ -99,8 +101,10 @@ def test_a_plan_moves_no_network_in_parts() -> None:
 
 
 @pytest.mark.parametrize("turn_off_ns", [0, NS_PER_S // 2, 30 * NS_PER_S])
-def test_what_is_in_use_is_wished_for_whatever_the_delay(turn_off_ns: int) -> None:
-    """At every moment, though wishes are said again only now and then; once it is not, for the delay and no longer."""
+def test_planned_variant_is_wished_for_whatever_the_turn_off_delay(turn_off_ns: int) -> None:
+    """At every moment, though wishes are said again only now and then; after the plan has gone, for the delay and no
+    longer.
+    """
     told: list[tuple[Wish, ...]] = []
     actuators = Actuators(
         catalogue_of("t/read"), lambda id, wishes, source: told.append(wishes), lambda _: None, lambda _: None

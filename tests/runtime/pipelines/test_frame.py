@@ -95,8 +95,8 @@ def outline(items: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 @story
-async def test_a_frame_goes_through_its_stages() -> None:
-    """Each region is an item, asked about side by side; the answer is a tree, with the places of what was cut."""
+async def test_frame_goes_through_all_stages_and_is_answered_by_a_tree() -> None:
+    """Each region is an item, and items run side by side; the tree has the places of what was cut."""
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"find": 20, "what": 10}, compute_ms=1)
     items, took_ms = await desk.ask()
     assert outline(items) == [["find", ["crop", "what"], ["crop", "what"], ["crop", "what"]]]
@@ -110,7 +110,7 @@ async def test_a_frame_goes_through_its_stages() -> None:
 
 
 @story
-async def test_forks_run_side_by_side_and_a_stage_waits_for_all() -> None:
+async def test_stage_behind_a_fork_waits_for_both_parallel_stages() -> None:
     """Two networks look at the same item; the third waits for both, item by item."""
     stages = (
         FIND,
@@ -128,7 +128,7 @@ async def test_forks_run_side_by_side_and_a_stage_waits_for_all() -> None:
 
 
 @story
-async def test_a_condition_decides_about_each_item() -> None:
+async def test_condition_of_a_stage_is_decided_for_each_item() -> None:
     """On an answer about the item, and on the label of its region."""
     stages = (
         FIND,
@@ -150,7 +150,7 @@ async def test_a_condition_decides_about_each_item() -> None:
 
 
 @story
-async def test_the_best_go_on() -> None:
+async def test_pick_and_at_most_let_the_best_items_go_on() -> None:
     """`pick` among the items of one parent, by what was said of them; `at_most` of all items, by their regions."""
 
     def say(stage: str, about: Path | str) -> Mapping[str, Any]:
@@ -176,8 +176,8 @@ async def test_the_best_go_on() -> None:
 
 
 @story
-async def test_answers_are_joined_one_level_up() -> None:
-    """Under what the items were cut from; a network may go on from the text of all."""
+async def test_join_puts_answers_one_level_up() -> None:
+    """Under the item that the others were cut from; a network may go on from the text of all."""
     stages = (FIND, CROP, ask("read", "read", "crop"), Join(name="all", after=("read",)), ask("mean", "mean", "all"))
     desk = Desk(*stages, run_ms={"read": 3})
     items, _ = await desk.ask()
@@ -188,8 +188,10 @@ async def test_answers_are_joined_one_level_up() -> None:
 
 
 @story
-async def test_what_was_picked_is_joined_and_read_on() -> None:
-    """A pick has no answer of its own: behind it is that of the stage that it chose by, also behind a second one."""
+async def test_picked_items_go_on_with_the_answer_of_the_stage_before() -> None:
+    """A pick has no answer of its own: stages behind see that of the stage that the pick chose by, also behind a second
+    pick.
+    """
     best = Pick(name="best", best=2, after=("read",))
     one = Pick(name="one", best=1, after=("best",))
     behind = (Join(name="all", after=("best",)), ask("mean", "mean", "all"), ask("own", "mean", "one"))
@@ -203,7 +205,7 @@ async def test_what_was_picked_is_joined_and_read_on() -> None:
 
 
 @story
-async def test_a_join_of_nothing_is_empty() -> None:
+async def test_join_without_items_is_empty() -> None:
     desk = Desk(FIND, CROP, ask("read", "read", "crop"), Join(name="all", after=("read",)), say=lambda *_: objects())
     items, _ = await desk.ask()
     assert items[0]["items"] == [{"stage": "all", "answer": {"text": "", "answers": []}, "items": []}]
@@ -211,8 +213,7 @@ async def test_a_join_of_nothing_is_empty() -> None:
 
 
 @story
-async def test_a_crop_of_a_crop_is_cut_from_the_original() -> None:
-    """Its items hang below the ones that they were found in, at their place in the whole picture."""
+async def test_crops_of_a_crop_hang_below_that_crop() -> None:
     inner = Crop(name="inner", after=("find2",), of="objects")
     desk = Desk(FIND, CROP, ask("find2", "find", "crop"), inner, ask("what", "what", "inner"))
     items, _ = await desk.ask()
@@ -224,7 +225,7 @@ async def test_a_crop_of_a_crop_is_cut_from_the_original() -> None:
 
 
 @story
-async def test_an_item_that_fails_spoils_no_other() -> None:
+async def test_failed_item_leaves_other_items_answered() -> None:
     errors: dict[tuple[str, Path | str], ApplianceError] = {("what", ("b",)): RunFailed(variant_id="v", reason="no")}
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), ask("read", "read", "what"), errors=errors)
     items, _ = await desk.ask()
@@ -238,8 +239,8 @@ async def test_an_item_that_fails_spoils_no_other() -> None:
 
 
 @story
-async def test_a_stage_that_must_not_fail_ends_the_frame() -> None:
-    """At once, with what it has; what is under way is cancelled."""
+async def test_stage_that_must_not_fail_ends_the_frame_at_once() -> None:
+    """With the answers so far; what is under way is cancelled."""
     errors: dict[tuple[str, Path | str], ApplianceError] = {("read", ("b",)): RunFailed(variant_id="v", reason="no")}
     stages = (FIND, CROP, ask("what", "what", "crop"), ask("read", "read", "crop", on_error=OnError.FAIL))
     desk = Desk(*stages, run_ms={"what": 50, "read": 5}, errors=errors)
@@ -253,8 +254,8 @@ async def test_a_stage_that_must_not_fail_ends_the_frame() -> None:
 
 
 @story
-async def test_where_frames_become_late() -> None:
-    """Counted once a frame, at the stage that is the first to end an item after the SLO, or to drop one."""
+async def test_late_frame_is_counted_at_the_first_late_stage() -> None:
+    """Once a frame, at the stage that is the first to end an item after the SLO, or to drop one."""
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), slo_ms=50.0, run_ms={"find": 30, "what": 30})
     await desk.ask(timeout_ms=1_000)
     counts = {name: one.counts.late_frames for name, one in desk.live.figures.items()}
@@ -267,7 +268,7 @@ async def test_where_frames_become_late() -> None:
 
 
 @story
-async def test_what_cannot_be_in_time_is_dropped_before_it_begins() -> None:
+async def test_item_that_cannot_be_in_time_is_dropped_before_a_run() -> None:
     """An item has the frame's deadline less what the stages behind take: the first network may not use up the time of
     the second."""
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"find": 60, "what": 30})
@@ -282,7 +283,7 @@ async def test_what_cannot_be_in_time_is_dropped_before_it_begins() -> None:
 
 
 @story
-async def test_the_caller_is_told_of_what_cannot_be_read() -> None:
+async def test_caller_of_an_unreadable_frame_gets_bad_media() -> None:
     desk = Desk(FIND, CROP, unread=BadMedia(reason="no"))
     with pytest.raises(BadMedia):
         await desk.ask()
@@ -295,8 +296,8 @@ async def test_the_caller_is_told_of_what_cannot_be_read() -> None:
 
 
 @story
-async def test_a_caller_that_goes_away_leaves_nothing() -> None:
-    """Whatever is under way then."""
+async def test_frame_cancelled_by_the_caller_leaves_nothing_behind() -> None:
+    """Whatever is under way at that moment."""
     for after_ms in (0, 0.5, 1.5, 3, 7.5, 8.5, 12, 13.5):
         desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"find": 5, "what": 5}, compute_ms=1)
         task = asyncio.create_task(desk.frame().run(Media(b"")))
@@ -309,8 +310,8 @@ async def test_a_caller_that_goes_away_leaves_nothing() -> None:
 
 
 @story
-async def test_many_items_are_prepared_together_and_bounded() -> None:
-    """As many at once as may be in flight, or as its tenant may have; the first needs no slot."""
+async def test_items_of_a_frame_are_prepared_together_within_limits() -> None:
+    """As many at once as may be in flight, or as the frame's tenant may have; the first item needs no slot."""
     labels = [str(at) for at in range(60)]
 
     def say(stage: str, about: Path | str) -> Mapping[str, Any]:
@@ -332,8 +333,8 @@ async def test_many_items_are_prepared_together_and_bounded() -> None:
 
 
 @story
-async def test_the_picture_goes_when_the_last_has_looked() -> None:
-    """While networks still run nobody needs it any more."""
+async def test_picture_of_a_frame_is_freed_after_the_last_preparation() -> None:
+    """While networks still run."""
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"find": 5, "what": 20})
     task = asyncio.create_task(desk.frame().run(Media(b"")))
     await desk.clock.sleep_until_ns(desk.clock.now_ns() + 10 * NS_PER_MS)
@@ -346,7 +347,7 @@ async def test_the_picture_goes_when_the_last_has_looked() -> None:
 
 
 @story
-async def test_a_stateful_stage_keeps_the_order_of_a_client() -> None:
+async def test_stateful_stage_keeps_the_order_of_a_clients_frames() -> None:
     """By number, whatever came first and whatever took longer before; another client's frames do not wait."""
     desk = Desk(FIND, ask("state", "what", "find", is_stateful=True), run_ms={"find": 10, "state": 10})
     first, second, third = desk.frame("c", 2), desk.frame("c", 1), desk.frame("d", 9)
@@ -383,8 +384,10 @@ async def test_items_beyond_the_plan_are_marked() -> None:
 
 
 @story
-async def test_crops_of_crops_make_no_more_items_than_one() -> None:
-    """Each finds three in all that it looks at: 3, 9, 27 ... are cut from as far as a frame may have items."""
+async def test_crops_of_crops_stay_within_the_item_limit_of_a_frame() -> None:
+    """Each stage finds three objects in all that it looks at: 3, 9, 27 ... are cut from as far as a frame may have
+    items.
+    """
     stages: list[Stage] = []
     for level in range(7):
         stages += (ask(f"find{level}", "find", *(one.name for one in stages[-1:])), inner(level, most=64))
@@ -403,8 +406,8 @@ def inner(level: int, *, most: int) -> Crop:
 
 
 @story
-async def test_answers_that_find_no_room_are_errors() -> None:
-    """Of what a frame may have, and of what all frames may: it is answered with the others, and gives all back."""
+async def test_answer_that_finds_no_room_is_an_error() -> None:
+    """In what a frame may have, and in what all frames may: the frame has its other answers, and gives all back."""
     text = b'{"labels":[]}'
     for most, facts in ((1000, {"room": 2 * len(text)}), (2 * len(text), {})):
         with pytest.MonkeyPatch.context() as patch:
@@ -417,8 +420,8 @@ async def test_answers_that_find_no_room_are_errors() -> None:
 
 
 @story
-async def test_what_is_written_is_joined_as_it_is() -> None:
-    """And beside the event loop: what is put together may be millions of numbers, which are data no more."""
+async def test_serialized_answers_are_joined_without_being_parsed() -> None:
+    """And beside the event loop: what is put together may be millions of numbers."""
     desk = Desk(
         FIND, CROP, ask("what", "what", "crop"), Join(name="all", after=("what",)), texts={"what": b'{"x":[1,2]}'}
     )
@@ -432,8 +435,8 @@ async def test_what_is_written_is_joined_as_it_is() -> None:
 
 
 @story
-async def test_a_join_follows_a_crop_that_was_not_made() -> None:
-    """It has no answer either, and the frame is over."""
+async def test_join_behind_a_crop_that_was_not_made_has_no_answer() -> None:
+    """And the frame is over."""
     crop = Crop(name="crop", after=("find",), of="objects", when=When("find", labels=("z",)))
     desk = Desk(FIND, crop, ask("read", "what", "crop"), Join(name="all", after=("read",)))
     items, _ = await desk.ask()
@@ -442,8 +445,8 @@ async def test_a_join_follows_a_crop_that_was_not_made() -> None:
 
 
 @story
-async def test_another_frame_s_end_begins_no_frame_before_its_input_is_read() -> None:
-    """A client's frames tell one another when they are through; who still reads has begun with nothing."""
+async def test_end_of_a_frame_begins_no_frame_that_is_still_read() -> None:
+    """A client's frames tell one another when they are through; a frame that is still read has begun no stage."""
     desk = Desk(FIND, ask("state", "what", "find", is_stateful=True), compute_ms=1)
     stays, leaves = desk.frame("c"), desk.frame("c")
     gone = asyncio.create_task(leaves.run(Media(b"")))
@@ -457,8 +460,8 @@ async def test_another_frame_s_end_begins_no_frame_before_its_input_is_read() ->
 
 
 @story
-async def test_a_frame_that_is_still_read_says_nothing_of_items() -> None:
-    """Of two frames one is read when somebody looks, and the other is not: an item of a frame at the first stage."""
+async def test_frame_that_is_still_read_does_not_count_in_items_per_frame() -> None:
+    """Of two frames one is read at the first look, and the other is not: the first stage has one item a frame."""
     desk = Desk(FIND, compute_ms=10)
     windows = FrameWindows(desk.clock.now_ns(), desk.live.totals(), desk.live.graph)
     for _ in range(2):
@@ -475,17 +478,17 @@ async def test_a_frame_that_is_still_read_says_nothing_of_items() -> None:
 
 
 @story
-async def test_who_watches_is_shown_the_first_request_only() -> None:
-    """It has begun with that; the requests behind have yet to."""
+async def test_watcher_of_a_frame_is_shown_only_the_first_request() -> None:
+    """The frame has begun with that request; the requests of stages behind have yet to begin."""
     desk = Desk(FIND, CROP, ask("what", "what", "crop"))
     await desk.ask(watch=lambda request: None)
     assert [call.watch is not None for _, call in desk.stages.calls] == [True, False, False, False]
 
 
 @story
-async def test_what_nothing_is_planned_with_is_not_counted_on() -> None:
+async def test_frame_is_not_dropped_by_times_of_a_plan_that_does_not_serve() -> None:
     """By a plan that does not serve, or was made for no frames, `what` takes longer than there is; a frame is begun all
-    the same. By one that serves, a frame is tried once in a second in which `what` has answered nothing.
+    the same. By a plan that serves, a frame is tried once in a second in which `what` has answered nothing.
     """
     nothing_keeps = PipelinePlan(1, False, None, None, (), "", 10.0, takes_ms={"what": 400.0})
     nobody_comes = PipelinePlan(1, True, 0.0, 0.0, (), "", 0.0, takes_ms={"what": 400.0})
@@ -507,8 +510,8 @@ async def test_what_nothing_is_planned_with_is_not_counted_on() -> None:
 
 
 @story
-async def test_runs_whose_items_have_no_answer_are_divided_by_these_too() -> None:
-    """What an item takes is no more where the deadline came in the middle of others."""
+async def test_runs_of_unanswered_items_count_in_the_time_per_item() -> None:
+    """An item takes no more where the deadline came in the middle of others."""
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 1})
     desk.stages.errors = {("what", ("a",)): RunFailed(variant_id="v", reason="")}
     meter = StageMeter(desk.live.figures["what"], desk.live.spending)
@@ -520,8 +523,8 @@ async def test_runs_whose_items_have_no_answer_are_divided_by_these_too() -> Non
 
 
 @story
-async def test_numbers_of_nobody_who_joined_say_nothing() -> None:
-    """Two who send without a client count each for itself; neither makes the other's frames late."""
+async def test_frame_numbers_without_a_client_are_ignored() -> None:
+    """Frames without a client count each for itself; none makes another late."""
     desk = Desk(FIND, ask("state", "what", "find", is_stateful=True))
     for number in (2**53 - 1, 1, 0):
         items, _ = await desk.ask(number=number)
@@ -530,8 +533,8 @@ async def test_numbers_of_nobody_who_joined_say_nothing() -> None:
 
 
 @story
-async def test_items_go_to_the_variant_that_they_were_prepared_for() -> None:
-    """Though another one is planned meanwhile: it may look at pictures of another size."""
+async def test_prepared_items_go_to_the_variant_planned_at_preparation() -> None:
+    """Though another variant is planned meanwhile, which may look at pictures of another size."""
 
     def plan(number: int, variant: str) -> PipelinePlan:
         rows = (StagePlan("what", "cpu", variant, 1, 1, 20.0, 1.0, 10.0, 0.0),)
@@ -550,7 +553,7 @@ async def test_items_go_to_the_variant_that_they_were_prepared_for() -> None:
 
 @story
 async def test_runs_are_told_apart_by_variant_kind_and_batch() -> None:
-    """Of an item that shared a run its part of it was spent."""
+    """An item that shared a run has spent its part of the run."""
     desk = Desk(FIND, CROP, ask("what", "what", "crop"), run_ms={"what": 2})
     await desk.ask()
     figures = desk.live.figures["what"]
@@ -584,8 +587,8 @@ def slowly(*stages: Stage) -> Desk:
 
 
 @story
-async def test_what_begins_when_a_frame_is_given_up_has_no_answer_either() -> None:
-    """A join of the items that have answers, and the best of those of which all is known then: each is told."""
+async def test_stages_that_begin_when_a_frame_is_given_up_are_dropped() -> None:
+    """A join of the items that have answers, and the best of the items of which all is known then."""
     best = ask("best", "read", "crop", at_most=1, when=When("what", score_min=0.1))
     desk = slowly(FIND, CROP, ask("what", "what", "crop"), Join(name="all", after=("what",)), best)
     items, took_ms = await desk.ask()
@@ -602,8 +605,8 @@ async def test_what_begins_when_a_frame_is_given_up_has_no_answer_either() -> No
 
 
 @story
-async def test_a_frame_that_is_cancelled_again_while_it_ends_gives_all_back() -> None:
-    """The places of its items among the tenant's requests, and its pictures."""
+async def test_frame_cancelled_again_while_ending_gives_all_slots_back() -> None:
+    """The slots of its items among the tenant's requests, and its pictures."""
     desk = slowly(FIND, CROP, ask("what", "what", "crop"))
     frame = asyncio.create_task(desk.ask())
     await desk.clock.sleep_until_ns(desk.clock.now_ns() + 50 * NS_PER_MS)

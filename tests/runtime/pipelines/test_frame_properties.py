@@ -81,10 +81,10 @@ def expected(things: list[Thing]) -> list[tuple[str, tuple[int, ...], Any, dict[
 
 @_SLOW
 @given(pipelines(), st.integers(0, 999), TIMES_MS, st.sampled_from([0.0, 0.5]), failures(), st.sampled_from([0, 2, 99]))
-def test_every_answer_is_the_right_one(
+def test_frame_answers_are_those_of_stages_run_in_sequence(
     pipeline: Pipeline, seed: int, run_ms: dict[str, float], compute_ms: float, errors: Errors, slots: int
 ) -> None:
-    """Whatever takes how long, and whatever fails: as if one stage ran after the other."""
+    """Whichever stage takes how long, and whichever fails."""
 
     async def story() -> None:
         clock, world = LoopClock(), World(pipeline, seed)
@@ -124,14 +124,14 @@ def test_every_answer_is_the_right_one(
 )
 @example(KEPT_BY_ONE_OF_SEVEN, 0, {}, {}, [(0.0, "", number, None, 3.0) for number in (None, 1, 0)])
 @example(KEPT_BY_ONE_OF_SEVEN, 0, {"s6": 7.0}, {}, [(0.0, "one", number, None, 1000.0) for number in (1, 2, 0)])
-def test_each_frame_has_one_end_in_time_and_leaves_nothing(
+def test_frame_ends_exactly_once_in_time_and_leaves_nothing(
     pipeline: Pipeline,
     seed: int,
     run_ms: dict[str, float],
     errors: Errors,
     frames: list[tuple[float, str, int | None, float | None, float]],
 ) -> None:
-    """Several at once, of several clients: some are cancelled, plans come between, little time is left."""
+    """Several frames at once, of several clients: some are cancelled, plans come between, little time is left."""
 
     async def story() -> None:
         clock, world = LoopClock(), World(pipeline, seed)

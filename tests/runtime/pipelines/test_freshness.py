@@ -15,8 +15,8 @@ from tests.runtime.pipelines.bench import find_and_read
 
 
 @story
-async def test_a_picture_that_changes_meanwhile() -> None:
-    """A client leaves while the policy is asked: the answer is followed by one about how it is now."""
+async def test_plan_made_stale_by_a_leaving_client_is_made_anew() -> None:
+    """The client leaves while the policy is asked: the answer is followed by one about the clients that are left."""
     bench = find_and_read()
     async with bench.working():
         live = bench.add()
@@ -41,9 +41,9 @@ async def test_a_picture_that_changes_meanwhile() -> None:
 
 
 @story
-async def test_one_that_is_defined_anew_while_others_are_planned() -> None:
-    """It has had no frame yet, and what was seen of the one before says nothing of it: it is planned, as its frames
-    are.
+async def test_pipeline_defined_anew_while_others_are_planned_has_a_plan() -> None:
+    """The new pipeline has had no frame yet, and what was seen of the old one says nothing of it: it is planned by its
+    own frames.
     """
     bench = find_and_read()
     async with bench.working():
@@ -67,9 +67,9 @@ async def test_one_that_is_defined_anew_while_others_are_planned() -> None:
 
 
 @story
-async def test_a_pipeline_that_keeps_changing_costs_the_others_nothing() -> None:
-    """One is changed at every round: the other has its plan after the first one, and what was planned beside the old
-    definition is kept free until the new one is planned.
+async def test_pipeline_that_keeps_changing_costs_other_pipelines_nothing() -> None:
+    """One pipeline is changed at every round: the other has its plan after the first round, and what was planned beside
+    the old definition is kept free until the new one is planned.
     """
     bench = find_and_read()
     async with bench.working():
@@ -93,9 +93,9 @@ async def test_a_pipeline_that_keeps_changing_costs_the_others_nothing() -> None
 
 
 @story
-async def test_a_box_that_keeps_changing_is_planned_all_the_same() -> None:
-    """The tenant weighs another at every round: after some answers that are thrown away one is applied; who would join
-    is told to ask again.
+async def test_pipeline_of_a_tenant_that_keeps_changing_is_still_planned() -> None:
+    """The tenant's weight is another at every round: after some answers that are thrown away one is applied; a client
+    that would join is told to ask again.
     """
     bench = find_and_read()
     weights = itertools.cycle((2.0, 1.0))
@@ -114,9 +114,9 @@ async def test_a_box_that_keeps_changing_is_planned_all_the_same() -> None:
 
 
 @story
-async def test_applications_of_others_that_keep_changing_cost_a_pipeline_nothing() -> None:
-    """Another tenant changes its own at every round: no answer is thrown away for that, and who joins is let in. A
-    change of one that is asked counts.
+async def test_changing_applications_of_others_cost_a_pipeline_nothing() -> None:
+    """Another tenant changes its own application at every round: no answer is thrown away for that, and a client that
+    joins is let in. A change of an application that the pipeline asks counts.
     """
     bench = find_and_read()
     catalogue = bench.box.catalogue

@@ -13,7 +13,7 @@ from tests.runtime.pipelines.bench import SingleCalls, find_and_read
 
 
 @story
-async def test_each_plan_says_what_it_was_made_for() -> None:
+async def test_decision_and_event_of_a_plan_say_why_the_plan_was_made() -> None:
     """A pipeline that is new, frames that come, more items on each, a client that asks, joins and leaves, a processor
     that goes: in the decision, and in the event of a plan that runs otherwise (SC-17).
     """
@@ -50,7 +50,7 @@ async def test_each_plan_says_what_it_was_made_for() -> None:
 
 
 @pytest.mark.parametrize("changed", ["processors", "budget"])
-def test_a_box_that_changes_is_planned_at_once(changed: str) -> None:
+def test_change_of_processors_or_memory_is_planned_at_once(changed: str) -> None:
     """A processor goes and comes, or the memory is less: there are other plans before the next look."""
 
     async def told() -> None:
@@ -81,8 +81,8 @@ def test_a_box_that_changes_is_planned_at_once(changed: str) -> None:
 
 @story
 async def test_load_of_single_calls_is_planned_with() -> None:
-    """They begin to take much of the workers: the plans make room, though nothing of the pipelines has changed; a load
-    that stays plans nothing more.
+    """Single calls begin to take much of the workers: the plans make room, though nothing of the pipelines has changed;
+    a load that stays plans nothing more.
     """
     bench = find_and_read()
     async with bench.working():
@@ -105,8 +105,8 @@ async def test_load_of_single_calls_is_planned_with() -> None:
 
 
 @story
-async def test_one_that_is_put_anew_is_planned() -> None:
-    """Deleted and defined again as it was between two looks: it has a plan all the same."""
+async def test_pipeline_put_anew_between_two_looks_has_a_plan() -> None:
+    """Deleted and defined again as it was."""
     bench = find_and_read()
     async with bench.working():
         live = bench.add()

@@ -16,8 +16,8 @@ def seen(**workers: float) -> SingleCallLoad:
     return load
 
 
-def test_of_each_tenant_its_part_at_most() -> None:
-    """By weight; who takes less counts with that, and one without a part with all that it takes."""
+def test_single_call_load_counts_a_tenants_weighted_part_at_most() -> None:
+    """A tenant that takes less counts with that, and a tenant without a part with all that it takes."""
     load = seen(a=3.0, b=0.5)
     parts = parts_of({"a": 1.0, "b": 2.0, "c": 1.0})
     assert parts == {"a": 0.25, "b": 0.5, "c": 0.25}
@@ -28,13 +28,13 @@ def test_of_each_tenant_its_part_at_most() -> None:
     assert load.share(2, 4, parts) == 0.0
 
 
-def test_next_to_nothing_is_none() -> None:
+def test_single_call_load_of_next_to_nothing_counts_as_none() -> None:
     assert seen(a=0.01).share(0, 1, {}) == 0.0
     assert parts_of({}) == {}
 
 
-def test_who_has_stopped_is_forgotten() -> None:
-    """Soon counted with nothing, and then not at all; who begins anew counts from then on."""
+def test_single_call_load_of_a_tenant_that_stopped_is_forgotten() -> None:
+    """Soon counted with nothing, and then not at all; a tenant that begins anew counts from then on."""
     load = seen(a=1.0)
     assert set(load.tenants) == {"a"}
     for second in range(20, 80):

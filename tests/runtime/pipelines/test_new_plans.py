@@ -11,9 +11,9 @@ from tests.runtime.pipelines.bench import find_and_read, replayed
 
 
 @story
-async def test_fewer_frames_are_told_as_degraded() -> None:
-    """Where a stage names its variant there is no cheaper one, so that fewer frames are planned with: the decision says
-    what the plan and the event say.
+async def test_plan_with_fewer_frames_is_told_as_degraded() -> None:
+    """Where a stage names its variant there is no cheaper variant, so that fewer frames are planned with: the decision
+    says what the plan and the event say.
     """
     bench = find_and_read()
     named = [Ask(name="find", application_id="t/find", variant="fine")]
@@ -30,7 +30,7 @@ async def test_fewer_frames_are_told_as_degraded() -> None:
 
 
 @story
-async def test_a_plan_that_no_longer_holds() -> None:
+async def test_plan_whose_processor_has_gone_is_given_up() -> None:
     """The processor of a plan goes while no policy answers: the pipeline is served without a plan, and an event says
     so; once answers come again there is one.
     """
@@ -55,9 +55,9 @@ async def test_a_plan_that_no_longer_holds() -> None:
 
 
 @pytest.mark.parametrize("goes", ["pipeline", "frames"])
-def test_room_that_comes_free_is_given(goes: str) -> None:
-    """Two are degraded; when one of them goes, or its frames do, the other one is planned as if it had been alone,
-    though nothing of its own has changed.
+def test_freed_capacity_goes_to_a_degraded_pipeline(goes: str) -> None:
+    """Two pipelines are degraded; when one of them goes, or its frames do, the other one is planned as if it had been
+    alone, though nothing of its own has changed.
     """
 
     async def told() -> None:
@@ -85,8 +85,8 @@ def test_room_that_comes_free_is_given(goes: str) -> None:
 
 
 @story
-async def test_what_no_room_would_help_is_not_planned_again() -> None:
-    """An SLO that nothing keeps: clients of others come and go, and it is left alone."""
+async def test_pipeline_with_an_slo_beyond_reach_is_not_planned_again() -> None:
+    """Clients of other pipelines come and go, and no more room would help."""
     bench = find_and_read()
     async with bench.working():
         hopeless, other = bench.add("hopeless", slo_ms=12), bench.add("other")
@@ -104,7 +104,7 @@ async def test_what_no_room_would_help_is_not_planned_again() -> None:
 
 
 @story
-async def test_what_is_wished() -> None:
+async def test_planned_variants_stay_in_memory_for_thirty_more_seconds() -> None:
     """Variants of a plan are wished for, from the first client on, and for thirty seconds after the last plan that had
     them (SC-22, SC-23).
     """

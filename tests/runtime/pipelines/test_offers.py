@@ -56,17 +56,17 @@ def _without_room(
     return asyncio.run(without_room(offers, places, [Room(tuple(places), room_bytes)], pipelines))
 
 
-def test_the_largest_leave_first() -> None:
-    """Of all that several pipelines are offered; where what was wanted leaves, the nearest cheaper one is wanted."""
+def test_largest_variants_leave_the_offers_first() -> None:
+    """Of all that several pipelines are offered; where a wanted variant leaves, the nearest cheaper one is wanted."""
     assert _names(_fitted({"p": "a", "q": "b"}, 75)) == {"p": "012", "q": "012"}
     assert _names(_fitted({"p": "a", "q": "b"}, 74)) == {"p": "12", "q": "012"}
     assert _names(_fitted({"p": "a", "q": "b"}, 74), wanted=True) == {"p": "1", "q": "0"}
     assert _names(_fitted({"p": "a", "q": "b"}, 50)) == {"p": "12", "q": "12"}
 
 
-def test_who_share_an_application() -> None:
-    """It is in memory once where they choose alike: the cheaper ones leave, and what is wanted stays. Where that does
-    not fit either, a smaller one is wanted of all.
+def test_pipelines_sharing_an_application_count_memory_once() -> None:
+    """Where they choose alike: the cheaper variants leave, and the wanted one stays. Where that does not fit either, a
+    smaller one is wanted of all.
     """
     both = {"p": "a", "q": "a"}
     assert _names(_fitted(both, 70)) == {"p": "012", "q": "012"}
@@ -74,8 +74,8 @@ def test_who_share_an_application() -> None:
     assert _names(_fitted(both, 39)) == {"p": "2", "q": "2"}
 
 
-def test_the_only_one_stays() -> None:
-    """Whatever there is room for: nobody else can serve."""
+def test_last_variant_of_a_stage_stays_offered_without_room() -> None:
+    """No other variant can serve the stage."""
     assert _names(_fitted({"p": "a", "q": "c"}, 0)) == {"p": "2", "q": "2"}
 
 
@@ -83,9 +83,9 @@ def test_the_only_one_stays() -> None:
     st.dictionaries(st.sampled_from("pqrs"), st.sampled_from("abc"), min_size=1, max_size=4),
     st.integers(0, 200),
 )
-def test_whatever_is_chosen_fits(applications: dict[str, str], room_bytes: int) -> None:
-    """One variant of each stage, in memory once by application: no choice takes more than there is, unless nobody has a
-    choice any more.
+def test_offered_variants_fit_memory_in_any_choice(applications: dict[str, str], room_bytes: int) -> None:
+    """One variant of each stage, in memory once by application: no choice takes more than there is, unless no stage has
+    a choice any more.
     """
     found = _fitted(applications, room_bytes)
     if all(len(own.all) == 1 for own in found.values()):
@@ -96,8 +96,8 @@ def test_whatever_is_chosen_fits(applications: dict[str, str], room_bytes: int) 
     assert all(own.wanted for own in found.values())
 
 
-def test_stage_that_names_an_unverified_variant_is_offered_it() -> None:
-    """As a request that names it; a stage that names none is not."""
+def test_stage_naming_an_unverified_variant_is_offered_that_variant() -> None:
+    """As a request that names the variant; a stage that names none is not."""
     catalogue = Catalogue(MostAccurate())
     catalogue.put_tenant(Tenant("t"))
     noise = Accuracy(99.0, "1-error", "fp32", 4, evidence=Evidence.NOISE)
@@ -115,7 +115,7 @@ def test_stage_that_names_an_unverified_variant_is_offered_it() -> None:
 
 
 def test_loads_of_variants_need_room_too() -> None:
-    """They come one after the other, the one whose load takes most beside what stays first."""
+    """Variants are loaded one after the other, first the one whose load takes most beside what stays."""
     box = EngineBench(1000)
     for name in "ab":
         box.add({"v": Cost(resident_bytes=10, peak_bytes=30)}, name=name)
@@ -125,8 +125,8 @@ def test_loads_of_variants_need_room_too() -> None:
     assert bytes_together([*(BOX.catalogue.entry(f"t/{name}").servables["v1"] for name in "ab"), a]) == 60
 
 
-def test_pipelines_without_room_are_the_last_ones() -> None:
-    """Of those that are in one room; who comes first is served, and whoever fits beside it."""
+def test_pipelines_without_room_are_the_last_in_order() -> None:
+    """Of those that are in one room; the first pipeline is served, and each that fits beside it."""
     places: dict[Place, str] = {("p", "look"): "a", ("q", "look"): "b", ("r", "look"): "c"}
     offers = _fitted({"p": "a", "q": "b", "r": "c"}, 12)
     assert _names(offers) == {"p": "2", "q": "2", "r": "2"}
@@ -180,7 +180,7 @@ CROWD_WORK = [_Crowd.fitted, _Crowd.without_room]
 
 
 @pytest.mark.parametrize("work", CROWD_WORK)
-def test_offers_of_twice_as_many_pipelines_and_applications_take_less_than_three_times_the_work(
+def test_offers_of_twice_the_pipelines_take_under_three_times_the_work(
     work: Callable[[_Crowd], Coroutine[Any, Any, object]],
 ) -> None:
     few, many = (_calls_of(work(_Crowd.of(count, 20))) for count in (8, 16))
@@ -191,7 +191,7 @@ def test_offers_of_twice_as_many_pipelines_and_applications_take_less_than_three
 def test_offers_of_many_pipelines_without_room_are_looked_at_in_many_turns(
     work: Callable[[_Crowd], Coroutine[Any, Any, object]],
 ) -> None:
-    """Others have the event loop meanwhile."""
+    """Other tasks have the event loop meanwhile."""
     crowd = _Crowd.of(16, 20)
     all_calls = _calls_of(work(crowd))
     with turns() as seen:

@@ -4,7 +4,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.runtime.pipelines.pacing import Pacing
 
 
-def test_as_many_as_fit() -> None:
+def test_pacing_takes_frames_evenly_up_to_the_rate() -> None:
     """Of 40 frames a second 10 fit, evenly; a pair may come at once, and a pause is no credit beyond that."""
     pacing = Pacing(0)
     taken = [pacing.take(10.0, index * 25 * NS_PER_MS) for index in range(400)]

@@ -24,7 +24,7 @@ STAGE = Ask(name="look", application_id="t/app")
 
 
 @story
-async def test_it_is_offered_as_one_variant_on_its_home() -> None:
+async def test_network_in_parts_is_offered_as_a_single_variant() -> None:
     """6 ms in parts, 5 of them on the other kind; 20 whole, on the first one."""
     bench = bench_of()
     (offer,) = offers_of(STAGE, bench.catalogue.entry("t/app"), bench.catalogue.able_kinds).wanted
@@ -38,7 +38,7 @@ async def test_it_is_offered_as_one_variant_on_its_home() -> None:
 
 
 @story
-async def test_an_slo_that_parts_keep_is_not_too_small() -> None:
+async def test_slo_that_a_network_in_parts_keeps_is_accepted() -> None:
     pipeline = Pipeline("t/p", "t", "p", 10.0, (STAGE,))
     catalogue = bench_of().catalogue
     assert 6 <= fastest_ms(catalogue, pipeline)["look"] < 7
@@ -64,8 +64,8 @@ def _asked(
 
 
 @story
-async def test_on_shared_cores_one_worker_has_all_of_it() -> None:
-    """The kinds take the same cores, so it is as if all of it ran on one: some 6 ms of a worker."""
+async def test_parts_on_shared_cores_are_planned_on_a_single_worker() -> None:
+    """The kinds take the same cores, so it is as if all parts ran on one kind: some 6 ms of a worker."""
     made, _ = _asked(TOGETHER)
     (profile,) = made.levels[0].modules[0].profiles
     assert (profile.worker, profile.draws) == ("npu", ())
@@ -73,7 +73,7 @@ async def test_on_shared_cores_one_worker_has_all_of_it() -> None:
 
 
 @story
-async def test_apart_each_group_has_its_part() -> None:
+async def test_parts_on_separate_processors_are_planned_on_each() -> None:
     """5 ms on one, 1 on the other, and 0.15 for each further run: an item takes what the quickest sequence takes there,
     while the other processor is free; and a plan has both.
     """
@@ -100,7 +100,7 @@ async def test_apart_each_group_has_its_part() -> None:
 
 
 @story
-async def test_what_it_draws_costs_its_watts() -> None:
+async def test_energy_of_parts_includes_watts_of_the_other_processor() -> None:
     watts = {"cpu": 10.0, "npu": 2.0, "host": 10.0}
     tariff = Tariff(lambda kind: Watts(watts[kind], "declared"), {})
     made, _ = _asked(APART, tariff, CostBy.ENERGY)
@@ -109,7 +109,7 @@ async def test_what_it_draws_costs_its_watts() -> None:
 
 
 @story
-async def test_what_is_not_there_counts_on_its_own_worker() -> None:
-    """A kind whose processors went the moment before."""
+async def test_part_of_a_kind_that_has_gone_counts_on_the_worker_left() -> None:
+    """Its processors went the moment before."""
     machine = Machine.made((Group("card", ("npu",), 1, is_device=True),), UNPRICED, 1)
     assert machine.busy_ms("npu", {"npu": 5.0, "cpu": 1.0}) == {"npu": 6.0}

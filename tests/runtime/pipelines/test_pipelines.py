@@ -26,8 +26,10 @@ def registry(bench: EngineBench) -> Pipelines:
 
 
 @story
-async def test_what_a_frame_asks_wakes_while_its_body_is_read() -> None:
-    """Every network of it, not only the first; one that has gone is passed over, and absent ones stay absent."""
+async def test_networks_of_a_frame_wake_while_the_body_is_read() -> None:
+    """Every network of the pipeline, not only the first; an application that has gone is passed over, and absent
+    networks stay absent.
+    """
     bench = EngineBench(200)
     bench.add({"v": SLEEPER})
     bench.add({"w": SLEEPER}, name="second")
@@ -48,8 +50,8 @@ async def test_what_a_frame_asks_wakes_while_its_body_is_read() -> None:
 
 
 @story
-async def test_what_is_stored_is_taken_whatever_has_become_of_it() -> None:
-    """A start takes pipelines whose applications have gone; a change keeps clients, and a deletion all but these."""
+async def test_stored_pipelines_of_deleted_applications_are_taken_at_start() -> None:
+    """A change keeps the clients of a pipeline; a deleted pipeline is unknown."""
     bench = EngineBench(200)
     pipelines = registry(bench)
     pipelines.fill([ONE, replace(ONE, id="t/two", name="two"), replace(ONE, id="u/one", tenant="u")])
@@ -65,8 +67,8 @@ async def test_what_is_stored_is_taken_whatever_has_become_of_it() -> None:
 
 
 @story
-async def test_a_stage_that_is_another_has_figures_of_its_own() -> None:
-    """Those of stages that stay, stay; counters go on under the name."""
+async def test_stage_replaced_under_the_same_name_has_new_figures() -> None:
+    """Figures of stages that stay, stay; counters go on under the name."""
     bench = EngineBench(200)
     pipelines = registry(bench)
     live = pipelines.put(ONE)
@@ -83,8 +85,7 @@ async def test_a_stage_that_is_another_has_figures_of_its_own() -> None:
     assert [live.figures[name].before.items for name in ("first", "gone")] == [0, 40]
 
 
-def test_a_change_that_changes_nothing_changes_nothing() -> None:
-    """The plan and what was noted of it stay."""
+def test_pipeline_put_unchanged_keeps_plan_and_figures() -> None:
     pipelines = registry(EngineBench(200))
     live = pipelines.put(ONE)
     assert pipelines.put(replace(ONE)) is live

@@ -12,8 +12,8 @@ from tests.runtime.pipelines.bench import find_and_read, replayed, taken
 
 
 @story
-async def test_nothing_comes() -> None:
-    """A pipeline without frames and clients has a plan that takes nothing; nothing is planned again and again."""
+async def test_pipeline_without_frames_or_clients_has_an_empty_plan() -> None:
+    """Nothing is planned again and again."""
     bench = find_and_read()
     async with bench.working():
         live = bench.add()
@@ -28,8 +28,8 @@ async def test_nothing_comes() -> None:
 
 
 @story
-async def test_it_ends_whenever_it_is_cancelled() -> None:
-    """Also in the turns of the event loop in which a pause ends: a box that stops waits for it."""
+async def test_cancelled_planning_ends_in_any_turn_of_the_event_loop() -> None:
+    """Also in the turns in which a pause ends: a box that stops waits for the end of planning."""
     bench = find_and_read()
     async with bench.working():
         bench.add()
@@ -45,9 +45,9 @@ async def test_it_ends_whenever_it_is_cancelled() -> None:
 
 
 @story
-async def test_measured_rates_are_planned_for() -> None:
-    """Frames of nobody who joined are planned for within a second: rates, items and workers; a steady rate plans
-    nothing more, and ten per cent more do not (SC-17 … SC-19).
+async def test_measured_frame_rate_is_planned_for_within_a_second() -> None:
+    """Frames without a joined client: rates, items and workers; neither a steady rate nor a slightly higher one plans
+    anything more (SC-17 … SC-19).
     """
     bench = find_and_read()
     async with bench.working():
@@ -69,8 +69,8 @@ async def test_measured_rates_are_planned_for() -> None:
 
 
 @story
-async def test_items_come_at_once() -> None:
-    """From none to eight items a frame at once: within a second the plan is for eight."""
+async def test_jump_in_items_per_frame_is_planned_for_within_a_second() -> None:
+    """From none to eight items a frame."""
     bench = find_and_read()
     async with bench.working():
         live = bench.add()
@@ -84,7 +84,7 @@ async def test_items_come_at_once() -> None:
 
 
 @story
-async def test_ballooning() -> None:
+async def test_stage_whose_runs_balloon_is_planned_with_longer_times() -> None:
     """Runs take twice what was measured: all times of that stage are multiplied by it, and the plan takes more."""
     bench = find_and_read()
     async with bench.working():
@@ -104,8 +104,8 @@ async def test_ballooning() -> None:
 
 
 @story
-async def test_silent_clients_leave() -> None:
-    """Ten seconds without a frame, and its part of the plan is free again."""
+async def test_silent_client_leaves_and_frees_a_part_of_the_plan() -> None:
+    """After ten seconds without a frame."""
     bench = find_and_read()
     async with bench.working():
         live = bench.add()
@@ -120,8 +120,7 @@ async def test_silent_clients_leave() -> None:
 
 
 @story
-async def test_nothing_is_left_of_a_pipeline_that_has_gone() -> None:
-    """One that is defined anew begins anew."""
+async def test_pipeline_defined_anew_after_deletion_counts_plans_from_one() -> None:
     bench = find_and_read()
     async with bench.working():
         live = bench.add()
@@ -139,8 +138,8 @@ async def test_nothing_is_left_of_a_pipeline_that_has_gone() -> None:
 
 
 @story
-async def test_others_have_their_turn() -> None:
-    """However many pipelines are looked at and planned, the event loop goes on after each."""
+async def test_planning_round_gives_the_event_loop_a_turn_per_pipeline() -> None:
+    """After each pipeline that is looked at, and after each that is planned."""
     bench = find_and_read()
     turns = 0
 
@@ -165,8 +164,8 @@ async def test_others_have_their_turn() -> None:
 
 
 @story
-async def test_a_round_that_fails() -> None:
-    """It raises, so that no story hides it; in a box it is logged, and the next round plans."""
+async def test_planning_round_that_fails_is_followed_by_the_next() -> None:
+    """In a test its error is raised, so that no story hides it; in a box it is logged, and the next round plans."""
     bench = find_and_read()
     failures = [RuntimeError("a defect")] * 2
 
@@ -187,9 +186,9 @@ async def test_a_round_that_fails() -> None:
 
 
 @story
-async def test_a_policy_that_does_not_answer() -> None:
-    """Without an answer in time a pipeline keeps the plan that it has; one without a plan is served without, which an
-    event says; who would join is told to ask again. Once answers come there are plans.
+async def test_pipeline_keeps_the_old_plan_while_the_policy_does_not_answer() -> None:
+    """A pipeline without a plan is served without, which an event says; a client that would join is told to ask again.
+    Once answers come there are plans.
     """
     bench = find_and_read()
     async with bench.working():

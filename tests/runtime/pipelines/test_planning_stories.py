@@ -47,7 +47,7 @@ async def _told(seed: int) -> list[tuple[str, Mapping[str, object]]]:
 
 
 @pytest.mark.parametrize("seed", seeds(gate=3, nightly=8))
-def test_stories_replay(seed: int) -> None:
+def test_planning_decisions_of_random_stories_replay(seed: int) -> None:
     """Whatever comes, plans keep SLO and capacity, alone and together; equal seeds make equal decisions."""
 
     def decided() -> list[object]:

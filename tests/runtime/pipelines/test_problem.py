@@ -26,7 +26,7 @@ def _measured(*rows: tuple[int, int, float]) -> Measured:
     return Measured("gpu", 1, 1, 1.0, 1.0, latencies, kind="cuda")
 
 
-def test_instances_of_cores_and_of_devices() -> None:
+def test_instance_is_a_worker_on_cores_and_all_streams_on_a_device() -> None:
     """On cores an instance is a worker, at what a run takes while the others are at work; on a device all its streams,
     as far as more of them bring more (SC-06). What was not measured is no choice (SC-05).
     """
@@ -37,7 +37,7 @@ def test_instances_of_cores_and_of_devices() -> None:
     assert [(row.batch, row.concurrency, row.p50_ms) for row in device] == [(1, 1, 10.0), (1, 2, 14.0), (4, 1, 30.0)]
 
 
-def test_worker_types_of_a_machine() -> None:
+def test_machine_has_worker_types_by_kind_and_processor_group() -> None:
     """Kinds on the same cores share them with CPU stages; a device is one worker of its own; of two groups of a kind
     each has a name; what takes no runs now is left out.
     """
@@ -93,8 +93,8 @@ def test_ballooning_is_that_of_the_kind_that_serves(seen_ms: float | None, at_on
     assert {one.worker: one.latency_ms for one in module.profiles} == pytest.approx({"cpu": 25.0, "openvino": 5.5})
 
 
-def test_an_item_of_a_batch_takes_its_part_of_it() -> None:
-    """Of the nearest batch that was measured; beyond the largest as there. Of as many runs at once, else of fewer."""
+def test_item_time_is_a_part_of_the_nearest_measured_batch() -> None:
+    """Beyond the largest batch as there. Of as many runs at once, else of fewer."""
     rows = _measured((1, 1, 10.0), (4, 1, 20.0), (1, 2, 14.0), (4, 2, 90.0))
     assert [_item_ms(rows, batch, 1) for batch in (1, 2, 4, 8)] == [10.0, 10.0, 5.0, 5.0]
     assert [_item_ms(rows, 1, at_once) for at_once in (2, 3)] == [14.0, 14.0]

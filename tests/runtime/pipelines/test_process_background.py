@@ -32,10 +32,8 @@ async def _for_ever(compute: Any) -> Any:
     await asyncio.Event().wait()
 
 
-def test_plans_are_the_same_there() -> None:
-    """Before the process is there a thread plans, then the process does, and after its end a thread again: always the
-    same plans.
-    """
+def test_plans_of_a_planner_process_equal_those_of_a_thread() -> None:
+    """Before the process is there a thread plans, then the process does, and after its end a thread again."""
 
     async def story() -> None:
         process = PlannerProcess()
@@ -56,8 +54,8 @@ def test_plans_are_the_same_there() -> None:
     asyncio.run(story())
 
 
-def test_what_goes_wrong_there_is_told() -> None:
-    """An error of the policy is its own, wherever it computes."""
+def test_policy_error_reaches_the_caller_unchanged() -> None:
+    """Wherever the policy computes."""
 
     async def story() -> None:
         background = ProcessBackground(PlannerProcess(), PlannerEnded, PlannerNotBegun, _in_thread)
@@ -69,9 +67,9 @@ def test_what_goes_wrong_there_is_told() -> None:
     asyncio.run(story())
 
 
-def test_who_gives_up_waiting() -> None:
-    """What computes for ever in the process is ended with it; from then on another process computes, and no thread,
-    which could not be ended.
+def test_planner_process_that_is_given_up_on_is_ended_and_replaced() -> None:
+    """What computes for ever in the process is ended with the process; from then on another process computes, and no
+    thread, which could not be ended.
     """
 
     async def story() -> None:
@@ -100,9 +98,9 @@ def test_who_gives_up_waiting() -> None:
     asyncio.run(story())
 
 
-def test_a_process_that_ends_every_time() -> None:
-    """Once somebody has given up waiting nothing computes in a thread where a process can begin: where that ends again
-    and again, nothing is computed, which is told as that.
+def test_planner_process_that_keeps_ending_raises_not_computed() -> None:
+    """Once a caller has given up waiting, nothing computes in a thread where a process can begin: where the process
+    ends again and again, nothing is computed.
     """
 
     async def story() -> None:
@@ -120,8 +118,8 @@ def test_a_process_that_ends_every_time() -> None:
     asyncio.run(story())
 
 
-def test_what_never_ends_begins_no_process() -> None:
-    """Only what a computation needs is imported while a process begins: one that never ends keeps nobody waiting."""
+def test_endless_computation_does_not_delay_the_planner_process() -> None:
+    """While a process begins, only what a computation needs is imported: one that never ends keeps no other waiting."""
 
     async def story() -> None:
         process = PlannerProcess()
@@ -136,7 +134,7 @@ def test_what_never_ends_begins_no_process() -> None:
 
 
 @story
-async def test_planning_goes_on_in_threads_after_a_late_answer_where_no_process_has_room() -> None:
+async def test_planning_without_room_for_a_process_goes_on_in_threads() -> None:
     """A planner of 30 has no place in 100, of which planners have a quarter; one answer comes after the limit."""
     bench = MemoryBench({}, 100)
     process = PlannerProcess(0, PlannerProcesses(bench.clock, bench.memory).process("pipelines", 30))
@@ -158,8 +156,8 @@ async def test_planning_goes_on_in_threads_after_a_late_answer_where_no_process_
 _LET_GO = threading.Event()
 
 
-def test_policy_that_computes_for_ever_holds_one_thread_where_no_process_has_room() -> None:
-    """Nothing else is computed until it has ended."""
+def test_endless_policy_without_room_for_a_process_holds_one_thread() -> None:
+    """Nothing else is computed until the policy has ended."""
 
     async def story() -> None:
         bench = MemoryBench({}, 100)
@@ -190,7 +188,7 @@ def _until_let_go() -> None:
     _LET_GO.wait()
 
 
-def test_it_yields_to_who_serves() -> None:
+def test_planner_process_runs_at_a_lower_priority_than_serving() -> None:
     """A process that plans for half a second has less of a core than what answers requests."""
 
     async def story() -> None:

@@ -25,8 +25,8 @@ def _problem(*kinds: str, slo_ms: float = 100.0, run_ms: float = 50.0) -> Alloca
         (_problem("cpu", slo_ms=20.0), ("time",)),
     ],
 )
-def test_what_there_is_not_enough_of(problem: AllocationInput, missing: tuple[str, ...]) -> None:
-    """Processors of the pool that a plan without limits would take; where none would help, time."""
+def test_refusal_names_the_missing_processor_or_time(problem: AllocationInput, missing: tuple[str, ...]) -> None:
+    """Processors of the pool that a plan without limits would take; where no processor would help, time."""
     assert lacks(at_rate(problem, 60.0), Frontier()) == missing
 
 
@@ -39,7 +39,7 @@ def test_what_there_is_not_enough_of(problem: AllocationInput, missing: tuple[st
         if asked > possible
     ],
 )
-def test_most_that_is_accepted_is_found_with_few_trials(possible: float, asked: float) -> None:
+def test_highest_accepted_rate_is_found_with_few_trials(possible: float, asked: float) -> None:
     """Near the most, and never more, whatever was asked for; no rate is tried twice, as rounding might have it."""
     tried: list[float] = []
 

@@ -15,8 +15,8 @@ READ = {"fine": Cost(run_ms=8), "coarse": Cost(run_ms=4)}
 
 
 @story
-async def test_items_that_come_at_once() -> None:
-    """From no object to eight on each frame: what is late was sent within the second after."""
+async def test_frames_are_late_for_a_second_at_most_after_a_jump_in_items() -> None:
+    """From no object to eight on each frame."""
     whole = WholeBox(FIND, READ)
     live = whole.add()
     async with whole.working():
@@ -34,9 +34,9 @@ async def test_items_that_come_at_once() -> None:
 
 @pytest.mark.nightly("minutes of many cameras")
 @story
-async def test_more_than_fits() -> None:
-    """Half as many frames again as the box can do with its best variants: cheaper ones serve, and hardly any is late;
-    afterwards the best ones are back.
+async def test_pipeline_with_more_frames_than_fit_takes_cheaper_variants() -> None:
+    """Half as many frames again as the box can do with its best variants: hardly any is late, and afterwards the best
+    variants are back.
     """
     whole = WholeBox(FIND, READ)
     whole.objects = 4
@@ -57,9 +57,9 @@ async def test_more_than_fits() -> None:
 
 
 @story
-async def test_those_that_were_let_in_are_in_time() -> None:
-    """Clients join until one is refused; all that were let in send what they said, and frames are in time; what
-    runs cost is told, and adds up.
+async def test_frames_of_admitted_clients_are_in_time() -> None:
+    """Clients join until one is refused; all admitted clients send at the rate that they said; what runs cost is told,
+    and adds up.
     """
     whole = WholeBox({"fine": FIND["fine"]}, {"fine": READ["fine"]})
     whole.objects = 3
@@ -87,10 +87,8 @@ async def test_those_that_were_let_in_are_in_time() -> None:
 
 @pytest.mark.nightly("minutes of many cameras")
 @story
-async def test_two_pipelines_by_weight() -> None:
-    """Far too much of both, with one variant each: as many frames are in time as the box can do, and each pipeline has
-    its part by weight.
-    """
+async def test_overloaded_pipelines_share_the_processors_by_weight() -> None:
+    """Far too many frames of both, with one variant each: as many frames are in time as the box can do."""
     whole = WholeBox({"fine": FIND["fine"]}, {"fine": READ["fine"]})
     whole.objects = 2
     one, two = whole.add("one", weight=2.0), whole.add("two", weight=1.0)
@@ -105,9 +103,9 @@ async def test_two_pipelines_by_weight() -> None:
 
 @pytest.mark.nightly("a long story")
 @story
-async def test_a_weight_counts_among_the_pipelines_of_one_tenant() -> None:
-    """Another tenant's flood of frames leaves those in time that were let in, whatever its owner says it weighs, and
-    however many pipelines it is sent to.
+async def test_weight_counts_only_among_pipelines_of_the_same_tenant() -> None:
+    """Another tenant's flood of frames leaves the frames of an admitted client in time, whatever weight the flood's
+    pipelines have, and however many they are.
     """
     whole = WholeBox({"fine": FIND["fine"]}, {"fine": READ["fine"]})
     for name, cost in (("find", FIND["fine"]), ("read", READ["fine"])):
@@ -128,8 +126,8 @@ async def test_a_weight_counts_among_the_pipelines_of_one_tenant() -> None:
 
 
 @story
-async def test_without_a_plan() -> None:
-    """A box without a serve loop answers all the same, by dispatch and early drop."""
+async def test_pipeline_without_a_plan_is_served_by_dispatch() -> None:
+    """In a box without a serve loop, with early drop."""
     whole = WholeBox(FIND, READ)
     whole.objects = 2
     live = whole.add()
@@ -142,9 +140,9 @@ async def test_without_a_plan() -> None:
 
 @pytest.mark.nightly("a long story; a lost processor is in the gate with one application")
 @story
-async def test_a_processor_is_lost_for_seven_seconds() -> None:
-    """In the middle of runs: each frame is answered once and in time, the plans are made without it while it is away,
-    with the variants that fit then, and with it again once it is back.
+async def test_pipeline_is_served_in_time_while_a_processor_is_lost() -> None:
+    """For seven seconds, in the middle of runs: each frame is answered once and in time, the plans are made without the
+    processor while it is away, with the variants that fit then, and with it again once it is back.
     """
     whole = WholeBox(FIND, READ, workers=1, twins=[(1, 1.0, 1.0)])
     whole.objects = 4
@@ -184,9 +182,9 @@ def workers_of(live: LivePipeline) -> set[str]:
 
 
 @story
-async def test_a_few_slow_seconds_are_over_when_they_are_over() -> None:
-    """Runs that are so slow for a moment that no frame could be in time: none is begun then, and soon after as before.
-    What was expected of the slow ones keeps nobody from finding out.
+async def test_pipeline_recovers_soon_after_a_few_slow_seconds() -> None:
+    """Runs are so slow for a moment that no frame could be in time: none is begun then, and soon after all are as
+    before. The times that slow runs led to expect do not keep later frames from being tried.
     """
     whole = WholeBox({"v": Cost(run_ms=24, resident_bytes=10)}, {"v": Cost(run_ms=10, resident_bytes=10)})
     whole.objects = 1

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @story
-async def test_an_answer_that_does_not_come() -> None:
+async def test_solver_without_an_answer_gives_up_and_pauses_ever_longer() -> None:
     """Given up after the limit, and not asked for again for as long, then twice as long, and so on; an answer that
     comes ends that.
     """
@@ -57,8 +57,8 @@ async def test_an_answer_that_does_not_come() -> None:
 
 
 @story
-async def test_answer_that_waits_for_another_one_has_its_whole_time() -> None:
-    """One process computes all of them: a quick one behind a long one is not given up for that."""
+async def test_solver_answer_behind_a_long_answer_has_the_whole_limit() -> None:
+    """One process computes all answers: a quick one behind a long one is not given up for that."""
     turn, takes_s = asyncio.Lock(), iter((30.0, 1.0))
 
     async def background(compute: Callable[[], T]) -> T:
@@ -74,8 +74,8 @@ async def test_answer_that_waits_for_another_one_has_its_whole_time() -> None:
 
 
 @story
-async def test_nobody_computes() -> None:
-    """The process has ended before, and there is no other: as an answer that does not come."""
+async def test_solver_pauses_where_no_process_computes() -> None:
+    """The process has ended before, and there is no other: as with an answer that does not come."""
     clock = LoopClock()
 
     async def background(compute: Callable[[], T]) -> T:
@@ -88,8 +88,8 @@ async def test_nobody_computes() -> None:
 
 
 @story
-async def test_an_error_of_the_policy() -> None:
-    """Its own, whatever it is called, and no reason to pause."""
+async def test_policy_error_is_raised_and_does_not_pause_the_solver() -> None:
+    """Whatever the error is called, also `TimeoutError`."""
 
     async def background(compute: Callable[[], T]) -> T:
         return compute()

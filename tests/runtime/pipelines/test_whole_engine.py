@@ -124,8 +124,8 @@ def picture() -> bytes:
 
 
 @story
-async def test_only_frames_beyond_the_plan_yield_to_the_tenants_own() -> None:
-    """Items beyond the plan of a frame that it counts on go by their deadline, as all others of it."""
+async def test_frames_beyond_the_plan_have_a_lower_priority_than_planned() -> None:
+    """Items beyond the plan of a planned frame go by their deadline, as all others of that frame."""
     desk = Desk()
     stage = desk.pipeline.stage("find")
     assert isinstance(stage, Ask)
@@ -136,7 +136,7 @@ async def test_only_frames_beyond_the_plan_yield_to_the_tenants_own() -> None:
 
 
 @story
-async def test_a_frame_is_answered_by_real_tasks() -> None:
+async def test_frame_with_real_tasks_is_answered_with_labels_and_boxes() -> None:
     """Each crop is classified by itself, and its box is where it lies in the picture; the figures say what was done."""
     desk = Desk()
     async with desk.bench.working():
@@ -157,8 +157,10 @@ async def test_a_frame_is_answered_by_real_tasks() -> None:
 
 
 @story
-async def test_what_pipelines_and_single_calls_spend_is_what_processors_were_busy() -> None:
-    """To the nanosecond, though they share runs, and though a frame is given up in the middle of one."""
+async def test_spending_with_shared_and_abandoned_runs_equals_busy_time() -> None:
+    """Of pipelines and single calls together, to the nanosecond, though they share runs, and though a frame is given up
+    in the middle of one.
+    """
     desk = Desk(workers=1, batches=True)
     desk.put(slo_ms=75)
     single = Media(picture())
@@ -181,8 +183,8 @@ async def test_what_pipelines_and_single_calls_spend_is_what_processors_were_bus
 
 
 @story
-async def test_drops_count_where_dispatch_counts_them() -> None:
-    """What would be late is refused before it is decoded, or in the queue; also where its application answers late."""
+async def test_dropped_items_count_as_expired_requests_of_the_application() -> None:
+    """What would be late is refused before it is decoded, or in the queue; also where the application answers late."""
     desk = Desk()
 
     def outcomes(application: str, outcome: str) -> int:
@@ -207,8 +209,8 @@ async def test_drops_count_where_dispatch_counts_them() -> None:
 
 
 @story
-async def test_a_frame_is_one_request_and_its_items_are_concurrent_ones() -> None:
-    """Of a tenant that may have two at once, two items are under way; of one request a second, one frame."""
+async def test_frame_counts_as_one_request_and_items_as_concurrent_requests() -> None:
+    """Of a tenant that may have two requests at once, two items are under way; of one request a second, one frame."""
     desk = Desk(workers=4, concurrent_requests=2)
     async with desk.bench.working():
         await desk.ask()
@@ -229,8 +231,8 @@ async def test_a_frame_is_one_request_and_its_items_are_concurrent_ones() -> Non
 
 
 @story
-async def test_the_picture_counts_while_somebody_needs_it() -> None:
-    """Among the bodies in memory; without room for it the frame is refused."""
+async def test_picture_of_a_frame_counts_in_memory_while_needed() -> None:
+    """Among the bodies in memory; without room for the picture the frame is refused."""
     desk = Desk()
     async with desk.bench.working():
         frame = asyncio.create_task(desk.ask())
@@ -251,8 +253,8 @@ async def test_the_picture_counts_while_somebody_needs_it() -> None:
 
 
 @story
-async def test_a_frame_ends_whose_tenant_is_deleted_meanwhile() -> None:
-    """Long before its deadline, without a word in the log: it has no places any more but the one that it has."""
+async def test_frame_of_a_tenant_deleted_meanwhile_ends_early() -> None:
+    """Long before its deadline, without a word in the log: the frame has no places any more but the one that it has."""
     desk = Desk()
     async with desk.bench.working():
         frame = asyncio.create_task(desk.ask())
@@ -273,8 +275,10 @@ def _quarantine(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("variant", [None, "gone"])
-def test_a_fork_of_which_one_network_is_not_served_goes_on_with_the_other(variant: str | None) -> None:
-    """It is quarantined, or the only variant that may answer has gone: its item has none, and the other one's has."""
+def test_fork_with_an_unserved_network_is_answered_by_the_other(variant: str | None) -> None:
+    """The network is quarantined, or the only variant that may answer has gone: its item has no answer, and the other
+    one's has.
+    """
 
     async def story() -> None:
         desk = Desk()
@@ -292,8 +296,8 @@ def test_a_fork_of_which_one_network_is_not_served_goes_on_with_the_other(varian
 
 
 @story
-async def test_a_planned_variant_that_has_gone_is_stood_in_for() -> None:
-    """Until the next plan the box chooses; a variant that the stage names is not stood in for."""
+async def test_planned_variant_that_has_gone_is_replaced_until_the_next_plan() -> None:
+    """The box chooses; a variant that the stage names is not replaced."""
     desk = Desk()
     async with desk.bench.working():
         await desk.ask()
@@ -319,9 +323,9 @@ class _Ticking(HandClock):
 
 
 @story
-async def test_media_threads_are_metered() -> None:
-    """Reading a frame and cutting it take what they take of a thread, not the wait for one; plans know both, and
-    pipelines pay for them as `host`.
+async def test_media_threads_are_metered_without_the_wait_for_a_thread() -> None:
+    """Reading a frame and cutting it take what they take of a thread; plans know both, and pipelines pay for them as
+    `host`.
     """
     desk = Desk(media_clock=_Ticking())
     live = desk.pipelines.get("t/signs")
@@ -339,8 +343,8 @@ def _quad(side: float, at: int = 0) -> Region:
 
 
 @story
-async def test_all_cutouts_of_a_frame_together_are_twice_its_picture_at_most() -> None:
-    """Those that are copied; further ones are not made, nor begun with. They count before any is copied."""
+async def test_cutouts_of_a_frame_take_at_most_twice_the_pictures_bytes() -> None:
+    """Cutouts that are copied; further ones are not made, nor begun with. They count before any is copied."""
     desk = Desk()
     call = ItemCall("t", "r", 0, 1 << 62)
     crop = SIGNS[1]
@@ -371,8 +375,8 @@ async def test_all_cutouts_of_a_frame_together_are_twice_its_picture_at_most() -
 
 
 @story
-async def test_large_cutouts_have_turns_of_their_own() -> None:
-    """The media threads serve others in between, and none begins after the deadline."""
+async def test_large_cutouts_take_a_media_turn_each() -> None:
+    """The media threads serve other work in between, and no cutout begins after the deadline."""
     desk = Desk(held_bytes=1 << 25)
     body = bytes(cv2.imencode(".png", np.zeros((1200, 1200, 3), np.uint8))[1])
     call = ItemCall("t", "r", 0, 1 << 62)
@@ -394,8 +398,10 @@ async def test_large_cutouts_have_turns_of_their_own() -> None:
 
 
 @story
-async def test_one_network_alone_decodes_for_itself() -> None:
-    """No picture is kept, and no turn of the media threads is spent on it; what is damaged is the caller's."""
+async def test_pipeline_of_a_single_network_keeps_no_picture() -> None:
+    """The network decodes for itself, and no turn of the media threads is spent beside that; a damaged picture is the
+    caller's error.
+    """
     desk = Desk()
     desk.put(SIGNS[:1])
     async with desk.bench.working():
@@ -409,8 +415,8 @@ async def test_one_network_alone_decodes_for_itself() -> None:
 
 
 @story
-async def test_who_is_changed_keeps_clients_and_figures() -> None:
-    """Frames under way end as they began; one that is removed is found no more."""
+async def test_changed_pipeline_keeps_clients_and_figures() -> None:
+    """Frames under way end as they began; a pipeline that is removed is found no more."""
     desk = Desk()
     async with desk.bench.working():
         client = await desk.pipelines.join("t/signs", 5, "t")
@@ -427,9 +433,9 @@ async def test_who_is_changed_keeps_clients_and_figures() -> None:
 
 
 @story
-async def test_a_network_with_a_state_goes_on_from_frame_to_frame_of_a_client() -> None:
-    """Side by side they wait for one another; each client has a state of its own, and a frame that comes after a later
-    one has begun is too late for it (SC-02).
+async def test_state_of_a_network_goes_on_from_frame_to_frame_of_a_client() -> None:
+    """Frames side by side wait for one another; each client has a state of its own, and a frame that comes after a
+    later one has begun is too late for it (SC-02).
     """
 
     def add(inputs: Tensors) -> dict[str, Any]:

@@ -51,8 +51,8 @@ class Fed:
         return Totals(self.frames, begun, self.joined, items, ran, answered, items_squared=squared)
 
 
-def test_rates_and_items_of_late() -> None:
-    """Rates, items of a frame and time of an item are those of the last half second (SC-18, SC-19)."""
+def test_window_rates_and_items_are_those_of_the_last_half_second() -> None:
+    """Rates, items of a frame and time of an item (SC-18, SC-19)."""
     fed = Fed()
     seen = fed.look(2.0, 40, [3])
     assert (seen.fps, seen.joined_fps, seen.items, seen.takes_ms) == (
@@ -65,18 +65,16 @@ def test_rates_and_items_of_late() -> None:
     assert fed.look(0.5, 80, [8]).fps == 80.0
 
 
-def test_a_longer_window_reacts_later() -> None:
-    """It is as long as it is set (SC-18): what has changed for half of it is half of what is seen."""
+def test_longer_window_reacts_later() -> None:
+    """A window is as long as it is set (SC-18): what has changed for half of it is half of what is seen."""
     fed = Fed(window_ns=950 * NS_PER_MS)
     fed.look(2.0, 40, [3])
     assert fed.look(0.5, 40, [8]).items["read"] == 5.5
     assert fed.look(0.5, 40, [8]).items["read"] == 8.0
 
 
-def test_a_single_frame_says_little() -> None:
-    """At two frames a second the window reaches back until it holds eight; one crowded frame moves the mean by its
-    part, and by less than what counts as a change.
-    """
+def test_window_at_a_low_rate_reaches_back_over_eight_frames() -> None:
+    """At two frames a second one crowded frame moves the mean by its part, and by less than what counts as a change."""
     fed = Fed()
     fed.look(4.0, 2, [1])
     seen = fed.look(0.5, 2, [3])
@@ -86,8 +84,8 @@ def test_a_single_frame_says_little() -> None:
     assert seen.fps == pytest.approx(2)
 
 
-def test_a_single_frame_moves_items_by_their_error() -> None:
-    """However crowded it is, it is no change; two of them are (SC-18)."""
+def test_single_frame_moves_items_by_no_more_than_their_error() -> None:
+    """However crowded a frame is, it is no change; two crowded frames are (SC-18)."""
     fed = Fed()
     assert fed.look(4.0, 2, [1]).items_error == {}
     one = fed.look(0.5, 2, [8])
@@ -103,8 +101,7 @@ def test_a_single_frame_moves_items_by_their_error() -> None:
     assert fewer.items_error["read"] > two.items_error["read"]
 
 
-def test_silence() -> None:
-    """Without frames the rate falls to none, and what a frame had is remembered."""
+def test_window_without_frames_has_no_rate_and_remembers_items() -> None:
     fed = Fed()
     fed.look(2.0, 10, [2])
     seen = fed.look(REACH_NS / NS_PER_S + 0.5, 0, [2])
@@ -112,9 +109,9 @@ def test_silence() -> None:
     assert fed.look(1.0, 10, [4]).items["read"] == 4.0
 
 
-def test_frames_that_take_longer_than_the_reach() -> None:
-    """Who sends the next frame when the last one is answered, every 20 s, has a rate all the while, and no more looks
-    are kept than of others; when that is over it falls to none as ever.
+def test_frames_longer_than_the_windows_reach_keep_a_rate() -> None:
+    """A client that sends the next frame when the last one is answered, every 20 s, has a rate all the while, and no
+    more looks are kept than of others; when that is over the rate falls to none as ever.
     """
     windows = FrameWindows(START_NS, Totals(), GRAPH)
     now_ns, rates, kept = START_NS, [], 0
@@ -132,9 +129,9 @@ def test_frames_that_take_longer_than_the_reach() -> None:
     assert seen.fps == 0.0
 
 
-def test_what_is_dropped_on_the_way_does_not_count() -> None:
-    """Frames of which nothing ran, and items that were dropped, leave the items of an edge as they are: a plan must not
-    take what it has turned away for less to do.
+def test_dropped_frames_and_items_do_not_change_items_per_frame() -> None:
+    """Frames of which nothing ran, and items that were dropped: a plan must not take what it has turned away for less
+    to do.
     """
     fed = Fed()
     fed.look(1.0, 40, [2])
@@ -148,8 +145,8 @@ def test_what_is_dropped_on_the_way_does_not_count() -> None:
     assert seen.fps == 120.0
 
 
-def test_what_runs_took_is_forgotten() -> None:
-    """Where none follows: it may be why none does."""
+def test_run_times_of_a_stage_without_runs_are_forgotten() -> None:
+    """The times may be why no run follows."""
     fed = Fed()
     fed.look(2.0, 10, [2])
     assert fed.look(TRUSTED_NS / NS_PER_S - 1, 10, [0]).takes_ms == {"read": 12.0}
@@ -157,8 +154,8 @@ def test_what_runs_took_is_forgotten() -> None:
     assert fed.look(1.0, 10, [2]).takes_ms == {"read": 12.0}
 
 
-def test_times_by_how_items_ran() -> None:
-    """Each for itself, and forgotten like the others."""
+def test_run_times_are_kept_by_variant_kind_and_batch() -> None:
+    """And forgotten like other times."""
     fine, coarse = ("read", RanAs("fine", "cpu", 1)), ("read", RanAs("coarse", "cpu", 1))
     windows = FrameWindows(START_NS, Totals(), GRAPH)
     first = Totals(ran_as={fine: (2, 60 * NS_PER_MS)})
@@ -170,8 +167,8 @@ def test_times_by_how_items_ran() -> None:
     assert windows.look(later_ns + NS_PER_S, both).takes_as_ms == {}
 
 
-def test_stages_that_are_others_now() -> None:
-    """Windows are of stages as they are defined: what was seen of others says nothing about these."""
+def test_windows_of_stages_defined_otherwise_are_not_reused() -> None:
+    """What was seen of other stages says nothing about these."""
     windows = FrameWindows(START_NS, Totals(), GRAPH)
     assert windows.is_of(Graph.of(STAGES, {}), Totals())
     fewer = (STAGES[0], replace(STAGES[1], at_most=4))

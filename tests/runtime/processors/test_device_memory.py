@@ -42,7 +42,7 @@ class Device:
             self.memory.left(self.loaded.pop(name))
 
 
-def test_the_longest_unused_leaves() -> None:
+def test_longest_unused_build_leaves_a_full_device_memory() -> None:
     """By what a build was seen to take, at a first load by its file."""
 
     async def story() -> None:
@@ -60,8 +60,8 @@ def test_the_longest_unused_leaves() -> None:
     asyncio.run(story())
 
 
-def test_what_never_fits() -> None:
-    """It says so, and nobody leaves for it."""
+def test_build_that_never_fits_into_device_memory_is_refused() -> None:
+    """The error says so, and no build leaves for it."""
 
     async def story() -> None:
         device = Device(100, {"a": 40, "b": 200})
@@ -73,7 +73,7 @@ def test_what_never_fits() -> None:
     asyncio.run(story())
 
 
-def test_who_does_not_leave_is_asked_once() -> None:
+def test_build_that_does_not_leave_device_memory_is_asked_once() -> None:
     """A ledger that does not know the build leaves it there: the load fails, and does not turn for ever."""
 
     async def story() -> None:
@@ -87,7 +87,7 @@ def test_who_does_not_leave_is_asked_once() -> None:
     asyncio.run(story())
 
 
-def test_a_load_that_fails_holds_nothing() -> None:
+def test_failed_load_holds_no_device_memory() -> None:
     async def story() -> None:
         device = Device(100, {"a": 10})
         with pytest.raises(KeyError):
@@ -98,7 +98,7 @@ def test_a_load_that_fails_holds_nothing() -> None:
     asyncio.run(story())
 
 
-def test_budgets() -> None:
+def test_device_memory_budget_is_as_set_or_the_devices_less_the_driver() -> None:
     """What was set, else the device's without its driver's share; without either there is no limit, and a build counts
     by its file.
     """

@@ -15,9 +15,9 @@ from tests.fakes.processor import FakeProcessor
 
 
 @story
-async def test_groups() -> None:
-    """A kind on the cores of all is in each of their groups; one with a device of its own is a group for as long as it
-    takes runs.
+async def test_processor_groups_follow_shared_cores_and_devices() -> None:
+    """A kind on the cores of all is in each of their groups; a kind with a device of its own is a group for as long as
+    it takes runs.
     """
     clock = LoopClock()
     first, twin = FakeProcessor(clock, name="big", workers=2), FakeProcessor(clock, name="little", workers=4)
@@ -39,8 +39,7 @@ async def test_groups() -> None:
 
 
 @story
-async def test_one_group() -> None:
-    """What shares the first one's cores is no group of its own."""
+async def test_processors_on_the_same_cores_are_a_single_group() -> None:
     clock = LoopClock()
     group = ProcessorGroup(FakeProcessor(clock), [Member(FakeProcessor(clock, kind="other"), clock)])
     assert [dict(one.kinds) for one in group.groups()] == [{"cpu": "", "other": ""}]
@@ -76,7 +75,7 @@ def with_copies() -> tuple[Several, list[Several], list[Cluster], ProcessorGroup
 
 
 @story
-async def test_all_copies_leave_though_one_fails() -> None:
+async def test_unload_removes_all_copies_though_one_fails() -> None:
     first, twins, _, group = with_copies()
     build = await group.load(PreparedForm("b", "", 0, optimised=True))
     assert [len(one.there) for one in (first, *twins)] == [1, 1, 1]
@@ -87,8 +86,8 @@ async def test_all_copies_leave_though_one_fails() -> None:
 
 
 @story
-async def test_one_that_comes_back_during_a_load_has_one_copy() -> None:
-    """The load makes it and so does the return: the second of them leaves."""
+async def test_processor_that_returns_during_a_load_has_a_single_copy() -> None:
+    """The load makes a copy and so does the return: the second of them leaves."""
     first, twins, clusters, group = with_copies()
     loading = asyncio.create_task(group.load(PreparedForm("b", "", 0, optimised=True)))
     clock = LoopClock()

@@ -19,29 +19,28 @@ def machine(root: Path, **files: list[int]) -> Path:
     return root
 
 
-def test_big_and_little(tmp_path: Path) -> None:
-    """By what they compute."""
+def test_cores_are_sorted_by_capacity(tmp_path: Path) -> None:
     speed = speeds(range(4), machine(tmp_path, cpu_capacity=[446, 446, 1024, 1024]))
     assert speed == pytest.approx({0: 0.4355, 1: 0.4355, 2: 1.0, 3: 1.0}, abs=1e-3)
     assert sorts(speed) == [(2, 3), (0, 1)]
     assert mean_speed((0, 2), speed) == pytest.approx(0.7177, abs=1e-3)
 
 
-def test_by_their_clocks(tmp_path: Path) -> None:
-    """Where the system does not know what they compute; cores of a sort differ by a little."""
+def test_cores_of_unknown_capacity_are_sorted_by_clock(tmp_path: Path) -> None:
+    """Cores of a sort differ by a little."""
     clocks = [5_100_000, 5_000_000, 5_000_000, 3_800_000, 3_800_000]
     assert sorts(speeds(range(5), machine(tmp_path, cpufreq__cpuinfo_max_freq=clocks))) == [(0, 1, 2), (3, 4)]
     assert sorts(speeds((0, 1), tmp_path)) == [(0, 1)]
 
 
 @pytest.mark.parametrize("files", [{}, {"cpu_capacity": [1024, 1024, 1024]}, {"cpufreq__cpuinfo_max_freq": [1, 2]}])
-def test_equal_or_unknown(tmp_path: Path, files: dict[str, list[int]]) -> None:
+def test_cores_of_equal_or_unknown_speed_are_one_sort(tmp_path: Path, files: dict[str, list[int]]) -> None:
     """Also where some cores say nothing."""
     assert sorts(speeds(range(3), machine(tmp_path, **files))) == [(0, 1, 2)]
 
 
-def test_what_auto_proposes() -> None:
-    """A processor for each sort, fastest first; whatever the operator has said of cores or workers stays."""
+def test_auto_cores_propose_a_processor_for_each_sort() -> None:
+    """Fastest first; whatever the operator has said of cores or workers stays."""
     other = ProcessorSettings(kind="openvino")
     found = [(2, 3), (0, 1)]
     proposed = by_sorts_of_cores((ProcessorSettings(threads_per_run=2), other), found)

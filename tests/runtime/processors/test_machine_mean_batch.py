@@ -18,7 +18,9 @@ RAN = {("cpu", "cpu"): (4, 10), ("little", "cpu"): (2, 2), ("cpu", "openvino"): 
         ("cuda", "cuda", False, None),
     ],
 )
-def test_by_processor(name: str, kind: str, is_first_kind: bool, mean: float | None) -> None:
+def test_mean_batch_is_by_group_for_the_first_kind_else_over_all(
+    name: str, kind: str, is_first_kind: bool, mean: float | None
+) -> None:
     """Each processor of the first kind is a group; another kind's runs are those of all groups together."""
     described = ProcessorDescription(name, kind, 1, 1, "host", "")
     assert _mean_batch(described, RAN, is_first_kind=is_first_kind) == mean

@@ -24,10 +24,10 @@ INPUTS = {"image": np.ones((8, 3, 64, 64), np.float32)}
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("processors", [ALONE, BESIDE], ids=["alone", "beside"])
-async def test_what_the_first_processor_runs(
+async def test_staged_run_begins_when_the_run_before_has_ended(
     tmp_path: Path, processors: list[ProcessorSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It begins when the run before it has ended, without having been asked for."""
+    """On the first processor, without having been asked for."""
     is_staged, run = threading.Event(), OnnxSessions.run
 
     def run_later(*arguments: Any) -> dict[str, Any]:

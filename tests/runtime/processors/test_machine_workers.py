@@ -18,7 +18,7 @@ One = ProcessorSettings
     ("quota", "version", "workers"),
     [("max", 2, 2), ("150000", 2, 1), ("20000", 2, 1), ("-1", 1, 2), ("150000", 1, 1)],
 )
-def test_workers_of_box_within_quota_are_its_whole_cores(
+def test_workers_within_a_cpu_quota_are_the_quotas_whole_cores(
     tmp_path: Path, quota: str, version: int, workers: int
 ) -> None:
     """On two cores."""
@@ -47,14 +47,14 @@ def test_workers_of_box_within_quota_are_its_whole_cores(
         ([One(cores=(0, 1)), One(kind="xnnpack", cores=(0, 1))], 8, [2, 2]),
     ],
 )
-def test_workers_of_several_processors_share_quota(
+def test_workers_of_several_processors_share_the_cpu_quota(
     wanted: Sequence[ProcessorSettings], count: int, workers: list[int]
 ) -> None:
-    """Those with cores of their own, the first ones first; what is set stays."""
+    """First those of processors with cores of their own, in their order; a number that is set stays."""
     assert workers_of(wanted, count) == workers
 
 
 @pytest.mark.parametrize(("count", "sorts"), [(8, 2), (5, 2), (4, 1), (1, 1)])
-def test_sorts_of_cores_within_quota_are_the_fastest(count: int, sorts: int) -> None:
+def test_sorts_of_cores_within_a_cpu_quota_are_the_fastest(count: int, sorts: int) -> None:
     found = [(4, 5, 6, 7), (0, 1, 2, 3)]
     assert sorts_within(count, found) == found[:sorts]

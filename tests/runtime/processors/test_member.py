@@ -24,7 +24,7 @@ ONE, MANY = ({"gpu_0/data_0": np.zeros((count, 3, 224, 224), np.float32)} for co
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_lost_in_the_middle_of_a_run(kind: str, tmp_path: Path) -> None:
+def test_kind_lost_in_the_middle_of_a_run_serves_again(kind: str, tmp_path: Path) -> None:
     """Callers wait no longer, its builds are told of, and nothing of it stays; after that it takes loads again."""
     path = toys.shufflenet(tmp_path / "net.onnx")
     form = PreparedForm(f"net@{kind}", str(path), path.stat().st_size, optimised=False, kind=kind)

@@ -26,30 +26,30 @@ def asked(kind: str) -> ProcessorDescription:
     return ProcessorDescription(kind, kind, 2, 1, "host", f"{kind}-1")
 
 
-def test_its_network_is_a_good_one() -> None:
+def test_probe_network_is_a_valid_model() -> None:
     onnx.checker.check_model(onnx.load_from_string(NETWORK), full_check=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_here_passes(kind: str, tmp_path: Path) -> None:
+def test_probe_of_an_installed_kind_passes(kind: str, tmp_path: Path) -> None:
     """In a child; nothing of it stays on disk."""
     assert asyncio.run(ChildProbe(tmp_path)(asked(kind))) == ""
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_here_does_not(tmp_path: Path) -> None:
+def test_probe_of_an_unknown_kind_fails(tmp_path: Path) -> None:
     assert "abacus" in asyncio.run(ChildProbe(tmp_path)(asked("abacus")))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are pinned on Linux only")
-def test_on_cores_that_are_not_there(tmp_path: Path) -> None:
-    """It runs on those of the processor, or not at all."""
+def test_probe_on_cores_that_do_not_exist_fails(tmp_path: Path) -> None:
+    """A probe runs on the cores of its processor, or not at all."""
     here = max(os.sched_getaffinity(0))
     assert asyncio.run(ChildProbe(tmp_path)(replace(asked("cpu"), cores=(here,)))) == ""
     assert "OSError" in asyncio.run(ChildProbe(tmp_path)(replace(asked("cpu"), cores=(here + 1000,))))
 
 
-def test_a_probe_that_takes_too_long(tmp_path: Path) -> None:
+def test_probe_that_takes_too_long_fails(tmp_path: Path) -> None:
     assert asyncio.run(ChildProbe(tmp_path, wall_s=0.01)(asked("cpu"))) == "its probe took longer than 0.01 s"
 
 
@@ -85,5 +85,5 @@ class Driverless(OnnxSessions):
         (Driverless, "no device"),
     ],
 )
-def test_what_it_says(made: type[OnnxSessions], reason: str, tmp_path: Path) -> None:
+def test_probe_gives_the_reason_of_a_failure(made: type[OnnxSessions], reason: str, tmp_path: Path) -> None:
     assert check(made(1), tmp_path) == reason

@@ -8,8 +8,7 @@ import pytest
 from appliance.runtime.processors import PROCESSORS, check_apart, check_cores, check_processors, check_runtime
 
 
-def test_kinds_describe_themselves() -> None:
-    """What is registered under a kind says that it is of this kind."""
+def test_registered_processor_describes_the_kind_of_registration() -> None:
     for kind, make in PROCESSORS.items():
         if kind == "openvino" and find_spec(kind) is None:
             continue
@@ -18,12 +17,12 @@ def test_kinds_describe_themselves() -> None:
         processor.close()
 
 
-def test_one_runtime_is_fine() -> None:
+def test_single_onnx_runtime_is_accepted() -> None:
     """As the scripts install it."""
     check_runtime()
 
 
-def test_two_runtimes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_onnx_runtime_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second distribution of ONNX Runtime, which overwrites files of the first, is named."""
     folder = tmp_path / "onnxruntime_gpu-1.31.0.dist-info"
     folder.mkdir()
@@ -51,8 +50,8 @@ def test_two_runtimes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ([("cpu", "c"), ("openvino", "c")], "processors[1].name: 'c' is there twice"),
     ],
 )
-def test_what_the_settings_may_not_say(named: list[tuple[str, str]], told: str) -> None:
-    """It names the key."""
+def test_invalid_processors_in_the_settings_are_refused(named: list[tuple[str, str]], told: str) -> None:
+    """The error names the key."""
     with pytest.raises(RuntimeError) as caught:
         check_processors(named)
     assert str(caught.value).startswith(told)
@@ -66,8 +65,8 @@ def test_what_the_settings_may_not_say(named: list[tuple[str, str]], told: str) 
         ([("cpu", ()), ("openvino", (1,))], "processors[1].cores: 'openvino' places its threads itself; take it out"),
     ],
 )
-def test_cores_that_are_not_ours(wanted: list[tuple[str, tuple[int, ...]]], told: str) -> None:
-    """It names the key."""
+def test_invalid_cores_in_the_settings_are_refused(wanted: list[tuple[str, tuple[int, ...]]], told: str) -> None:
+    """The error names the key."""
     with pytest.raises(RuntimeError) as caught:
         check_cores(wanted, {1, 0})
     assert str(caught.value) == told
@@ -82,16 +81,18 @@ def test_cores_that_are_not_ours(wanted: list[tuple[str, tuple[int, ...]]], told
         ([("cpu", (0, 1), 2), ("cpu", (2, 3), 1)], "processors[1].threads_per_run: must be that of processors[0], 2"),
     ],
 )
-def test_several_of_a_kind_are_apart(wanted: list[tuple[str, tuple[int, ...], int]], told: str) -> None:
-    """Else more would run at once than there are cores, or builds were prepared for another one."""
+def test_processors_of_a_kind_that_are_not_apart_are_refused(
+    wanted: list[tuple[str, tuple[int, ...], int]], told: str
+) -> None:
+    """Else more would run at once than there are cores, or builds were prepared for another processor."""
     with pytest.raises(RuntimeError) as caught:
         check_apart(wanted)
     assert str(caught.value) == told
 
 
-def test_several_of_a_kind() -> None:
+def test_processors_of_a_kind_on_separate_cores_are_accepted() -> None:
     check_apart([("cpu", (0,), 1), ("cpu", (1,), 1), ("openvino", (), 2)])
 
 
-def test_ours_may_be_named() -> None:
+def test_cores_of_the_box_in_the_settings_are_accepted() -> None:
     check_cores([("cpu", (0, 1)), ("openvino", ())], {0, 1})

@@ -12,7 +12,7 @@ from appliance.runtime.processors.rows import apart, run_rows
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6))
-def test_each_gets_its_own_rows(counts: list[int]) -> None:
+def test_requests_that_share_a_run_get_their_own_rows(counts: list[int]) -> None:
     """Every element names its request, so nothing can be mistaken."""
     requests = [{"x": np.full((count, 3), i, np.float32)} for i, count in enumerate(counts)]
     runs: list[int] = []
@@ -29,11 +29,11 @@ def test_each_gets_its_own_rows(counts: list[int]) -> None:
         assert answer["top"].shape == (count,)
 
 
-def test_an_answer_keeps_nobody_elses_memory() -> None:
+def test_answer_of_a_shared_run_keeps_no_memory_of_other_requests() -> None:
     answers = apart({"y": np.zeros((2, 4))}, [1, 1])
     assert all(answer["y"].base is None for answer in answers)
 
 
-def test_other_rows_than_went_in_are_nobodys() -> None:
+def test_shared_run_with_a_wrong_number_of_rows_is_an_error() -> None:
     with pytest.raises(ValueError, match="'y' has the shape \\[3\\] where 2 rows went in"):
         apart({"y": np.zeros(3)}, [1, 1])

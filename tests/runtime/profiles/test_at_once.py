@@ -24,7 +24,7 @@ def rows(*of: tuple[int, float], batch: int = 1) -> tuple[Latency, ...]:
         (((1, 10.0), (2, 25.0), (4, 20.0)), 1, 1),  # 100, 80, 200: what comes after a step back is not looked at
     ],
 )
-def test_as_long_as_throughput_grows(
+def test_runs_at_once_are_raised_while_throughput_grows(
     measured: tuple[tuple[int, float], ...], on_device: int | None, on_cores: int | None
 ) -> None:
     found = rows(*measured)
@@ -32,6 +32,6 @@ def test_as_long_as_throughput_grows(
     assert runs_at_once(found, on_cores=True) == on_cores
 
 
-def test_of_the_smallest_batch() -> None:
-    """Whatever larger ones gain: when it is asked nobody knows yet who shares the run."""
+def test_runs_at_once_go_by_the_smallest_batch() -> None:
+    """Whatever larger batches gain: it is not known yet which requests will share the run."""
     assert runs_at_once([*rows((1, 10.0), (2, 20.0)), *rows((1, 30.0), (2, 30.0), batch=4)], on_cores=False) == 1

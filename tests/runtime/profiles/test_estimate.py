@@ -19,15 +19,15 @@ def learnt(runs: list[int], start_ns: float = 1e6) -> Estimate:
     return estimate
 
 
-def test_the_papers_example() -> None:
-    """Band's smoothing: profiled 100, measured 200, α = 0.1, so 110."""
+def test_estimate_smooths_like_the_example_of_the_band_paper() -> None:
+    """Profiled 100, measured 200, α = 0.1, so 110."""
     estimate = Estimate(100, 1.0, 100)
     estimate.ran(200, 0, 0.1)
     assert estimate.p50_ns == pytest.approx(110)
 
 
 @given(st.lists(times, max_size=60), st.floats(0, 1), st.floats(1, 1e12))
-def test_it_stays_within_what_was_seen(runs: list[int], alpha: float, start_ns: float) -> None:
+def test_estimate_stays_within_measured_and_seen_times(runs: list[int], alpha: float, start_ns: float) -> None:
     """Never below the least nor above the most of what was measured and seen; P99 is no less than the median."""
     estimate = Estimate(start_ns, 1.0, start_ns)
     for took_ns in runs:
@@ -39,15 +39,15 @@ def test_it_stays_within_what_was_seen(runs: list[int], alpha: float, start_ns: 
 
 
 @given(st.floats(1, 1e12), times)
-def test_one_slow_run_moves_little(start_ns: float, took_ns: int) -> None:
-    """A tenth at most, however long it took."""
+def test_slow_run_moves_the_estimate_by_a_tenth_at_most(start_ns: float, took_ns: int) -> None:
+    """However long the run took."""
     estimate = Estimate(start_ns, 1.0, start_ns)
     estimate.ran(took_ns, 0, ALPHA)
     assert estimate.p50_ns <= start_ns * (1 + ALPHA * (JUMP_MAX - 1)) + ALPHA * SLACK_NS + 1e-6
 
 
 @given(st.floats(0, 0.999), st.integers(0, 50))
-def test_without_a_weight_nothing_is_learnt(share: float, count: int) -> None:
+def test_estimate_without_a_weight_learns_nothing(share: float, count: int) -> None:
     """α = 0 leaves what the import measured."""
     estimate = Estimate(1e6, 1.2, 1e6)
     for _ in range(count):
@@ -56,7 +56,7 @@ def test_without_a_weight_nothing_is_learnt(share: float, count: int) -> None:
 
 
 @given(st.lists(st.integers(900_000, 1_100_000), min_size=200, max_size=300), st.randoms(use_true_random=False))
-def test_the_order_of_runs_matters_little(runs: list[int], random: Random) -> None:
+def test_order_of_runs_changes_the_estimate_little(runs: list[int], random: Random) -> None:
     """Of runs that differ by a tenth each way, whichever order leads to within a tenth of the same."""
     others = list(runs)
     random.shuffle(others)
@@ -64,7 +64,7 @@ def test_the_order_of_runs_matters_little(runs: list[int], random: Random) -> No
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.5, 2, 4, 10])
-def test_another_speed_is_known_after_fifty_runs(factor: float) -> None:
+def test_estimate_follows_another_speed_within_fifty_runs(factor: float) -> None:
     """Within a tenth of the truth, with noise of a tenth each way."""
     random = Random(1)
     runs = [int(1e6 * factor * random.uniform(0.9, 1.1)) for _ in range(50)]
@@ -72,8 +72,8 @@ def test_another_speed_is_known_after_fifty_runs(factor: float) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.5, 2])
-def test_half_or_twice_the_speed_is_known_after_four_runs(factor: float) -> None:
-    """They are no chance; what the mildest of them took counts, so it is not beyond the truth."""
+def test_estimate_follows_half_or_twice_the_speed_within_four_runs(factor: float) -> None:
+    """Four such runs are no chance; what the mildest of them took counts, so the estimate is not beyond the truth."""
     runs = [int(1e6 * factor * noise) for noise in (1.0, 1.04, 0.97, 1.02)]
     assert learnt(runs[:3]).p50_ns == pytest.approx(1e6 * (1 + (factor - 1) * 0.271), rel=0.05)
     assert learnt(runs).p50_ns == pytest.approx(1e6 * factor, rel=0.05)
@@ -84,13 +84,13 @@ def test_half_or_twice_the_speed_is_known_after_four_runs(factor: float) -> None
     assert smoothed.p50_ns == pytest.approx(1e6 * (1 + (factor - 1) * 0.344), rel=0.05)
 
 
-def test_a_burst_at_most_doubles_what_is_expected() -> None:
+def test_estimate_after_a_burst_of_slow_runs_is_bounded() -> None:
     """Four runs that others disturbed a hundred times over are not taken at their word."""
     assert learnt([10**8] * 4).p50_ns <= 1.6 * JUMP_MAX * 1e6
     assert learnt([10**8, 10**6] * 2).p50_ns < 1.3e6
 
 
-def test_the_p99_is_where_one_in_a_hundred_is_above() -> None:
+def test_estimated_p99_is_exceeded_by_about_one_run_in_a_hundred() -> None:
     """Of a skewed distribution: between half and twice one in a hundred of later runs are above it, on average."""
     random = Random(2)
     estimate = learnt([int(1e6 * random.lognormvariate(0, 0.3)) for _ in range(5000)])
@@ -102,7 +102,7 @@ def test_the_p99_is_where_one_in_a_hundred_is_above() -> None:
     assert 0.005 < above / 20_000 < 0.02
 
 
-def test_where_nothing_was_measured_the_quickest_of_the_first_runs_counts() -> None:
+def test_estimate_without_a_measurement_begins_at_the_quickest_run() -> None:
     """The first run pays for pages: it is not where learning begins."""
     estimate = Estimate(50e6, 1.0)
     for took_ns in (50_000_000, 1_000_000, 1_100_000, 1_050_000, 1_000_000):
@@ -110,7 +110,7 @@ def test_where_nothing_was_measured_the_quickest_of_the_first_runs_counts() -> N
     assert estimate.p50_ns == pytest.approx(1e6)
 
 
-def test_from_no_time_at_all() -> None:
+def test_estimate_of_zero_follows_runs_that_take_time() -> None:
     """A build that took no time may take some later."""
     estimate = Estimate(0.0, 1.0)
     for took_ns in [0] * 10 + [10**6] * 120:

@@ -33,8 +33,8 @@ class Box:
         return table.expected_ns(1, 1, self.clock.now_ns()) / NS_PER_MS
 
 
-def test_runs_in_a_guard_are_their_tenants_own() -> None:
-    """What they take may depend on values: others who have the same file do not go by it, nor other rungs of it."""
+def test_run_times_in_a_guard_are_the_tenants_own() -> None:
+    """They may depend on values: other tenants with the same file do not go by them, nor other rungs of the file."""
     box = Box()
     box.run(GUARDED, 100)
     box.run(BUILD, 20, rung="64x64")
@@ -43,8 +43,8 @@ def test_runs_in_a_guard_are_their_tenants_own() -> None:
     assert box.expected_ms(BUILD, "64x64") > 19
 
 
-def test_drift_is_an_event_of_whose_build_it_is() -> None:
-    """Of the operator where it is nobody's own."""
+def test_drift_of_run_times_is_an_event_of_the_owner_of_the_build() -> None:
+    """Of the operator where the build is no tenant's own."""
     box = Box()
     box.run(BUILD, 20)
     box.run(GUARDED, 30)
@@ -56,7 +56,7 @@ def test_drift_is_an_event_of_whose_build_it_is() -> None:
     assert [facts["build"] for facts in box.events.of("run times as profiled")] == [BUILD]
 
 
-def test_over_a_restart() -> None:
+def test_run_times_are_restored_after_a_restart() -> None:
     """Medians, P99s, counts and ages come back, and with them how much slower all has become."""
     before = Box()
     before.run(BUILD, 20)
@@ -73,7 +73,7 @@ def test_over_a_restart() -> None:
     assert next(after.store.ballooned())[2] == pytest.approx(2, rel=0.01)
 
 
-def test_another_machine_begins_anew() -> None:
+def test_run_times_of_another_machine_are_not_restored() -> None:
     """What was seen on another processor, or with another version of the runtime, says nothing."""
     before, after = Box(), Box("another")
     before.run(BUILD, 20)
@@ -81,7 +81,7 @@ def test_another_machine_begins_anew() -> None:
     assert after.expected_ms(BUILD) == 10
 
 
-def test_only_what_has_changed_is_saved() -> None:
+def test_run_times_are_saved_only_when_changed() -> None:
     """The first time, and when a median has moved noticeably; at the end of the service whatever has moved."""
     box = Box()
     box.run(BUILD, 20)
@@ -98,8 +98,8 @@ def test_only_what_has_changed_is_saved() -> None:
     assert len(box.store.changed()) == 1
 
 
-def test_what_has_gone_is_forgotten() -> None:
-    """With its content, also of builds that nobody has asked for since the start."""
+def test_run_times_of_a_deleted_content_are_forgotten() -> None:
+    """Also of builds that no request has asked for since the start."""
     box = Box()
     for build in (BUILD, GUARDED, ELSEWHERE):
         box.run(build, 20)
@@ -113,7 +113,7 @@ def test_what_has_gone_is_forgotten() -> None:
     assert (after.expected_ms(BUILD), after.expected_ms(ELSEWHERE) > 19) == (10, True)
 
 
-def test_inputs_of_other_sizes_are_told_apart() -> None:
+def test_run_times_of_inputs_of_other_sizes_are_told_apart() -> None:
     """Texts of 16 tokens, as the import measured, and of 256; items count by number, not by size. After a restart,
     too.
     """
@@ -143,8 +143,7 @@ def test_inputs_of_other_sizes_are_told_apart() -> None:
     assert tables(after) == [10, 90, 10]
 
 
-def test_a_build_that_is_measured_again() -> None:
-    """Its new figures count where nothing has run."""
+def test_new_measurement_of_a_build_counts_where_nothing_has_run() -> None:
     box = Box()
     box.store.of(BUILD, "", PROFILE, None, None)
     again = replace(PROFILE, latencies=(Latency(1, 30, 40),))

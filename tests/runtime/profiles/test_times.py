@@ -32,15 +32,13 @@ def times_of(told: Told | None = None, *, is_measured: bool = True) -> RunTimes:
     ("items", "running", "expected_ms"),
     [(0, 1, 10), (1, 1, 10), (2, 1, 30), (4, 1, 30), (8, 1, 60), (1, 2, 14), (3, 2, 44), (1, 3, 14), (1, INLINE, 10)],
 )
-def test_before_any_run(items: int, running: int, expected_ms: float) -> None:
-    """As measured at import: the nearest larger batch, beyond the largest in proportion; as many runs at once as were
-    measured.
-    """
+def test_expected_time_before_any_run_is_as_measured_at_import(items: int, running: int, expected_ms: float) -> None:
+    """Of the nearest larger batch, beyond the largest in proportion; of as many runs at once as were measured."""
     assert times_of().expected_ns(items, running, NOW) == expected_ms * NS_PER_MS
 
 
-def test_runs_correct_their_own_case_and_what_nobody_has_seen() -> None:
-    """A case that has run goes by its runs; one that has not, by the import times how much slower all has become."""
+def test_expected_time_follows_runs_of_the_case_else_ballooning() -> None:
+    """A case that has run goes by its runs; a case that has not, by the import times how much slower all has become."""
     times = times_of()
     for _ in range(50):
         times.ran(1, 1, 20 * NS_PER_MS, NOW)
@@ -53,7 +51,7 @@ def test_runs_correct_their_own_case_and_what_nobody_has_seen() -> None:
     assert times.expected_ns(1, 1, NOW) == pytest.approx(20 * NS_PER_MS, rel=0.01)
 
 
-def test_what_nobody_confirms_is_not_believed_for_ever() -> None:
+def test_slow_expected_time_that_no_run_confirms_is_forgotten() -> None:
     """Where a request is refused because its run is expected to be late, no run would ever show that it is quick again:
     after a while the import's figure counts. What is quicker than that stays.
     """
@@ -71,7 +69,7 @@ def test_what_nobody_confirms_is_not_believed_for_ever() -> None:
     assert times.expected_ns(1, 1, later + TRUSTED_NS + 1) == 15 * NS_PER_MS
 
 
-def test_drift_is_told_once_and_its_end_once() -> None:
+def test_drift_of_run_times_and_the_end_of_drift_are_told_once_each() -> None:
     """Not with every run; and around the bound it does not go to and fro."""
     told = Told()
     times = times_of(told)
@@ -91,8 +89,8 @@ def test_drift_is_told_once_and_its_end_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 2), st.floats(0.7, 1.4)), max_size=200))
-def test_no_drift_within_the_bound(runs: list[tuple[int, int, float]]) -> None:
-    """However the runs come: where each is within the bound of what was measured, nothing is told."""
+def test_drift_of_run_times_is_not_told_within_the_bound(runs: list[tuple[int, int, float]]) -> None:
+    """However the runs come."""
     told = Told()
     times = times_of(told)
     for items, running, factor in runs:
@@ -102,7 +100,7 @@ def test_no_drift_within_the_bound(runs: list[tuple[int, int, float]]) -> None:
     assert 0.7 - 1e-6 <= times.ballooning <= 1.4 + 1e-6
 
 
-def test_one_slow_run_is_no_drift() -> None:
+def test_single_slow_run_is_no_drift() -> None:
     """A run of a second among runs of ten milliseconds."""
     told = Told()
     times = times_of(told)
@@ -111,8 +109,8 @@ def test_one_slow_run_is_no_drift() -> None:
     assert times.expected_ns(1, 1, NOW) <= 11.1 * NS_PER_MS
 
 
-def test_short_runs_do_not_say_how_slow_the_processor_is() -> None:
-    """The way to a worker and back is as long as they are."""
+def test_short_runs_do_not_count_as_ballooning() -> None:
+    """The time to hand a run to a worker and back is as long as the run."""
     told = Told()
     times = RunTimes((Latency(1, 0.05, 0.1), Latency(64, 3.0, 4.0)), 0.1, told)
     for _ in range(50):
@@ -121,7 +119,7 @@ def test_short_runs_do_not_say_how_slow_the_processor_is() -> None:
     assert (times.ballooning, told.drifts) == (1.0, [])
 
 
-def test_runs_on_the_loop_are_told_apart() -> None:
+def test_inline_runs_are_timed_apart_from_runs_on_workers() -> None:
     """What a worker takes with the way there does not keep a run off the loop; what the loop takes does, until runs on
     a worker show that it has become quick again.
     """
@@ -137,7 +135,7 @@ def test_runs_on_the_loop_are_told_apart() -> None:
     assert times.inline_ns(1, NOW + 2) == pytest.approx(100_000, rel=0.02)
 
 
-def test_inputs_of_a_size_that_was_not_measured() -> None:
+def test_expected_time_of_an_unmeasured_size_follows_the_first_runs() -> None:
     """Until there was a run, as the import says of another size; then as its runs."""
     times = times_of(is_measured=False)
     assert times.expected_ns(1, 1, NOW) == 10 * NS_PER_MS
@@ -147,7 +145,7 @@ def test_inputs_of_a_size_that_was_not_measured() -> None:
     assert times.ballooning == 1.0
 
 
-def test_only_so_many_cases_are_told_apart() -> None:
+def test_number_of_timed_cases_is_bounded() -> None:
     """A caller who sends every batch size there is does not fill the memory."""
     times = times_of()
     for items in range(1, 1000):
@@ -156,8 +154,8 @@ def test_only_so_many_cases_are_told_apart() -> None:
     assert times.expected_ns(999, 1, NOW) > 0
 
 
-def test_many_sizes_do_not_end_the_learning_of_others() -> None:
-    """Those that ran last are known: else a flood of sizes that nobody asks for again would have batches that lose be
+def test_flood_of_sizes_does_not_end_the_learning_of_other_sizes() -> None:
+    """The sizes that ran last are known: else a flood of sizes that never come again would have batches that lose be
     hoped for as long as the box runs.
     """
     times = times_of(is_measured=False)
@@ -172,7 +170,7 @@ def test_many_sizes_do_not_end_the_learning_of_others() -> None:
     times.saved({key: round(p50_ns) for key, p50_ns in before.items()})  # some of those have gone meanwhile
 
 
-def test_another_measurement_is_gone_by() -> None:
+def test_new_measurement_replaces_the_reference_and_keeps_the_runs() -> None:
     """What runs have shown stays; what they are compared with is new."""
     times = times_of()
     for _ in range(50):
@@ -184,8 +182,8 @@ def test_another_measurement_is_gone_by() -> None:
     assert times.ballooning == pytest.approx(1, rel=0.01)
 
 
-def test_runs_on_the_loop_that_are_as_expected_are_looked_at_now_and_then() -> None:
-    """What learning costs is felt where a run takes microseconds; one that has become slow is looked at each time."""
+def test_inline_runs_that_are_as_expected_are_only_sampled() -> None:
+    """What learning costs is felt where a run takes microseconds; a run that has become slow is looked at each time."""
     times = RunTimes((Latency(1, 0.02, 0.03),), 0.1, Told())
 
     def run(took_ns: int) -> int:
@@ -203,9 +201,9 @@ def test_runs_on_the_loop_that_are_as_expected_are_looked_at_now_and_then() -> N
     assert times.inline_ns(1, NOW) == pytest.approx(40_000, rel=0.1)
 
 
-def test_what_has_not_run_since_a_processor_changed_follows() -> None:
-    """Alone it has shown little, beside others it is known to take twice as long: so it does alone, and as a batch. On
-    the loop, which is another core, it does not.
+def test_case_without_runs_follows_others_after_a_processor_change() -> None:
+    """A run alone has shown little, runs beside others are known to take twice as long: so does a run alone, and a
+    batch. An inline run, which is on another core, does not.
     """
     times = times_of()
     for running in (1, INLINE):
@@ -217,7 +215,7 @@ def test_what_has_not_run_since_a_processor_changed_follows() -> None:
     assert times.expected_ns(1, INLINE, NOW) == pytest.approx(10 * NS_PER_MS, rel=0.01)
 
 
-def test_short_runs_say_nothing_of_long_ones() -> None:
+def test_short_runs_do_not_change_expected_times_of_long_runs() -> None:
     """A row takes a fifth of a millisecond, and a worker's way there and back half of one: that is no slower processor,
     and sixteen rows take hardly longer for it.
     """
@@ -229,8 +227,8 @@ def test_short_runs_say_nothing_of_long_ones() -> None:
     assert times.expected_ns(16, 1, NOW) == 3 * NS_PER_MS
 
 
-def test_a_run_of_which_nothing_is_known_yet() -> None:
-    """While its body is read: one item, as the last such run; as the import says where that is long ago."""
+def test_likely_time_of_an_unread_request_is_that_of_the_last_run() -> None:
+    """Of one item; as the import says where that run is long ago."""
     times = times_of()
     assert times.likely_ns(NOW) == 10 * NS_PER_MS
     for _ in range(50):
@@ -241,7 +239,9 @@ def test_a_run_of_which_nothing_is_known_yet() -> None:
 
 
 def test_ballooning_is_over_where_nothing_runs() -> None:
-    """As what is expected of runs is: who goes by it asks for none, and none could show that it is over."""
+    """As with expected times: a caller that goes by ballooning asks for no runs, and none could show that
+    it is over.
+    """
     times = times_of()
     for _ in range(50):
         times.ran(1, 1, 20 * NS_PER_MS, NOW)
@@ -252,8 +252,8 @@ def test_ballooning_is_over_where_nothing_runs() -> None:
     assert times.ballooning_at(NOW + TRUSTED_NS + 1) == pytest.approx(0.5, rel=0.01)
 
 
-def test_how_far_apart_runs_are() -> None:
-    """P99 over median as measured of as many at once; of the nearest batch, and of fewer at once, where that is all."""
+def test_spread_of_runs_is_p99_over_median_as_measured() -> None:
+    """Of as many at once; of the nearest batch, and of fewer at once, where that is all."""
     rows = (Latency(1, 10.0, 12.0), Latency(4, 30.0, 33.0), Latency(1, 14.0, 21.0, 2))
     times = RunTimes(rows, 0.1, Told())
     assert [times.spread(items, 1) for items in (1, 2, 4, 8)] == pytest.approx([1.2, 1.1, 1.1, 1.1])

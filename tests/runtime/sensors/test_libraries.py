@@ -43,8 +43,8 @@ class FakeNvml:
         self.is_closed = True
 
 
-def test_a_card() -> None:
-    """Watts from milliwatts; what it has not is unknown, not 0."""
+def test_nvml_readings_of_a_card_have_units_and_limits() -> None:
+    """Watts from milliwatts; a sensor that the card has not is unknown, not 0."""
     library = FakeNvml()
     made = NvmlSensors(lambda: library)
     made.look_round()
@@ -74,15 +74,15 @@ def test_a_card() -> None:
         (0x80, {"gpu": "its power supply holds it back"}),
     ],
 )
-def test_throttled_cards(reasons: int, told: dict[str, str]) -> None:
+def test_nvml_reasons_of_throttled_cards_are_told(reasons: int, told: dict[str, str]) -> None:
     made = NvmlSensors(lambda: FakeNvml(reasons))
     made.look_round()
     made.read()
     assert made.throttled() == told
 
 
-def test_a_card_that_goes() -> None:
-    """Unknown, and not throttled."""
+def test_nvml_readings_of_a_lost_card_are_unknown() -> None:
+    """And the card is not throttled."""
     library = FakeNvml(0x20)
     made = NvmlSensors(lambda: library)
     made.look_round()
@@ -91,7 +91,7 @@ def test_a_card_that_goes() -> None:
     assert made.throttled() == {}
 
 
-def test_no_driver(tmp_path: Path) -> None:
+def test_nvml_without_a_driver_has_no_readings(tmp_path: Path) -> None:
     """The package is not even imported."""
     made = NvmlSensors(lambda: nvml(tmp_path))
     made.look_round()
@@ -113,8 +113,8 @@ def jetson() -> SimpleNamespace:
     )
 
 
-def test_jtop() -> None:
-    """In units, with devices; a sensor that is offline is unknown."""
+def test_jtop_readings_have_units_and_devices() -> None:
+    """A sensor that is offline is unknown."""
     made = JtopSensors(jetson)
     made.look_round()
     found = {one.name: one for one in made.read()}
@@ -130,8 +130,8 @@ def test_jtop() -> None:
     assert found["cpu"].limit == 104.5
 
 
-def test_jtop_without_its_service() -> None:
-    """No readings; when the service has gone it is asked for anew."""
+def test_jtop_without_a_service_has_no_readings() -> None:
+    """A service that has gone is asked for anew."""
     assert JtopSensors(lambda: None).read() == []
     client = jetson()
     made = JtopSensors(lambda: client)

@@ -48,8 +48,8 @@ class Broken(Hanging):
         raise OverflowError("bug")
 
 
-def test_a_sensor_that_hangs() -> None:
-    """Nobody waits for it; what it said once is unknown after a while, and the box ends all the same."""
+def test_sensor_that_hangs_becomes_unknown_and_blocks_nothing() -> None:
+    """What it said once is unknown after a while, and the box ends all the same."""
     clock, hanging = HandClock(), Hanging()
     made = Sensors(clock, [hanging], interval_s=0.01)
     made.start()
@@ -64,7 +64,7 @@ def test_a_sensor_that_hangs() -> None:
     assert hanging.is_closed.wait(WAIT_S)
 
 
-def test_one_that_fails_leaves_the_others(tmp_path: Path) -> None:
+def test_sensor_that_fails_leaves_the_other_readings(tmp_path: Path) -> None:
     made = Sensors(HandClock(), [Broken(), SysfsSensors(HandClock(), tree(tmp_path, LAPTOP))], 2.0)
     made.look_round()
     made.read()
@@ -72,7 +72,7 @@ def test_one_that_fails_leaves_the_others(tmp_path: Path) -> None:
     assert made.now().throttled == {}
 
 
-def test_throttling_is_told_when_it_changes(tmp_path: Path) -> None:
+def test_throttling_is_told_when_beginning_and_when_over(tmp_path: Path) -> None:
     """Once when it begins, once when it has been over for a while: at the limit it comes and goes."""
     clock = HandClock()
     told: list[dict[str, str]] = []
@@ -89,8 +89,8 @@ def test_throttling_is_told_when_it_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interval_s", [0.0, 2.0])
-def test_nothing_to_read(interval_s: float) -> None:
-    """Switched off, or without sources: no thread, no readings."""
+def test_sensors_off_or_without_sources_start_no_thread(interval_s: float) -> None:
+    """And have no readings."""
     made = Sensors(SystemClock(), [] if interval_s else [Hanging()], interval_s)
     before = threading.active_count()
     made.start()

@@ -20,8 +20,8 @@ def by_name(readings: list[Reading]) -> dict[str, Reading]:
     return {f"{one.source} {one.name}": one for one in readings}
 
 
-def test_a_laptop(tmp_path: Path) -> None:
-    """Everything in its unit, with the device that it is of and what it may become; two disks have names apart."""
+def test_sysfs_readings_of_a_laptop_have_units_devices_and_limits(tmp_path: Path) -> None:
+    """Two disks have names apart."""
     found = by_name(sensors(tree(tmp_path, LAPTOP)).read())
     assert found["thermal x86_pkg_temp"] == Reading("thermal", "x86_pkg_temp", Quantity.CELSIUS, 54.0, "cpu", 105.0)
     assert found["hwmon coretemp Package id 0"] == Reading(
@@ -33,8 +33,10 @@ def test_a_laptop(tmp_path: Path) -> None:
     assert found["cpufreq cpu0"] == Reading("cpufreq", "cpu0", Quantity.MEGAHERTZ, 2400.0, "cpu", 4700.0)
 
 
-def test_a_jetson(tmp_path: Path) -> None:
-    """Watts are volts times amperes; what is switched off (-256 °C) is unknown; a current without a voltage is none."""
+def test_sysfs_readings_of_a_jetson_have_watts_and_throttling(tmp_path: Path) -> None:
+    """Watts are volts times amperes; a sensor that is switched off (-256 °C) is unknown; a current without a voltage is
+    no reading.
+    """
     made = sensors(tree(tmp_path, JETSON))
     found = by_name(made.read())
     rail = found["hwmon ina3221 VDD_GPU_SOC"]
@@ -48,8 +50,8 @@ def test_a_jetson(tmp_path: Path) -> None:
     assert made.throttled() == {"gpu": "the kernel holds it back (gpu-throttle-alert)"}
 
 
-def test_watts_of_a_counter(tmp_path: Path) -> None:
-    """Unknown at first; then what it grew by over the time, also across the end of its range."""
+def test_watts_of_an_energy_counter_are_the_growth_over_time(tmp_path: Path) -> None:
+    """Unknown at first; also across the end of the counter's range."""
     clock = HandClock()
     made = sensors(tree(tmp_path, LAPTOP), clock)
     assert by_name(made.read())["rapl package-0"].value is None
@@ -62,7 +64,7 @@ def test_watts_of_a_counter(tmp_path: Path) -> None:
     assert by_name(made.read())["rapl package-0"].value == pytest.approx(10.0)
 
 
-def test_throttled_by_its_counter(tmp_path: Path) -> None:
+def test_processor_is_throttled_while_the_throttle_counter_grows(tmp_path: Path) -> None:
     """Events before the box started are no throttling now, and neither are fans, settings and idle clamps."""
     made = sensors(tree(tmp_path, LAPTOP))
     made.read()
@@ -74,8 +76,10 @@ def test_throttled_by_its_counter(tmp_path: Path) -> None:
     assert made.throttled() == {}
 
 
-def test_some_cores_are_throttled(tmp_path: Path) -> None:
-    """By their counters, or because the kernel lowers the clock that they share; all of them are the processor."""
+def test_throttled_cores_are_told_by_core_or_as_the_processor(tmp_path: Path) -> None:
+    """By their counters, or because the kernel lowers the clock that they share; all cores together are the
+    processor.
+    """
     files = {
         **{f"devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count": "0" for core in range(4)},
         "devices/system/cpu/cpu0/thermal_throttle/package_throttle_count": "0",
@@ -100,22 +104,22 @@ def test_some_cores_are_throttled(tmp_path: Path) -> None:
     assert made.throttled() == {"cpu": "it is too hot (package throttled)"}
 
 
-def test_whom_it_slows() -> None:
-    """What runs on some cores is throttled with one of these, what may run anywhere with any, a GPU with none."""
+def test_throttling_of_cores_counts_for_processors_on_these_cores() -> None:
+    """A processor on some cores is throttled with one of these, one that may run anywhere with any, a GPU with none."""
     sensed = Sensed(1, throttled={"cpu3": "hot", "gpu1": "warm"})
     assert [sensed.why_throttled("cpu", cores) for cores in ((0, 1), (2, 3), ())] == ["", "hot", "hot"]
     assert [sensed.why_throttled(device) for device in ("gpu", "dla", "gpu1")] == ["", "", "warm"]
     assert Sensed(1, throttled={"cpu": "all"}).why_throttled("cpu", (7,)) == "all"
 
 
-def test_nothing_there(tmp_path: Path) -> None:
-    """A machine without sensors has no readings, and nothing is throttled."""
+def test_machine_without_sensors_has_no_readings(tmp_path: Path) -> None:
+    """And nothing is throttled."""
     made = sensors(tmp_path)
     assert (made.read(), made.throttled()) == ([], {})
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "0", "nan", "inf", "999999999999", "-256000"])
-def test_absent_and_absurd_are_unknown(tmp_path: Path, text: str) -> None:
+def test_absent_or_absurd_reading_is_unknown(tmp_path: Path, text: str) -> None:
     """Never 0, and no reason to leave the others out."""
     made = sensors(tree(tmp_path, {**LAPTOP, "class/thermal/thermal_zone0/temp": text}))
     found = by_name(made.read())
@@ -123,8 +127,8 @@ def test_absent_and_absurd_are_unknown(tmp_path: Path, text: str) -> None:
     assert found["cpufreq cpu0"].value == 2400.0
 
 
-def test_a_file_that_goes(tmp_path: Path) -> None:
-    """A driver that is unloaded between two looks leaves unknown values."""
+def test_reading_of_a_sensor_file_that_goes_is_unknown(tmp_path: Path) -> None:
+    """As when a driver is unloaded between two looks."""
     made = sensors(tree(tmp_path, LAPTOP))
     (tmp_path / "sys/class/thermal/thermal_zone0/temp").unlink()
     assert by_name(made.read())["thermal x86_pkg_temp"].value is None
@@ -136,12 +140,12 @@ def test_a_file_that_goes(tmp_path: Path) -> None:
     ("name", "device"),
     [("k10temp Tctl", "cpu"), ("GPU-therm", "gpu"), ("amdgpu edge", "gpu"), ("acpitz", ""), ("DLA0", "dla")],
 )
-def test_whose_it_is(name: str, device: str) -> None:
+def test_device_of_a_sensor_is_known_by_name(name: str, device: str) -> None:
     assert device_of(name) == device
 
 
-def test_this_machine() -> None:
-    """Whatever it has: no reading is absurd."""
+def test_sensor_readings_of_this_machine_are_numbers_or_unknown() -> None:
+    """Whatever sensors it has."""
     made = sensors(Path("/"))
     for one in made.read():
         assert one.value is None or one.value == one.value

@@ -87,7 +87,7 @@ def starts_of(model: Path) -> list[int]:
     ],
     ids=["dense", "conv", "quantized"],
 )  # fmt: skip
-def test_everything_starts_aligned_and_answers_the_same(
+def test_prepared_form_has_aligned_weights_and_equal_answers(
     tmp_path: Path, make: Callable[[Path], Path], inputs: dict[str, tuple[int, ...]]
 ) -> None:
     """After preparing, all offsets are multiples of 64, and the answers are those of the plain file."""
@@ -115,7 +115,7 @@ def external(model: Path, **entries: str) -> None:
     onnx.save(helper.make_model(graph), model)
 
 
-def test_weights_move_with_their_bytes(tmp_path: Path) -> None:
+def test_aligned_weights_keep_the_bytes_of_every_buffer(tmp_path: Path) -> None:
     """An odd offset, and a packed kernel with two buffers: each part lies where the model now says, byte by byte."""
     content = bytes(range(1, 101))
     (tmp_path / "model.bin").write_bytes(content)
@@ -137,9 +137,9 @@ def test_weights_move_with_their_bytes(tmp_path: Path) -> None:
     assert sorted(f.name for f in tmp_path.iterdir()) == ["model.bin", "model.onnx"]
 
 
-def test_empty_buffers_are_dropped(tmp_path: Path) -> None:
-    """The runtime would take one for the whole file: the weights stay, their packed form goes, and that of others does
-    not.
+def test_empty_packed_buffers_are_dropped_in_alignment(tmp_path: Path) -> None:
+    """The runtime would take an empty buffer for the whole file: the weights stay, their packed form goes, and that of
+    other weights does not.
     """
     (tmp_path / "model.bin").write_bytes(bytes(range(100)))
     external(tmp_path / "model.onnx", offset="0", length="16", prepacked_0="Q|16;0;0|16;30;7", prepacked_1="K|50;20;9")
@@ -161,7 +161,7 @@ def test_empty_buffers_are_dropped(tmp_path: Path) -> None:
         {"offset": "0", "length": "4", "prepacked_0": "K|a;b;c"},
     ],
 )
-def test_what_is_not_understood_is_refused(tmp_path: Path, entries: dict[str, str]) -> None:
+def test_alignment_of_invalid_offsets_is_refused(tmp_path: Path, entries: dict[str, str]) -> None:
     """Better no prepared form than one that reads elsewhere; the caller must not use the files."""
     (tmp_path / "model.bin").write_bytes(b"x" * 100)
     external(tmp_path / "model.onnx", **entries)
@@ -169,8 +169,8 @@ def test_what_is_not_understood_is_refused(tmp_path: Path, entries: dict[str, st
         align(tmp_path / "model.onnx", tmp_path / "model.bin")
 
 
-def test_model_without_weights(tmp_path: Path) -> None:
-    """No weights file, or an empty one: nothing to move."""
+def test_alignment_of_a_model_without_weights_changes_nothing(tmp_path: Path) -> None:
+    """No weights file, or an empty one."""
     external(tmp_path / "model.onnx", offset="0", length="4")
     before = (tmp_path / "model.onnx").read_bytes()
     align(tmp_path / "model.onnx", tmp_path / "model.bin")

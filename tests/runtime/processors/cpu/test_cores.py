@@ -41,8 +41,8 @@ def more_than(before: dict[int, int]) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("threads_per_run", [1, 2])
-def test_runs_are_where_they_are_told_to(threads_per_run: int, tmp_path: Path) -> None:
-    """The threads that compute most of them are on this core, the event loop's stays where it was."""
+def test_runs_compute_on_the_cores_of_their_processor(threads_per_run: int, tmp_path: Path) -> None:
+    """The thread that computes most of them is on this core, the event loop's stays where it was."""
     core = max(os.sched_getaffinity(0))
     path = toys.conv_net(tmp_path / "net.onnx", 1.0)
     form = PreparedForm("net@cpu", str(path), path.stat().st_size, optimised=False)
@@ -69,9 +69,9 @@ def test_runs_are_where_they_are_told_to(threads_per_run: int, tmp_path: Path) -
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
-def test_a_cluster_that_is_back_computes_on_its_cores(tmp_path: Path) -> None:
-    """Its threads have been moved while its core was gone. What stood there ends, and the build that it was at leaves
-    memory after that.
+def test_cluster_that_serves_again_computes_on_its_own_cores(tmp_path: Path) -> None:
+    """Its threads have been moved while its core was gone. A run that stood there ends, and the build that it was at
+    leaves memory after that.
     """
     first_core, core = sorted(os.sched_getaffinity(0))[:2]
     path = toys.conv_net(tmp_path / "net.onnx", 1.0)
@@ -118,7 +118,7 @@ def test_a_cluster_that_is_back_computes_on_its_cores(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_so_are_guards(tmp_path: Path) -> None:
+def test_guards_compute_on_the_cores_of_their_processor(tmp_path: Path) -> None:
     core = max(os.sched_getaffinity(0))
     path = toys.tiny_add(tmp_path / "add.onnx")
     form = PreparedForm("add@cpu@harbour", str(path), path.stat().st_size, optimised=False, guarded_for="harbour")
@@ -136,8 +136,8 @@ def test_so_are_guards(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
-def test_guards_compute_for_all_groups(tmp_path: Path) -> None:
-    """On the cores of all together; a run is counted for the group that it was handed to."""
+def test_guard_of_several_groups_computes_on_the_cores_of_all(tmp_path: Path) -> None:
+    """A run is counted for the group that it was handed to."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     path = toys.tiny_add(tmp_path / "add.onnx")
     form = PreparedForm("add@cpu@harbour", str(path), path.stat().st_size, optimised=False, guarded_for="harbour")

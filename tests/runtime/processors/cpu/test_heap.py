@@ -27,8 +27,8 @@ class Trims:
         return self._came.acquire(timeout=wait_s)
 
 
-def test_first_one_comes_at_once() -> None:
-    """After a rest nobody waits."""
+def test_first_trim_comes_at_once() -> None:
+    """It does not wait for a rest."""
     trims = Trims()
     trimmer = Trimmer(trims, rest_s=2 * LONG_S)
     assert not trims.comes(0.05)
@@ -37,8 +37,8 @@ def test_first_one_comes_at_once() -> None:
     trimmer.close()
 
 
-def test_many_wishes_in_a_row_are_one_trim() -> None:
-    """What is wished for during a trim and its rest is served by one more trim."""
+def test_trim_requests_during_a_trim_are_served_by_a_single_trim() -> None:
+    """And those during the rest after it."""
     trims, may_end = Trims(), threading.Event()
 
     def held_trim() -> None:
@@ -57,8 +57,8 @@ def test_many_wishes_in_a_row_are_one_trim() -> None:
 
 
 @pytest.mark.parametrize(("patience_s", "comes"), [(LONG_S, False), (0.2, True)])
-def test_it_waits_for_a_quiet_moment_but_not_for_ever(patience_s: float, comes: bool) -> None:
-    """Who runs all the time keeps the pages, as long as the patience lasts."""
+def test_trim_waits_for_a_quiet_moment_until_patience_ends(patience_s: float, comes: bool) -> None:
+    """A process that runs all the time keeps the pages, as long as the patience lasts."""
     trims, runs = Trims(), count()
     trimmer = Trimmer(trims, runs=lambda: next(runs), rest_s=LONG_S, quiet_s=0.02, patience_s=patience_s)
     trimmer.want()
@@ -66,8 +66,8 @@ def test_it_waits_for_a_quiet_moment_but_not_for_ever(patience_s: float, comes: 
     trimmer.close()
 
 
-def test_what_a_rush_leaves_is_trimmed_once() -> None:
-    """Nobody asks; nothing runs any more, and much is free. Little that is free stays."""
+def test_heap_left_large_by_a_rush_is_trimmed_once() -> None:
+    """Without a request: nothing runs any more, and much is free. Little that is free stays."""
     trims, ran, free = Trims(), [0], [0]
     trimmer = Trimmer(trims, runs=lambda: ran[0], free=lambda: free[0], rest_s=0.05)
     free[0] = 1 << 30
@@ -89,7 +89,7 @@ def test_free_bytes_are_those_of_the_heap() -> None:
     assert free_bytes() - before > 15_000_000
 
 
-def test_no_trim_after_the_end() -> None:
+def test_closed_trimmer_trims_no_more() -> None:
     """Closing wakes the thread, and it ends."""
     trims = Trims()
     trimmer = Trimmer(trims, rest_s=LONG_S)
@@ -99,7 +99,7 @@ def test_no_trim_after_the_end() -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_what_a_run_frees_serves_the_next_without_page_faults() -> None:
+def test_heap_freed_by_a_run_serves_the_next_without_page_faults() -> None:
     """24 MB in blocks of 1 MB: by itself the heap gives them back to the system every time."""
 
     def faults(*arguments: str) -> int:

@@ -32,8 +32,8 @@ def mappings() -> Mappings:
     return Mappings(ProcFiles(), advise)
 
 
-def test_pages_come_and_go(path: Path, mappings: Mappings) -> None:
-    """A mapping that nobody has read is brought into memory as a whole, leaves it, and comes again."""
+def test_mapped_pages_are_populated_and_given_back(path: Path, mappings: Mappings) -> None:
+    """A mapping that was never read is brought into memory as a whole, leaves it, and comes again."""
     mapping, weights = mappings.watch(path, lambda: private(path))
     assert weights.size_bytes == 64 * PAGE
     assert weights.are_the_files()
@@ -45,8 +45,8 @@ def test_pages_come_and_go(path: Path, mappings: Mappings) -> None:
     assert mapping[:] == b"x" * (64 * PAGE)
 
 
-def test_others_over_the_same_file(path: Path, mappings: Mappings) -> None:
-    """Who came before, and who came after, keeps its pages."""
+def test_give_back_leaves_other_mappings_of_the_file_unchanged(path: Path, mappings: Mappings) -> None:
+    """A mapping made before, and one made after, keeps its pages."""
     before = private(path)
     mapping, weights = mappings.watch(path, lambda: private(path))
     after = private(path)
@@ -56,8 +56,8 @@ def test_others_over_the_same_file(path: Path, mappings: Mappings) -> None:
     assert (before[0], mapping[0], after[0]) == (ord("b"), ord("x"), ord("a"))
 
 
-def test_pages_that_were_written_to(path: Path, mappings: Mappings) -> None:
-    """Giving them back would lose what they hold, and that is known before."""
+def test_mapping_with_written_pages_is_told_apart_from_the_file(path: Path, mappings: Mappings) -> None:
+    """Giving the pages back would lose what they hold, and that is known before."""
 
     def begin() -> mmap.mmap:
         mapping = private(path)
@@ -69,7 +69,7 @@ def test_pages_that_were_written_to(path: Path, mappings: Mappings) -> None:
     assert mapping[5 * PAGE] == 0
 
 
-def test_what_has_ended_is_left_alone(path: Path, mappings: Mappings) -> None:
+def test_pages_of_a_forgotten_mapping_are_left_alone(path: Path, mappings: Mappings) -> None:
     """The addresses of a session that has ended may be anything's."""
     mapping, weights = mappings.watch(path, lambda: private(path))
     weights.forget()
@@ -78,32 +78,30 @@ def test_what_has_ended_is_left_alone(path: Path, mappings: Mappings) -> None:
     assert mapping[0] == ord("y")
 
 
-def test_pages_behind_the_end_of_the_file(path: Path, mappings: Mappings) -> None:
-    """Reading them would end the process; populating says so."""
+def test_populating_pages_behind_the_end_of_the_file_raises_damaged(path: Path, mappings: Mappings) -> None:
+    """Reading them would end the process."""
     _mapping, weights = mappings.watch(path, lambda: private(path))
     os.truncate(path, PAGE)
     with pytest.raises(Damaged):
         weights.populate()
 
 
-def test_nothing_mapped(tmp_path: Path, mappings: Mappings) -> None:
-    """Nothing to do, nothing done."""
+def test_load_that_maps_no_file_has_no_mapped_weights(tmp_path: Path, mappings: Mappings) -> None:
     _, weights = mappings.watch(tmp_path / "none.bin", lambda: None)
     assert weights.size_bytes == 0
     weights.populate()
     weights.give_back()
 
 
-def test_maps_that_cannot_be_read(path: Path) -> None:
-    """Then nothing is known to be mapped."""
+def test_mapping_is_unknown_where_the_process_maps_cannot_be_read(path: Path) -> None:
     mappings = Mappings(ProcFiles(maps="/proc/self/none"), advise)
     _mapping, weights = mappings.watch(path, lambda: private(path))
     assert weights.size_bytes == 0
 
 
 @pytest.mark.parametrize("pages", [1, 64, 40 * 256 + 3])
-def test_page_cache(tmp_path: Path, pages: int) -> None:
-    """A file that was just written is in it as a whole, also after it was deleted; looking at it maps nothing."""
+def test_written_file_is_whole_in_the_page_cache(tmp_path: Path, pages: int) -> None:
+    """Also after it was deleted; looking at it maps nothing."""
     path = tmp_path / "file"
     path.write_bytes(bytes(pages * PAGE - 1))
     file = CachedFile(path)
@@ -113,8 +111,7 @@ def test_page_cache(tmp_path: Path, pages: int) -> None:
     assert resident_bytes(path) == 0
 
 
-def test_no_page_cache_of_nothing(tmp_path: Path) -> None:
-    """Neither of a file that is not there nor of an empty one."""
+def test_cached_file_of_a_missing_or_empty_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="none"):
         CachedFile(tmp_path / "none")
     (tmp_path / "empty").touch()
@@ -122,8 +119,8 @@ def test_no_page_cache_of_nothing(tmp_path: Path) -> None:
         CachedFile(tmp_path / "empty")
 
 
-def test_reading_ahead_says_what_is_damaged(path: Path) -> None:
-    """A file that is whole, one that was cut short, and one that was deleted."""
+def test_reading_ahead_reports_a_truncated_file(path: Path) -> None:
+    """A whole file is read, and so is one that was deleted."""
     file = CachedFile(path)
     assert file.read_ahead()
     os.truncate(path, 8 * PAGE)

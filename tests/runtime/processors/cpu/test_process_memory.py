@@ -52,7 +52,7 @@ def _mapped_by_another(path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("processes")
-def test_own_files_count_in_full_whoever_else_maps_them(tmp_path: Path) -> None:
+def test_own_files_count_in_full_when_another_process_maps_them(tmp_path: Path) -> None:
     path = _file(tmp_path / "form" / "model.bin")
     with _touched(path):
         assert own_of(smaps_of(path), path.parent) == SIZE
@@ -62,15 +62,15 @@ def test_own_files_count_in_full_whoever_else_maps_them(tmp_path: Path) -> None:
     assert own_of(smaps_of(path), path.parent) == 0
 
 
-def test_files_elsewhere_do_not_count(tmp_path: Path) -> None:
+def test_process_memory_leaves_out_files_of_other_folders(tmp_path: Path) -> None:
     path = _file(tmp_path / "libraries" / "other.so")
     with _touched(path):
         assert smaps_of(path)
         assert own_of(smaps_of(path), tmp_path / "form") == 0
 
 
-def test_pages_of_a_file_that_were_written_count_once(tmp_path: Path) -> None:
-    """Wherever it lies: they are this process's alone."""
+def test_written_pages_of_a_mapped_file_count_once(tmp_path: Path) -> None:
+    """Wherever the file lies: the pages are this process's alone."""
     path = _file(tmp_path / "form" / "model.bin")
     with _touched(path, mmap.ACCESS_COPY) as mapped:
         mapped[:] = b"y" * SIZE
@@ -78,7 +78,7 @@ def test_pages_of_a_file_that_were_written_count_once(tmp_path: Path) -> None:
         assert own_of(smaps_of(path), tmp_path / "elsewhere") == SIZE
 
 
-def test_a_folder_is_the_one_that_a_link_leads_to(tmp_path: Path) -> None:
+def test_folder_given_by_a_link_counts_files_of_the_target(tmp_path: Path) -> None:
     path = _file(tmp_path / "form" / "model.bin")
     link = tmp_path / "link"
     link.symlink_to(path.parent)
@@ -86,7 +86,7 @@ def test_a_folder_is_the_one_that_a_link_leads_to(tmp_path: Path) -> None:
         assert own_of(smaps_of(path), link) == SIZE
 
 
-def test_what_is_allocated_counts_with_the_files_of_the_folders(tmp_path: Path) -> None:
+def test_process_memory_is_anonymous_pages_and_files_of_the_folders(tmp_path: Path) -> None:
     """Lines as the kernel writes them: memory of no file, a library, and a form."""
     lines = f"""\
 7f0000000000-7f0000100000 rw-p 00000000 00:00 0

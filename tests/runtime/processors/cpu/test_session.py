@@ -62,7 +62,9 @@ def image(batch: int = 1, side: int = 64) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("batch", "side"), [(1, 64), (3, 48)])
-def test_prepared_form_answers_the_same(plain: PreparedForm, prepared: PreparedForm, batch: int, side: int) -> None:
+def test_prepared_form_answers_like_the_plain_file(
+    plain: PreparedForm, prepared: PreparedForm, batch: int, side: int
+) -> None:
     """Optimised, prepacked and mapped: within 1e-4 of the plain file, for sizes that preparing has not seen."""
     sessions = OnnxSessions(1)
     one, other = sessions.load(plain), sessions.load(prepared)
@@ -74,8 +76,10 @@ def test_prepared_form_answers_the_same(plain: PreparedForm, prepared: PreparedF
 
 
 @pytest.mark.anyio
-async def test_runs_at_once_on_one_session(processor: OnnxProcessor, prepared: PreparedForm) -> None:
-    """Sixteen runs over four threads: everybody gets the answer to their own input."""
+async def test_concurrent_runs_on_a_session_get_their_own_answers(
+    processor: OnnxProcessor, prepared: PreparedForm
+) -> None:
+    """Sixteen runs over four threads."""
     handle = await processor.load(prepared)
     inputs = [image() for _ in range(16)]
     alone = [processor.sessions.run(handle, each, None)["probabilities"] for each in inputs]
@@ -86,8 +90,7 @@ async def test_runs_at_once_on_one_session(processor: OnnxProcessor, prepared: P
 
 
 @pytest.mark.anyio
-async def test_requested_outputs(processor: OnnxProcessor, tmp_path: Path) -> None:
-    """By name, or all."""
+async def test_run_returns_requested_outputs_or_all(processor: OnnxProcessor, tmp_path: Path) -> None:
     path = toys.tiny_add(tmp_path / "add.onnx")
     handle = await processor.load(PreparedForm("add", str(path), 0, optimised=False))
     inputs = {"A": np.ones((1, 4), np.float32), "B": np.ones((1, 4), np.float32)}
@@ -97,8 +100,10 @@ async def test_requested_outputs(processor: OnnxProcessor, tmp_path: Path) -> No
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("inline", [True, False])
-async def test_refused_run(processor: OnnxProcessor, plain: PreparedForm, inline: bool) -> None:
-    """What the runtime cannot compute comes back in its own words, and the session stays usable."""
+async def test_refused_run_gives_a_reason_and_leaves_the_session_usable(
+    processor: OnnxProcessor, plain: PreparedForm, inline: bool
+) -> None:
+    """In the runtime's own words."""
     handle = await processor.load(plain)
     for inputs in ({"image": np.zeros((1, 4, 64, 64), np.float32)}, {}, {"image": np.zeros(3)}):
         with pytest.raises(RunRefused) as caught:
@@ -127,7 +132,7 @@ async def test_loads_leave_the_event_loop_free(processor: OnnxProcessor, plain: 
 
 
 @pytest.mark.anyio
-async def test_an_unload_does_not_wait_for_loads(plain: PreparedForm, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unload_does_not_wait_for_loads(plain: PreparedForm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load often waits for the memory that an unload gives back: behind other loads it would be late for nothing."""
     processor = OnnxProcessor("cpu", workers=1, threads_per_run=1, loads_parallel_max=1)
     let_on, load_now = threading.Event(), processor.sessions.load
@@ -151,7 +156,7 @@ async def test_an_unload_does_not_wait_for_loads(plain: PreparedForm, monkeypatc
 
 
 @pytest.mark.usefixtures("processes")
-def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> None:
+def test_unload_and_sleep_give_memory_back(plain: PreparedForm, prepared: PreparedForm) -> None:
     """After unloading, plain or mapped, five times each and with the outputs still held, no build is left in memory,
     nor when it is asleep: half of one would tell.
     """
@@ -178,7 +183,7 @@ def test_memory_is_given_back(plain: PreparedForm, prepared: PreparedForm) -> No
 
 @pytest.mark.anyio
 async def test_outputs_belong_to_the_caller(processor: OnnxProcessor, plain: PreparedForm) -> None:
-    """They stay right after the next run and after the unload."""
+    """Outputs stay right after the next run and after the unload."""
     handle = await processor.load(plain)
     first = (await processor.run(handle, image(), None))["probabilities"]
     kept = first.copy()
@@ -201,7 +206,7 @@ async def test_run_after_unload_is_refused(processor: OnnxProcessor, plain: Prep
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x08\x0a" * 1000], ids=["empty", "text", "protobuf"])
 @pytest.mark.parametrize("optimised", [True, False])
-def test_garbage_is_a_failed_load(tmp_path: Path, content: bytes, optimised: bool) -> None:
+def test_load_of_a_garbage_file_fails(tmp_path: Path, content: bytes, optimised: bool) -> None:
     """Nothing that lies in the file takes the process with it."""
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
@@ -211,15 +216,14 @@ def test_garbage_is_a_failed_load(tmp_path: Path, content: bytes, optimised: boo
     assert len(caught.value.reason) <= 500
 
 
-def test_missing_file_is_a_failed_load(tmp_path: Path) -> None:
-    """A path to nothing."""
+def test_load_of_a_missing_file_fails(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed):
         OnnxSessions(1).load(PreparedForm("b", str(tmp_path / "none.onnx"), 0, optimised=False))
 
 
 @pytest.mark.parametrize("part", ["model.onnx", "model.bin"])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
-def test_half_a_prepared_form_does_not_load(prepared: PreparedForm, tmp_path: Path, part: str, share: float) -> None:
+def test_truncated_prepared_form_does_not_load(prepared: PreparedForm, tmp_path: Path, part: str, share: float) -> None:
     """Cut off anywhere, as after a power cut: refused instead of answering nonsense."""
     for file in Path(prepared.path).parent.iterdir():
         content = file.read_bytes()
@@ -229,16 +233,14 @@ def test_half_a_prepared_form_does_not_load(prepared: PreparedForm, tmp_path: Pa
         OnnxSessions(1).load(form)
 
 
-def test_prepared_form_without_its_weights_does_not_load(prepared: PreparedForm, tmp_path: Path) -> None:
-    """The graph alone is nothing."""
+def test_prepared_form_without_weights_does_not_load(prepared: PreparedForm, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(Path(prepared.path).read_bytes())
     form = prepared_form("net", tmp_path)
     with pytest.raises(LoadFailed):
         OnnxSessions(1).load(form)
 
 
-def test_no_prepared_form(tmp_path: Path) -> None:
-    """Garbage cannot be given one, and nothing is left of the attempt."""
+def test_preparing_garbage_makes_no_form_and_leaves_no_files(tmp_path: Path) -> None:
     source = tmp_path / "source.onnx"
     source.write_bytes(b"garbage")
     target = tmp_path / "target"
@@ -247,8 +249,7 @@ def test_no_prepared_form(tmp_path: Path) -> None:
     assert list(target.iterdir()) == []
 
 
-def test_size_of_a_prepared_form(prepared: PreparedForm) -> None:
-    """Graph and weights together."""
+def test_size_of_a_prepared_form_is_graph_and_weights(prepared: PreparedForm) -> None:
     assert prepared.optimised
     assert prepared.size_bytes == sum(f.stat().st_size for f in Path(prepared.path).parent.iterdir())
     assert prepared.size_bytes > 0.9 * MEGABYTES * 1e6
@@ -257,8 +258,8 @@ def test_size_of_a_prepared_form(prepared: PreparedForm) -> None:
 # -- description -------------------------------------------------------------------------------------------------------
 
 
-def test_description(processor: OnnxProcessor) -> None:
-    """Constant, with the fingerprint that prepared forms are kept by."""
+def test_processor_description_is_constant_with_a_fingerprint(processor: OnnxProcessor) -> None:
+    """Prepared forms are kept by the fingerprint."""
     described = processor.describe()
     assert (described.name, described.kind, described.workers, described.threads_per_run) == ("cpu", "cpu", 4, 1)
     assert described.fingerprint == fingerprint(1) == processor.describe().fingerprint
@@ -266,7 +267,7 @@ def test_description(processor: OnnxProcessor) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_the_runtime_keeps_no_telemetry(tmp_path: Path) -> None:
+def test_onnx_runtime_keeps_no_telemetry_files(tmp_path: Path) -> None:
     """ONNX Runtime by itself opens a database in the user's cache folder when it is imported."""
     environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     importing = "import appliance.runtime.processors.cpu.session"
@@ -276,8 +277,8 @@ def test_the_runtime_keeps_no_telemetry(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_a_load_reads_the_disk_in_one_go(prepared: PreparedForm, tmp_path: Path) -> None:
-    """What is not in the page cache is read before the session maps it in pieces; a file that is there is not read."""
+def test_load_reads_uncached_weights_from_disk_in_one_go(prepared: PreparedForm, tmp_path: Path) -> None:
+    """Before the session maps them in pieces; a file that is in the page cache is not read."""
     skip_if(lacks_page_cache(tmp_path))
     folder = tmp_path / "form"
     shutil.copytree(Path(prepared.path).parent, folder)
@@ -295,7 +296,9 @@ def test_a_load_reads_the_disk_in_one_go(prepared: PreparedForm, tmp_path: Path)
 @pytest.mark.usefixtures("processes")
 @pytest.mark.skipif(not available().calls, reason="the kernel has no filters of system calls")
 @pytest.mark.parametrize(("calls", "sleeps"), [(["madvise", "mincore"], False), (["mincore"], True)])
-def test_a_kernel_that_refuses(prepared: PreparedForm, calls: list[str], sleeps: bool) -> None:
+def test_sessions_work_where_the_kernel_refuses_madvise_or_mincore(
+    prepared: PreparedForm, calls: list[str], sleeps: bool
+) -> None:
     """Without `madvise` nothing sleeps and all else is as ever; without `mincore` files are taken for cached."""
     command = [sys.executable, "-m", "tests.runtime.processors.cpu.refused_child", str(Path(prepared.path).parent)]
     done = subprocess.run([*command, *calls], capture_output=True, text=True, check=False)

@@ -16,8 +16,8 @@ class Thing:
 
 
 @pytest.mark.anyio
-async def test_value_and_error() -> None:
-    """What the function returns or raises is the outcome of the future; it ran on a thread of that name."""
+async def test_worker_thread_returns_the_value_or_error_of_a_call() -> None:
+    """The call runs on a thread of that name."""
     threads = WorkerThreads("calc", 1)
     assert await threads.submit(divmod, 7, 2) == (3, 1)
     assert (await threads.submit(threading.current_thread)).name == "calc-0"
@@ -28,7 +28,7 @@ async def test_value_and_error() -> None:
 
 
 @pytest.mark.anyio
-async def test_as_many_at_once_as_threads() -> None:
+async def test_worker_threads_run_a_call_each_at_once() -> None:
     """Three calls that wait for one another can only end side by side."""
     threads = WorkerThreads("calc", 3)
     together = threading.Barrier(3, timeout=120)
@@ -56,8 +56,7 @@ async def test_cancelled_call_still_runs() -> None:
 
 
 @pytest.mark.anyio
-async def test_nothing_is_held() -> None:
-    """A thread that waits for work keeps neither the last argument nor the last result alive."""
+async def test_idle_worker_thread_holds_no_argument_or_result() -> None:
     threads = WorkerThreads("calc", 1)
     argument = Thing()
     seen = weakref.ref(argument)
@@ -73,8 +72,8 @@ async def test_nothing_is_held() -> None:
     threads.close()
 
 
-def test_loop_that_closed_meanwhile() -> None:
-    """The result of a call whose loop has gone is dropped; the thread lives on for the next loop."""
+def test_result_for_a_closed_event_loop_is_dropped() -> None:
+    """The thread lives on for the next loop."""
     threads = WorkerThreads("calc", 1)
     go = threading.Event()
 
@@ -90,8 +89,8 @@ def test_loop_that_closed_meanwhile() -> None:
     threads.close()
 
 
-def test_close_ends_the_threads() -> None:
-    """After what is queued."""
+def test_close_ends_the_worker_threads() -> None:
+    """After the calls that are queued."""
     threads = WorkerThreads("closing", 2)
     threads.close()
     for thread in threading.enumerate():
@@ -102,8 +101,8 @@ def test_close_ends_the_threads() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a thread has a priority of its own on Linux only")
 @pytest.mark.anyio
-async def test_threads_that_step_back() -> None:
-    """Their priority is lower by so much; that of this thread is as before."""
+async def test_worker_threads_with_a_nice_value_have_a_lower_priority() -> None:
+    """The priority of this thread is as before."""
     own = os.getpriority(os.PRIO_PROCESS, 0)
     threads = WorkerThreads("calc", 1, nice=3)
     assert await threads.submit(os.getpriority, os.PRIO_PROCESS, 0) == min(19, own + 3)

@@ -17,16 +17,15 @@ class File:
         return self._cached_mb * MEGABYTE
 
 
-def test_what_is_missing_costs_most() -> None:
-    """The more of the file is in the page cache, the sooner it is there."""
+def test_expected_wake_time_grows_with_uncached_bytes() -> None:
     rates = WakeRates()
     expected = [rates.expected_ns(File(cached)) for cached in (0, 50, 100)]
     assert expected == sorted(expected, reverse=True)
     assert rates.expected_ns(None) < expected[-1]
 
 
-def test_learns_from_what_it_saw() -> None:
-    """After several wakes they are expected to take what they took; one that was held up changes little."""
+def test_expected_wake_time_follows_observed_wakes() -> None:
+    """A wake that was held up changes little."""
     rates = WakeRates()
     for took_ms in (3, 3, 3, 300, 3):
         rates.saw(took_ms * NS_PER_MS, 100 * MEGABYTE, 0)
@@ -37,8 +36,8 @@ def test_learns_from_what_it_saw() -> None:
     assert 2 * NS_PER_MS < rates.expected_ns(File(100)) < 4 * NS_PER_MS
 
 
-def test_a_failed_wake_teaches_nothing() -> None:
-    """It has not brought back what it is measured by."""
+def test_failed_wake_does_not_change_the_expected_time() -> None:
+    """It has not brought back the bytes that it is measured by."""
     rates = WakeRates()
     before = rates.expected_ns(File(100))
     try:

@@ -42,14 +42,14 @@ def inputs(rows: int) -> dict[str, np.ndarray]:
     return {name: np.arange(rows * 4, dtype=np.float32).reshape(rows, 4) for name in ("A", "B")}
 
 
-def test_a_probe_passes(fakes: Fakes, tmp_path: Path) -> None:
-    """Half precision is allowed: a DLA knows no other, but eight bits."""
+def test_dla_probe_passes_with_half_precision(fakes: Fakes, tmp_path: Path) -> None:
+    """A DLA knows no other precision, but eight bits."""
     assert check(DlaSessions(2), tmp_path) == ""
     assert set(fakes[0].flags) == {"fp16"}
 
 
-def test_rows_of_a_batch(fakes: Fakes, tmp_path: Path) -> None:
-    """Each by itself, in order; the arrays are the caller's."""
+def test_dla_computes_rows_of_a_batch_one_by_one_in_order(fakes: Fakes, tmp_path: Path) -> None:
+    """The arrays are the caller's."""
     sessions = DlaSessions(2)
     loaded = sessions.load(prepared(tmp_path))
     found = sessions.run(loaded, inputs(5), ["SUM"])["SUM"]
@@ -59,7 +59,7 @@ def test_rows_of_a_batch(fakes: Fakes, tmp_path: Path) -> None:
     assert len(fakes[0].runs) == 6
 
 
-def test_both_cores(fakes: Fakes, tmp_path: Path) -> None:
+def test_dla_runs_use_both_cores(fakes: Fakes, tmp_path: Path) -> None:
     """An engine is read for each core, and runs go to whichever is free; nothing stays on the device."""
 
     async def story() -> None:
@@ -75,8 +75,8 @@ def test_both_cores(fakes: Fakes, tmp_path: Path) -> None:
     assert fakes[1].held == {}
 
 
-def test_what_a_dla_cannot_compute(fakes: Fakes, tmp_path: Path) -> None:
-    """Layers that it has not, and free sizes, have no form; what is not compiled is not loaded."""
+def test_dla_refuses_free_sizes_and_forms_that_are_not_compiled(fakes: Fakes, tmp_path: Path) -> None:
+    """And leaves no files of a refused form."""
     (tmp_path / "form").mkdir()
     net = toys.conv_net(tmp_path / "net.onnx", 1.0)
     sessions = DlaSessions(2)
@@ -87,13 +87,13 @@ def test_what_a_dla_cannot_compute(fakes: Fakes, tmp_path: Path) -> None:
         sessions.load(PreparedForm("net@dla", str(net), 1, False, kind="dla"))
 
 
-def test_what_it_supports(fakes: Fakes, tmp_path: Path) -> None:
+def test_dla_supports_only_networks_of_fixed_size(fakes: Fakes, tmp_path: Path) -> None:
     sessions = DlaSessions(2)
     assert sessions.supports(toys.tiny_add(tmp_path / "add.onnx"))
     assert not sessions.supports(toys.conv_net(tmp_path / "net.onnx", 1.0))
 
 
-def test_no_more_networks_than_a_core_holds(fakes: Fakes, tmp_path: Path) -> None:
+def test_dla_load_beyond_the_networks_of_a_core_is_refused(fakes: Fakes, tmp_path: Path) -> None:
     sessions, form = DlaSessions(2), prepared(tmp_path)
     loaded = [sessions.load(form) for _ in range(LOADABLES_MAX)]
     with pytest.raises(LoadFailed, match=f"no more than {LOADABLES_MAX}"):
@@ -102,8 +102,8 @@ def test_no_more_networks_than_a_core_holds(fakes: Fakes, tmp_path: Path) -> Non
     assert sessions.load(form)
 
 
-def test_eight_bits(fakes: Fakes, tmp_path: Path) -> None:
-    """What the import quantizes for CPUs is computed in eight bits, and so nearly the same that it may serve."""
+def test_dla_computes_quantized_networks_in_eight_bits(fakes: Fakes, tmp_path: Path) -> None:
+    """As the import quantizes them for CPUs, and so nearly the same that they may serve."""
     plain = original(tmp_path)
     own = quantized(plain, tmp_path)
     folder = tmp_path / "form"
@@ -121,10 +121,10 @@ def test_eight_bits(fakes: Fakes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_quantized", [False, True])
-def test_from_version_11_on(fakes: Fakes, tmp_path: Path, is_quantized: bool) -> None:
-    """All is written in half precision, also what is quantized; callers have floats, and what comes out is so nearly
-    the same that it may serve.
-    """
+def test_dla_with_tensorrt_11_computes_nearly_the_same_in_half_precision(
+    fakes: Fakes, tmp_path: Path, is_quantized: bool
+) -> None:
+    """Also quantized networks; callers have floats, and answers are so nearly the same that the form may serve."""
     fakes[0].of(11)
     assert check(DlaSessions(2), tmp_path) == ""
     plain = original(tmp_path)
@@ -148,8 +148,8 @@ def test_from_version_11_on(fakes: Fakes, tmp_path: Path, is_quantized: bool) ->
     assert fakes[1].held.keys() == before
 
 
-def test_half_precision_of_its_own(fakes: Fakes, tmp_path: Path) -> None:
-    """Who sends half precision gets it back, whatever the version."""
+def test_dla_network_in_half_precision_answers_in_half_precision(fakes: Fakes, tmp_path: Path) -> None:
+    """Whatever the version of TensorRT."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1, 4]) for name in ("a", "b", "y")]
     graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["y"])], "half", values[:2], values[2:])
     net = tmp_path / "half.onnx"
@@ -165,8 +165,8 @@ def test_half_precision_of_its_own(fakes: Fakes, tmp_path: Path) -> None:
         assert (found.dtype, found.tolist()) == (np.float16, [[0, 2, 4, 6]])
 
 
-def test_why_it_does_not_compile(fakes: Fakes, tmp_path: Path) -> None:
-    """In the words of TensorRT's complaints, not of its other remarks; a network after it has its own."""
+def test_dla_compile_failure_gives_the_reason_of_tensorrt(fakes: Fakes, tmp_path: Path) -> None:
+    """In the words of its complaints, not of its other remarks; a network after the first has a reason of its own."""
     sessions = DlaSessions(2)
     (tmp_path / "form").mkdir()
     with pytest.raises(LoadFailed) as raised:
@@ -182,16 +182,16 @@ def test_why_it_does_not_compile(fakes: Fakes, tmp_path: Path) -> None:
     assert raised.value.reason == "TensorRT cannot read it: No importer registered for op: MatMulInteger"
 
 
-def test_another_version(fakes: Fakes, tmp_path: Path) -> None:
-    """A plan that TensorRT cannot read leaves nothing on the device."""
+def test_dla_plan_of_another_tensorrt_version_is_not_loaded(fakes: Fakes, tmp_path: Path) -> None:
+    """And leaves nothing on the device."""
     (tmp_path / "model.plan").write_bytes(b"of another version")
     with pytest.raises(LoadFailed, match="another version"):
         DlaSessions(2).load(PreparedForm("net@dla", str(tmp_path / "model.plan"), 1, True, kind="dla"))
     assert fakes[1].held == {}
 
 
-def test_errors_of_the_device(fakes: Fakes, tmp_path: Path) -> None:
-    """Told, and the core is free again; a run that may not go on ends between two rows."""
+def test_dla_run_with_a_device_error_is_refused_and_frees_the_core(fakes: Fakes, tmp_path: Path) -> None:
+    """A run that may not go on ends between two rows."""
     sessions = DlaSessions(1)
     loaded = sessions.load(prepared(tmp_path))
     fakes[1].fails = True
@@ -208,7 +208,7 @@ def test_errors_of_the_device(fakes: Fakes, tmp_path: Path) -> None:
     assert sessions.run(loaded, inputs(2), None)
 
 
-def test_a_machine_without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_dla_probe_on_a_machine_without_a_dla_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """TensorRT is there, and no core."""
     tensorrt = devices.install(monkeypatch)[1]
     tensorrt.cores = 0

@@ -24,7 +24,7 @@ def ran(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return np.asarray(found)
 
 
-def test_floats_where_an_operator_wants_them(tmp_path: Path) -> None:
+def test_half_precision_network_keeps_floats_where_operators_need_them(tmp_path: Path) -> None:
     """The scales of Resize stay floats; constants in nodes, casts and weights do not; values end where half precision
     does.
     """
@@ -49,7 +49,7 @@ def test_floats_where_an_operator_wants_them(tmp_path: Path) -> None:
     assert numpy_helper.to_array(model.graph.node[0].attribute[0].t).min() == -LARGEST
 
 
-def test_control_flow_is_left_to_others() -> None:
+def test_half_precision_of_a_network_with_control_flow_is_refused() -> None:
     body = helper.make_graph([], "body", [], [])
     model = made([helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body)])
     with pytest.raises(ValueError, match="control flow"):

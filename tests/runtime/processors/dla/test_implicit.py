@@ -50,8 +50,8 @@ def pairs(between: str, scale: Any = 0.5) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
 
 
-def test_what_the_import_makes(tmp_path: Path) -> None:
-    """Nothing quantizes any more; it computes the same but for the rounding between operators."""
+def test_implicit_network_of_an_import_computes_nearly_the_same(tmp_path: Path) -> None:
+    """No operator quantizes any more; only the rounding between operators differs."""
     before = symmetric(tmp_path)
     model = onnx.ModelProto()
     model.CopyFrom(before)
@@ -64,9 +64,9 @@ def test_what_the_import_makes(tmp_path: Path) -> None:
         assert difference(wanted, found) < 0.03
 
 
-def test_every_convolution_has_the_ranges_that_it_needs(tmp_path: Path) -> None:
-    """Of what it takes and of what it gives, also where a ReLU, a maximum or a meeting of branches stands between; as
-    large as the steps of the quantized network were.
+def test_implicit_network_has_the_ranges_of_every_convolution(tmp_path: Path) -> None:
+    """Of what a convolution takes and of what it gives, also where a ReLU, a maximum or a meeting of branches stands
+    between; as large as the steps of the quantized network were.
     """
     before = symmetric(tmp_path)
     model = onnx.ModelProto()
@@ -84,7 +84,7 @@ def test_every_convolution_has_the_ranges_that_it_needs(tmp_path: Path) -> None:
         assert reaches[name] == pytest.approx(STEPS * scale)
 
 
-def test_weights_lie_on_the_same_steps(tmp_path: Path) -> None:
+def test_implicit_network_weights_lie_on_the_quantized_steps(tmp_path: Path) -> None:
     """Quantized again, each channel by its largest weight, they are the bytes that they were."""
     before = symmetric(tmp_path)
     known = {one.name: numpy_helper.to_array(one) for one in before.graph.initializer}
@@ -104,16 +104,16 @@ def test_weights_lie_on_the_same_steps(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.rint(floats[name] / steps), whole[name])
 
 
-def test_an_input_that_is_handed_on(tmp_path: Path) -> None:
-    """Its name stays, and so does that of the output."""
+def test_implicit_network_keeps_names_of_input_and_output(tmp_path: Path) -> None:
+    """Where the input is handed on."""
     model = pairs("DequantizeLinear")
     assert make_implicit(model) == {"x": pytest.approx(0.5 * STEPS), "y": pytest.approx(0.5 * STEPS)}
     x = np.arange(4, dtype=np.float32)
     np.testing.assert_array_equal(computed(model, {"x": x})[0], x)
 
 
-def test_two_outputs_of_one_tensor() -> None:
-    """Each has its name, and the tensor one of them."""
+def test_implicit_network_keeps_the_names_of_two_outputs_of_a_tensor() -> None:
+    """The tensor has one of them."""
     model = pairs("DequantizeLinear")
     graph = model.graph
     graph.node.insert(0, helper.make_node("Relu", ["x"], ["r"]))
@@ -128,13 +128,13 @@ def test_two_outputs_of_one_tensor() -> None:
 
 
 @pytest.mark.parametrize("between", ["nothing", "Identity"])
-def test_bytes_that_something_else_takes(between: str) -> None:
-    """They cannot be taken out then."""
+def test_implicit_network_with_bytes_for_another_operator_is_refused(between: str) -> None:
+    """The bytes cannot be taken out then."""
     with pytest.raises(ValueError, match="quantized"):
         make_implicit(pairs(between))
 
 
-def test_ranges_that_are_several() -> None:
+def test_implicit_network_with_several_scales_of_a_tensor_is_refused() -> None:
     """Of a tensor between operators a DLA wants one."""
     with pytest.raises(ValueError, match="one scale"):
         make_implicit(pairs("DequantizeLinear", scale=[0.5, 1.0, 1.0, 1.0]))

@@ -32,8 +32,8 @@ def numbers(rows: int) -> dict[str, np.ndarray]:
     return {"A": np.full((rows, 4), 2.0, np.float32), "B": np.ones((rows, 4), np.float32)}
 
 
-async def test_runs_take_the_time_that_the_network_says(tmp_path: Path) -> None:
-    """By the number of items, on as many workers as it has; what it computes is right, and a run can be stopped."""
+async def test_emulated_run_takes_the_time_that_the_network_states(tmp_path: Path) -> None:
+    """By the number of items, on as many workers as the processor has; answers are right, and a run can be stopped."""
     clock = SystemClock()
     processor = EmulatedProcessor("e", workers=2, threads_per_run=1, loads_parallel_max=1)
     handle = await processor.load(form(tmp_path, json.dumps({"1": 40, "4": 100})))
@@ -49,22 +49,22 @@ async def test_runs_take_the_time_that_the_network_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [None, "", "{}", "[1]", '{"0": 1}', '{"1": 0}', '{"1": "x"}'])
-async def test_a_network_that_says_nothing_is_not_loaded(tmp_path: Path, times: str | None) -> None:
-    """It names the key."""
+async def test_network_without_emulated_times_is_not_loaded(tmp_path: Path, times: str | None) -> None:
+    """The error names the key."""
     processor = EmulatedProcessor("e", workers=1, threads_per_run=1, loads_parallel_max=1)
     with pytest.raises(LoadFailed, match="emulated_ms"):
         await processor.load(form(tmp_path, times))
     processor.close()
 
 
-def test_times_between_and_beyond_batch_sizes() -> None:
-    """The next larger size counts; beyond the largest, in proportion."""
+def test_emulated_time_is_of_the_next_larger_batch_or_in_proportion() -> None:
+    """In proportion beyond the largest batch."""
     emulated = Emulated(None, times_of('{"1": 10, "4": 20}'))  # type: ignore[arg-type]  # nothing is run
     assert [emulated.run_ms(items) for items in (1, 2, 4, 8)] == [10.0, 20.0, 20.0, 40.0]
 
 
-async def test_what_must_be_guarded_is_not_there(tmp_path: Path) -> None:
-    """No guard computes on the only processor of such a box: builds and texts are refused, and it says why."""
+async def test_guarded_build_on_an_emulated_processor_is_refused(tmp_path: Path) -> None:
+    """No guard computes on the only processor of such a box: builds and texts are refused, with the reason."""
     inner = EmulatedProcessor("e", workers=1, threads_per_run=1, loads_parallel_max=1)
     guarded = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
     try:

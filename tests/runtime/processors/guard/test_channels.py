@@ -59,9 +59,9 @@ def fill(channel: Channel) -> None:
             channel.send()
 
 
-def test_memory_that_cannot_be_handed_over_is_not_used(ends: tuple[socket.socket, socket.socket]) -> None:
-    """The guard has the area before still, and the next call's tensors lie there; one that is too large for it is
-    handed over anew.
+def test_guard_memory_that_cannot_be_handed_over_is_not_used(ends: tuple[socket.socket, socket.socket]) -> None:
+    """The guard still has the area before, and the next call's tensors lie there; an area for tensors that are too
+    large for it is handed over anew.
     """
     ours, theirs = ends
     channel, guard = Channel(0, ChannelGroup(), ours), FarEnd(theirs)

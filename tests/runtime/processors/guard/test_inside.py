@@ -42,8 +42,8 @@ class Lane(ChannelThread):
 
 
 @pytest.mark.anyio
-async def test_a_stop_that_comes_before_its_run_ends_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no other: a busy guard may take the order to stop before the request."""
+async def test_stop_that_comes_before_its_run_ends_only_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy guard may take the order to stop before the request."""
     monkeypatch.setattr(os, "_exit", sys.exit)
     guard: Any = Guard.__new__(Guard)
     guard.sessions, guard.builds, guard.ran = Sessions(), {1: None}, 0

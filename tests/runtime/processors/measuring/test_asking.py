@@ -43,7 +43,7 @@ CASE = MeasureCase(1, {"x": np.random.default_rng(0).standard_normal((2, 4, 4)).
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_kind_says_which_operators_it_takes(kind: str, tmp_path: Path) -> None:
+async def test_kind_tells_which_operators_are_supported(kind: str, tmp_path: Path) -> None:
     """Each by itself, and in the order asked."""
     measure = ChildMeasure([processor(kind)], ChildLimits(wall_s=60, nice=0), tmp_path)
     forms = [network(tmp_path, op_type) for op_type in OTHERS]
@@ -54,8 +54,7 @@ async def test_a_kind_says_which_operators_it_takes(kind: str, tmp_path: Path) -
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", KINDS)
-async def test_parts_are_tried_and_compared(kind: str, tmp_path: Path) -> None:
-    """What computes something else says so, and the others have their figures."""
+async def test_tried_part_has_figures_or_the_reason_of_a_difference(kind: str, tmp_path: Path) -> None:
     measure = ChildMeasure([processor(kind)], ChildLimits(wall_s=60, nice=0), tmp_path)
     form, other = replace(network(tmp_path, "Relu"), kind=kind), network(tmp_path, "Abs")
     same, different = (Reference(replace(one, kind="cpu"), 1e-3) for one in (form, other))
@@ -67,7 +66,7 @@ async def test_parts_are_tried_and_compared(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_forms_of_many_parts_are_made_in_one_process(tmp_path: Path) -> None:
-    """Of what has none there is none, and the others have theirs; each in its own folder."""
+    """A part that has no form keeps no other from its own; each form is in a folder of its own."""
     program = "tests.runtime.processors.refusing_child"
     measure = ChildMeasure([NPU], ChildLimits(wall_s=60, nice=0), tmp_path, program)
     pairs = []
@@ -84,8 +83,8 @@ async def test_forms_of_many_parts_are_made_in_one_process(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-async def test_what_ends_the_process_is_not_taken(tmp_path: Path) -> None:
-    """Nobody knows which of them did."""
+async def test_operators_that_end_the_measuring_child_are_unsupported(tmp_path: Path) -> None:
+    """It is not known which of them did."""
     measure = ChildMeasure(
         [processor("cpu")], ChildLimits(wall_s=60, nice=0), tmp_path, "tests.runtime.processors.crashing_child"
     )

@@ -60,8 +60,10 @@ def prepared(kind: str, plain: Path, folder: Path) -> PreparedForm:
     "kind",
     [pytest.param(kind, marks=() if kind == "cuda" else pytest.mark.nightly("another kind")) for kind in FAKED],
 )
-def test_each_kind(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It computes what the CPU computes, and its rows may share runs as far as was shown."""
+def test_build_on_a_device_computes_like_the_cpu_and_is_measured(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows may share runs as far as was shown."""
     devices.install(monkeypatch)
     plain = toys.tiny_add(tmp_path / "add.onnx")
     sessions = sessions_of(kind, 2, 1)
@@ -71,7 +73,7 @@ def test_each_kind(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found["shared_rows_max"] == 2
 
 
-def test_waiting_for_a_device_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latency_on_a_device_includes_the_wait_for_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone and at once: what the processor did meanwhile is next to nothing, and says nothing."""
     devices.install(monkeypatch)
     plain = toys.tiny_add(tmp_path / "add.onnx")
@@ -82,8 +84,8 @@ def test_waiting_for_a_device_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_what_its_process_may_touch(kind: str) -> None:
-    """A device's nodes where it computes on one, whose driver reserves addresses without end; else nothing more."""
+def test_measuring_child_of_a_device_kind_may_use_the_device_nodes(kind: str) -> None:
+    """And reserve addresses without end, as the device's driver does; a child of another kind may do neither."""
     wanted = {"do": "prepare", "kind": kind, "source": "/source", "target_dir": "/target"}
     readable, writable = measure._files(wanted)
     limits = measure._limits({**wanted, "limits": asdict(ChildLimits(memory_bytes=1 << 30))})

@@ -59,22 +59,22 @@ def timed(network: Any, *, on_device: bool = False, runs: Runs = MANY) -> dict[s
     return latency(network, None, 4, ROW, on_device, runs, network.watch)
 
 
-def test_latency_is_the_median_and_the_slowest_of_a_hundred() -> None:
+def test_latency_is_the_median_and_99th_percentile_of_the_runs() -> None:
     """The first run, which takes the page faults, is not among them."""
     found = timed(Network([900.0, 10.0, 20.0, 30.0, 40.0, 1000.0]))
     assert found == {"batch": 4, "p50_ms": 30.0, "p99_ms": 961.6}  # between the two slowest of five
 
 
-def test_latency_leaves_out_what_other_processes_had_of_the_processor() -> None:
+def test_latency_leaves_out_processor_time_of_other_processes() -> None:
     assert timed(Network([90.0], [10.0])) == {"batch": 4, "p50_ms": 10.0, "p99_ms": 10.0}
 
 
-def test_latency_of_several_threads_is_what_has_elapsed() -> None:
-    """They compute more than one processor could meanwhile."""
+def test_latency_of_a_run_on_several_threads_is_elapsed_time() -> None:
+    """The threads compute more than one processor could meanwhile."""
     assert timed(Network([10.0], [20.0]))["p50_ms"] == 10.0
 
 
-def test_latency_on_a_device_is_what_has_elapsed() -> None:
+def test_latency_of_a_run_on_a_device_is_elapsed_time() -> None:
     """The processor idles meanwhile."""
     assert timed(Network([90.0], [1.0]), on_device=True)["p50_ms"] == 90.0
 
@@ -82,21 +82,21 @@ def test_latency_on_a_device_is_what_has_elapsed() -> None:
 @pytest.mark.parametrize(
     ("run_ms", "count"), [(1.0, 200), (10.0, 100), (1000.0, 5)], ids=["most", "within the time", "least"]
 )
-def test_latency_is_of_so_many_runs(run_ms: float, count: int) -> None:
+def test_number_of_timed_runs_follows_the_time_of_a_run(run_ms: float, count: int) -> None:
     network = Network([run_ms])
     timed(network)
     assert network.runs == 1 + count
 
 
 @pytest.mark.parametrize(("computed_ms", "p50_ms"), [(8.0, 4.0), (16.0, 8.0), (24.0, 8.0)])
-def test_runs_at_once_count_by_the_share_of_the_processor_that_they_had(computed_ms: float, p50_ms: float) -> None:
+def test_runs_at_once_count_by_their_share_of_the_processor(computed_ms: float, p50_ms: float) -> None:
     """Two threads that computed for 8 ms together, while 8 ms passed: each was kept waiting for half of them."""
     network: Any = Together(computed_ms)
     row = latency_at_once(network, None, {"batch": 4, "p50_ms": 1.0, "p99_ms": 2.0}, ROW, 2, False, network.watch)
     assert row == {"batch": 4, "p50_ms": p50_ms, "p99_ms": p50_ms, "concurrency": 2}
 
 
-def test_runs_at_once_are_no_shorter_than_one_alone() -> None:
+def test_runs_at_once_are_no_shorter_than_a_run_alone() -> None:
     network: Any = Network([1.0])
     alone = {"batch": 4, "p50_ms": 30.0, "p99_ms": 40.0}
     row = latency_at_once(network, None, alone, ROW, 2, False, network.watch)
@@ -104,7 +104,7 @@ def test_runs_at_once_are_no_shorter_than_one_alone() -> None:
 
 
 @pytest.mark.parametrize(("alone_ms", "count"), [(0.4, 2), (30.0, 1)], ids=["too short", "one worker"])
-def test_runs_at_once_are_not_measured_where_they_say_nothing(alone_ms: float, count: int) -> None:
+def test_runs_at_once_are_not_measured_for_short_runs_or_one_worker(alone_ms: float, count: int) -> None:
     network: Any = Network([1.0])
     assert latency_at_once(network, None, {"p50_ms": alone_ms}, ROW, count, False, network.watch) is None
     assert network.runs == 0

@@ -51,8 +51,8 @@ CASES = [MeasureCase(1, {"x": np.ones(512, np.float32)})]
 
 
 @pytest.mark.anyio
-async def test_memory_is_measured_by_shape(measure: ChildMeasure, tmp_path: Path) -> None:
-    """Of n numbers it takes 4 n² bytes at least; a build with nothing against it is harmless."""
+async def test_memory_of_runs_is_measured_by_shape(measure: ChildMeasure, tmp_path: Path) -> None:
+    """A run over n numbers takes 4 n² bytes at least; a build with nothing against it is harmless."""
     profile = await measure.profile(outer(tmp_path / "n.onnx"), "cpu", CASES, Growth(lengths(1024, 2048), needed=2))
     assert [bound.shapes["x"] for bound in profile.runs] == [(512,), (1024,), (2048,)]
     assert profile.runs[-1].peak_bytes > 0.9 * 4 * 2048**2
@@ -60,8 +60,10 @@ async def test_memory_is_measured_by_shape(measure: ChildMeasure, tmp_path: Path
 
 
 @pytest.mark.anyio
-async def test_growth_ends_before_it_fills_the_machine(measure: ChildMeasure, tmp_path: Path) -> None:
-    """Lengths that would take gigabytes are not tried, whoever needs them; asked for by the tenant, nothing is kept."""
+async def test_growth_of_shapes_ends_before_the_machine_is_full(measure: ChildMeasure, tmp_path: Path) -> None:
+    """Lengths that would take gigabytes are not tried, also where they are needed; where the tenant has stated them,
+    the measurement fails.
+    """
     sizes = lengths(*(2**power for power in range(10, 20)))
     growth = Growth(sizes, needed=len(sizes))
     profile = await measure.profile(outer(tmp_path / "n.onnx"), "cpu", CASES, growth)
@@ -72,7 +74,7 @@ async def test_growth_ends_before_it_fills_the_machine(measure: ChildMeasure, tm
 
 
 @pytest.mark.anyio
-async def test_every_shape_is_run_where_that_counts(measure: ChildMeasure, tmp_path: Path) -> None:
+async def test_hazard_of_a_review_stays_unless_all_shapes_are_run(measure: ChildMeasure, tmp_path: Path) -> None:
     """Few shapes: harmless. Too many: what was found by the review is a hazard."""
     form = outer(tmp_path / "n.onnx")
     small = [MeasureCase(1, {"x": np.ones(2, np.float32)})]
@@ -82,8 +84,8 @@ async def test_every_shape_is_run_where_that_counts(measure: ChildMeasure, tmp_p
     assert (await measure.profile(form, "cpu", small, many)).hazards == ("it depends",)
 
 
-def test_what_nobody_needs_is_tried_within_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without time for it, only what is needed is run."""
+def test_unneeded_shapes_are_tried_only_within_a_time_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without time for them, only the needed shapes are run."""
     monkeypatch.setattr(growing, "STEPS_MS", 0.0)
     monkeypatch.setattr(growing, "STEPS_SHARE", 0.0)
     sessions, form = OnnxSessions(1), outer(tmp_path / "n.onnx")

@@ -60,26 +60,26 @@ INFLUENCED = {
 
 
 @pytest.mark.parametrize("nodes", INDEPENDENT.values(), ids=INDEPENDENT)
-def test_rows_that_do_not_meet(nodes: Sequence[NodeProto], tmp_path: Path) -> None:
+def test_rows_that_do_not_meet_are_independent(nodes: Sequence[NodeProto], tmp_path: Path) -> None:
     assert rows_are_independent(runner(nodes, tmp_path), rows(4), 4)
 
 
 @pytest.mark.parametrize("nodes", INFLUENCED.values(), ids=INFLUENCED)
-def test_rows_that_influence_one_another(nodes: Sequence[NodeProto], tmp_path: Path) -> None:
+def test_rows_that_influence_one_another_are_not_independent(nodes: Sequence[NodeProto], tmp_path: Path) -> None:
     assert not rows_are_independent(runner(nodes, tmp_path), rows(4), 4)
 
 
-def test_a_sum_over_the_batch_is_nobodys(tmp_path: Path) -> None:
+def test_rows_of_a_sum_over_the_batch_are_not_independent(tmp_path: Path) -> None:
     total = [node("ReduceSum", ["x"], "y", keepdims=1)]
     assert not rows_are_independent(runner(total, tmp_path), rows(4), 4)
 
 
-def test_what_depends_on_the_place_in_the_batch(tmp_path: Path) -> None:
+def test_rows_that_depend_on_the_place_in_the_batch_are_not_independent(tmp_path: Path) -> None:
     """Alone, a row would even be answered with four."""
     assert not rows_are_independent(runner([node("Mul", ["x", "scales"], "y")], tmp_path), rows(4), 4)
 
 
-def test_one_row_proves_nothing_and_neither_does_an_input_for_all(tmp_path: Path) -> None:
+def test_single_row_or_an_input_for_all_proves_no_independence(tmp_path: Path) -> None:
     run = runner(INDEPENDENT["a matrix"], tmp_path)
     assert not rows_are_independent(run, rows(1), 1)
     assert not rows_are_independent(run, {**rows(4), "fmin": np.float32(1)}, 4)

@@ -68,9 +68,9 @@ def identity(path: Path, name: str, kind: int) -> Path:
 
 @pytest.mark.nightly("real runs are timed")
 @pytest.mark.anyio
-async def test_figures_of_a_real_network(measure: ChildMeasure, net: Path) -> None:
-    """It holds its weights in memory, whatever the kernels of this processor make of them, and nothing in it took
-    longer than all of it. How figures are made of what was measured is in `test_figures`.
+async def test_figures_of_a_real_network_are_plausible(measure: ChildMeasure, net: Path) -> None:
+    """The network holds its weights in memory, whatever the kernels of this processor make of them, and no step took
+    longer than the whole measurement. How figures are made of what was measured is in `test_figures`.
     """
     clock = SystemClock()
     start_ns = clock.now_ns()
@@ -109,7 +109,7 @@ async def test_prepared_form_is_made_and_measured(measure: ChildMeasure, net: Pa
 
 @pytest.mark.anyio
 @pytest.mark.skipif("bf16" not in machine(), reason="this processor does not compute in bf16")
-async def test_a_form_in_fewer_bits_is_compared_with_the_first_kind(net: Path, tmp_path: Path) -> None:
+async def test_form_in_fewer_bits_is_compared_with_the_first_kind(net: Path, tmp_path: Path) -> None:
     """By the child, which compiles it: near what the first kind computes, and not so near as in all bits."""
     there = ProcessorDescription("o", "openvino", 1, 1, "host", "f", reduced="bf16")
     for folder in ("scratch", "form"):
@@ -125,8 +125,8 @@ async def test_a_form_in_fewer_bits_is_compared_with_the_first_kind(net: Path, t
 
 
 @pytest.mark.anyio
-async def test_file_that_is_no_model(measure: ChildMeasure, tmp_path: Path) -> None:
-    """No form, and a failed load with the runtime's reason."""
+async def test_file_that_is_no_model_has_no_form_and_fails_to_load(measure: ChildMeasure, tmp_path: Path) -> None:
+    """With the runtime's reason."""
     path = tmp_path / "garbage.onnx"
     path.write_bytes(b"garbage")
     (tmp_path / "form").mkdir()
@@ -137,8 +137,8 @@ async def test_file_that_is_no_model(measure: ChildMeasure, tmp_path: Path) -> N
 
 
 @pytest.mark.anyio
-async def test_what_a_kind_cannot_compile_is_told_with_the_kinds_own_words(net: Path, tmp_path: Path) -> None:
-    """By the child; of several files, none of them keeps the others from their forms."""
+async def test_compile_failure_of_a_kind_gives_the_kinds_own_reason(net: Path, tmp_path: Path) -> None:
+    """By the child; of several files, one that fails keeps no other from its form."""
     there = ProcessorDescription("o", "openvino", 1, 1, "host", "f")
     measure = ChildMeasure([CPU, there], ChildLimits(wall_s=60, nice=5), tmp_path)
     value = [onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in "xy"]
@@ -155,8 +155,8 @@ async def test_what_a_kind_cannot_compile_is_told_with_the_kinds_own_words(net: 
 
 
 @pytest.mark.anyio
-async def test_inputs_that_the_network_refuses(measure: ChildMeasure, net: Path) -> None:
-    """A failed run is told apart from a failed load."""
+async def test_inputs_that_the_network_refuses_are_a_failed_run(measure: ChildMeasure, net: Path) -> None:
+    """Not a failed load."""
     wrong = MeasureCase(1, {"image": np.zeros((1, 4, 8, 8), np.float32)})
     with pytest.raises(RunFailed):
         await measure.profile(form_of(net), "cpu", [wrong])
@@ -164,7 +164,7 @@ async def test_inputs_that_the_network_refuses(measure: ChildMeasure, net: Path)
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["file", "allow_pickle", "arr_0", "../../x", "a b/c:0", "größe"])
-async def test_inputs_of_any_name(measure: ChildMeasure, tmp_path: Path, name: str) -> None:
+async def test_inputs_of_any_name_are_measured(measure: ChildMeasure, tmp_path: Path, name: str) -> None:
     """Names are the model's: none of them may get in the way of carrying the inputs over."""
     path = identity(tmp_path / "m.onnx", name, TensorProto.FLOAT)
     profile = await measure.profile(form_of(path), "cpu", [MeasureCase(1, {name: np.ones(1, np.float32)})])
@@ -172,8 +172,7 @@ async def test_inputs_of_any_name(measure: ChildMeasure, tmp_path: Path, name: s
 
 
 @pytest.mark.anyio
-async def test_inputs_of_text(measure: ChildMeasure, tmp_path: Path) -> None:
-    """BYTES inputs are measured like others."""
+async def test_text_inputs_are_measured(measure: ChildMeasure, tmp_path: Path) -> None:
     path = identity(tmp_path / "m.onnx", "text", TensorProto.STRING)
     case = MeasureCase(2, {"text": np.array(["ä", "long " * 50], np.object_)})
     assert (await measure.profile(form_of(path), "cpu", [case])).latencies[0].batch == 2
@@ -181,7 +180,9 @@ async def test_inputs_of_text(measure: ChildMeasure, tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.skipif(not available().files, reason="the kernel has no Landlock")
-async def test_the_child_sees_its_own_file_only(measure: ChildMeasure, net: Path, tmp_path: Path) -> None:
+async def test_measuring_child_sees_only_the_file_of_its_model(
+    measure: ChildMeasure, net: Path, tmp_path: Path
+) -> None:
     """Not what lies beside it, whatever the graph says."""
     graph = onnx.load(net)
     onnx.save(graph, tmp_path / "net.onnx", save_as_external_data=True, location="weights", size_threshold=0)
@@ -191,8 +192,8 @@ async def test_the_child_sees_its_own_file_only(measure: ChildMeasure, net: Path
 
 
 @pytest.mark.anyio
-async def test_the_child_has_limits(tmp_path: Path) -> None:
-    """A run that takes more memory than an import may fails, long before the machine's end."""
+async def test_measuring_child_beyond_the_memory_limit_is_a_failed_run(tmp_path: Path) -> None:
+    """Long before the machine's end."""
     measure = ChildMeasure([CPU], ChildLimits(memory_bytes=1 << 30), tmp_path)
     grown = MeasureCase(1, {"X": np.ones((25_000, 1), np.float32)})  # 2.5 GB
     with pytest.raises(RunFailed):
@@ -200,8 +201,8 @@ async def test_the_child_has_limits(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_child_that_takes_too_long(tmp_path: Path, net: Path) -> None:
-    """It is killed, and the caller hears how long it was allowed."""
+async def test_measuring_child_that_takes_too_long_is_killed(tmp_path: Path, net: Path) -> None:
+    """The caller hears how long it was allowed, and its inputs are not left on disk."""
     measure = ChildMeasure([CPU], ChildLimits(wall_s=0.05, nice=0), tmp_path, HANGING)
     with pytest.raises(LoadFailed, match=r"longer than 0\.05 s"):
         await measure.profile(form_of(net), "cpu", [images(1)])
@@ -211,8 +212,8 @@ async def test_child_that_takes_too_long(tmp_path: Path, net: Path) -> None:
 
 @pytest.mark.nightly("times many runs")
 @pytest.mark.anyio
-async def test_a_processor_is_left_alone_only_while_a_build_is_timed_there(tmp_path: Path, net: Path) -> None:
-    """Not while it is loaded and looked at; and it is used again however that ends."""
+async def test_processor_is_left_alone_only_while_a_build_is_timed(tmp_path: Path, net: Path) -> None:
+    """Not while the build is loaded and looked at; and the processor is used again however the timing ends."""
     told: list[str] = []
 
     @asynccontextmanager
@@ -239,8 +240,10 @@ async def test_a_processor_is_left_alone_only_while_a_build_is_timed_there(tmp_p
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("program", ["silent_child", "asking_child"])
-async def test_a_processor_is_used_again_whatever_the_child_says(tmp_path: Path, net: Path, program: str) -> None:
-    """One that never says that it is done, and one that asks again and again: it goes on beside others."""
+async def test_processor_is_used_again_whatever_the_measuring_child_says(
+    tmp_path: Path, net: Path, program: str
+) -> None:
+    """A child that never says that it is done, and one that asks again and again: it goes on beside others."""
     used = tmp_path / "used"
 
     @asynccontextmanager
@@ -259,8 +262,8 @@ async def test_a_processor_is_used_again_whatever_the_child_says(tmp_path: Path,
 
 
 @pytest.mark.anyio
-async def test_what_was_granted_ends_with_the_runs_that_it_was_for(tmp_path: Path, net: Path) -> None:
-    """Also where the child did not wait for it any more: the next runs are not taken for granted."""
+async def test_grant_of_a_processor_ends_with_the_timed_runs(tmp_path: Path, net: Path) -> None:
+    """Also where the child did not wait for the grant any more: the next runs are not taken for granted."""
     program = "tests.runtime.processors.measuring.late_child"
     measure = ChildMeasure([CPU], ChildLimits(wall_s=60, nice=0), tmp_path, program)
     with pytest.raises(LoadFailed, match="it is granted no more"):
@@ -268,8 +271,8 @@ async def test_what_was_granted_ends_with_the_runs_that_it_was_for(tmp_path: Pat
 
 
 @pytest.mark.anyio
-async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
-    """There is no prepared form then, and the reason is told."""
+async def test_preparing_that_takes_too_long_makes_no_form(tmp_path: Path, net: Path) -> None:
+    """The reason is told."""
     measure = ChildMeasure([CPU], ChildLimits(wall_s=0.05, nice=0), tmp_path, HANGING)
     (tmp_path / "form").mkdir()
     with pytest.raises(LoadFailed, match=r"longer than 0\.05 s"):
@@ -279,8 +282,8 @@ async def test_preparing_that_takes_too_long(tmp_path: Path, net: Path) -> None:
 
 @pytest.mark.nightly("real runs are timed")
 @pytest.mark.anyio
-async def test_cancelled_measurement_ends_its_child(measure: ChildMeasure, net: Path) -> None:
-    """Whoever stops the import stops the child; the next measurement is not blocked."""
+async def test_cancelled_measurement_ends_the_measuring_child(measure: ChildMeasure, net: Path) -> None:
+    """The next measurement is not blocked."""
     task = asyncio.create_task(measure.profile(form_of(net), "cpu", [images(1)]))
     while not children():  # noqa: ASYNC110 - nobody announces a new process
         await asyncio.sleep(0.01)  # noqa: TID251 - a real child needs real time
@@ -293,7 +296,7 @@ async def test_cancelled_measurement_ends_its_child(measure: ChildMeasure, net: 
 
 @pytest.mark.nightly("real runs are timed")
 @pytest.mark.anyio
-async def test_one_child_at_a_time(measure: ChildMeasure, net: Path) -> None:
+async def test_measurements_have_one_child_at_a_time(measure: ChildMeasure, net: Path) -> None:
     """Two measurements side by side would disturb each other: the second waits."""
     tasks = [asyncio.create_task(measure.profile(form_of(net), "cpu", [images(1)])) for _ in range(2)]
     most = 0
@@ -318,10 +321,8 @@ def children() -> list[psutil.Process]:
 
 @pytest.mark.nightly("times many runs")
 @pytest.mark.anyio
-async def test_runs_at_once(net: Path, tmp_path: Path) -> None:
-    """Where the processor has two workers, each batch is measured with two runs under way, too: after those of one run
-    at a time, and no shorter than they.
-    """
+async def test_batches_on_two_workers_are_measured_with_two_runs_at_once(net: Path, tmp_path: Path) -> None:
+    """After one run at a time, and no shorter than that."""
     (tmp_path / "scratch").mkdir()
     two = ProcessorDescription("cpu", "cpu", 2, 1, "host", "f")
     measure = ChildMeasure([two], ChildLimits(wall_s=60, nice=5), tmp_path / "scratch")
@@ -344,9 +345,9 @@ async def test_short_runs_are_measured_one_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("real runs are timed")
 @pytest.mark.anyio
-async def test_what_rests_for_others_is_timed_anew(tmp_path: Path, net: Path) -> None:
-    """The child that timed runs has ended, and another one begins when the rest is over; no processor is kept from
-    others for it.
+async def test_measurement_interrupted_by_a_rest_is_timed_anew(tmp_path: Path, net: Path) -> None:
+    """The child that timed runs has ended, and another child begins when the rest is over; no processor is left alone
+    for it.
     """
 
     @asynccontextmanager
@@ -372,8 +373,8 @@ async def test_what_rests_for_others_is_timed_anew(tmp_path: Path, net: Path) ->
 
 
 @pytest.mark.anyio
-async def test_a_few_runs(measure: ChildMeasure, net: Path) -> None:
-    """By batch, of one run at a time; compared with a reference first, where there is one."""
+async def test_times_of_a_few_runs_are_measured_by_batch(measure: ChildMeasure, net: Path) -> None:
+    """Of one run at a time; compared with a reference first, where there is one."""
     rows = await measure.times(form_of(net), "cpu", [images(1), images(4)], None)
     assert [(row.batch, row.concurrency) for row in rows] == [(1, 1), (4, 1)]
     assert 0 < rows[0].p50_ms <= rows[0].p99_ms

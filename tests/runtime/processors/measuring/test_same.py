@@ -33,7 +33,7 @@ def scaled(folder: Path, factor: float, output: str = "y", number: int = TensorP
     [(1.2, False, True), (1.15, False, False), (1.15, True, True), (0.8, True, True), (0.7, True, False)],
     ids=["the same", "apart", "apart, and nearer to the original", "as far on the other side", "further"],
 )
-def test_a_quantized_network_is_as_good_where_it_is_as_near_to_the_original(
+def test_quantized_network_as_near_to_the_original_is_as_good(
     tmp_path: Path, found: float, is_known: bool, is_as_good: bool
 ) -> None:
     """The first kind computes 1.2 of what the network computes in full precision."""
@@ -51,8 +51,7 @@ def test_a_quantized_network_is_as_good_where_it_is_as_near_to_the_original(
 @pytest.mark.parametrize(
     ("factor", "output"), [(1.0, "z"), (float("inf"), "y")], ids=["it has no such output", "it overflows"]
 )
-def test_an_original_that_cannot_be_compared_makes_nothing_as_good(tmp_path: Path, factor: float, output: str) -> None:
-    """Nobody is near to what nobody knows."""
+def test_quantized_network_without_a_comparable_original_is_refused(tmp_path: Path, factor: float, output: str) -> None:
     sessions = sessions_of("cpu", 1, 1)
     reference = asdict(Reference(scaled(tmp_path, 1.2), 0.01, scaled(tmp_path, factor, output)))
     with pytest.raises(RunFailed, match="differs by"):
@@ -60,9 +59,7 @@ def test_an_original_that_cannot_be_compared_makes_nothing_as_good(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("found", "is_as_good"), [(1.15, True), (-500.0, False)])
-def test_a_network_that_answers_in_16_bits_is_judged_by_its_values(
-    tmp_path: Path, found: float, is_as_good: bool
-) -> None:
+def test_network_that_answers_in_16_bits_is_judged_by_values(tmp_path: Path, found: float, is_as_good: bool) -> None:
     """The original answers in 32."""
     sessions = sessions_of("cpu", 1, 1)
     half = TensorProto.FLOAT16

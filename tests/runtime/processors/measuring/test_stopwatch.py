@@ -26,7 +26,7 @@ class Machine:
     [(0.2, 0.0, 0.0), (0.3, 0.05, 50.0), (0.05, 0.05, 50.0), (0.1, 0.2, 100.0)],
     ids=["another process has the processor", "half of the time", "all of the time", "several threads"],
 )
-def test_time_without_the_processor_does_not_count(elapsed_s: float, computed_s: float, ms: float) -> None:
+def test_stopwatch_does_not_count_time_without_the_processor(elapsed_s: float, computed_s: float, ms: float) -> None:
     machine = Machine()
     watch = machine.watch()
     machine.clock.pass_s(elapsed_s)
@@ -36,12 +36,12 @@ def test_time_without_the_processor_does_not_count(elapsed_s: float, computed_s:
     assert watch.ms() == pytest.approx(ms)
 
 
-def test_no_time_is_never_nothing() -> None:
-    """Others divide by it."""
+def test_stopwatch_time_is_never_zero() -> None:
+    """Callers divide by it."""
     assert Machine().watch().elapsed_ms() > 0
 
 
-def test_what_this_process_computes_is_its_processor_time() -> None:
+def test_stopwatch_counts_the_processor_time_of_this_process() -> None:
     watch, began_s = Stopwatch(), cpu_s()
     while cpu_s() == began_s:
         pass

@@ -46,7 +46,7 @@ def plain(path: Path) -> PreparedForm:
     return PreparedForm("net@openvino", str(path), path.stat().st_size, False, kind="openvino")
 
 
-def test_it_computes_the_same(net: Path, tmp_path: Path) -> None:
+def test_openvino_computes_the_same_as_onnx_runtime(net: Path, tmp_path: Path) -> None:
     """From the exported form, wherever that was moved to; two runs at once; the arrays are the caller's."""
     (tmp_path / "made").mkdir()
     form = exported(net, tmp_path / "made")
@@ -64,7 +64,7 @@ def test_it_computes_the_same(net: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("bf16" not in machine(), reason="this processor does not compute in bf16")
-def test_fewer_bits_only_where_the_form_says_so(net: Path, tmp_path: Path) -> None:
+def test_openvino_computes_in_bf16_only_where_the_form_says_so(net: Path, tmp_path: Path) -> None:
     """The same network in both: what is computed in bf16 is near, and not the same."""
     for name in ("f32", "bf16"):
         (tmp_path / name).mkdir()
@@ -82,9 +82,9 @@ def test_fewer_bits_only_where_the_form_says_so(net: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("processes")
-def test_what_was_compiled_serves_in_a_guard(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all that the processor has, which must be the same as where it was compiled; stopped like anywhere else, and
-    given back, which the box is told by kind.
+def test_openvino_form_serves_in_a_guard(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that the processor has, which must be the same as where the form was compiled; a run is stopped like
+    anywhere else, and the build is given back, which the box is told by kind.
     """
     # A run stops between two nodes. One of these takes up to 0.2 s on a busy machine, and the guard would be ended.
     monkeypatch.setattr(dispatcher, "STOP_GRACE_S", 60.0)
@@ -119,8 +119,8 @@ def test_what_was_compiled_serves_in_a_guard(net: Path, tmp_path: Path, monkeypa
     asyncio.run(story())
 
 
-def test_inputs_are_padded_where_they_run(tmp_path: Path) -> None:
-    """In its own threads, two requests of different sizes in one run; each gets its own part."""
+def test_openvino_pads_inputs_in_its_own_threads(tmp_path: Path) -> None:
+    """Two requests of different sizes in one run; each gets its own part."""
 
     async def story() -> None:
         net = toys.shufflenet(tmp_path / "net.onnx")
@@ -141,7 +141,7 @@ def test_inputs_are_padded_where_they_run(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_it_does_not_know_has_no_form(tmp_path: Path) -> None:
+def test_openvino_makes_no_form_of_an_unreadable_network(tmp_path: Path) -> None:
     """No file is left, and a load says why."""
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no network")
@@ -154,7 +154,7 @@ def test_what_it_does_not_know_has_no_form(tmp_path: Path) -> None:
         OpenVinoSessions(1, 1).load(plain(broken))
 
 
-def test_wrong_inputs_are_refused_in_a_sentence(net: Path) -> None:
+def test_openvino_refuses_wrong_inputs_with_a_reason(net: Path) -> None:
     sessions = OpenVinoSessions(1, 1)
     loaded = sessions.load(plain(net))
 
@@ -174,7 +174,7 @@ def _of_one_shape(folder: Path, batch: int) -> Path:
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.nightly("the same on two workers"))])
-def test_a_run_ends_at_its_deadline(tmp_path: Path, workers: int) -> None:
+def test_openvino_run_ends_at_the_deadline(tmp_path: Path, workers: int) -> None:
     """Between two of its nodes; the next runs are not disturbed."""
 
     async def story() -> None:
@@ -196,8 +196,8 @@ def test_a_run_ends_at_its_deadline(tmp_path: Path, workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_stops_of_networks_of_several_shapes(tmp_path: Path, workers: int) -> None:
-    """They do not disturb the runs of any stream: OpenVINO is not told to end a run between two nodes there."""
+def test_stop_of_an_openvino_network_of_free_shape_disturbs_no_run(tmp_path: Path, workers: int) -> None:
+    """OpenVINO is not told to end a run between two nodes there."""
     sessions = OpenVinoSessions(workers, 1)
     loaded = sessions.load(plain(toys.shufflenet(tmp_path / "net.onnx")))
     images = {"gpu_0/data_0": np.zeros((16, 3, 224, 224), np.float32)}
@@ -217,8 +217,8 @@ def test_stops_of_networks_of_several_shapes(tmp_path: Path, workers: int) -> No
     assert sessions.run(loaded, images, None, sessions.stop())
 
 
-def test_a_stop_between_begin_and_start(tmp_path: Path) -> None:
-    """Nothing runs yet that could be cancelled; the run ends all the same."""
+def test_openvino_stop_between_begin_and_start_ends_the_run(tmp_path: Path) -> None:
+    """Nothing runs yet that could be cancelled."""
 
     class Late(Stop):
         def begin(self, request: Any) -> bool:
@@ -234,7 +234,7 @@ def test_a_stop_between_begin_and_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_first_runs_side_by_side(tmp_path: Path) -> None:
+def test_first_openvino_runs_of_two_threads_do_not_deadlock(tmp_path: Path) -> None:
     """Of two threads that run first in their process, one is held up wherever OpenVINO's binding calls numpy: with its
     tables still to be filled, the other one would have waited for them with the interpreter's lock, for ever.
     """
@@ -270,7 +270,7 @@ for one in threads: one.join()
 
 
 @pytest.mark.usefixtures("processes")
-def test_unused_it_is_not_imported() -> None:
+def test_openvino_is_not_imported_before_the_first_use() -> None:
     """It takes 50 MB, which only a box that uses it pays; its telemetry is never there."""
     program = """
 import sys

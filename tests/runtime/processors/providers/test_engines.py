@@ -44,7 +44,7 @@ def sizes(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_size for file in folder.iterdir()}
 
 
-def test_compiled_once(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+def test_tensorrt_engine_is_compiled_only_once(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
     """A load elsewhere, with another process's sessions, finds the engine; no file of the form changes by that."""
     prepared(net, tmp_path / "made")
     assert len(runtime.compiled) == 1
@@ -60,8 +60,10 @@ def test_compiled_once(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> N
     assert sizes(kept) == before
 
 
-def test_longer_than_its_engine(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
-    """Computed by the CUDA provider: TensorRT would compile anew, while somebody waits. It goes with the build."""
+def test_batch_larger_than_the_tensorrt_engine_runs_on_cuda(
+    runtime: FakeOnnxRuntime, net: Path, tmp_path: Path
+) -> None:
+    """TensorRT would compile anew, while a request waits. The session on CUDA goes with the build."""
     sessions = TensorRtSessions()
     loaded = sessions.load(prepared(net, tmp_path / "form"))
     before = len(runtime.sessions)
@@ -74,8 +76,8 @@ def test_longer_than_its_engine(runtime: FakeOnnxRuntime, net: Path, tmp_path: P
     assert loaded.beyond == {}
 
 
-def test_a_plain_form_compiles_nothing(runtime: FakeOnnxRuntime, net: Path) -> None:
-    """As it serves where a prepared one was damaged."""
+def test_tensorrt_with_a_plain_form_compiles_nothing(runtime: FakeOnnxRuntime, net: Path) -> None:
+    """A plain form serves where a prepared one was damaged."""
     sessions = TensorRtSessions()
     loaded = sessions.load(PreparedForm("add@tensorrt", str(net), 1, False, kind="tensorrt"))
     assert sessions.run(loaded, inputs(2), None)
@@ -83,7 +85,7 @@ def test_a_plain_form_compiles_nothing(runtime: FakeOnnxRuntime, net: Path) -> N
     assert sessions.fell_back_to(loaded) == "CUDAExecutionProvider"
 
 
-def test_sizes_that_are_free(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
+def test_tensorrt_makes_no_form_of_a_network_of_free_size(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
     """An engine is for known sizes: such a network serves elsewhere, and nothing of it stays on disk."""
     target = tmp_path / "form"
     target.mkdir()
@@ -93,23 +95,26 @@ def test_sizes_that_are_free(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
     assert runtime.compiled == []
 
 
-def test_where_it_takes_nothing(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
-    """What is wholly left to the CPU has no form."""
+def test_tensorrt_makes_no_form_of_a_network_left_to_the_cpu(
+    runtime: FakeOnnxRuntime, net: Path, tmp_path: Path
+) -> None:
     runtime.on_cpu = frozenset({"Add"})
     (tmp_path / "form").mkdir()
     with pytest.raises(LoadFailed, match="none of it runs on"):
         TensorRtSessions().prepare(net, tmp_path / "form")
 
 
-def test_a_damaged_form(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+def test_tensorrt_does_not_load_a_damaged_form(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
     form = prepared(net, tmp_path / "form")
     (tmp_path / "form" / "compiled.json").write_text("{")
     with pytest.raises(LoadFailed, match="its form is not whole"):
         TensorRtSessions().load(form)
 
 
-def test_eight_bits(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
-    """What the import quantizes for CPUs is refused as it is; its form is taken, and computes nearly the same."""
+def test_tensorrt_form_of_a_quantized_network_computes_nearly_the_same(
+    runtime: FakeOnnxRuntime, tmp_path: Path
+) -> None:
+    """A network that the import quantizes for CPUs is refused as it is; its form is taken."""
     plain = original(tmp_path)
     own = quantized(plain, tmp_path)
     sessions = TensorRtSessions()
@@ -125,8 +130,10 @@ def test_eight_bits(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_precision_is_the_networks(runtime: FakeOnnxRuntime, half: bool, tmp_path: Path) -> None:
-    """Half precision is allowed to what is in half precision; batches of what takes one only are not compiled for."""
+def test_tensorrt_engine_has_the_precision_of_the_network(runtime: FakeOnnxRuntime, half: bool, tmp_path: Path) -> None:
+    """Half precision is allowed to a network in half precision; batches are not compiled for a network that takes one
+    row.
+    """
     kind = TensorProto.FLOAT16 if half else TensorProto.FLOAT
     value = helper.make_tensor_value_info("x", kind, [1, 2])
     weight = helper.make_tensor("w", kind, [2], [1.0, 2.0])

@@ -43,38 +43,44 @@ def on_cuda() -> CudaSessions:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_probe_passes(runtime: FakeOnnxRuntime, kind: str, tmp_path: Path) -> None:
+def test_probe_of_a_provider_with_a_driver_passes(runtime: FakeOnnxRuntime, kind: str, tmp_path: Path) -> None:
     assert check(sessions_of(kind, 1, 1), tmp_path) == ""
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_a_driver(runtime: FakeOnnxRuntime, kind: str, tmp_path: Path) -> None:
+def test_probe_of_a_provider_without_a_driver_reports_the_fallback(
+    runtime: FakeOnnxRuntime, kind: str, tmp_path: Path
+) -> None:
     """The runtime lists the provider, and computes on the CPU in silence."""
     runtime.has_driver = False
     assert check(sessions_of(kind, 1, 1), tmp_path) == "it fell back to CPUExecutionProvider"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_build_of_the_runtime(kind: str, tmp_path: Path) -> None:
-    """The real one here has none of them, and says nothing: the session would be the CPU's."""
+def test_probe_of_a_provider_missing_in_the_runtime_says_so(kind: str, tmp_path: Path) -> None:
+    """The real runtime here has none of the providers, and says nothing: the session would be the CPU's."""
     assert "this ONNX Runtime has no " in check(sessions_of(kind, 1, 1), tmp_path)
 
 
 @pytest.mark.parametrize("tells_placement", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nodes_that_run_elsewhere(runtime: FakeOnnxRuntime, kind: str, tells_placement: bool, tmp_path: Path) -> None:
+def test_probe_of_a_provider_whose_nodes_run_on_the_cpu_fails(
+    runtime: FakeOnnxRuntime, kind: str, tells_placement: bool, tmp_path: Path
+) -> None:
     """The session names the provider first, and the profile of a run shows the CPU."""
     runtime.computes_elsewhere, runtime.tells_placement = True, tells_placement
     assert check(sessions_of(kind, 1, 1), tmp_path) == "it fell back to CPUExecutionProvider"
 
 
-def test_an_operator_that_it_does_not_know(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
+def test_probe_of_a_provider_that_runs_no_node_fails(runtime: FakeOnnxRuntime, tmp_path: Path) -> None:
     runtime.on_cpu = frozenset({"Add"})
     assert check(sessions_of("cuda", 1, 1), tmp_path) == "none of it runs on CUDAExecutionProvider"
 
 
-def test_the_work_may_not_be_left_to_the_cpu(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
-    """Convolutions on the CPU would take cores that are others': no form, and no session. Trifles may stay there."""
+def test_network_whose_convolutions_are_left_to_the_cpu_is_refused(
+    runtime: FakeOnnxRuntime, net: Path, tmp_path: Path
+) -> None:
+    """Convolutions would take cores of other processors: no form, and no session. Trifles may stay on the CPU."""
     runtime.on_cpu = frozenset({"Conv"})
     (tmp_path / "form").mkdir()
     with pytest.raises(LoadFailed, match="it would leave Conv to the CPU"):
@@ -86,8 +92,8 @@ def test_the_work_may_not_be_left_to_the_cpu(runtime: FakeOnnxRuntime, net: Path
     assert on_cuda().load(plain(net))
 
 
-def test_it_computes_the_same_from_its_form(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
-    """Also where the folder was moved to."""
+def test_cuda_form_computes_the_same_as_the_plain_network(runtime: FakeOnnxRuntime, net: Path, tmp_path: Path) -> None:
+    """Also where its folder was moved to."""
     (tmp_path / "made").mkdir()
     name = on_cuda().prepare(net, tmp_path / "made")
     form = PreparedForm("net@cuda", str((tmp_path / "made").rename(tmp_path / "kept") / name), 1, True, kind="cuda")
@@ -98,7 +104,7 @@ def test_it_computes_the_same_from_its_form(runtime: FakeOnnxRuntime, net: Path,
         np.testing.assert_allclose(found[key], array, atol=1e-4)
 
 
-def test_a_run_is_stopped(runtime: FakeOnnxRuntime, net: Path) -> None:
+def test_stopped_cuda_run_leaves_the_session_usable(runtime: FakeOnnxRuntime, net: Path) -> None:
     sessions = on_cuda()
     loaded, stop = sessions.load(plain(net)), sessions.stop()
     stop.terminate = True
@@ -107,8 +113,8 @@ def test_a_run_is_stopped(runtime: FakeOnnxRuntime, net: Path) -> None:
     assert sessions.run(loaded, IMAGE, None)
 
 
-def test_placement_as_the_real_runtime_tells_it(net: Path) -> None:
-    """By operator types, without a run; all of it is the CPU's here."""
+def test_placement_of_nodes_is_read_from_the_real_runtime(net: Path) -> None:
+    """By operator types, without a run; all nodes are the CPU's here."""
     import onnxruntime
 
     sessions = on_cuda()
@@ -123,8 +129,10 @@ def test_placement_as_the_real_runtime_tells_it(net: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_it_supports(runtime: FakeOnnxRuntime, kind: str, net: Path, tmp_path: Path) -> None:
-    """All of a network, or not: trifles count, too."""
+def test_provider_supports_a_network_only_as_a_whole(
+    runtime: FakeOnnxRuntime, kind: str, net: Path, tmp_path: Path
+) -> None:
+    """Trifles count, too."""
     sessions: Any = sessions_of(kind, 1, 1)
     assert sessions.supports(net)
     runtime.on_cpu = frozenset({"Softmax"})
@@ -134,8 +142,8 @@ def test_what_it_supports(runtime: FakeOnnxRuntime, kind: str, net: Path, tmp_pa
     assert not sessions.supports(tmp_path / "missing.onnx")
 
 
-def test_its_port(runtime: FakeOnnxRuntime, net: Path) -> None:
-    """Runs beside one another on its own threads, with a deadline and in rows of several requests."""
+def test_cuda_processor_runs_side_by_side_and_in_shared_rows(runtime: FakeOnnxRuntime, net: Path) -> None:
+    """On its own threads, and with a deadline."""
 
     async def story() -> None:
         processor = CUDA.processor(name="gpu", workers=2, threads_per_run=1, loads_parallel_max=1)

@@ -59,8 +59,8 @@ def computed(model: onnx.ModelProto, image: Any) -> Any:
     return session.run(None, {"image": image})[0]
 
 
-def test_the_same_within_a_step(quantized: onnx.ModelProto) -> None:
-    """All zero points are signed zeros, no bias is quantized, and what it computes differs by rounding only."""
+def test_symmetric_network_computes_the_same_within_a_step(quantized: onnx.ModelProto) -> None:
+    """All zero points are signed zeros, no bias is quantized, and answers differ by rounding only."""
     rewritten = onnx.ModelProto()
     rewritten.CopyFrom(quantized)
     make_symmetric(rewritten)
@@ -78,8 +78,8 @@ def test_the_same_within_a_step(quantized: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("zero_point", [-128, -3])
-def test_signed_bytes_with_a_zero_point(zero_point: int) -> None:
-    """As other tools quantize: the range stays, and what has no negative values keeps its ReLU."""
+def test_symmetric_network_keeps_the_range_of_signed_bytes(zero_point: int) -> None:
+    """With a zero point, as other tools quantize; a tensor without negative values keeps its ReLU."""
     parameters = [
         numpy_helper.from_array(np.array(0.01, np.float32), "s"),
         numpy_helper.from_array(np.array(zero_point, np.int8), "z"),
@@ -104,8 +104,7 @@ def test_signed_bytes_with_a_zero_point(zero_point: int) -> None:
     np.testing.assert_allclose(found, wanted, atol=0.02)
 
 
-def test_symmetric_already(quantized: onnx.ModelProto) -> None:
-    """A second time changes nothing."""
+def test_symmetric_network_is_not_changed_again(quantized: onnx.ModelProto) -> None:
     once = onnx.ModelProto()
     once.CopyFrom(quantized)
     make_symmetric(once)
@@ -115,7 +114,7 @@ def test_symmetric_already(quantized: onnx.ModelProto) -> None:
     assert twice.SerializeToString(deterministic=True) == once.SerializeToString(deterministic=True)
 
 
-def test_as_the_import_writes_it(tmp_path: Path) -> None:
+def test_network_quantized_by_an_import_is_made_symmetric(tmp_path: Path) -> None:
     """With the types of its tensors, which are others now; and with ReLUs only where there were some."""
     plain = original(tmp_path)
     model = onnx.load(str(own_quantized(plain, tmp_path)))
@@ -132,7 +131,7 @@ def test_as_the_import_writes_it(tmp_path: Path) -> None:
     assert difference(wanted, found) < 0.05
 
 
-def test_not_quantized(tmp_path: Path) -> None:
+def test_network_without_quantization_is_left_as_it_was(tmp_path: Path) -> None:
     model = onnx.load(str(toys.tiny_add(tmp_path / "add.onnx")))
     before = model.SerializeToString(deterministic=True)
     make_symmetric(model)
