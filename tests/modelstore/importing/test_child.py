@@ -121,7 +121,7 @@ async def test_import_child_that_was_taken_over_is_confined(tmp_path: Path) -> N
     assert json.loads((tmp_path / "own" / "worked.json").read_text()) == allowed
 
 
-async def test_cancelled_import_child_is_killed_with_its_children(tmp_path: Path) -> None:
+async def test_cancelled_import_child_is_killed_with_child_processes(tmp_path: Path) -> None:
     """Neither the child nor what it started lives on."""
     task = asyncio.ensure_future(misbehave("sleep", tmp_path))
     await written(tmp_path / "grandchild")

@@ -89,7 +89,7 @@ OPTIONS = ImportOptions(part_ops_min=1)
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.gate("one whole cut")
-def test_network_is_cut_for_processor_that_cannot_run_whole_network(tmp_path: Path) -> None:
+def test_network_is_cut_for_processor_that_cannot_run_all_operators(tmp_path: Path) -> None:
     """Each part is a build of its own on each of its kinds, and is there after a restart without being made again."""
 
     async def story() -> None:
@@ -402,7 +402,7 @@ def test_openvino_runs_parts_of_network_with_unknown_operator(tmp_path: Path) ->
 
 
 def test_model_deleted_while_network_is_cut_leaves_no_files(tmp_path: Path) -> None:
-    """Its parts are not finished."""
+    """The parts of the network are not finished."""
 
     async def story() -> None:
         measure = refusing()

@@ -82,7 +82,7 @@ def test_variant_with_unknown_figures_is_not_excluded() -> None:
     assert states(variant("fp32", 0.01), variant("own", 0.01)) == {"fp32": "ready", "own": "ready"}
 
 
-def test_excluded_variant_returns_when_better_one_is_gone() -> None:
+def test_excluded_variant_returns_when_better_variant_is_gone() -> None:
     """An excluded variant comes back when what pushed it out is gone."""
     excluded = replace(variant("fp32-64x64", 0.8, 9, 5), state=EXCLUDED, reason="no use")
     assert states(variant("fp32", 1.0), excluded)["fp32-64x64"] == "ready"
@@ -124,7 +124,7 @@ def test_variants_on_different_samples_need_larger_difference() -> None:
         assert words in states(FP32, small, worse)["fp32-64x64"]
 
 
-def test_six_samples_exclude_no_variant_beside_that_of_original() -> None:
+def test_six_samples_exclude_variant_only_beside_original() -> None:
     """However large the difference; the words say how many samples it takes."""
     fp32, small, large = graded("fp32", "1" * 6, 20), graded("int8", "1" * 6, 4), graded("fp32-64x64", "111000", 10)
     words = states(fp32, small, large)["fp32-64x64"]

@@ -38,7 +38,7 @@ async def test_import_slots_alternate_between_tenants() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("cancelled", [0, 1, 2])
-async def test_cancelled_import_job_gives_up_its_turn(cancelled: int) -> None:
+async def test_cancelled_import_job_gives_up_slot(cancelled: int) -> None:
     """Whether it holds the turn, waits to begin or waits to go on: a cancelled job takes no turn with it."""
     slots = FairSlots(1)
     log: list[str] = []

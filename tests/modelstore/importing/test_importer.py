@@ -545,7 +545,7 @@ def test_import_of_archive_takes_labels_and_assets(tmp_path: Path) -> None:
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
 def test_uploaded_variant_is_measured_and_serves_beside_made_variants(tmp_path: Path) -> None:
-    """It is inspected, measured and judged against the original, and its name is taken."""
+    """The variant is inspected, measured and judged against the original, and its name is taken."""
 
     async def story() -> None:
         async with parts(tmp_path / "state") as box:

@@ -44,7 +44,7 @@ def test_metadata_missing_in_upload_comes_from_graph() -> None:
     assert task.labels == ("graph0", "graph1")
 
 
-def test_metadata_of_form_beats_archive_and_archive_beats_graph() -> None:
+def test_metadata_of_form_overrides_archive_and_archive_overrides_graph() -> None:
     """labels.txt beats the graph, metadata.json beats labels.txt, the form beats all; keys that a later source leaves
     out stay.
     """
@@ -59,7 +59,7 @@ def test_metadata_of_form_beats_archive_and_archive_beats_graph() -> None:
     assert (task.image.mean, task.image.std, task.image.height) == ((9.0,), (2.0,), 96)
 
 
-def test_metadata_stated_as_default_beats_graph() -> None:
+def test_metadata_stated_as_default_overrides_graph() -> None:
     """An uploader who says the plain default means it, whatever the graph suggests."""
     guessed = settled_task(request(), unpacked(), INSPECTION)
     said = settled_task(request(image={"mean": [0], "std": [255]}), unpacked(), INSPECTION)

@@ -76,7 +76,7 @@ def test_quantized_network_is_compared_with_original_on_other_processor(tmp_path
 
 
 def test_shared_rows_on_other_processor_are_as_many_as_on_first(tmp_path: Path) -> None:
-    """Not as few as were measured several at once, which may end at a smaller batch."""
+    """Measured several at once they would be fewer, for that may end at a smaller batch."""
 
     async def story() -> None:
         measure = FakeMeasure()
@@ -90,7 +90,7 @@ def test_shared_rows_on_other_processor_are_as_many_as_on_first(tmp_path: Path) 
 
 
 def test_variant_with_different_results_does_not_serve_on_other_processor(tmp_path: Path) -> None:
-    """Its form is given up, once; on the first kind the variant serves as before."""
+    """The form for that processor is given up, once; on the first kind the variant serves as before."""
 
     async def story() -> None:
         measure = FakeMeasure()

@@ -266,7 +266,7 @@ def test_content_stored_again_while_forgotten_is_prepared_anew(tmp_path: Path) -
 
 
 def test_build_forgotten_while_opened_stays_forgotten(tmp_path: Path) -> None:
-    """Its damaged form is no reason to note it again."""
+    """The damaged form of the build is no reason to note it again."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:

@@ -69,7 +69,7 @@ async def test_upkeep_begins_after_a_while_without_requests() -> None:
 
 @story
 async def test_upkeep_rests_while_there_are_requests() -> None:
-    """And goes on, with what it has, after a while without requests."""
+    """The work goes on, with what it has, after a while without requests."""
     box = Box()
     await box.began_s()
     doing = asyncio.create_task(box.upkeep.do(box.work(10)))

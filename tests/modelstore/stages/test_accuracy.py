@@ -115,7 +115,7 @@ def test_accuracy_of_smaller_sizes_is_measured_against_full_size(tmp_path: Path)
     assert len(own) == len(accuracies), "each rung runs"
 
 
-def test_unreadable_calibration_sample_is_skipped_and_labelled_one_refused(tmp_path: Path) -> None:
+def test_unreadable_sample_is_skipped_in_calibration_and_refused_if_labelled(tmp_path: Path) -> None:
     """A broken calibration file costs nothing; a broken labelled one is the tenant's to repair."""
     inspection, variants = learnt(tmp_path, Precision.FP32)
     calibration = lessons.unlabelled_files(tmp_path / "calibration", count=3)

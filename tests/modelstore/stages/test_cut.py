@@ -150,7 +150,7 @@ def test_cut_passes_on_every_tensor_between_parts(tmp_path: Path) -> None:
     assert split_at(made, tmp_path, feeds, frozenset({"Softmax"})) == [["Conv", "Relu"], ["Softmax"], ["Add"]]
 
 
-def test_cut_keeps_quantizing_nodes_with_their_operator(tmp_path: Path) -> None:
+def test_cut_keeps_quantizing_nodes_with_quantized_operator(tmp_path: Path) -> None:
     """What passes between two parts is quantized, and each has its own way back; so it is a quarter of the bytes."""
     path = Path(write(classifier(), tmp_path))
     feeds = picture("x", 1, 3, 16, 16)
@@ -167,7 +167,7 @@ def test_cut_keeps_quantizing_nodes_with_their_operator(tmp_path: Path) -> None:
     assert {there[name].dtype.kind for name in made.units[1].outputs} == {"u"}
 
 
-def test_cut_keeps_bodies_whole_and_passes_on_tensors_they_read(tmp_path: Path) -> None:
+def test_cut_keeps_bodies_whole_and_passes_on_tensors_read_in_bodies(tmp_path: Path) -> None:
     """An If whose branches read a tensor of another part."""
     branch = helper.make_tensor_value_info("t", FLOAT, None)
     then = helper.make_graph([helper.make_node("Neg", ["a"], ["t"])], "then", [], [branch])
@@ -221,7 +221,7 @@ def test_cut_joins_operator_groups_in_a_circle(tmp_path: Path) -> None:
     assert [len(one.nodes) for one in found.operators] == [5]
 
 
-def test_probe_network_is_made_for_each_sort_of_operator(tmp_path: Path) -> None:
+def test_probe_networks_are_made_for_each_sort_of_operator(tmp_path: Path) -> None:
     """Each runs by itself; large weights are left out of it."""
     feeds = picture("x", 1, 3, 16, 16)
     found = dissected(write(classifier(), tmp_path), tmp_path, feeds)

@@ -115,7 +115,7 @@ def test_inspection_normalises_constants_weights_and_node_names(tmp_path: Path) 
     assert "unused" not in {tensor.name for tensor in graph.initializer}
 
 
-def test_inspection_converts_newer_opset_to_supported_one(tmp_path: Path) -> None:
+def test_inspection_converts_newer_opset_to_supported_opset(tmp_path: Path) -> None:
     """A file from today's onnx package, which ONNX Runtime refuses as it is, can be imported."""
     found = inspected(networks.relu(opset=onnx.defs.onnx_opset_version(), ir=onnx.IR_VERSION), tmp_path)
     assert found.opset == 21

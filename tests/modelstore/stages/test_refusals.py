@@ -65,7 +65,7 @@ def refusal(made: onnx.ModelProto, folder: Path) -> str:
         ("string[N] x", "y = Cast<to=1>(x)", "", {"x": np.array(["ab"], object)}, "operator Cast: a text is no number"),
     ],
 )
-def test_errors_of_runtime_are_told_in_words(
+def test_runtime_errors_are_reported_in_plain_words(
     inputs: str, body: str, stored: str, feeds: dict[str, np.ndarray], words: str
 ) -> None:
     """Without codes, conditions, and places and signatures of the runtime's source."""
@@ -160,7 +160,7 @@ def test_unexpected_error_does_not_quote_library(tmp_path: Path) -> None:
     assert not OF_LIBRARIES.search(told)
 
 
-def test_reason_of_precision_that_cannot_be_made_does_not_name_precision(tmp_path: Path) -> None:
+def test_reason_for_missing_precision_does_not_repeat_precision_name(tmp_path: Path) -> None:
     """The name is added where the reason is shown."""
     order = InspectOrder(networks.write(networks.relu(), tmp_path), str(tmp_path / "out"))
     inspection = inspect(order, lambda share, message: None)

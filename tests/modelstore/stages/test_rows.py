@@ -247,7 +247,7 @@ def test_graph_whose_rows_influence_each_other_has_row_dependence(name: str, tmp
 
 
 @pytest.mark.parametrize(("axis", "is_apart"), [(1, True), (0, False)])
-def test_row_dependence_of_old_softmax_counts_all_axes_from_its_axis(axis: int, is_apart: bool, tmp_path: Path) -> None:
+def test_row_dependence_of_old_softmax_counts_all_later_axes(axis: int, is_apart: bool, tmp_path: Path) -> None:
     """Before operator set 13 all axes from `axis` on were one."""
     found = rows.dependence(review(tmp_path, SERIES, f"y = Softmax<axis={axis}>(x)", opset=11))
     assert (found == "") is is_apart
@@ -259,7 +259,7 @@ def test_row_dependence_reason_names_operator(tmp_path: Path) -> None:
 
 
 def test_row_dependence_ignores_inputs_without_rows(tmp_path: Path) -> None:
-    """They share no runs whatever the graph says."""
+    """Such inputs share no runs whatever the graph says."""
     order = review(tmp_path, "float[4] x", "y = ReduceMax(x)")
     assert rows.dependence(order) == ""
 

@@ -80,7 +80,7 @@ def test_sample_that_cannot_be_read_is_skipped(tmp_path: Path, text: str) -> Non
     assert found.examples["parts"].values == (2, 4)
 
 
-def test_sample_of_zeros_makes_no_rows_equal(tmp_path: Path) -> None:
+def test_sample_of_zeros_does_not_hide_row_dependence(tmp_path: Path) -> None:
     """A network that adds up its batch is not taken for one whose rows are independent."""
     sample = tmp_path / "sample.json"
     sample.write_text(json.dumps({"inputs": {"x": [[0, 0, 0, 0]]}}))
@@ -108,7 +108,7 @@ def test_network_that_needs_certain_values_runs_in_some_trial(parts: tuple[str, 
     assert found.outputs
 
 
-def test_variant_is_tried_with_values_that_its_model_takes(tmp_path: Path) -> None:
+def test_variant_is_tried_with_values_that_model_takes(tmp_path: Path) -> None:
     """A variant of a network that takes certain values only needs no sample of its own."""
     onnx.save(network(*SPLIT), tmp_path / "model.onnx")
     task = TaskSpec(examples={"parts": DefaultValue("INT64", (2,), (2, 4))})

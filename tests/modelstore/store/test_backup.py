@@ -128,8 +128,8 @@ def test_backup_is_consistent_while_models_come_and_go(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_model_deletion_keeps_contents_while_backup_reads_them(tmp_path: Path) -> None:
-    """The rows go at once, and the files when it is over."""
+def test_model_deletion_keeps_contents_while_backup_runs(tmp_path: Path) -> None:
+    """The rows go at once, and the files when the backup is over."""
 
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:

@@ -108,7 +108,7 @@ def test_upload_stops_before_disk_reserve(disk: Path, length: int | None) -> Non
 
 @pytest.mark.usefixtures("processes")
 def test_form_upload_stops_before_disk_reserve(disk: Path) -> None:
-    """Nothing of it stays; where there is no reserve the full disk itself is told in the same words."""
+    """Nothing of the upload stays; where there is no reserve the full disk itself is told in the same words."""
 
     async def receive() -> dict[str, Any]:
         head = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'

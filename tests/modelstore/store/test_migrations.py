@@ -130,7 +130,7 @@ def test_migration_head_is_known_without_alembic() -> None:
     assert ScriptDirectory(str(migrations.SCRIPTS)).get_heads() == [migrations.HEAD]
 
 
-def test_migrating_twice_changes_nothing(tmp_path: Path) -> None:
+def test_second_migration_leaves_database_file_unchanged(tmp_path: Path) -> None:
     """A second start leaves the file alone, data and all."""
     database = tmp_path / "test.db"
     migrations.migrate(database)

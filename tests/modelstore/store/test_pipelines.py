@@ -120,8 +120,8 @@ def test_invalid_pipeline_is_refused_and_not_stored(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-def test_application_cannot_be_deleted_while_pipeline_asks_it(tmp_path: Path) -> None:
-    """Nor its model, and it stays what it is; afterwards all of that goes."""
+def test_application_asked_by_pipeline_cannot_be_deleted(tmp_path: Path) -> None:
+    """Neither the application nor its model, and the application stays what it is; afterwards all of that goes."""
 
     async def tell(box: Parts) -> None:
         store = box.store
@@ -174,7 +174,7 @@ def test_application_asked_by_foreign_pipeline_stays_shared(tmp_path: Path) -> N
 
 
 def test_tenant_with_application_asked_by_others_cannot_be_deleted(tmp_path: Path) -> None:
-    """Its own pipelines would go with the tenant, those of others would not."""
+    """The tenant's own pipelines would go with it, those of others would not."""
 
     async def tell(box: Parts) -> None:
         store = box.store
@@ -195,7 +195,9 @@ def test_tenant_with_application_asked_by_others_cannot_be_deleted(tmp_path: Pat
 
 
 def test_concurrent_pipeline_changes_have_one_winner(tmp_path: Path) -> None:
-    """Of several that make a pipeline of one name one does; of a pipeline and the deletion of what it asks, one."""
+    """Of several creations of a pipeline of one name one succeeds; of a pipeline and the deletion
+    of what it asks, one.
+    """
 
     async def tell(box: Parts) -> None:
         pipelines, applications = box.store.pipelines, box.store.applications
@@ -215,7 +217,7 @@ def test_concurrent_pipeline_changes_have_one_winner(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-def test_pipeline_is_backed_up_with_keys_that_name_it(tmp_path: Path) -> None:
+def test_pipeline_is_backed_up_with_keys_for_pipeline(tmp_path: Path) -> None:
     """With the keys that name it; the quick start of what was restored knows both."""
 
     async def tell(box: Parts) -> None:

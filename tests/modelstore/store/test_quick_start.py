@@ -108,7 +108,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
     await box.store.seen.save([SeenRuns(build, "8x9~3", "f", (SeenLatency(1, 2, 3, 4, 5, now),))])
 
 
-def test_quick_start_reads_same_as_store(tmp_path: Path) -> None:
+def test_quick_start_reads_same_records_as_store(tmp_path: Path) -> None:
     """Every column of every table that serving knows."""
 
     async def story() -> Beginning:
@@ -212,7 +212,7 @@ def _sql(statement: str) -> Callable[[Path], None]:
     ids=["content damaged", "content missing", "deletion half done", "content unused", "no admin key"],
 )
 def test_quick_start_leaves_repairs_to_store(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    """It returns nothing, and touches nothing."""
+    """The quick start returns nothing, and touches nothing."""
 
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:

@@ -51,7 +51,7 @@ async def test_seen_runs_are_deleted_with_content_or_tenant(tmp_path: Path) -> N
 
 
 def test_database_without_seen_runs_table_is_migrated(tmp_path: Path) -> None:
-    """It opens, and no runs were seen yet."""
+    """The database opens, and no runs were seen yet."""
     (tmp_path / "state").mkdir()
     database = tmp_path / "state" / DATABASE
     engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)

@@ -36,7 +36,7 @@ def test_new_state_folder_has_default_tenant_and_private_mode(tmp_path: Path) ->
     asyncio.run(story())
 
 
-def test_state_folder_is_opened_by_one_store_at_a_time(tmp_path: Path) -> None:
+def test_state_folder_opens_for_one_store_at_a_time(tmp_path: Path) -> None:
     """A second box on the same folder is refused at once; after closing it may."""
     store = Store.open(tmp_path, SystemClock())
     with pytest.raises(InUse):
@@ -63,7 +63,7 @@ def test_snapshot_after_restart_equals_committed_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "missing"])
 def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None:
-    """Its variants are failed with the reason, others serve on; a damaged file is kept in quarantine."""
+    """Variants of the content are failed with the reason, others serve on; a damaged file is kept in quarantine."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -85,7 +85,7 @@ def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None
 
 
 def test_damaged_content_with_sound_prepared_form_still_serves(tmp_path: Path) -> None:
-    """Its variants say so; the file is put away once, and each later start finds the damage again."""
+    """The reason of its variants says so; the file is put away once, and each later start finds the damage again."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:

@@ -113,7 +113,7 @@ def test_upload_keeps_bytes_of_cancelled_request(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_upload_piece_at_wrong_offset_is_refused_with_right_one(tmp_path: Path) -> None:
+def test_upload_piece_at_wrong_offset_is_refused_with_right_offset(tmp_path: Path) -> None:
     """A piece that would leave a gap or write twice is refused before a byte of it is read."""
 
     async def story() -> None:

@@ -98,7 +98,9 @@ def test_window_delta_stays_within_share_of_mean_gap() -> None:
 
 
 def test_late_request_stays_due_at_predicted_time() -> None:
-    """Policies see the time that has passed, not the one that was predicted anew, until that is five mean gaps ago."""
+    """Policies see the time that has passed, not the newly predicted one, until five mean gaps have
+    passed since then.
+    """
     all_ = Expectations(lambda name: At((10 * S, 40 * S, 90 * S)), alpha=1.0, delta_ns=S, history_ns=4 * S)
     one = all_.of("a")
     assert all_.step(one, 0, 9 * S)

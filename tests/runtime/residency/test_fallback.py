@@ -30,7 +30,7 @@ def test_lru_plan_breaks_ties_by_build_id() -> None:
     assert plan(10, 0, build("b", 10, 1), build("a", 10, 1)).victims == ("a",)
 
 
-def test_lru_plan_without_enough_memory_evicts_none_and_names_lack() -> None:
+def test_lru_plan_without_enough_memory_evicts_none_and_names_missing_bytes() -> None:
     """The plan says how much would still be missing, and names no victim."""
     answer = plan(30, 5, build("a", 10, 1), build("b", 50, 2, pinned=True))
     assert answer == RoomPlan((), 0, False, "15 bytes are missing even without every unpinned build")

@@ -15,7 +15,7 @@ warm_start = pytest.mark.parametrize("eviction", ["iws-bfe", "ws-bfe"])
 
 
 @warm_start
-def test_request_whose_variant_no_longer_fits_gets_next_smaller_variant(eviction: str) -> None:
+def test_request_whose_variant_no_longer_fits_gets_smaller_variant(eviction: str) -> None:
     async def story() -> None:
         bench = EngineBench(32_000 * KB, workers=3, eviction=eviction)
         bench.add({"fp32": Cost(12_600 * KB, 17_920 * KB), "int8": Cost(3_200 * KB, 10_000 * KB)}, name="a1")
@@ -94,7 +94,7 @@ def test_request_past_deadline_in_wait_for_memory_is_refused_for_memory() -> Non
 
 
 @pytest.mark.parametrize("eviction", ["iws-bfe", "ws-bfe", "bfe", "lfe", "expected-utility"])
-def test_expected_application_gets_smaller_variant_instead_of_none(eviction: str) -> None:
+def test_expected_application_gets_smaller_variant_rather_than_none(eviction: str) -> None:
     """Two fill memory and are in their windows when a third is asked for, whose smallest variant lacks 2 MB: it waits
     for the windows, then one of the two is replaced, and both are warm afterwards.
     """

@@ -148,8 +148,8 @@ async def test_loads_of_one_plan_fit_into_memory_together() -> None:
 
 @story
 async def test_load_that_always_fails_is_retried_ever_less_often() -> None:
-    """A variant that can be loaded comes in its place; a request tries it all the same, and once it has been loaded it
-    is as before.
+    """A variant that can be loaded comes in its place; a request tries the load all the same, and once the variant has
+    been loaded all is as before.
     """
     failures: list[Exception] = [LoadFailed(build_id="large", reason="bad file") for _ in range(1000)]
     bench = EngineBench(100)
@@ -170,8 +170,8 @@ async def test_load_that_always_fails_is_retried_ever_less_often() -> None:
 
 @story
 async def test_residency_loop_looks_seldom_at_many_idle_applications() -> None:
-    """A look takes longer the more there are, so it comes more seldom: 200 applications of which memory holds half, and
-    one is expected.
+    """A look takes longer the more applications there are, so looks come more seldom: 200 applications of which memory
+    holds half, and one is expected.
     """
     bench = EngineBench(200)
     for index in range(200):
@@ -240,7 +240,7 @@ def test_residency_look_at_many_applications_begins_with_separate_step(count: in
 
 @story
 async def test_wishes_of_planners_for_application_are_kept_apart() -> None:
-    """What one planner wishes for an application does not take away what another one does."""
+    """A planner's wish for an application does not take away that of another planner."""
     bench = EngineBench(budget=100)
     bench.add({"large": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)})
     states = bench.core.arbiter._states
@@ -256,7 +256,7 @@ async def test_wishes_of_planners_for_application_are_kept_apart() -> None:
 
 
 @story
-async def test_wishes_leave_with_their_application() -> None:
+async def test_wishes_of_removed_application_leave_residency_loop() -> None:
     """Whether or not the planner takes them back: names come and go, and a new one of the name has other wishes."""
     bench = EngineBench(budget=100)
     application = bench.add({"v": Cost(resident_bytes=40)})

@@ -149,7 +149,7 @@ async def test_neighbours_take_no_memory_of_other_applications() -> None:
 
 
 @story
-async def test_variants_of_two_sessions_are_both_kept() -> None:
+async def test_variants_in_use_by_two_sessions_are_both_kept() -> None:
     """The more accurate one is no substitute for the other; a better one that no session uses is not loaded."""
     bench = bench_of(45)
     async with bench.working(residency=True):
@@ -309,7 +309,7 @@ async def test_variant_held_until_another_comes_leaves_for_that_variant() -> Non
 
 
 @story
-async def test_request_evicts_variants_that_planners_use_as_last_resort() -> None:
+async def test_request_evicts_variant_in_use_as_last_resort() -> None:
     """As it would evict the best one, when nothing else makes room: the request does not wait for patience to end."""
     bench = EngineBench(40, patience_ms=None)
     bench.add(SIZES)
@@ -323,7 +323,7 @@ async def test_request_evicts_variants_that_planners_use_as_last_resort() -> Non
 
 
 @story
-async def test_idle_application_leaves_before_variants_that_planners_use() -> None:
+async def test_variant_of_idle_application_leaves_before_variants_in_use() -> None:
     bench = bench_of(60)
     bench.add({"v": Cost(20)}, name="idle")
     bench.add({"v": Cost(30)}, name="other")

@@ -242,7 +242,7 @@ async def test_refused_and_dropped_requests_are_recorded() -> None:
 
 
 @story
-async def test_loads_for_requests_count_as_reloads() -> None:
+async def test_load_for_request_counts_as_reload() -> None:
     """Two applications that push each other out are seen to thrash, though the loop itself has loaded nothing."""
     bench = EngineBench(20)
     for name in ("app", "other"):

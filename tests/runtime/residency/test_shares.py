@@ -143,7 +143,7 @@ def test_sleeping_builds_above_tenant_ceiling_leave() -> None:
     run_virtual(story)
 
 
-def test_tenant_with_many_sleeping_builds_evicts_none_of_others() -> None:
+def test_tenant_with_many_sleeping_builds_evicts_none_of_other_tenants() -> None:
     """Memory for sleeping builds has room for ten: a tenant that has two keeps them whatever another tenant's twenty
     do, and a tenant with a ceiling keeps to it with what sleeps.
     """

@@ -101,7 +101,7 @@ async def test_frame_that_missed_batch_joins_next_batch() -> None:
 
 
 @story
-async def test_unplanned_frame_joins_only_batch_of_own_variant_and_only_in_time() -> None:
+async def test_frame_joins_only_batch_of_same_variant_that_own_run_would_delay() -> None:
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([replace(planned(bench, 50, "a"), variant="v", larger_ns=RUN_NS)])
@@ -148,7 +148,7 @@ async def test_batch_does_not_wait_for_frame_that_has_ended() -> None:
 
 
 @story
-async def test_new_plan_leaves_waiting_frames_in_their_batch() -> None:
+async def test_new_plan_leaves_waiting_frames_in_old_batch() -> None:
     """The tail of the old plan is the head of the new one (AR-17); a batch that is not in the new plan begins when the
     old one said.
     """
@@ -185,7 +185,7 @@ async def test_batch_dropped_from_plan_ends_with_waiting_frames() -> None:
 
 @story
 async def test_cancelled_frame_leaves_no_batch_behind() -> None:
-    """Its deadline came, at a batch that is planned no more: that batch never begins, for it has no frames."""
+    """The frame's deadline came, at a batch that is planned no more: that batch never begins, for it has no frames."""
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
@@ -231,7 +231,7 @@ async def test_frames_of_planned_batch_run_together() -> None:
 
 
 @story
-async def test_frames_of_sessions_train_no_forecaster() -> None:
+async def test_planned_frames_train_no_forecaster() -> None:
     """The plan of the session says when its frames come."""
     bench = EngineBench()
     bench.add({"v": Cost(run_ms=20)})

@@ -19,7 +19,7 @@ from tests.runtime.sessions.fleet import Fleet, steady
 
 
 @story
-async def test_drop_curve_is_gap_plus_rate_until_device_measures_it() -> None:
+async def test_drop_curve_is_gap_plus_rate_until_measured_by_device() -> None:
     """Then the device's own curve counts, gap and rate, in what the planner is asked and in what the promise is judged
     by.
     """

@@ -62,7 +62,7 @@ async def test_decision_for_many_sessions_is_never_made_in_place() -> None:
         await deciding.close()
 
 
-async def test_decision_goes_to_process_after_one_long_one_of_equal_size() -> None:
+async def test_decision_goes_to_process_after_single_long_decision_of_size() -> None:
     """Most decisions of a size go on with the plan before, which takes nothing: the median says
     nothing of the others.
     """

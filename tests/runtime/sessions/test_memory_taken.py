@@ -58,7 +58,7 @@ async def heard(fleet: Fleet, live: LiveSession) -> AsyncIterator[list[Notice]]:
 
 @pytest.mark.parametrize("promise", [AccuracyPromise(0.15), AccuracyPromise(0.15, Reference.DEDICATED)], ids=str)
 def test_session_without_memory_moves_to_resident_variant_within_promise(promise: Promise) -> None:
-    """Its device is told at once, before a frame has waited in vain."""
+    """The device is told at once, before a frame has waited in vain."""
 
     @story
     async def told() -> None:

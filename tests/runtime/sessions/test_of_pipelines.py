@@ -166,7 +166,7 @@ async def test_waiting_pipeline_session_is_let_in_when_there_is_room() -> None:
 
 
 @story
-async def test_pipeline_session_that_cannot_be_served_is_tried_ever_less() -> None:
+async def test_pipeline_session_that_cannot_be_served_is_tried_ever_less_often() -> None:
     """A session whose promise is shorter than what the plan takes waits, and rests ever longer between two tries, each
     of which plans twice; with another promise it is tried at once.
     """
@@ -185,7 +185,7 @@ async def test_pipeline_session_that_cannot_be_served_is_tried_ever_less() -> No
 
 @story
 async def test_pipeline_session_without_link_stays_client_for_two_seconds() -> None:
-    """After them it is none, and is let in again when its device comes back."""
+    """After that the session is no client, and is let in again when its device comes back."""
     both = Both()
     async with both.working():
         live = await both.join()
@@ -227,7 +227,7 @@ async def test_pipeline_session_stays_client_over_restart() -> None:
 
 
 @story
-async def test_pipeline_session_keeps_old_promise_where_new_one_is_refused() -> None:
+async def test_pipeline_session_keeps_old_promise_where_new_promise_is_refused() -> None:
     """More frames are let in as one more client's would be; where they are not, the old promise stays."""
     both = Both(workers=1, objects=4)
     async with both.working():

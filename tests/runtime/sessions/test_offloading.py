@@ -111,7 +111,7 @@ async def test_plan_with_lenience_still_aims_at_promise() -> None:
 
 @story
 async def test_frame_that_joined_batch_is_planned_in_that_batch() -> None:
-    """Its result is under way, and the batch takes as much longer."""
+    """The frame's result is under way, and the batch takes as much longer."""
     bench = EngineBench()
     gates = Batches(bench.clock, "t", bench.engine.reservations)
     scale, shifts = Scale(bench.clock.now_ns(), FPS), {"a": Shift(5, 0.0), "b": Shift(-2, 0.0)}

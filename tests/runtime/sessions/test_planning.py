@@ -95,7 +95,7 @@ async def test_session_on_narrower_link_gets_smaller_frames() -> None:
 
 @story
 async def test_plan_is_made_at_once_when_link_changes() -> None:
-    """And not when the next plan is due anyway."""
+    """The session does not wait until the next plan is due anyway."""
     assert await _plans_in_20_s(40e6, 2e6) > 50
 
 
@@ -120,7 +120,9 @@ async def _plans_in_20_s(*rates_bps: float) -> int:
 
 @story
 async def test_session_beyond_capacity_is_refused_and_breaks_no_promise() -> None:
-    """Cameras join until one is refused, with the processor as the cause; all that were let in keep their promise."""
+    """Cameras join until a session is refused, with the processor as the cause; all that were let in keep their
+    promise.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     refusal: PromiseNotPossible | None = None
@@ -323,8 +325,8 @@ async def test_promises_of_both_kinds_hold_beside_plain_requests() -> None:
 @pytest.mark.nightly("a long story of many plans")
 @story
 async def test_session_beyond_promised_rate_breaks_no_promise() -> None:
-    """One camera of a full box sends six times what it was promised: what is beyond runs in gaps or is dropped with a
-    cause of its own, and all promises are kept, its own among them.
+    """A camera of a full box sends six times what it was promised: frames beyond run in gaps or are dropped with a
+    cause of their own, and all promises are kept, that of the camera among them.
     """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=13)})

@@ -95,7 +95,7 @@ def test_promise_is_judged_anew_when_variant_goes_during_decision(sizes: tuple[i
 
 @story
 async def test_accuracy_promise_sells_share_of_all_workers() -> None:
-    """Sold when it is let in, before the pool's next plan; as of promises of latency."""
+    """The share is sold when the session is let in, before the pool's next plan; as of promises of latency."""
     fleet = Fleet(workers=2)
     gate = fleet.add(ZOO)
     ledger = fleet.sessions.planning.ledger

@@ -148,8 +148,8 @@ async def test_sessions_end_with_application() -> None:
 
 @story
 async def test_removed_tenant_leaves_no_sessions_or_totals() -> None:
-    """Its sessions end at once, though the application that they ask is another's: a tenant that gets the name a moment
-    later finds neither them nor what they counted, and its devices begin without a history.
+    """The tenant's sessions end at once, though the application that they ask is another's: a tenant that gets the name
+    a moment later finds neither them nor what they counted, and its devices begin without a history.
     """
     fleet = Fleet()
     gate = fleet.add({640: Cost(run_ms=10)})

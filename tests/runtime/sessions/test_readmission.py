@@ -128,9 +128,9 @@ async def test_changed_pace_is_in_decision_log_and_can_be_replayed() -> None:
 
 
 @story
-async def test_drop_rate_of_departed_device_is_forgotten_within_a_minute() -> None:
-    """A device reports that it loses a fifth with each frame: a session just after it is taken for such a one, too, and
-    a minute later for an ordinary one.
+async def test_drop_rate_of_departed_device_is_forgotten_after_a_minute() -> None:
+    """A device reports that it loses a fifth with each frame: a session that joins just after it is taken for a device
+    of that rate, too, and a minute later for an ordinary one.
     """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=13)})

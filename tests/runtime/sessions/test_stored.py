@@ -43,7 +43,7 @@ class Rows:
 
 @story
 async def test_session_that_ends_while_stored_leaves_no_row() -> None:
-    """Its device leaves before the answer that it was let in, or while its promise changes."""
+    """The device leaves before the answer that it was let in, or while its promise changes."""
     fleet, rows = Fleet(), Rows()
     gate = fleet.add({640: Cost(run_ms=10)})
     async with fleet.working():
@@ -155,7 +155,7 @@ async def test_slow_planning_turn_delays_next_turn_by_half_a_second_at_most() ->
 
 
 @story
-async def test_accuracy_sessions_keep_their_workers_over_restart() -> None:
+async def test_accuracy_sessions_keep_workers_over_restart() -> None:
     """On one worker together some would be removed, and let in again on the others one by one: that takes seconds."""
     fleet = Fleet(workers=2)
     gate = fleet.add({300: Cost(run_ms=20)})

@@ -62,7 +62,7 @@ async def test_switch_finds_new_variant_in_memory() -> None:
 
 
 @story
-async def test_device_has_best_resident_variant_until_planned_one_is_loaded() -> None:
+async def test_device_has_best_resident_variant_until_planned_variant_is_loaded() -> None:
     """A link falls so far that the variant in use is too late, and the one of the plan takes a minute to load."""
     fleet = Fleet(budget=65)
     slow = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=60_000) for size in (384, 256)}
