@@ -164,11 +164,11 @@ def killed_restores(folder: Path, chance: random.Random, rounds: int) -> None:
 
 @pytest.mark.nightly("takes more than a minute")
 @pytest.mark.timeout(1800)
-def test_kill_9_amid_backups_housekeeping_and_history(tmp_path: Path) -> None:
+def test_sigkill_during_chores_leaves_backups_and_history_whole(tmp_path: Path) -> None:
     killed_often(tmp_path, random.Random(5), 8)
 
 
 @pytest.mark.nightly("takes more than a minute")
 @pytest.mark.timeout(1800)
-def test_kill_9_amid_a_staged_restore(tmp_path: Path) -> None:
+def test_sigkill_during_staged_restore_leaves_old_or_restored_state(tmp_path: Path) -> None:
     killed_restores(tmp_path, random.Random(6), 6)

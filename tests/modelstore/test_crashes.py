@@ -137,8 +137,7 @@ def check_restored(archive: Path, state: Path, acknowledged: bool) -> None:
     asyncio.run(story())
 
 
-def test_kill_9_amid_a_restore(tmp_path: Path) -> None:
-    """A restore that is killed leaves a whole folder or none."""
+def test_sigkill_during_restore_leaves_whole_folder_or_none(tmp_path: Path) -> None:
     chance, archive = random.Random(3), archived(tmp_path)
     for number in range(6):
         state = tmp_path / f"state-{number}"
@@ -172,7 +171,7 @@ def killed_again_and_again(folder: Path, seeds: Iterable[int], chance: random.Ra
 
 @pytest.mark.timeout(600)  # about 40 s of processor time; the machine may be busy
 @pytest.mark.parametrize("seed", [1])
-def test_kill_9_at_any_instant(tmp_path: Path, seed: int) -> None:
+def test_sigkill_at_any_instant_loses_no_acknowledged_change(tmp_path: Path, seed: int) -> None:
     """Ten lives that end by SIGKILL amid uploads, imports and deletions, or more on a machine so slow that none of them
     came to an import; in the last every job that was accepted ends.
     """

@@ -70,7 +70,7 @@ async def imported(box: Parts, path: Path) -> tuple[Model, onnxruntime.Inference
     return await box.store.models.get("default/net"), session
 
 
-async def test_variants_are_promoted_dismissed_and_come_back_to_trial(tmp_path: Path) -> None:
+async def test_variants_in_trial_are_promoted_dismissed_and_tried_again(tmp_path: Path) -> None:
     """fp16 keeps to the original, int8 was calibrated on noise and does not; then the original is another one."""
     async with parts(tmp_path / "state") as box:
         model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
@@ -109,7 +109,7 @@ async def test_variants_are_promoted_dismissed_and_come_back_to_trial(tmp_path: 
         assert len(box.events.of("variant drifted")) == 1
 
 
-async def test_variant_deleted_meanwhile_changes_nothing(tmp_path: Path) -> None:
+async def test_trial_of_variant_deleted_meanwhile_changes_nothing(tmp_path: Path) -> None:
     async with parts(tmp_path / "state") as box:
         model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
         samples = answered(session, model, "fp16", range(4))
@@ -120,7 +120,7 @@ async def test_variant_deleted_meanwhile_changes_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("is_idle", "free_bytes"), [(False, 1 << 30), (True, 1 << 20)], ids=["busy", "no memory"])
-async def test_nothing_is_tried_on_a_busy_box_or_without_free_memory(
+async def test_trial_does_not_begin_on_busy_box_or_without_free_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_idle: bool, free_bytes: int
 ) -> None:
     monkeypatch.setattr(module, "GATHER_NS", 0)
@@ -137,7 +137,7 @@ async def test_nothing_is_tried_on_a_busy_box_or_without_free_memory(
 
 
 async def test_variant_that_cannot_be_run_is_neither_promoted_nor_dismissed(tmp_path: Path) -> None:
-    """The box may have had no memory for it; it stays as it was."""
+    """The box may have had no memory for the variant; its state stays."""
     async with parts(tmp_path / "state") as box:
         model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
         limits = ChildLimits(memory_bytes=1 << 20)

@@ -15,7 +15,7 @@ PICTURE = Variant(
 PICTURE_AXES = {"image": ("batch", "channel", "height", "width")}
 
 
-def test_rungs_are_fed_their_size_in_every_batch() -> None:
+def test_profile_inputs_of_rung_have_size_of_rung_in_every_batch() -> None:
     """Batches up to the variant's, at the height and width of its rung; one list, as nothing else is free."""
     (cases,) = case_lists(replace(PICTURE, height=32, width=48), PICTURE_AXES, TaskSpec())
     assert [(case.batch, case.inputs["image"].shape) for case in cases] == [
@@ -32,7 +32,7 @@ def test_rungs_are_fed_their_size_in_every_batch() -> None:
         (TaskSpec(), (48, 320)),
     ],
 )
-def test_sizes_that_nobody_fixed_are_usual_ones(task: TaskSpec, size: tuple[int, int]) -> None:
+def test_profile_inputs_of_free_size_have_usual_size(task: TaskSpec, size: tuple[int, int]) -> None:
     """The task's preference, else a usual picture, or a usual line of text where only the width is free."""
     height = 48 if size == (48, 320) else -1
     variant = replace(PICTURE, inputs=(TensorSpec("image", "FP32", (-1, 3, height, -1)),))
@@ -40,7 +40,7 @@ def test_sizes_that_nobody_fixed_are_usual_ones(task: TaskSpec, size: tuple[int,
     assert cases[0].inputs["image"].shape == (1, 3, *size)
 
 
-def test_pictures_are_tried_at_other_sizes_where_nothing_says_one() -> None:
+def test_profile_inputs_without_stated_size_try_other_sizes() -> None:
     """A network may refuse the usual size: a reader of lines takes a height of 48 to 64 pixels only."""
     sizes = [cases[0].inputs["image"].shape[2:] for cases in case_lists(PICTURE, PICTURE_AXES, TaskSpec())]
     assert sizes == [(side, side) for side in (224, 320, 256, 640, 128, 64)]
@@ -48,8 +48,8 @@ def test_pictures_are_tried_at_other_sizes_where_nothing_says_one() -> None:
     assert [cases[0].inputs["image"].shape[2:] for cases in case_lists(PICTURE, PICTURE_AXES, task)] == [(48, 224)]
 
 
-def test_large_batches_stay_out_of_the_service() -> None:
-    """Inputs pass through the service's memory, so batches end where they would be large; one of one is always
+def test_profile_batches_are_bounded_in_bytes() -> None:
+    """Inputs pass through the service's memory, so batches end where they would be large; a batch of one is always
     there.
     """
     (cases,) = case_lists(replace(PICTURE, height=1024, width=1024), PICTURE_AXES, TaskSpec())
@@ -58,7 +58,7 @@ def test_large_batches_stay_out_of_the_service() -> None:
     assert max(case.inputs["image"].nbytes for case in cases) <= CASES_BYTES_MAX
 
 
-def test_tokens_masks_states_and_constants() -> None:
+def test_profile_inputs_of_tokens_masks_states_and_constants_are_valid() -> None:
     """Ids are small and positive, masks ones, types and states zeros, constants what the task says; lengths vary."""
     inputs = (
         TensorSpec("input_ids", "INT64", (-1, -1)),
@@ -83,7 +83,7 @@ def test_tokens_masks_states_and_constants() -> None:
     assert (fed["sr"].shape, int(fed["sr"])) == ((), 16000)
 
 
-def test_signals_are_tried_at_the_length_of_a_window_first() -> None:
+def test_profile_inputs_of_signal_try_window_length_first() -> None:
     """A sound model may take windows of 512 samples only, a text model any length up to 512 tokens."""
     sound = replace(PICTURE, inputs=(TensorSpec("input", "FP32", (-1, -1)),), batch_max=1)
     text = replace(PICTURE, inputs=(TensorSpec("input", "INT64", (-1, -1)),), batch_max=1)
@@ -92,7 +92,7 @@ def test_signals_are_tried_at_the_length_of_a_window_first() -> None:
     assert first == [(1, 512), (1, 128)]
 
 
-def test_equal_variants_get_equal_inputs() -> None:
+def test_profile_inputs_of_equal_variants_are_equal() -> None:
     """A profile differs by what the box does, never by the draw."""
     one, two = (next(case_lists(PICTURE, PICTURE_AXES, TaskSpec())) for _ in range(2))
     for a, b in itertools.zip_longest(one, two):

@@ -37,7 +37,7 @@ async def refusal_of(how: str, target: Path, limits: ChildLimits = LIMITS) -> st
     return str(caught.value)
 
 
-async def test_progress_and_result_come_back_and_libraries_may_print(tmp_path: Path) -> None:
+async def test_import_child_returns_progress_and_result_beside_printed_text(tmp_path: Path) -> None:
     """Whatever is printed to standard output does not disturb the conversation."""
     seen: list[tuple[float, str]] = []
     with closing(Stages(MISBEHAVING)) as stages:
@@ -50,9 +50,7 @@ async def test_progress_and_result_come_back_and_libraries_may_print(tmp_path: P
 
 
 @pytest.mark.parametrize("is_required", [True, False])
-async def test_a_child_that_could_not_be_confined_does_nothing_where_that_is_required(
-    tmp_path: Path, is_required: bool
-) -> None:
+async def test_import_child_without_confinement_runs_only_if_allowed(tmp_path: Path, is_required: bool) -> None:
     """Whatever the service found when it started: the child sees what took effect."""
     limits = replace(LIMITS, must_be_confined=is_required)
     order = UnpackOrder("source", str(tmp_path))
@@ -61,7 +59,7 @@ async def test_a_child_that_could_not_be_confined_does_nothing_where_that_is_req
         await stages.run(order, limits=limits)
 
 
-async def test_the_child_has_no_secrets_and_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_import_child_has_no_secrets_and_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Environment, working folder, politeness and limits are the child's own; the folder is gone afterwards."""
     monkeypatch.setenv("APPLIANCE_ADMIN_KEY", "xyzzy")
     await misbehave("environment", tmp_path)
@@ -73,13 +71,13 @@ async def test_the_child_has_no_secrets_and_a_private_folder(tmp_path: Path, mon
     assert (facts["nice"], facts["core"], facts["files"]) == (os.nice(0) + 3, 0, [256, 256])
 
 
-async def test_typed_errors_cross_the_pipe(tmp_path: Path) -> None:
+async def test_import_child_error_keeps_class_over_pipe(tmp_path: Path) -> None:
     """The class that the stage raised is the class that the importer catches."""
     with pytest.raises(StorageFull):
         await misbehave("full disk", tmp_path)
 
 
-async def test_crashes_and_limits_become_plain_reasons(tmp_path: Path) -> None:
+async def test_import_child_crashes_and_limits_become_plain_reasons(tmp_path: Path) -> None:
     """Each way to die has words that say what happened."""
     assert "ended its process (signal 11): pack it anew" in await refusal_of("segfault", tmp_path)
     assert "something was wrong" in await refusal_of("exit", tmp_path)
@@ -87,15 +85,15 @@ async def test_crashes_and_limits_become_plain_reasons(tmp_path: Path) -> None:
     assert "took longer than 1 s" in await refusal_of("sleep", tmp_path, replace(LIMITS, wall_s=1.0))
 
 
-async def test_crash_on_graph_says_what_to_try(tmp_path: Path) -> None:
-    """The number of a signal alone helps nobody."""
+async def test_import_child_crash_on_graph_says_what_to_try(tmp_path: Path) -> None:
+    """The number of a signal alone does not help."""
     order = InspectOrder(str(tmp_path / "segfault"), str(tmp_path))
     with closing(Stages(MISBEHAVING)) as stages, pytest.raises(BadModel) as caught:
         await stages.run(order, limits=LIMITS)
     assert "the runtime crashed on this graph (signal 11); simplify it" in str(caught.value)
 
 
-async def test_memory_and_file_limits_hold(tmp_path: Path) -> None:
+async def test_import_child_memory_and_file_limits_hold(tmp_path: Path) -> None:
     """A child cannot take more memory or write a larger file than it was given."""
     with pytest.raises(BadModel, match=r"needs more than 2\.0 GiB of memory"):
         await misbehave("memory", tmp_path)
@@ -104,15 +102,15 @@ async def test_memory_and_file_limits_hold(tmp_path: Path) -> None:
     assert (tmp_path / "large").stat().st_size <= 1 << 20
 
 
-async def test_a_child_that_was_taken_over_is_not_believed(tmp_path: Path) -> None:
+async def test_import_child_that_was_taken_over_is_not_believed(tmp_path: Path) -> None:
     """Gibberish and errors that are none of ours are answered like a crash."""
     assert "broke the process" in await refusal_of("gibberish", tmp_path)
     assert "broke the process" in await refusal_of("foreign error", tmp_path)
 
 
-async def test_a_child_that_was_taken_over_is_confined(tmp_path: Path) -> None:
-    """It reaches no files but its own, starts no program, connects nowhere, signals nobody: as far as the kernel
-    supports it.
+async def test_import_child_that_was_taken_over_is_confined(tmp_path: Path) -> None:
+    """The child reaches no files but its own, starts no program, connects nowhere, signals no process: as far as the
+    kernel supports it.
     """
     version = landlock.version()
     skip_if(None if version else "the kernel has no Landlock")
@@ -123,7 +121,7 @@ async def test_a_child_that_was_taken_over_is_confined(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "own" / "worked.json").read_text()) == allowed
 
 
-async def test_cancelling_kills_the_whole_group(tmp_path: Path) -> None:
+async def test_cancelled_import_child_is_killed_with_child_processes(tmp_path: Path) -> None:
     """Neither the child nor what it started lives on."""
     task = asyncio.ensure_future(misbehave("sleep", tmp_path))
     await written(tmp_path / "grandchild")
@@ -135,7 +133,7 @@ async def test_cancelling_kills_the_whole_group(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["grandchild", "pid"], "the working folder is gone"
 
 
-async def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
+async def test_import_child_dies_with_parent(tmp_path: Path) -> None:
     """A service that is killed leaves no importer behind."""
     script = (
         "import asyncio, sys; from pathlib import Path; from tests.modelstore.importing.test_child import misbehave;"
@@ -181,7 +179,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_the_service_imports_neither_onnx_nor_onnx_runtime() -> None:
+def test_service_imports_neither_onnx_nor_onnx_runtime() -> None:
     """What the importer needs of this package stays light."""
     script = (
         "import sys; import appliance.modelstore.importing.child, appliance.modelstore.importing.dominance, "
@@ -192,7 +190,7 @@ def test_the_service_imports_neither_onnx_nor_onnx_runtime() -> None:
     assert done.stdout.strip() == "[]"
 
 
-async def test_results_that_name_files_elsewhere_are_refused(tmp_path: Path) -> None:
+async def test_import_child_result_that_names_foreign_file_is_refused(tmp_path: Path) -> None:
     """A child may only name files of its order: otherwise it could have the importer publish any file of the box."""
     (tmp_path / "outside").write_bytes(b"secret")
     target = tmp_path / "unpacked"
@@ -202,7 +200,7 @@ async def test_results_that_name_files_elsewhere_are_refused(tmp_path: Path) -> 
         await misbehave("print", target)
 
 
-async def test_a_missing_file_is_an_error_with_a_reason(tmp_path: Path) -> None:
+async def test_import_stage_of_missing_file_fails_with_reason(tmp_path: Path) -> None:
     """Whatever a stage raises arrives as one of the box's own errors."""
     with closing(Stages()) as stages, pytest.raises(ApplianceError, match="No such file"):
         await stages.run(InspectOrder(str(tmp_path / "none"), str(tmp_path)), limits=LIMITS)

@@ -89,7 +89,7 @@ OPTIONS = ImportOptions(part_ops_min=1)
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.gate("one whole cut")
-def test_a_network_is_cut_for_a_kind_that_does_not_run_it_whole(tmp_path: Path) -> None:
+def test_network_is_cut_for_processor_that_cannot_run_all_operators(tmp_path: Path) -> None:
     """Each part is a build of its own on each of its kinds, and is there after a restart without being made again."""
 
     async def story() -> None:
@@ -129,7 +129,9 @@ def test_a_network_is_cut_for_a_kind_that_does_not_run_it_whole(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("kind", "difference_max"), [("npu", 1e-3), ("dla", 0.01)])
-def test_what_a_part_may_compute_otherwise(tmp_path: Path, kind: str, difference_max: float) -> None:
+def test_part_results_may_differ_within_tolerance_of_processor(
+    tmp_path: Path, kind: str, difference_max: float
+) -> None:
     """Next to nothing, and on a kind that knows half precision only what that rounds."""
 
     async def story() -> None:
@@ -144,7 +146,7 @@ def test_what_a_part_may_compute_otherwise(tmp_path: Path, kind: str, difference
     asyncio.run(story())
 
 
-def test_the_largest_part_is_timed_and_the_others_estimated(tmp_path: Path) -> None:
+def test_largest_part_of_network_is_timed_and_others_are_estimated(tmp_path: Path) -> None:
     """On each kind one profile, by batch; the rest by operations and bytes."""
 
     async def story() -> None:
@@ -169,9 +171,7 @@ def test_the_largest_part_is_timed_and_the_others_estimated(tmp_path: Path) -> N
     asyncio.run(story())
 
 
-def test_where_every_kind_runs_the_whole_nothing_is_cut(tmp_path: Path) -> None:
-    """Nobody is asked for its operators."""
-
+def test_network_is_not_cut_where_every_processor_runs_all(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path / "state", others=[OTHER], options=OPTIONS) as box:
             await done(box, await box.importer.submit(asked_for(net(tmp_path))))
@@ -190,8 +190,8 @@ def test_where_every_kind_runs_the_whole_nothing_is_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["all operators", "no operator", "one unit", "differs"])
-def test_what_cannot_be_cut_stays_whole_and_says_why(tmp_path: Path, how: str) -> None:
-    """It is tried once, also over a restart."""
+def test_network_that_cannot_be_cut_stays_whole_with_reason(tmp_path: Path, how: str) -> None:
+    """The cut is tried once, also over a restart."""
     measure = refusing()
     options = OPTIONS
     if how == "all operators":
@@ -219,7 +219,7 @@ def test_what_cannot_be_cut_stays_whole_and_says_why(tmp_path: Path, how: str) -
 
 
 @pytest.mark.parametrize("what", ["kinds", "files"])
-def test_it_is_cut_anew_where_things_have_changed(tmp_path: Path, what: str) -> None:
+def test_network_is_cut_anew_after_library_change_or_lost_files(tmp_path: Path, what: str) -> None:
     """Another library version may take other operators; files may be lost."""
 
     async def story() -> None:
@@ -256,7 +256,7 @@ def test_it_is_cut_anew_where_things_have_changed(tmp_path: Path, what: str) -> 
     asyncio.run(story())
 
 
-def test_parts_go_with_their_model(tmp_path: Path) -> None:
+def test_parts_of_network_are_deleted_with_model(tmp_path: Path) -> None:
     """Nothing of it stays on the disk."""
 
     async def story() -> None:
@@ -271,7 +271,9 @@ def test_parts_go_with_their_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.gate("quick")
-def test_arrays_of_a_child_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_from_child_are_read_only_if_well_formed_and_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing but arrays by name is read, and no more than is wanted."""
     arrays.save(tmp_path / "good.npz", {"x/1": np.arange(3), "y": np.float32(2) * np.ones((2, 2), np.float32)})
     assert arrays.load(tmp_path / "good.npz").keys() == {"x/1", "y"}
@@ -297,7 +299,7 @@ def run_parts(box: Parts, variant: Any, feeds: Mapping[str, np.ndarray], kind_of
     return there
 
 
-def test_a_real_network_in_parts_computes_what_it_does_whole(tmp_path: Path) -> None:
+def test_real_network_in_parts_computes_same_as_whole(tmp_path: Path) -> None:
     """With the real stages and the real measuring child, on an accelerator that does not move data about; weights are
     in one file.
     """
@@ -369,9 +371,9 @@ def quantised(folder: Path) -> Path:
     return Path(write(made, folder))
 
 
-def test_openvino_runs_parts_of_what_it_does_not_run_whole(tmp_path: Path) -> None:
-    """One operator that it does not know stays with the first kind; what it computes of the rest is the same within a
-    step of the bytes, which each kind of processor rounds in its own way.
+def test_openvino_runs_parts_of_network_with_unknown_operator(tmp_path: Path) -> None:
+    """One operator that OpenVINO does not know stays with the first kind; what it computes of the rest is the same
+    within a step of the bytes, which each kind of processor rounds in its own way.
     """
 
     async def story() -> None:
@@ -399,8 +401,8 @@ def test_openvino_runs_parts_of_what_it_does_not_run_whole(tmp_path: Path) -> No
     asyncio.run(story())
 
 
-def test_a_model_that_is_deleted_while_it_is_cut_leaves_nothing(tmp_path: Path) -> None:
-    """Its parts are finished for nobody."""
+def test_model_deleted_while_network_is_cut_leaves_no_files(tmp_path: Path) -> None:
+    """The parts of the network are not finished."""
 
     async def story() -> None:
         measure = refusing()
@@ -427,9 +429,9 @@ def test_a_model_that_is_deleted_while_it_is_cut_leaves_nothing(tmp_path: Path) 
     asyncio.run(story())
 
 
-def test_a_cut_tells_its_steps_and_ends_with_its_model(tmp_path: Path) -> None:
-    """While its largest part is timed, which takes for ever here, the model is deleted: nothing works on it any more,
-    and what comes next is cut.
+def test_cut_reports_steps_and_ends_when_model_is_deleted(tmp_path: Path) -> None:
+    """While the largest part is timed, which takes for ever here, the model is deleted: the work on it ends, and what
+    comes next is cut.
     """
 
     async def story() -> None:
@@ -462,7 +464,7 @@ def test_a_cut_tells_its_steps_and_ends_with_its_model(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_cut_takes_no_longer_than_a_child_may(tmp_path: Path) -> None:
+def test_cut_of_network_ends_at_time_limit_of_child(tmp_path: Path) -> None:
     """All of its children together; nothing of it stays."""
 
     async def story() -> None:

@@ -37,7 +37,7 @@ def states(*variants: Variant, floor: float = 0.5) -> dict[str, str]:
     return {id.split(":")[1]: judgement.reason or "ready" for id, judgement in dominance(variants, floor).items()}
 
 
-def test_below_the_floor_is_shelved_with_the_figures() -> None:
+def test_variant_below_accuracy_floor_is_excluded_with_figures() -> None:
     """The floor is absolute for fidelity and a share of the original's accuracy on labels."""
     assert states(variant("fp32", 1.0), variant("int8", 0.31, 3, 3)) == {
         "fp32": "ready",
@@ -49,7 +49,7 @@ def test_below_the_floor_is_shelved_with_the_figures() -> None:
     assert words == "top-1 0.10 is below the floor 0.50 of the original's 0.40"
 
 
-def test_worse_and_neither_smaller_nor_faster_is_shelved() -> None:
+def test_worse_variant_neither_smaller_nor_faster_is_excluded() -> None:
     """Being cheaper in one way is enough to stay; noise is no gain."""
     original = variant("fp32", 1.0)
     assert states(original, variant("fp16", 1.0, 9.9, 10.4))["fp16"] == (
@@ -60,7 +60,7 @@ def test_worse_and_neither_smaller_nor_faster_is_shelved() -> None:
     assert states(original, variant("int8", 0.9, 9.7, 9.7))["int8"] != "ready"
 
 
-def test_rungs_are_judged_against_each_other() -> None:
+def test_variants_of_different_sizes_are_judged_against_each_other() -> None:
     """A small fp32 is no use beside an int8 at full size that is better, smaller and faster."""
     found = states(variant("fp32", 1.0), variant("int8", 0.95, 4, 4), variant("fp32-64x64", 0.8, 9, 5))
     assert found == {
@@ -70,7 +70,7 @@ def test_rungs_are_judged_against_each_other() -> None:
     }
 
 
-def test_what_is_not_known_is_not_judged() -> None:
+def test_variant_with_unknown_figures_is_not_excluded() -> None:
     """No accuracy, no profile, other metrics, failures: nothing is excluded on a guess; the original and own
     variants never are.
     """
@@ -82,8 +82,8 @@ def test_what_is_not_known_is_not_judged() -> None:
     assert states(variant("fp32", 0.01), variant("own", 0.01)) == {"fp32": "ready", "own": "ready"}
 
 
-def test_a_judgement_can_be_lifted() -> None:
-    """A excluded variant comes back when what pushed it out is gone."""
+def test_excluded_variant_returns_when_better_variant_is_gone() -> None:
+    """An excluded variant comes back when what pushed it out is gone."""
     excluded = replace(variant("fp32-64x64", 0.8, 9, 5), state=EXCLUDED, reason="no use")
     assert states(variant("fp32", 1.0), excluded)["fp32-64x64"] == "ready"
 
@@ -99,8 +99,10 @@ def graded(name: str, hits: str, mib: float, sample_set: str = "s") -> Variant:
 FP32 = graded("fp32", "1" * 64, 20)
 
 
-def test_a_larger_one_is_shelved_when_the_samples_show_it() -> None:
-    """64 samples in pairs: 8 that only the other got right are enough (0.121 ± 0.084), 3 are not (0.045 ± 0.059)."""
+def test_larger_variant_is_excluded_when_samples_show_no_gain() -> None:
+    """64 samples in pairs: 8 that only the other variant got right are enough (0.121 ± 0.084), 3 are not (0.045 ±
+    0.059).
+    """
     small = graded("int8", "1" * 60 + "0" * 4, 4)
     worse = graded("fp32-64x64", "1" * 52 + "0" * 12, 10)
     assert states(FP32, small, worse)["fp32-64x64"] == (
@@ -114,7 +116,7 @@ def test_a_larger_one_is_shelved_when_the_samples_show_it() -> None:
     )
 
 
-def test_other_samples_show_less() -> None:
+def test_variants_on_different_samples_need_larger_difference() -> None:
     """6 of 64: 0.094 ± 0.072 in pairs, -0.018 to 0.208 by Newcombe where the 64 are not the same."""
     small = graded("int8", "1" * 60 + "0" * 4, 4)
     for sample_set, words in (("s", "no more accurate than int8"), ("others", "64 samples do not show that")):
@@ -122,7 +124,7 @@ def test_other_samples_show_less() -> None:
         assert words in states(FP32, small, worse)["fp32-64x64"]
 
 
-def test_six_samples_shelve_nothing_but_for_the_original() -> None:
+def test_six_samples_exclude_variant_only_beside_original() -> None:
     """However large the difference; the words say how many samples it takes."""
     fp32, small, large = graded("fp32", "1" * 6, 20), graded("int8", "1" * 6, 4), graded("fp32-64x64", "111000", 10)
     words = states(fp32, small, large)["fp32-64x64"]
@@ -132,7 +134,7 @@ def test_six_samples_shelve_nothing_but_for_the_original() -> None:
     assert states(*like)["fp16"].startswith("no more accurate than fp32")  # likeness to itself needs no proof
 
 
-def test_thirty_samples_are_enough() -> None:
+def test_thirty_samples_suffice_to_exclude_variant() -> None:
     """29 are not, whatever they show."""
     for count, state in ((29, READY), (30, EXCLUDED)):
         worse = graded("fp32-64x64", ("10" * count)[:count], 10)
@@ -146,7 +148,7 @@ FIGURES = st.tuples(
 
 
 @given(st.lists(FIGURES, min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_judgements_do_not_depend_on_the_order_and_keep_the_best(
+def test_exclusions_do_not_depend_on_order_and_keep_best_variant(
     figures: list[tuple[float, float, float]], random: object
 ) -> None:
     """Equal input in any order gives equal judgements; whatever is excluded for cost has a ready one that beats it."""

@@ -18,7 +18,7 @@ async def _job(slots: FairSlots, tenant: str, name: str, log: list[str], parts: 
 
 
 @pytest.mark.anyio
-async def test_beginners_go_first() -> None:
+async def test_new_import_job_goes_before_continuing_jobs() -> None:
     """Every job has its first part before any that waits has its second; then they go on in rounds."""
     slots = FairSlots(1)
     log: list[str] = []
@@ -27,7 +27,7 @@ async def test_beginners_go_first() -> None:
 
 
 @pytest.mark.anyio
-async def test_tenants_alternate() -> None:
+async def test_import_slots_alternate_between_tenants() -> None:
     """A tenant with many jobs does not keep another waiting behind all of them."""
     slots = FairSlots(1)
     log: list[str] = []
@@ -38,7 +38,7 @@ async def test_tenants_alternate() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("cancelled", [0, 1, 2])
-async def test_cancelled_jobs_leave_the_turn(cancelled: int) -> None:
+async def test_cancelled_import_job_gives_up_slot(cancelled: int) -> None:
     """Whether it holds the turn, waits to begin or waits to go on: a cancelled job takes no turn with it."""
     slots = FairSlots(1)
     log: list[str] = []
@@ -53,8 +53,7 @@ async def test_cancelled_jobs_leave_the_turn(cancelled: int) -> None:
 
 
 @pytest.mark.anyio
-async def test_count() -> None:
-    """No more jobs work at once than there are slots."""
+async def test_import_slots_bound_number_of_jobs_at_once() -> None:
     slots, working, peak = FairSlots(2), 0, 0
 
     async def job() -> None:
@@ -84,8 +83,8 @@ def _waits(slots: FairSlots, tenant: str, *, is_small: bool) -> tuple[Turn, "asy
 
 
 @pytest.mark.anyio
-async def test_small_job_begins_beside_part_that_continues() -> None:
-    """A large one waits, and so does a second small one; what continues waits for both when it has given way."""
+async def test_small_import_job_begins_beside_part_that_continues() -> None:
+    """A large job waits, and so does a second small one; the continuing job waits for both when it has given way."""
     slots = FairSlots(1)
     continuing = await _begun(slots, "a", is_small=False, is_beginning=False)
     small = await asyncio.wait_for(_begun(slots, "b", is_small=True), 60)
@@ -107,7 +106,7 @@ async def test_small_job_begins_beside_part_that_continues() -> None:
 
 
 @pytest.mark.anyio
-async def test_small_job_waits_for_first_part_of_another() -> None:
+async def test_small_import_job_waits_for_first_part_of_another() -> None:
     slots = FairSlots(1)
     first = await _begun(slots, "a", is_small=False)
     second, taken = _waits(slots, "b", is_small=True)

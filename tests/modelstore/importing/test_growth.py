@@ -20,7 +20,7 @@ def variant(inputs: tuple[TensorSpec, ...]) -> Variant:
     return Variant("t/m:v", "t/m", "v", Precision.FP32, "", 0, inputs, (), batch_max=8)
 
 
-def test_rungs_grow_to_the_full_size_and_then_in_items() -> None:
+def test_measured_shapes_grow_to_full_size_and_then_in_items() -> None:
     """Each step is within the next, none more than doubles an axis, and the full size is needed."""
     base: Shapes = {"image": (1, 3, 32, 48)}
     plan = growth(base, variant(PICTURE), PICTURE_AXES, TaskSpec(), Size(96, 144), HARMLESS)
@@ -36,7 +36,7 @@ def test_rungs_grow_to_the_full_size_and_then_in_items() -> None:
     assert plan.free is None, "so many sizes cannot all be run"
 
 
-def test_texts_are_as_many_and_as_long_as_the_task_sends() -> None:
+def test_measured_shapes_of_text_cover_what_task_sends() -> None:
     """What one request of the task may bring is needed, whatever it costs; ids and masks grow together."""
     task = TaskSpec(TaskKind.TEXT_EMBEDDING, params={"tokens_max": 300.0})
     base: Shapes = {"ids": (1, 128), "mask": (1, 128)}
@@ -44,7 +44,7 @@ def test_texts_are_as_many_and_as_long_as_the_task_sends() -> None:
     assert plan.steps[plan.needed - 1] == {"ids": (16, 300), "mask": (16, 300)}
 
 
-def test_lines_are_as_wide_as_the_task_makes_them() -> None:
+def test_measured_shapes_of_text_lines_are_as_wide_as_task_sends() -> None:
     """The width of a line of text is free up to the task's own bound, rounded to the multiple."""
     task = TaskSpec(TaskKind.TEXT_RECOGNITION, image=ImageSpec(resize="keep-height", height=48, multiple=100))
     inputs = (TensorSpec("x", "FP32", (-1, 3, 48, -1)),)
@@ -53,7 +53,7 @@ def test_lines_are_as_wide_as_the_task_makes_them() -> None:
     assert plan.steps[plan.needed - 1]["x"] == (1, 3, 48, 2100)
 
 
-def test_what_is_guarded_anyway_takes_several_items_whatever_they_cost() -> None:
+def test_guarded_build_takes_several_items_whatever_the_cost() -> None:
     """Only a build that may be harmless gives up items to stay so."""
     base: Shapes = {"image": (1, 3, 32, 32)}
     reviewed = Reviewed(("Loop: it may run for ever",))
@@ -62,7 +62,7 @@ def test_what_is_guarded_anyway_takes_several_items_whatever_they_cost() -> None
     assert growth(base, variant(PICTURE), PICTURE_AXES, TaskSpec(), Size(32, 32), HARMLESS).needed == 0
 
 
-def test_few_shapes_may_all_be_run() -> None:
+def test_few_possible_shapes_may_all_be_run() -> None:
     """Where only the items are free; and where nothing is, there is one shape."""
     inputs = (TensorSpec("x", "FP32", (-1, 4)),)
     assert growth({"x": (1, 4)}, variant(inputs), {"x": ("batch", "")}, TaskSpec(), None, HARMLESS).free == {"x": (0,)}
@@ -71,7 +71,7 @@ def test_few_shapes_may_all_be_run() -> None:
     assert (plan.steps, plan.free) == ((), {})
 
 
-def test_what_the_tenant_asks_for_is_needed_and_the_rest_is_the_boxs() -> None:
+def test_stated_largest_shape_is_needed_and_bounds_others() -> None:
     """Asked for larger pictures: they are needed, and items are tried beyond. Asked for less: less is allowed."""
     task = TaskSpec(shape_max={"image": (None, None, 64, 64)})
     plan = growth({"image": (1, 3, 32, 32)}, variant(PICTURE), PICTURE_AXES, task, None, HARMLESS)
@@ -82,14 +82,14 @@ def test_what_the_tenant_asks_for_is_needed_and_the_rest_is_the_boxs() -> None:
 
 
 @pytest.mark.parametrize("stated", [{"x": (1, 3, 64, 64)}, {"image": (1, 4, 64, 64)}, {"image": (1, 3)}])
-def test_what_does_not_fit_the_graph_is_refused(stated: dict[str, tuple[int | None, ...]]) -> None:
+def test_stated_largest_shape_that_does_not_fit_graph_is_refused(stated: dict[str, tuple[int | None, ...]]) -> None:
     """An input that is not there, a dimension that the graph fixes, another rank."""
     with pytest.raises(BadMetadata, match="shape_max"):
         check_stated(TaskSpec(shape_max=stated), PICTURE)
     check_stated(TaskSpec(shape_max={"image": (None, 3, 64, None)}), PICTURE)
 
 
-def test_chunks_of_sound_cannot_be_made_smaller() -> None:
+def test_stated_largest_shape_below_sound_chunk_is_refused() -> None:
     """512 samples behind 64: a largest shape below that would refuse every request."""
     sound = (TensorSpec("input", "FP32", (-1, -1)),)
     axes = {"input": ("batch", "sequence")}

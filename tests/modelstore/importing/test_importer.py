@@ -75,7 +75,7 @@ async def done(box: Parts, job: JobRecord) -> JobRecord:
 
 
 @pytest.mark.usefixtures("processes")
-def test_an_import_from_start_to_end(tmp_path: Path) -> None:
+def test_import_measures_every_variant_and_leaves_no_scratch(tmp_path: Path) -> None:
     """The source is taken, the job passes its stages upwards, every variant ends measured, and nothing is left in
     scratch.
     """
@@ -108,8 +108,8 @@ def test_an_import_from_start_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_original_of_an_fp16_network_is_called_fp16(tmp_path: Path) -> None:
-    """It is the original, and no other fp16 is made of it."""
+def test_import_of_fp16_network_names_original_fp16(tmp_path: Path) -> None:
+    """No other fp16 variant is made of it."""
 
     async def story() -> None:
         async with parts(tmp_path / "state") as box:
@@ -138,8 +138,8 @@ def test_original_of_an_fp16_network_is_called_fp16(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_nothing_is_imported_unconfined_where_that_is_required(tmp_path: Path) -> None:
-    """Whoever uploads learns what is missing; their file stays, and there is no job."""
+def test_import_without_required_confinement_is_refused(tmp_path: Path) -> None:
+    """The refusal says what is missing; the uploaded file stays, and there is no job."""
 
     async def story() -> None:
         lacking = Confinement(files=False, calls=True, own_user=True).missing
@@ -153,8 +153,8 @@ def test_nothing_is_imported_unconfined_where_that_is_required(tmp_path: Path) -
     asyncio.run(story())
 
 
-def test_nothing_is_imported_on_an_emulated_processor(tmp_path: Path) -> None:
-    """Whoever uploads is told so at once, and not after minutes; their file stays, and there is no job."""
+def test_import_on_emulated_processor_is_refused(tmp_path: Path) -> None:
+    """At once, and not after minutes; the uploaded file stays, and there is no job."""
 
     async def story() -> None:
         emulated = replace(CPU, name=EMULATED, kind=EMULATED)
@@ -170,7 +170,7 @@ def test_nothing_is_imported_on_an_emulated_processor(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_nothing_is_measured_again_unconfined_where_that_is_required(
+def test_measuring_again_without_required_confinement_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prepared forms that are missing stay so; what was imported before serves from its file."""
@@ -195,7 +195,7 @@ def test_nothing_is_measured_again_unconfined_where_that_is_required(
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_model_serves_before_it_is_measured(tmp_path: Path) -> None:
+def test_model_serves_before_first_profile_ends(tmp_path: Path) -> None:
     """While the first profile still runs, the original is READY and its build can be opened."""
 
     async def story() -> None:
@@ -217,7 +217,7 @@ def test_a_model_serves_before_it_is_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body", [pytest.param(b"", marks=pytest.mark.nightly("another whole import")), b"no model at all" * 100]
 )
-def test_a_bad_file_fails_with_its_reason_and_frees_the_name(tmp_path: Path, body: bytes) -> None:
+def test_import_of_bad_file_fails_with_reason_and_frees_name(tmp_path: Path, body: bytes) -> None:
     """Neither model nor application nor file is left; the job keeps the reason; the same name can be uploaded again."""
 
     async def story() -> None:
@@ -238,7 +238,7 @@ def test_a_bad_file_fails_with_its_reason_and_frees_the_name(tmp_path: Path, bod
     asyncio.run(story())
 
 
-def test_what_is_refused_leaves_the_file_where_it_is(tmp_path: Path) -> None:
+def test_refused_import_leaves_uploaded_file_in_place(tmp_path: Path) -> None:
     """A taken name, an unknown tenant, an exceeded quota or a missing file: the caller still has what it had."""
 
     async def story() -> None:
@@ -263,7 +263,7 @@ def test_what_is_refused_leaves_the_file_where_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_an_upload_counts_once(tmp_path: Path) -> None:
+def test_upload_counts_once_for_quota_of_stored_bytes(tmp_path: Path) -> None:
     """A tenant whose quota just holds the uploaded file may import it."""
 
     async def story() -> None:
@@ -282,7 +282,7 @@ def test_an_upload_counts_once(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_a_variant_beyond_the_quota_fails_alone(tmp_path: Path) -> None:
+def test_variant_beyond_quota_fails_alone(tmp_path: Path) -> None:
     """The original fits, the int8 variant beside it does not: it is on record with the reason, and the model serves."""
 
     async def story() -> None:
@@ -302,7 +302,7 @@ def test_a_variant_beyond_the_quota_fails_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> None:
+def test_import_continues_after_restart_from_last_finished_variant(tmp_path: Path) -> None:
     """Stopped while the original was being measured: after the start the job ends, and what was finished is not made
     again.
     """
@@ -329,7 +329,7 @@ def test_a_restart_goes_on_from_the_last_finished_variant(tmp_path: Path) -> Non
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> None:
+def test_import_after_restart_skips_finished_precisions(tmp_path: Path) -> None:
     """Stopped in its second precision: original and first precision are neither made nor measured again."""
 
     async def story() -> None:
@@ -354,7 +354,7 @@ def test_finished_precisions_are_passed_by_after_a_restart(tmp_path: Path) -> No
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
+def test_precision_that_cannot_be_made_is_recorded_as_failed_variant(tmp_path: Path) -> None:
     """A graph without weights has no int8 form: the variant is failed with the reason, and the model serves."""
 
     async def story() -> None:
@@ -371,8 +371,8 @@ def test_a_precision_that_cannot_be_made_is_on_record(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_our_own_mistake_ends_the_job_and_not_the_box(tmp_path: Path) -> None:
-    """An error that nobody foresaw fails the job with a hint, and the next job runs."""
+def test_unexpected_error_fails_import_job_and_not_importer(tmp_path: Path) -> None:
+    """The job fails with a hint, and the next job runs."""
 
     class Mistaken(FakeMeasure):
         async def prepare(
@@ -391,8 +391,8 @@ def test_our_own_mistake_ends_the_job_and_not_the_box(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_job_whose_file_is_gone_fails_after_a_restart(tmp_path: Path) -> None:
-    """Restored from a backup, which holds no uploads: the job says so instead of hanging."""
+def test_import_job_without_uploaded_file_fails_after_restart(tmp_path: Path) -> None:
+    """Restored from a backup, which holds no uploads: the job ends with that reason instead of hanging."""
 
     async def story() -> None:
         state = tmp_path / "state"
@@ -408,8 +408,10 @@ def test_a_job_whose_file_is_gone_fails_after_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("several whole imports")
 @pytest.mark.usefixtures("processes")
-def test_deleting_a_model_cancels_its_imports(tmp_path: Path) -> None:
-    """One that runs is killed, one that waits is taken out; both end as cancelled and leave nothing; others go on."""
+def test_deleted_model_cancels_running_and_waiting_imports(tmp_path: Path) -> None:
+    """The running one is killed, the waiting one is taken out; both end as cancelled and leave
+    nothing; others go on.
+    """
 
     async def story() -> None:
         async with parts(tmp_path / "state") as box:
@@ -432,7 +434,7 @@ def test_deleting_a_model_cancels_its_imports(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
+def test_content_of_two_concurrent_imports_is_stored_once(tmp_path: Path) -> None:
     """Two tenants' jobs run side by side; the content is on the disk once and survives the deletion of either."""
 
     async def story() -> None:
@@ -458,7 +460,7 @@ def test_two_imports_at_once_of_the_same_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_newcomer_serves_while_models_of_others_are_measured(tmp_path: Path) -> None:
+def test_new_model_serves_while_models_of_other_tenants_are_measured(tmp_path: Path) -> None:
     """Other tenants' profiles take minutes and keep no first answer waiting; a job that waits says behind what."""
 
     async def story() -> None:
@@ -493,7 +495,7 @@ def test_newcomer_serves_while_models_of_others_are_measured(tmp_path: Path) -> 
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_tenants_take_turns(tmp_path: Path) -> None:
+def test_import_jobs_of_tenants_take_turns(tmp_path: Path) -> None:
     """A tenant that brought three models does not keep another's only one waiting behind all of them."""
 
     async def story() -> None:
@@ -516,7 +518,7 @@ def test_tenants_take_turns(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
+def test_import_of_archive_takes_labels_and_assets(tmp_path: Path) -> None:
     """What lies beside the graph in the archive is part of the model: labels in its task, the tokenizer among its
     assets.
     """
@@ -542,8 +544,8 @@ def test_an_archive_brings_labels_and_assets(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_a_tenants_own_variant_stands_beside_the_made_ones(tmp_path: Path) -> None:
-    """It is inspected, measured and judged against the original, serves by its name, and its name is taken."""
+def test_uploaded_variant_is_measured_and_serves_beside_made_variants(tmp_path: Path) -> None:
+    """The variant is inspected, measured and judged against the original, and its name is taken."""
 
     async def story() -> None:
         async with parts(tmp_path / "state") as box:
@@ -563,7 +565,7 @@ def test_a_tenants_own_variant_stands_beside_the_made_ones(tmp_path: Path) -> No
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_an_own_variant_must_fit_the_model(tmp_path: Path) -> None:
+def test_uploaded_variant_with_other_inputs_is_refused(tmp_path: Path) -> None:
     """Other inputs are refused with their names; the model and its variants stay as they were."""
 
     async def story() -> None:
@@ -581,7 +583,7 @@ def test_an_own_variant_must_fit_the_model(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
+def test_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
     """The measuring child dies of it: the plain file is profiled and serves instead."""
 
     async def story() -> None:
@@ -598,7 +600,7 @@ def test_a_prepared_form_that_crashes_is_not_served(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
+def test_import_of_model_that_never_runs_fails_with_reason(tmp_path: Path) -> None:
     """The serving processor refuses the file in every form: the variants stay on record as failed, and so does the
     job.
     """
@@ -618,8 +620,8 @@ def test_what_runs_in_no_way_is_failed_with_the_reason(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> None:
-    """After an update each build is prepared and profiled anew without anybody asking, and no job is made for it."""
+def test_builds_are_prepared_anew_in_background_after_library_update(tmp_path: Path) -> None:
+    """Each build is prepared and profiled without a request or a job for it."""
 
     async def story() -> None:
         state = tmp_path / "state"
@@ -641,7 +643,7 @@ def test_new_libraries_are_prepared_for_in_the_background(tmp_path: Path) -> Non
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_what_an_earlier_version_imported_is_reviewed_in_the_background(tmp_path: Path) -> None:
+def test_model_of_earlier_version_is_reviewed_in_background(tmp_path: Path) -> None:
     """A profile without a word about hazards is made anew at the next start, without a new upload."""
 
     async def story() -> None:
@@ -672,7 +674,7 @@ def test_what_an_earlier_version_imported_is_reviewed_in_the_background(tmp_path
     ("shape_max", "words"),
     [({"image": [1, 1]}, "has the shape"), ({"zebra": [1]}, "no input 'zebra'")],
 )
-def test_largest_shapes_that_do_not_fit_the_graph_are_refused(
+def test_import_with_largest_shape_that_does_not_fit_graph_fails(
     shape_max: dict[str, list[int]], words: str, tmp_path: Path
 ) -> None:
     """The job says which input, and what it is like."""
@@ -689,8 +691,8 @@ def test_largest_shapes_that_do_not_fit_the_graph_are_refused(
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_a_full_disk_fails_the_job_and_nothing_else(small_disk: Path, tmp_path: Path) -> None:
-    """The import needs more than there is: it says so, cleans up, and the box goes on taking a smaller one."""
+def test_full_disk_fails_import_job_and_nothing_else(small_disk: Path, tmp_path: Path) -> None:
+    """The job needs more than there is: it says so, cleans up, and the box goes on to import a smaller model."""
 
     async def story() -> None:
         async with parts(small_disk) as box:

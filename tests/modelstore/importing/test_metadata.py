@@ -36,7 +36,7 @@ def unpacked(lines: tuple[str, ...] = (), **metadata: object) -> Unpacked:
     return Unpacked(model="", metadata=metadata, labels=lines)
 
 
-def test_the_graph_fills_what_nobody_said() -> None:
+def test_metadata_missing_in_upload_comes_from_graph() -> None:
     """Layout, size and labels come from the graph when neither archive nor uploader names them."""
     task = settled_task(request(), unpacked(), INSPECTION)
     assert task.image is not None
@@ -44,8 +44,10 @@ def test_the_graph_fills_what_nobody_said() -> None:
     assert task.labels == ("graph0", "graph1")
 
 
-def test_each_corrects_the_one_before() -> None:
-    """labels.txt beats the graph, metadata.json beats labels.txt, the form beats all; keys that one leaves out stay."""
+def test_metadata_of_form_overrides_archive_and_archive_overrides_graph() -> None:
+    """labels.txt beats the graph, metadata.json beats labels.txt, the form beats all; keys that a later source leaves
+    out stay.
+    """
     assert settled_task(request(), unpacked(("a", "b")), INSPECTION).labels == ("a", "b")
     archive = unpacked(("a", "b"), labels=["c", "d"], image={"mean": [1], "std": [2]}, name="other", license="")
     with pytest.raises(BadMetadata, match="license"):
@@ -57,7 +59,7 @@ def test_each_corrects_the_one_before() -> None:
     assert (task.image.mean, task.image.std, task.image.height) == ((9.0,), (2.0,), 96)
 
 
-def test_words_that_equal_a_default_still_count() -> None:
+def test_metadata_stated_as_default_overrides_graph() -> None:
     """An uploader who says the plain default means it, whatever the graph suggests."""
     guessed = settled_task(request(), unpacked(), INSPECTION)
     said = settled_task(request(image={"mean": [0], "std": [255]}), unpacked(), INSPECTION)
@@ -67,14 +69,14 @@ def test_words_that_equal_a_default_still_count() -> None:
     assert (said.image.mean, said.image.std) == ((0.0,), (255.0,))
 
 
-def test_a_task_without_words_counts_where_it_differs() -> None:
+def test_task_given_as_value_counts_where_different_from_default() -> None:
     """A caller within the program states the task as a value."""
     stated = TaskSpec(TaskKind.IMAGE_CLASSIFICATION, image=ImageSpec(mean=(7.0,)))
     task = settled_task(ImportRequest("t", "m", "", task=stated), unpacked(("a",)), INSPECTION)
     assert (task.image, task.labels) == (stated.image, ("a",))
 
 
-def test_the_kind_comes_from_the_uploader_unless_it_is_left_open() -> None:
+def test_task_kind_comes_from_uploader_unless_left_open() -> None:
     """The archive's task counts for an upload that named none; nonsense is refused."""
     assert stated_task(request(TaskKind.TENSOR), unpacked(task="text-embedding")).kind is TaskKind.TEXT_EMBEDDING
     assert stated_task(request(), unpacked(task="text-embedding")).kind is TaskKind.IMAGE_CLASSIFICATION
@@ -82,13 +84,13 @@ def test_the_kind_comes_from_the_uploader_unless_it_is_left_open() -> None:
         stated_task(request(TaskKind.TENSOR), unpacked(task="magic"))
 
 
-def test_the_inspection_sees_only_what_people_said() -> None:
+def test_task_for_inspection_holds_stated_metadata_only() -> None:
     """Before the graph was looked at nothing is guessed."""
     assert stated_task(request(), unpacked()) == TaskSpec(TaskKind.IMAGE_CLASSIFICATION)
 
 
-def test_precisions() -> None:
-    """The uploader's, else the archive's, else all; fp32 may be named but is made anyway; nonsense is refused."""
+def test_precisions_come_from_uploader_then_archive_then_all() -> None:
+    """fp32 may be named but is made anyway; nonsense is refused."""
     both = (Precision.INT8, Precision.FP16)
     assert settled_precisions(request(), unpacked()) == both
     assert settled_precisions(request(), unpacked(precisions=["fp32", "fp16"])) == (Precision.FP16,)

@@ -38,7 +38,7 @@ async def measured(box: Parts) -> Model:
 
 
 @pytest.mark.gate("one import on two kinds")
-def test_they_are_measured_when_nothing_is_imported(tmp_path: Path) -> None:
+def test_variants_are_measured_on_other_processors_after_import(tmp_path: Path) -> None:
     """Each content has a form of its own there, and each variant a profile; both are there after a restart."""
 
     async def story() -> None:
@@ -59,8 +59,8 @@ def test_they_are_measured_when_nothing_is_imported(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_quantized_network_is_compared_with_its_original_too(tmp_path: Path) -> None:
-    """In full precision, on the first kind; that itself is compared with nothing else."""
+def test_quantized_network_is_compared_with_original_on_other_processor(tmp_path: Path) -> None:
+    """In full precision, on the first kind; the original itself is compared with nothing else."""
 
     async def story() -> None:
         measure = FakeMeasure()
@@ -75,8 +75,8 @@ def test_a_quantized_network_is_compared_with_its_original_too(tmp_path: Path) -
     asyncio.run(story())
 
 
-def test_rows_that_may_share_a_run_are_as_many_there(tmp_path: Path) -> None:
-    """Not as few as were measured several at once, which may end at a smaller batch."""
+def test_shared_rows_on_other_processor_are_as_many_as_on_first(tmp_path: Path) -> None:
+    """Measured several at once they would be fewer, for that may end at a smaller batch."""
 
     async def story() -> None:
         measure = FakeMeasure()
@@ -89,8 +89,8 @@ def test_rows_that_may_share_a_run_are_as_many_there(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_computes_something_else_does_not_serve_there(tmp_path: Path) -> None:
-    """Its form is given up, once; on the first kind it serves as before."""
+def test_variant_with_different_results_does_not_serve_on_other_processor(tmp_path: Path) -> None:
+    """The form for that processor is given up, once; on the first kind the variant serves as before."""
 
     async def story() -> None:
         measure = FakeMeasure()
@@ -132,10 +132,10 @@ def with_sample(folder: Path) -> Path:
     ],
     ids=["quicker", "hardly quicker", "something else", "without samples"],
 )
-def test_fewer_bits_serve_where_they_are_quicker_and_as_good(
+def test_reduced_precision_serves_where_faster_and_as_accurate(
     tmp_path: Path, share: float, differs: float, source: Callable[[Path], Path], chosen: str
 ) -> None:
-    """Of a kind that has them. What was chosen is remembered with the form, and shown; nothing is left of the other."""
+    """On a kind that has it. The choice is remembered with the form, and shown; nothing is left of the other."""
 
     async def story() -> None:
         measure = FakeMeasure()
@@ -183,8 +183,8 @@ class Slow(FakeMeasure):
 
 
 @pytest.mark.nightly("another whole import")
-def test_what_is_still_to_be_measured_is_told(tmp_path: Path) -> None:
-    """Of every content: what waits, what is compiled and what is measured; then, by an event, what came of it."""
+def test_importer_reports_variants_still_to_be_measured(tmp_path: Path) -> None:
+    """Of every content: waiting, being compiled or being measured; then, by an event, the result."""
 
     async def story() -> None:
         measure = Slow()
@@ -234,8 +234,8 @@ GIVEN_UP = {
 
 
 @pytest.mark.parametrize(("what", "told"), GIVEN_UP.values(), ids=GIVEN_UP)
-def test_why_a_kind_was_given_up_is_remembered(tmp_path: Path, what: str, told: str) -> None:
-    """With the build: after a restart, too, until the kind's libraries change; then it is tried anew."""
+def test_reason_for_giving_up_processor_is_remembered_with_build(tmp_path: Path, what: str, told: str) -> None:
+    """After a restart, too, until the kind's libraries change; then it is tried anew."""
 
     class Crashes(FakeMeasure):
         async def profile(
@@ -275,8 +275,8 @@ def test_why_a_kind_was_given_up_is_remembered(tmp_path: Path, what: str, told: 
     asyncio.run(story())
 
 
-def test_what_kept_the_box_from_trying_is_told_too(tmp_path: Path) -> None:
-    """It is tried again after the next start."""
+def test_unexpected_error_of_other_processor_is_reported_as_reason(tmp_path: Path) -> None:
+    """The processor is tried again after the next start."""
 
     class Mistaken(FakeMeasure):
         async def prepare(
@@ -302,9 +302,7 @@ def test_what_kept_the_box_from_trying_is_told_too(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_was_tried_in_vain_is_not_awaited(tmp_path: Path) -> None:
-    """It does not wait for ever to be measured."""
-
+def test_variant_given_up_on_processor_is_not_awaited(tmp_path: Path) -> None:
     async def story() -> None:
         measure = FakeMeasure()
         measure.differs = True

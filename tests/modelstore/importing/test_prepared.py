@@ -57,8 +57,8 @@ def id_of(variant: Variant) -> str:
     return build_id(variant.content_sha256, "cpu")
 
 
-def test_without_a_prepared_form_the_plain_file_serves(tmp_path: Path) -> None:
-    """A new variant can be opened at once, with what is known of its size."""
+def test_build_without_prepared_form_serves_plain_file(tmp_path: Path) -> None:
+    """A new variant can be opened at once, with its known size."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -74,7 +74,7 @@ def test_without_a_prepared_form_the_plain_file_serves(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_form_serves_only_after_it_was_kept(tmp_path: Path) -> None:
+def test_prepared_form_serves_only_after_trial(tmp_path: Path) -> None:
     """While it is tried, requests get the plain file; once kept it serves, also after a restart, and is not made
     again.
     """
@@ -101,7 +101,7 @@ def test_a_form_serves_only_after_it_was_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_forms", [True, False])
-def test_a_form_that_was_given_up_is_not_tried_again(tmp_path: Path, has_forms: bool) -> None:
+def test_rejected_prepared_form_is_not_tried_again(tmp_path: Path, has_forms: bool) -> None:
     """Crashed in the measuring child, or impossible: the plain file serves on this machine from then on."""
 
     async def story() -> None:
@@ -123,8 +123,8 @@ def test_a_form_that_was_given_up_is_not_tried_again(tmp_path: Path, has_forms: 
     asyncio.run(story())
 
 
-def test_other_libraries_make_forms_stale(tmp_path: Path) -> None:
-    """After an update the old folder goes and the build waits to be prepared again; meanwhile the plain file serves."""
+def test_prepared_forms_are_stale_after_library_update(tmp_path: Path) -> None:
+    """The old folder goes and the build waits to be prepared again; meanwhile the plain file serves."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -139,7 +139,7 @@ def test_other_libraries_make_forms_stale(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_damaged_form_falls_back_to_the_plain_file(tmp_path: Path) -> None:
+def test_damaged_prepared_form_falls_back_to_plain_file(tmp_path: Path) -> None:
     """A file that was cut short is noticed when it is opened; the build is prepared again."""
 
     async def story() -> None:
@@ -158,7 +158,7 @@ def test_a_damaged_form_falls_back_to_the_plain_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_found_at_night", [False, True], ids=["at a load", "at night"])
-def test_flipped_byte_in_a_form_is_found_and_healed(tmp_path: Path, is_found_at_night: bool) -> None:
+def test_flipped_byte_in_prepared_form_is_found_and_healed(tmp_path: Path, is_found_at_night: bool) -> None:
     """The plain file serves until the form is made anew from it, also after a restart."""
 
     async def story() -> None:
@@ -185,7 +185,7 @@ def test_flipped_byte_in_a_form_is_found_and_healed(tmp_path: Path, is_found_at_
     asyncio.run(story())
 
 
-def test_form_that_two_imports_keep_at_once_is_put_into_its_place_once(
+def test_prepared_form_kept_by_two_imports_at_once_is_stored_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both have tried a form of their own, and both are about to put it there: the first stays, for from then on it may
@@ -219,7 +219,7 @@ def test_form_that_two_imports_keep_at_once_is_put_into_its_place_once(
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_form_whose_content_was_deleted_while_it_was_tried_is_dropped(tmp_path: Path, is_kept: bool) -> None:
+def test_prepared_form_of_content_deleted_during_trial_is_dropped(tmp_path: Path, is_kept: bool) -> None:
     """An import that has no row yet does not fail where the last model with the same content goes; its own variant
     brings the build back, to be prepared anew.
     """
@@ -239,7 +239,7 @@ def test_form_whose_content_was_deleted_while_it_was_tried_is_dropped(tmp_path: 
     asyncio.run(story())
 
 
-def test_content_that_comes_back_while_it_is_forgotten_is_prepared_anew(tmp_path: Path) -> None:
+def test_content_stored_again_while_forgotten_is_prepared_anew(tmp_path: Path) -> None:
     """On every kind: neither is its new build dropped with the old one, nor an old form taken that is being removed."""
     gpu = replace(CPU, name="gpu", kind="gpu")
 
@@ -265,8 +265,8 @@ def test_content_that_comes_back_while_it_is_forgotten_is_prepared_anew(tmp_path
     asyncio.run(story())
 
 
-def test_build_that_is_forgotten_while_it_is_opened_stays_forgotten(tmp_path: Path) -> None:
-    """Its damaged form is no reason to note it again."""
+def test_build_forgotten_while_opened_stays_forgotten(tmp_path: Path) -> None:
+    """The damaged form of the build is no reason to note it again."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -284,7 +284,7 @@ def test_build_that_is_forgotten_while_it_is_opened_stays_forgotten(tmp_path: Pa
 
 
 @pytest.mark.parametrize("is_made_anew", [True, False])
-def test_a_form_that_is_mapped_is_never_written_to(tmp_path: Path, is_made_anew: bool) -> None:
+def test_mapped_prepared_form_is_never_written_to(tmp_path: Path, is_made_anew: bool) -> None:
     """A mapping lives on while its form is made anew or deleted: it is another file from then on, or none."""
 
     async def story() -> None:
@@ -304,7 +304,7 @@ def test_a_form_that_is_mapped_is_never_written_to(tmp_path: Path, is_made_anew:
     asyncio.run(story())
 
 
-def test_forms_go_with_their_content(tmp_path: Path) -> None:
+def test_prepared_forms_are_deleted_with_content(tmp_path: Path) -> None:
     """After the model is deleted nothing of its forms is on the disk, and forms of unknown builds go at start."""
 
     async def story() -> None:
@@ -324,8 +324,8 @@ def test_forms_go_with_their_content(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_rungs_that_share_a_content_count_with_the_largest(tmp_path: Path) -> None:
-    """The build's size is that of its most demanding variant; another processor's profile does not count."""
+def test_build_size_is_that_of_largest_variant_of_content(tmp_path: Path) -> None:
+    """Another processor's profile does not count."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -343,7 +343,7 @@ def test_rungs_that_share_a_content_count_with_the_largest(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_form_that_found_no_room_is_made_later(small_disk: Path, tmp_path: Path) -> None:
+def test_prepared_form_without_disk_space_is_made_later(small_disk: Path, tmp_path: Path) -> None:
     """With the runtime itself: a full disk does not mean that there can be no form; nothing is left of the attempt."""
     net = toys.conv_net(tmp_path / "net.onnx", 1.2)
 
@@ -367,7 +367,7 @@ def test_a_form_that_found_no_room_is_made_later(small_disk: Path, tmp_path: Pat
     asyncio.run(story())
 
 
-def test_a_form_that_is_not_trusted_is_made_anew(tmp_path: Path) -> None:
+def test_distrusted_prepared_form_is_made_anew(tmp_path: Path) -> None:
     """From then on, and after a restart, the plain file serves; what has mapped the old form keeps it."""
 
     async def story() -> None:
@@ -391,7 +391,7 @@ def test_a_form_that_is_not_trusted_is_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_full_disk_leaves_no_half_form(small_disk: Path, tmp_path: Path) -> None:
+def test_full_disk_leaves_no_partial_prepared_form(small_disk: Path, tmp_path: Path) -> None:
     """A form that does not fit is gone without a trace, and the plain file serves."""
 
     async def story() -> None:

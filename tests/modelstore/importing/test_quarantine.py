@@ -21,8 +21,8 @@ class _Models:
 
 
 @story
-async def test_on_another_kind_than_the_first_nothing_is_put_away() -> None:
-    """It serves elsewhere from then on; what crashes there, too, is put away."""
+async def test_variant_is_quarantined_only_after_crashes_on_first_processor() -> None:
+    """After crashes on another kind it serves elsewhere; a variant that crashes there, too, is put away."""
     models = _Models()
     avoided: list[str] = []
     told: list[tuple[str, str]] = []
@@ -49,7 +49,7 @@ async def test_on_another_kind_than_the_first_nothing_is_put_away() -> None:
 
 
 @story
-async def test_what_crashed_long_ago_is_forgotten() -> None:
+async def test_crashes_of_long_ago_are_forgotten_by_quarantine() -> None:
     """Models come and go, and few crash more than once."""
     clock = HandClock()
 

@@ -53,7 +53,7 @@ class Box:
 
 
 @story
-async def test_it_begins_when_there_was_no_request_for_a_while() -> None:
+async def test_upkeep_begins_after_a_while_without_requests() -> None:
     """The start of the box counts as one; a request under way is one all the time."""
     box = Box()
     assert await box.began_s() == pytest.approx(5.0, abs=0.1)
@@ -68,8 +68,8 @@ async def test_it_begins_when_there_was_no_request_for_a_while() -> None:
 
 
 @story
-async def test_it_rests_while_there_are_requests() -> None:
-    """And goes on when there was none for a while, with what it has."""
+async def test_upkeep_rests_while_there_are_requests() -> None:
+    """The work goes on, with what it has, after a while without requests."""
     box = Box()
     await box.began_s()
     doing = asyncio.create_task(box.upkeep.do(box.work(10)))
@@ -83,8 +83,8 @@ async def test_it_rests_while_there_are_requests() -> None:
 
 
 @story
-async def test_what_rests_for_long_begins_anew_another_time() -> None:
-    """Its memory is needed; at once where it is in the way of others."""
+async def test_upkeep_work_that_rests_for_long_is_called_off() -> None:
+    """The memory of the work is needed; at once where it is in the way of others. It begins anew another time."""
     box = Box()
     await box.began_s()
     doing = asyncio.create_task(box.upkeep.do(box.work(10)))
@@ -103,8 +103,8 @@ async def test_what_rests_for_long_begins_anew_another_time() -> None:
 
 
 @story
-async def test_a_box_that_always_has_requests_does_it_all_the_same() -> None:
-    """A piece that has waited for long is done beside them; the next one waits again."""
+async def test_upkeep_is_done_after_long_wait_beside_constant_requests() -> None:
+    """A piece of work that has waited for long is done beside requests; the next one waits again."""
     box = Box(wait_s=100.0)
     box.running = 1
     assert await box.began_s() == pytest.approx(100.0, abs=0.1)
@@ -114,9 +114,7 @@ async def test_a_box_that_always_has_requests_does_it_all_the_same() -> None:
 
 
 @story
-async def test_what_fails_or_is_called_off() -> None:
-    """Is told, or ends its work."""
-
+async def test_upkeep_passes_on_errors_and_ends_work_when_cancelled() -> None:
     async def fails() -> None:
         raise ValueError("broken")
 
@@ -142,9 +140,9 @@ async def test_what_fails_or_is_called_off() -> None:
 
 @pytest.mark.nightly("another whole import")
 @pytest.mark.usefixtures("processes")
-def test_imports_are_finished_and_what_was_known_waits(tmp_path: Path) -> None:
-    """On a box that always has a request under way: what is imported is measured on every kind (BA-19); what was
-    there before, and is to be measured anew for another library, is not, until the box has nothing to do.
+def test_upkeep_finishes_imports_and_defers_remeasuring_of_known_models(tmp_path: Path) -> None:
+    """On a box that always has a request under way: an imported model is measured on every kind (BA-19); a model that
+    was there before, and is to be measured anew for another library, is not, until the box has nothing to do.
     """
     requests = [0, 1]
 

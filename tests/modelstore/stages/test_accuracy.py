@@ -46,7 +46,7 @@ def spoilt(variant: MadeVariant, folder: Path) -> MadeVariant:
     return replace(variant, name="spoilt", path=networks.write(model, folder, "spoilt.onnx"))
 
 
-def test_labels_are_what_counts_where_there_are_some(tmp_path: Path) -> None:
+def test_accuracy_is_measured_on_labels_where_given(tmp_path: Path) -> None:
     """fp32 and int8 of a trained net reach on held-out samples what was learnt; a spoilt one falls to guessing."""
     inspection, variants = learnt(tmp_path, Precision.FP32, Precision.INT8)
     assert [variant.name for variant in variants] == ["fp32", "int8"]
@@ -73,7 +73,7 @@ def test_labels_are_what_counts_where_there_are_some(tmp_path: Path) -> None:
     assert fewer.sample_set != again.sample_set != ""
 
 
-def test_without_labels_fidelity_to_fp32_is_measured(tmp_path: Path) -> None:
+def test_accuracy_without_labels_is_fidelity_to_fp32(tmp_path: Path) -> None:
     """The original is 1 by definition, int8 near it, a spoilt net far from it."""
     inspection, variants = learnt(tmp_path, Precision.FP32, Precision.INT8)
     calibration = lessons.unlabelled_files(tmp_path / "calibration")
@@ -88,8 +88,8 @@ def test_without_labels_fidelity_to_fp32_is_measured(tmp_path: Path) -> None:
     assert values[2] < 0.9
 
 
-def test_without_any_input_the_outputs_are_compared(tmp_path: Path) -> None:
-    """Synthetic inputs say a little, and the record says that they were synthetic."""
+def test_accuracy_without_samples_compares_outputs_on_synthetic_inputs(tmp_path: Path) -> None:
+    """Such inputs say a little, and the record says that they were synthetic."""
     inspection, variants = learnt(tmp_path, Precision.FP16)
     found = evaluate(EvaluateOrder(inspection, lessons.TENSOR, variants), quiet)
     value, metric, against, samples = only(found)
@@ -100,7 +100,7 @@ def test_without_any_input_the_outputs_are_compared(tmp_path: Path) -> None:
     assert found.accuracies[0].evidence is Evidence.NOISE
 
 
-def test_rungs_are_measured_against_the_full_size(tmp_path: Path) -> None:
+def test_accuracy_of_smaller_sizes_is_measured_against_full_size(tmp_path: Path) -> None:
     """The answers of a smaller input size are compared with those of fp32 at full size, on the same pictures."""
     upload = networks.write(networks.classifier(), tmp_path)
     inspection = inspect(InspectOrder(upload, str(tmp_path / "out"), PICTURES), quiet)
@@ -115,7 +115,7 @@ def test_rungs_are_measured_against_the_full_size(tmp_path: Path) -> None:
     assert len(own) == len(accuracies), "each rung runs"
 
 
-def test_samples_that_no_one_can_read_are_passed_by(tmp_path: Path) -> None:
+def test_unreadable_sample_is_skipped_in_calibration_and_refused_if_labelled(tmp_path: Path) -> None:
     """A broken calibration file costs nothing; a broken labelled one is the tenant's to repair."""
     inspection, variants = learnt(tmp_path, Precision.FP32)
     calibration = lessons.unlabelled_files(tmp_path / "calibration", count=3)
@@ -130,7 +130,7 @@ def test_samples_that_no_one_can_read_are_passed_by(tmp_path: Path) -> None:
         evaluate(replace(order, evaluation=str(folder)), quiet)
 
 
-def test_a_truth_of_another_task_is_named(tmp_path: Path) -> None:
+def test_labels_of_another_task_are_refused_by_name(tmp_path: Path) -> None:
     """The tenant learns which key the task needs."""
     inspection, variants = learnt(tmp_path, Precision.FP32)
     folder = Path(lessons.labelled_folder(tmp_path / "e", count=2))
@@ -139,7 +139,7 @@ def test_a_truth_of_another_task_is_named(tmp_path: Path) -> None:
         evaluate(EvaluateOrder(inspection, lessons.TENSOR, variants, str(folder)), quiet)
 
 
-def test_a_variant_that_fails_is_its_own_problem(tmp_path: Path) -> None:
+def test_variant_that_fails_evaluation_does_not_affect_others(tmp_path: Path) -> None:
     """The others are measured all the same, and the reason is kept."""
     inspection, variants = learnt(tmp_path, Precision.FP32)
     other = networks.model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("n", 3)}, {"y": ("n", 3)})
@@ -152,7 +152,7 @@ def test_a_variant_that_fails_is_its_own_problem(tmp_path: Path) -> None:
     assert found.reasons[1] == ""
 
 
-def test_groups_are_scored_over_the_whole_set(tmp_path: Path) -> None:
+def test_group_labels_are_scored_over_whole_sample_set(tmp_path: Path) -> None:
     """An embedding is right when its nearest neighbour is of its group; one sample alone says nothing."""
     nodes = [helper.make_node("GlobalAveragePool", ["x"], ["p"]), helper.make_node("Flatten", ["p"], ["y"])]
     model = networks.model(nodes, {"x": ("n", 3, 16, 16)}, {"y": ("n", 3)})
@@ -178,7 +178,7 @@ def colours(folder: Path, groups: list[str]) -> str:
     return str(folder)
 
 
-def test_time_bounds_the_number_of_samples(tmp_path: Path) -> None:
+def test_evaluation_time_bounds_number_of_samples(tmp_path: Path) -> None:
     """At least one sample is used, and no further one is begun after the time."""
     inspection, variants = learnt(tmp_path, Precision.FP32)
     calibration = lessons.unlabelled_files(tmp_path / "calibration")

@@ -71,7 +71,7 @@ def refusal(upload: Path, **limits: float) -> str:
 
 @pytest.mark.parametrize("kind", ["zip", "stored", "tar", "tar.gz", "tar.bz2", "tar.xz"])
 @pytest.mark.parametrize("top", ["", "my-model/", "./"])
-def test_everything_an_upload_may_hold_is_found(tmp_path: Path, kind: str, top: str) -> None:
+def test_archive_contents_of_every_sort_are_found(tmp_path: Path, kind: str, top: str) -> None:
     """All formats, with and without a top folder, with the litter that systems add."""
     entries = {top + name: data for name, data in WHOLE.items()} | {
         "__MACOSX/._model.onnx": b"x",
@@ -93,8 +93,8 @@ def test_everything_an_upload_may_hold_is_found(tmp_path: Path, kind: str, top: 
     assert not list(tmp_path.rglob("*DS_Store"))
 
 
-def test_a_bare_file_is_a_model(tmp_path: Path) -> None:
-    """What is no archive is taken for ONNX, without a second copy on the disk."""
+def test_upload_that_is_no_archive_is_taken_for_model(tmp_path: Path) -> None:
+    """Without a second copy on the disk."""
     upload = tmp_path / "upload"
     upload.write_bytes(MODEL)
     assert unpacked(upload) == Unpacked(model=str(upload))
@@ -104,12 +104,12 @@ def test_a_bare_file_is_a_model(tmp_path: Path) -> None:
     "name", ["../evil.onnx", "/tmp/evil.onnx", "a/../../evil.onnx", "a\\..\\evil.onnx", "a/" * 9 + "x.onnx"]
 )
 @pytest.mark.parametrize("pack", [zipped, tarred])
-def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str, pack: Pack) -> None:
+def test_archive_names_that_lead_outside_are_refused(tmp_path: Path, name: str, pack: Pack) -> None:
     """Parents, absolute paths, backslashes and depth."""
     assert "no path inside the archive" in refusal(pack({name: MODEL}, tmp_path / "upload"))
 
 
-def test_links_and_devices_are_refused(tmp_path: Path) -> None:
+def test_archive_links_and_devices_are_refused(tmp_path: Path) -> None:
     """Whatever is no file and no folder."""
     for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE):
         with tarfile.open(tmp_path / "upload", "w") as archive:
@@ -124,7 +124,7 @@ def test_links_and_devices_are_refused(tmp_path: Path) -> None:
     assert "link" in refusal(tmp_path / "upload")
 
 
-def test_bombs_are_stopped_by_bytes_ratio_and_entries(tmp_path: Path) -> None:
+def test_archive_bombs_are_stopped_by_bytes_ratio_and_entries(tmp_path: Path) -> None:
     """What is declared is refused at once, what is hidden as soon as it shows."""
     zeros = {"model.onnx": bytes(96 << 20)}
     assert "times its size" in refusal(zipped(zeros, tmp_path / "upload"))
@@ -134,7 +134,7 @@ def test_bombs_are_stopped_by_bytes_ratio_and_entries(tmp_path: Path) -> None:
     assert "more than 20 entries" in refusal(zipped(many, tmp_path / "upload"), entries_max=20)
 
 
-def test_sizes_that_lie_are_caught_while_unpacking(tmp_path: Path) -> None:
+def test_archive_sizes_that_lie_are_caught_while_unpacking(tmp_path: Path) -> None:
     """A central directory that declares one byte does not get more past the count."""
     upload = zipped({"model.onnx": bytes(3 << 20)}, tmp_path / "upload")
     data = bytearray(upload.read_bytes())
@@ -145,7 +145,7 @@ def test_sizes_that_lie_are_caught_while_unpacking(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "tar.xz", "tar.bz2"])
-def test_damaged_archives_are_refused(tmp_path: Path, kind: str) -> None:
+def test_damaged_archive_is_refused(tmp_path: Path, kind: str) -> None:
     """Cut short or overwritten, in every format."""
     noise = random.Random(3).randbytes(200_000)
     upload = tmp_path / "upload"
@@ -160,7 +160,7 @@ def test_damaged_archives_are_refused(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [138, 139])
-def test_damage_that_unpacks_to_no_tar_is_damage(tmp_path: Path, seed: int) -> None:
+def test_archive_damage_that_unpacks_to_no_tar_is_reported_as_damage(tmp_path: Path, seed: int) -> None:
     """What bzip2 makes of it fails in its checksum only at the end of a block."""
     entries = {"model.onnx": MODEL, "calibration/a.npz": random.Random(seed).randbytes(200_000)}
     whole = tarred(entries, tmp_path / "upload", "w:bz2").read_bytes()
@@ -168,7 +168,7 @@ def test_damage_that_unpacks_to_no_tar_is_damage(tmp_path: Path, seed: int) -> N
     assert "damaged" in refusal(tmp_path / "upload")
 
 
-def test_encrypted_and_doubled_entries_are_refused(tmp_path: Path) -> None:
+def test_archive_with_encrypted_or_duplicate_entries_is_refused(tmp_path: Path) -> None:
     """No guessing of keys, no overwriting."""
     upload = zipped({"model.onnx": MODEL}, tmp_path / "upload", zipfile.ZIP_STORED)
     data = bytearray(upload.read_bytes())
@@ -181,8 +181,7 @@ def test_encrypted_and_doubled_entries_are_refused(tmp_path: Path) -> None:
     assert "twice" in refusal(upload)
 
 
-def test_which_file_is_the_model(tmp_path: Path) -> None:
-    """One .onnx, or model.onnx among several."""
+def test_archive_model_is_only_onnx_file_or_model_onnx(tmp_path: Path) -> None:
     assert "no .onnx file" in refusal(zipped({"labels.txt": b"x"}, tmp_path / "upload"))
     assert "several ONNX files" in refusal(zipped({"a.onnx": MODEL, "b.onnx": MODEL}, tmp_path / "upload"))
     (tmp_path / "more").mkdir()
@@ -203,12 +202,12 @@ def test_which_file_is_the_model(tmp_path: Path) -> None:
         ("evaluation/truth.json", b'{"samples": [7]}', "names no file"),
     ],
 )
-def test_metadata_that_cannot_be_used_is_refused(tmp_path: Path, name: str, data: bytes, words: str) -> None:
+def test_archive_metadata_that_cannot_be_used_is_refused(tmp_path: Path, name: str, data: bytes, words: str) -> None:
     """The file and the reason are named."""
     assert words in refusal(zipped({"model.onnx": MODEL, name: data}, tmp_path / "upload"))
 
 
-def test_packed_file_that_is_no_tar_says_what_to_do(tmp_path: Path) -> None:
+def test_packed_file_without_tar_is_refused_with_hint(tmp_path: Path) -> None:
     path = tmp_path / "upload"
     path.write_bytes(gzip.compress(MODEL))
     with pytest.raises(BadArchive, match="no tar is inside: unpack it"):

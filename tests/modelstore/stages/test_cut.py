@@ -77,7 +77,7 @@ def check(path: Path, folder: Path, feeds: Feeds, difference_max: float = DIFFER
 
 
 @pytest.mark.nightly("a large network")
-def test_resnet_is_two_parts(tmp_path: Path) -> None:
+def test_resnet_is_cut_into_two_parts(tmp_path: Path) -> None:
     """As it stands it would be 35, for its sums are `Sum`, and quantized far more."""
     path = normalised(LIGHT / "light_resnet50.onnx", tmp_path / "net")
     feeds = picture("gpu_0/data_0", 1, 3, 224, 224)
@@ -134,7 +134,7 @@ def split_at(made: ModelProto, folder: Path, feeds: Feeds, on_cpu: frozenset[str
     return [sorted(unit.op_types) for unit in parts.units]
 
 
-def test_every_tensor_that_crosses_is_passed_on(tmp_path: Path) -> None:
+def test_cut_passes_on_every_tensor_between_parts(tmp_path: Path) -> None:
     """A shortcut over a part, and an output from the middle."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["a"]),
@@ -150,7 +150,7 @@ def test_every_tensor_that_crosses_is_passed_on(tmp_path: Path) -> None:
     assert split_at(made, tmp_path, feeds, frozenset({"Softmax"})) == [["Conv", "Relu"], ["Softmax"], ["Add"]]
 
 
-def test_quantizing_nodes_stay_with_their_operator(tmp_path: Path) -> None:
+def test_cut_keeps_quantizing_nodes_with_quantized_operator(tmp_path: Path) -> None:
     """What passes between two parts is quantized, and each has its own way back; so it is a quarter of the bytes."""
     path = Path(write(classifier(), tmp_path))
     feeds = picture("x", 1, 3, 16, 16)
@@ -167,7 +167,7 @@ def test_quantizing_nodes_stay_with_their_operator(tmp_path: Path) -> None:
     assert {there[name].dtype.kind for name in made.units[1].outputs} == {"u"}
 
 
-def test_bodies_stay_whole_and_what_they_read_is_passed_on(tmp_path: Path) -> None:
+def test_cut_keeps_bodies_whole_and_passes_on_tensors_read_in_bodies(tmp_path: Path) -> None:
     """An If whose branches read a tensor of another part."""
     branch = helper.make_tensor_value_info("t", FLOAT, None)
     then = helper.make_graph([helper.make_node("Neg", ["a"], ["t"])], "then", [], [branch])
@@ -187,13 +187,13 @@ def test_bodies_stay_whole_and_what_they_read_is_passed_on(tmp_path: Path) -> No
     assert units == [["Relu"], ["Greater", "ReduceSum"], ["If"], ["Exp"]]
 
 
-def test_deep_bodies_are_one_operator(tmp_path: Path) -> None:
+def test_cut_counts_deep_body_as_one_operator(tmp_path: Path) -> None:
     found = dissected(write(nested(3), tmp_path), tmp_path, picture("x", 2, 4))
     assert all(one.probes is None for one in found.operators if "If" in one.name)
 
 
-def test_constants_stay_with_who_reads_them(tmp_path: Path) -> None:
-    """What depends on no input is no operator of its own."""
+def test_cut_keeps_constants_with_reading_operator(tmp_path: Path) -> None:
+    """A node that depends on no input is no operator of its own."""
     nodes = [
         helper.make_node("Shape", ["w"], ["s"]),
         helper.make_node("Relu", ["x"], ["a"]),
@@ -206,7 +206,7 @@ def test_constants_stay_with_who_reads_them(tmp_path: Path) -> None:
     assert [[types[name] for name in one.nodes] for one in found.operators] == [["Relu"], ["Shape", "Reshape"], ["Exp"]]
 
 
-def test_groups_in_a_circle_are_one(tmp_path: Path) -> None:
+def test_cut_joins_operator_groups_in_a_circle(tmp_path: Path) -> None:
     """A quantized input goes with the product that reads it, and what it is multiplied by needs it, too."""
     weights: Feeds = {"scale": np.array(0.1, np.float32), "zero": np.array(0, np.uint8)}
     nodes = [
@@ -221,7 +221,7 @@ def test_groups_in_a_circle_are_one(tmp_path: Path) -> None:
     assert [len(one.nodes) for one in found.operators] == [5]
 
 
-def test_a_small_network_asks_for_each_sort_of_operator(tmp_path: Path) -> None:
+def test_probe_networks_are_made_for_each_sort_of_operator(tmp_path: Path) -> None:
     """Each runs by itself; large weights are left out of it."""
     feeds = picture("x", 1, 3, 16, 16)
     found = dissected(write(classifier(), tmp_path), tmp_path, feeds)
@@ -232,7 +232,7 @@ def test_a_small_network_asks_for_each_sort_of_operator(tmp_path: Path) -> None:
     assert sum(Path(path).stat().st_size for path in found.probes) < 400_000
 
 
-def test_what_onnx_does_not_know_is_looked_at(tmp_path: Path) -> None:
+def test_cut_finds_tensor_types_after_operators_unknown_to_onnx(tmp_path: Path) -> None:
     """After an operator of ONNX Runtime's own, and one whose result depends on values, tensors still have types."""
     nodes = [
         helper.make_node("QuickGelu", ["x"], ["a"], domain="com.microsoft", alpha=1.7),
@@ -259,7 +259,7 @@ def test_what_onnx_does_not_know_is_looked_at(tmp_path: Path) -> None:
     np.testing.assert_allclose(chained(parts, feeds)["y"], 2.0)
 
 
-def test_costs_are_floating_point_operations(tmp_path: Path) -> None:
+def test_operator_costs_are_floating_point_operations(tmp_path: Path) -> None:
     """Two for each multiplication of a convolution and of a product of matrices."""
     found = dissected(write(classifier(), tmp_path), tmp_path, picture("x", 1, 3, 16, 16))
     types = types_in(found)
@@ -269,7 +269,7 @@ def test_costs_are_floating_point_operations(tmp_path: Path) -> None:
     assert flops == {"Conv": 2 * 8 * 8 * 16 * 3 * 9, "Gemm": 2 * 64 * 5}
 
 
-def test_what_computes_something_else_in_parts_stays_whole(tmp_path: Path) -> None:
+def test_network_with_other_results_in_parts_stays_whole(tmp_path: Path) -> None:
     """Random numbers: no run is like another."""
     nodes = [
         helper.make_node("RandomNormalLike", ["x"], ["r"]),
@@ -284,7 +284,7 @@ def test_what_computes_something_else_in_parts_stays_whole(tmp_path: Path) -> No
     assert "something else" in made.reason
 
 
-def test_next_to_nothing_may_differ_by_next_to_nothing() -> None:
+def test_part_results_near_zero_are_compared_by_absolute_difference() -> None:
     """Results of a Sigmoid near zero are the same when no number near one would show the difference; of results of any
     other size a thousandth is the most.
     """
@@ -298,7 +298,7 @@ def test_next_to_nothing_may_differ_by_next_to_nothing() -> None:
     assert not _same({"y": np.arange(3)}, {"y": np.arange(3) + 1})
 
 
-def test_one_unit_is_no_cut(tmp_path: Path) -> None:
+def test_network_of_one_unit_is_not_cut(tmp_path: Path) -> None:
     """Where every kind takes all of it, nothing is made."""
     feeds = picture("x", 1, 3, 16, 16)
     found = dissected(write(classifier(), tmp_path), tmp_path, feeds)
@@ -309,7 +309,7 @@ def test_one_unit_is_no_cut(tmp_path: Path) -> None:
     assert not list((tmp_path / "cut").glob("u*.onnx"))
 
 
-def test_weights_are_on_the_disk_once(tmp_path: Path) -> None:
+def test_weights_of_parts_are_stored_once(tmp_path: Path) -> None:
     """Parts share the file that lies beside them."""
     rng = np.random.default_rng(0)
     weights = {f"w{index}": rng.standard_normal((200, 200)).astype(np.float32) for index in range(4)}
@@ -329,7 +329,7 @@ def test_weights_are_on_the_disk_once(tmp_path: Path) -> None:
     assert sum(unit.size_bytes for unit in parts.units) > 4 * 200 * 200 * 4
 
 
-def test_too_many_nodes_stay_whole(tmp_path: Path) -> None:
+def test_network_of_too_many_nodes_is_not_cut(tmp_path: Path) -> None:
     nodes = [helper.make_node("Relu", [f"x{index}"], [f"x{index + 1}"]) for index in range(5000)]
     path = write(model(nodes, {"x0": (2,)}, {"x5000": (2,)}), tmp_path)
     with pytest.raises(BadModel, match="more than 4096 nodes"):
@@ -352,7 +352,7 @@ def test_too_many_nodes_stay_whole(tmp_path: Path) -> None:
         (("Softmax", {}), (1, 3, 4, 4), None, False),
     ],
 )
-def test_the_vendors_limits_are_kept(
+def test_operator_beyond_vendor_limits_is_not_taken(
     node: tuple[str, dict[str, Any]],
     inputs: tuple[int, ...],
     weights: tuple[int, ...] | None,

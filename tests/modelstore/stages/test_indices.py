@@ -45,12 +45,12 @@ def network(inputs: str, body: str, constants: str = TABLE, output: str = "float
         ("float[N] x", "y = Relu(x)", TABLE, {}),
     ],
 )
-def test_limits_of_indices(inputs: str, body: str, constants: str, limits: dict[str, int]) -> None:
+def test_index_limits_are_read_off_graph(inputs: str, body: str, constants: str, limits: dict[str, int]) -> None:
     """The smallest table counts; of a table of unknown length, or where nothing is indexed, nothing is known."""
     assert index_limits(network(inputs, body, constants).graph) == limits
 
 
-def test_smallest_limits_fit_every_table() -> None:
+def test_smallest_index_limits_fit_every_table() -> None:
     graph = network("float[N,4] f, int64[M] x, int64[K] z", "a = Gather(f, x) y = Gather(t, z)").graph
     assert smallest_limits(graph, index_limits(graph)) == {"x": 1, "z": 7}
 
@@ -63,7 +63,7 @@ def test_smallest_limits_fit_every_table() -> None:
     ],
     ids=["days of the week", "edges of a graph"],
 )
-def test_small_tables_are_imported(inputs: str, body: str, output: str, tmp_path: Path) -> None:
+def test_network_that_indexes_small_table_is_imported(inputs: str, body: str, output: str, tmp_path: Path) -> None:
     """Trial runs take numbers that fit, and so do all later ones."""
     onnx.save(network(inputs, body, output=output), tmp_path / "model.onnx")
     found = inspect(InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made")), lambda share, words: None)
@@ -85,7 +85,7 @@ def test_small_tables_are_imported(inputs: str, body: str, output: str, tmp_path
     ],
     ids=["a pointer of Git LFS", "a type that cannot be sent", "a new operator set"],
 )
-def test_refused_by_name_with_the_next_step(body: bytes, words: str, tmp_path: Path) -> None:
+def test_network_that_cannot_be_imported_is_refused_with_next_step(body: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(body)
     with pytest.raises(BadModel, match=words) as refused:
         inspect(InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made")), lambda share, words: None)

@@ -38,7 +38,7 @@ def refusal(made: onnx.ModelProto, folder: Path) -> str:
 # -- good files --------------------------------------------------------------------------------------------------------
 
 
-def test_a_convolution_net_is_described_and_computes_the_same(tmp_path: Path) -> None:
+def test_inspection_describes_convolution_net_and_keeps_answers(tmp_path: Path) -> None:
     """Interface, roles of axes, family, batch, sizes and metadata are found; the copy's answers are those of the
     upload.
     """
@@ -55,7 +55,7 @@ def test_a_convolution_net_is_described_and_computes_the_same(tmp_path: Path) ->
     np.testing.assert_allclose(networks.run(found.model, x=x)[0], networks.run(upload, x=x)[0], rtol=1e-3, atol=1e-4)
 
 
-def test_a_batch_of_one_is_freed_where_the_graph_does_not_depend_on_it(tmp_path: Path) -> None:
+def test_inspection_frees_batch_of_one_where_answers_stay_equal(tmp_path: Path) -> None:
     """Most exporters declare a batch of 1; several inputs at once are tried, and kept when the answers are the same."""
     fixed = networks.classifier()
     fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
@@ -74,7 +74,7 @@ def test_a_batch_of_one_is_freed_where_the_graph_does_not_depend_on_it(tmp_path:
     assert (found.inputs[0].shape, found.batch_max, found.notes) == ((1, 2, 2), 1, ())
 
 
-def test_a_fixed_batch_is_not_stacked(tmp_path: Path) -> None:
+def test_inspection_keeps_batch_fixed_where_answers_depend_on_batch(tmp_path: Path) -> None:
     """A graph whose answers depend on what else is in the batch says so, whatever its shapes declare."""
     assert inspected(networks.relu(shape=(10, 4)), tmp_path).batch_max == 1
     nodes = [helper.make_node("ReduceMean", ["x"], ["m"], keepdims=1), helper.make_node("Sub", ["x", "m"], ["y"])]
@@ -82,7 +82,7 @@ def test_a_fixed_batch_is_not_stacked(tmp_path: Path) -> None:
     assert inspected(mixing, tmp_path).batch_max == 1, "the mean runs over the batch, too"
 
 
-def test_token_inputs_and_states_get_their_roles(tmp_path: Path) -> None:
+def test_inspection_finds_roles_of_token_and_state_axes(tmp_path: Path) -> None:
     """Sequences are told from batches, and a state's batch axis is found by its symbol."""
     assert inspected(networks.attention(), tmp_path).axes == {"input_ids": ("batch", "sequence")}
     nodes = [
@@ -97,7 +97,7 @@ def test_token_inputs_and_states_get_their_roles(tmp_path: Path) -> None:
     assert found.batch_max == 1
 
 
-def test_what_later_steps_rely_on_is_put_right(tmp_path: Path) -> None:
+def test_inspection_normalises_constants_weights_and_node_names(tmp_path: Path) -> None:
     """Constants become initialisers, unused ones go, weights leave the inputs, node names are unique."""
     weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
     nodes = [
@@ -115,7 +115,7 @@ def test_what_later_steps_rely_on_is_put_right(tmp_path: Path) -> None:
     assert "unused" not in {tensor.name for tensor in graph.initializer}
 
 
-def test_newer_opsets_than_ours_are_brought_down(tmp_path: Path) -> None:
+def test_inspection_converts_newer_opset_to_supported_opset(tmp_path: Path) -> None:
     """A file from today's onnx package, which ONNX Runtime refuses as it is, can be imported."""
     found = inspected(networks.relu(opset=onnx.defs.onnx_opset_version(), ir=onnx.IR_VERSION), tmp_path)
     assert found.opset == 21
@@ -123,7 +123,7 @@ def test_newer_opsets_than_ours_are_brought_down(tmp_path: Path) -> None:
     assert any("converted to 21" in note for note in found.notes)
 
 
-def test_external_data_beside_the_model_is_taken_in(tmp_path: Path) -> None:
+def test_inspection_takes_in_external_data_beside_model(tmp_path: Path) -> None:
     """Weights in a file of their own end up in the normalised file."""
     made = networks.classifier()
     stored = next(tensor for tensor in made.graph.initializer if tensor.name == "w3")
@@ -135,7 +135,7 @@ def test_external_data_beside_the_model_is_taken_in(tmp_path: Path) -> None:
     np.testing.assert_allclose(networks.run(found.model, x=x)[0], expected, rtol=1e-3, atol=1e-5)
 
 
-def test_large_networks_keep_their_weights_in_a_file_apart(tmp_path: Path) -> None:
+def test_inspection_keeps_weights_of_large_network_in_separate_file(tmp_path: Path) -> None:
     """Above the limit nothing is rewritten: a small file for the graph, one for the weights, the same answers."""
     made = networks.classifier()
     x = np.ones((1, 3, 32, 32), np.float32)
@@ -148,7 +148,7 @@ def test_large_networks_keep_their_weights_in_a_file_apart(tmp_path: Path) -> No
     np.testing.assert_allclose(networks.run(found.model, x=x)[0], expected, rtol=1e-3, atol=1e-5)
 
 
-def test_local_functions_are_unfolded(tmp_path: Path) -> None:
+def test_inspection_unfolds_local_functions(tmp_path: Path) -> None:
     """Functions of a domain of the model's own are no custom operators."""
     function = helper.make_function(
         "mine", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
@@ -160,7 +160,7 @@ def test_local_functions_are_unfolded(tmp_path: Path) -> None:
     assert found.ops == {"Add": 1}
 
 
-def test_sizes_that_do_not_run_are_left_out(tmp_path: Path) -> None:
+def test_inspection_leaves_out_input_sizes_that_do_not_run(tmp_path: Path) -> None:
     """A graph that only looks free in height and width keeps the size that works."""
     nodes = [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("MatMul", ["f", "w"], ["y"])]
     weights = {"w": np.ones((3 * 64 * 64, 2), np.float32)}
@@ -170,7 +170,7 @@ def test_sizes_that_do_not_run_are_left_out(tmp_path: Path) -> None:
     assert [note.split(":")[0] for note in found.notes] == ["no input size 48x48", "no input size 32x32"]
 
 
-def test_unsorted_nodes_are_sorted_and_circles_refused(tmp_path: Path) -> None:
+def test_inspection_sorts_nodes_and_refuses_circles(tmp_path: Path) -> None:
     """Quantisers write graphs whose nodes are out of order; a graph that waits for itself is no graph."""
     made = networks.classifier()
     nodes = list(made.graph.node)[::-1]
@@ -186,7 +186,7 @@ def test_unsorted_nodes_are_sorted_and_circles_refused(tmp_path: Path) -> None:
 # -- hostile files -----------------------------------------------------------------------------------------------------
 
 
-def test_truncated_anywhere_is_a_plain_refusal(tmp_path: Path) -> None:
+def test_truncated_model_file_is_refused_at_any_length(tmp_path: Path) -> None:
     """No cut of a file crashes; all are refused, but for cuts that lose nothing the network needs."""
     whole = networks.classifier().SerializeToString()
     graph_end = len(whole) - 100
@@ -197,7 +197,7 @@ def test_truncated_anywhere_is_a_plain_refusal(tmp_path: Path) -> None:
             inspect(InspectOrder(str(path), str(tmp_path / "out")), lambda share, message: None)
 
 
-def test_damaged_anywhere_never_crashes(tmp_path: Path) -> None:
+def test_damaged_model_file_never_crashes_inspection(tmp_path: Path) -> None:
     """Flipped bytes in the structure are refused or harmless, never an error of another kind."""
     whole = bytearray(networks.relu().SerializeToString())
     for position in range(len(whole)):
@@ -210,14 +210,14 @@ def test_damaged_anywhere_never_crashes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "junk", [b"", b"hello world, this is no model" * 9, bytes(range(256)) * 40, b"PK\x03\x04" + bytes(99)]
 )
-def test_garbage_is_refused(tmp_path: Path, junk: bytes) -> None:
+def test_garbage_model_file_is_refused(tmp_path: Path, junk: bytes) -> None:
     """Other files get a plain answer."""
     (tmp_path / "junk.onnx").write_bytes(junk)
     with pytest.raises(BadModel, match=r"empty|no ONNX"):
         inspect(InspectOrder(str(tmp_path / "junk.onnx"), str(tmp_path)), lambda share, message: None)
 
 
-def test_absurd_shapes_are_refused_before_anything_is_allocated(tmp_path: Path) -> None:
+def test_model_of_absurd_shapes_is_refused_before_allocation(tmp_path: Path) -> None:
     """Declared, stored and computed sizes are estimated from the graph alone."""
     assert "9.3 GiB" in refusal(networks.relu(shape=(50_000, 50_000)), tmp_path)
     stored = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2**40])
@@ -239,7 +239,7 @@ def test_absurd_shapes_are_refused_before_anything_is_allocated(tmp_path: Path) 
 @pytest.mark.parametrize(
     "location", ["../../etc/passwd", "/etc/passwd", "a/../../x", "", "..\\x", "link", "none", "short"]
 )
-def test_external_data_cannot_leave_the_folder(tmp_path: Path, location: str) -> None:
+def test_external_data_outside_model_folder_is_refused(tmp_path: Path, location: str) -> None:
     """Parents, absolute paths, links and files that do not fit are refused with the tensor's name."""
     (tmp_path / "link").symlink_to("/etc/passwd")
     (tmp_path / "short").write_bytes(b"abc")
@@ -247,7 +247,7 @@ def test_external_data_cannot_leave_the_folder(tmp_path: Path, location: str) ->
     assert "external data" in refusal(made, tmp_path)
 
 
-def test_external_data_of_node_attributes_is_checked_too(tmp_path: Path) -> None:
+def test_external_data_of_node_attributes_is_checked(tmp_path: Path) -> None:
     """A path may hide in a Constant inside a branch."""
     made = networks.nested(1)
     hidden = made.graph.node[0].attribute[0].g.node.add()
@@ -297,7 +297,7 @@ def test_deep_nests_and_exploding_functions_are_refused(tmp_path: Path) -> None:
     assert "calls itself" in refusal(made, tmp_path)
 
 
-def test_what_cannot_travel_is_refused(tmp_path: Path) -> None:
+def test_model_whose_tensors_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     """Sequences, missing shapes, no outputs."""
     nodes = [helper.make_node("SequenceConstruct", ["x"], ["y"])]
     made = networks.model(nodes, {"x": (1,)}, {"y": (1,)})
@@ -311,7 +311,7 @@ def test_what_cannot_travel_is_refused(tmp_path: Path) -> None:
     assert "no output" in refusal(without, tmp_path)
 
 
-def test_an_endless_run_is_broken_off(tmp_path: Path) -> None:
+def test_endless_run_ends_at_processor_time_limit(tmp_path: Path) -> None:
     """A Loop that never ends costs the seconds allowed, no more."""
     runner = Runner(networks.write(networks.endless(), tmp_path))
     with pytest.raises(TooSlow, match="more than 1 s of processor time"):
@@ -328,7 +328,7 @@ async def in_a_child(
 @pytest.mark.nightly("waits for a limit")
 @pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
-async def test_an_endless_loop_ends_with_its_child(tmp_path: Path) -> None:
+async def test_inspection_of_endless_loop_ends_at_wall_limit(tmp_path: Path) -> None:
     """The wall limit holds for whatever does not end by itself."""
     order = InspectOrder(networks.write(networks.endless(), tmp_path), str(tmp_path / "out"))
     with pytest.raises(BadModel, match="took longer than 3 s"):
@@ -337,7 +337,7 @@ async def test_an_endless_loop_ends_with_its_child(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
-async def test_a_memory_bomb_ends_with_its_child(tmp_path: Path) -> None:
+async def test_inspection_of_memory_bomb_ends_at_memory_limit(tmp_path: Path) -> None:
     """Sizes that no estimate sees coming meet the memory limit."""
     nodes = [
         helper.make_node("Add", ["times", "k"], ["r"]),
@@ -354,7 +354,7 @@ async def test_a_memory_bomb_ends_with_its_child(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
-async def test_inspection_through_a_child_is_the_same(tmp_path: Path) -> None:
+async def test_inspection_in_child_equals_inspection_in_process(tmp_path: Path) -> None:
     """What crosses the pipe is what the function returns."""
     upload = networks.write(networks.classifier(), tmp_path)
     order = InspectOrder(upload, str(tmp_path / "out"), CLASSIFICATION)

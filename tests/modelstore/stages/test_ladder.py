@@ -14,7 +14,7 @@ def free(*shape: int, task: TaskSpec = DETECTION) -> bool:
     return has_free_size((TensorSpec("x", "FP32", shape),), PICTURE, task)
 
 
-def test_only_a_picture_of_free_height_and_width_gets_a_ladder() -> None:
+def test_size_ladder_is_only_for_picture_of_free_height_and_width() -> None:
     """Fixed sides, lines of text and plain tensors keep the size that they are given."""
     assert free(-1, 3, -1, -1)
     assert not free(-1, 3, 224, 224)
@@ -37,19 +37,21 @@ def test_only_a_picture_of_free_height_and_width_gets_a_ladder() -> None:
         (Size(129, 131), 1, [(129, 131), (97, 98), (64, 66)]),
     ],
 )
-def test_rungs_are_distinct_and_fit_the_network(full: Size, multiple: int, expected: list[tuple[int, int]]) -> None:
+def test_size_ladder_rungs_are_distinct_and_fit_network(
+    full: Size, multiple: int, expected: list[tuple[int, int]]
+) -> None:
     """Largest first, rounded to what the network needs, never below 32 pixels."""
     found = rungs(full, ImageSpec(multiple=multiple), 3)
     assert [(size.height, size.width) for size in found] == expected
 
 
-def test_more_rungs_on_request() -> None:
+def test_size_ladder_has_as_many_rungs_as_asked_for() -> None:
     """The ladder has as many sizes as asked for, if there are as many."""
     assert len(rungs(Size(640, 640), None, 6)) == 6
     assert rungs(Size(640, 640), None, 1) == (Size(640, 640),)
 
 
-def test_names_say_precision_and_size() -> None:
+def test_variant_names_say_precision_and_size() -> None:
     """The full size has the bare name."""
     full, half = Size(480, 640), Size(240, 320)
     assert variant_name(Precision.INT8, full, full) == "int8"

@@ -34,8 +34,8 @@ def test_text_normaliser_of_plain_c_changes_ascii_only(tmp_path: Path) -> None:
     assert normalised('locale="C", case_change_action="LOWER"', tmp_path) == ["Äpfel", "ЖЩ", "the"]
 
 
-def test_text_normaliser_of_turkish_names_missing_locale(tmp_path: Path) -> None:
-    """Its i is another one: nothing stands in for it."""
+def test_text_normaliser_of_missing_turkish_locale_is_refused_by_name(tmp_path: Path) -> None:
+    """The Turkish i is another letter: no other locale stands in for that one."""
     source = networks.write(normalising('locale="tr_TR.nowhere", case_change_action="LOWER"'), tmp_path)
     with pytest.raises(BadModel, match=r"the locale tr_TR\.nowhere of a StringNormalizer is not installed") as refused:
         inspect(InspectOrder(source, str(tmp_path / "out")), lambda share, message: None)

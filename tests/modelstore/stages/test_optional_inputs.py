@@ -30,7 +30,7 @@ def scaled(ir: int = 8, **defaults: np.ndarray) -> onnx.ModelProto:
     return networks.model([helper.make_node("Mul", ["x", "scale"], ["y"])], inputs, {"y": SHAPE}, stored, ir=ir)
 
 
-def test_inspect_of_input_with_default_keeps_both(tmp_path: Path) -> None:
+def test_inspection_of_input_with_default_keeps_input_and_default(tmp_path: Path) -> None:
     """The graph has a plain input, and the default is known beside it. Batches are as they were."""
     found = inspected(scaled(), tmp_path)
     assert [one.name for one in found.inputs] == ["x", "scale"]

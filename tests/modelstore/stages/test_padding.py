@@ -36,8 +36,8 @@ def found(run: Run, samples: list[Shown]) -> Padding | None:
     return find_padding(run, SIGNAL, AXES, samples)
 
 
-def test_each_column_by_itself_bears_any() -> None:
-    """The first of the fills; every output column has the place of its own input."""
+def test_padding_of_independent_columns_may_be_any_fill() -> None:
+    """The first of the fills is taken; every output column has the place of its own input."""
     padding = found(lambda inputs: {"y": inputs["x"] * 2, "first": inputs["x"][:, :1]}, signals(20, 37))
     assert padding is not None
     assert (padding.fill, padding.axes, padding.is_exact) == (Fill.MEAN, (PaddedAxis("x", 1, 16),), True)
@@ -45,7 +45,7 @@ def test_each_column_by_itself_bears_any() -> None:
     assert padding.evidence == "2 samples, outputs as without it"
 
 
-def test_a_sum_bears_zeros_only_and_a_maximum_the_edge_or_the_mean() -> None:
+def test_padding_of_sum_is_zero_and_of_last_column_is_edge() -> None:
     assert (padding := found(lambda inputs: {"y": inputs["x"].sum(1)}, signals(20, 37))) is not None
     assert (padding.fill, padding.outputs) == (Fill.ZERO, ())
     last = found(lambda inputs: {"y": inputs["x"][:, -1]}, signals(20, 37))
@@ -53,7 +53,7 @@ def test_a_sum_bears_zeros_only_and_a_maximum_the_edge_or_the_mean() -> None:
     assert last.fill is Fill.EDGE
 
 
-def test_a_mean_over_what_is_there_bears_none_but_the_mean() -> None:
+def test_padding_of_mean_is_mean_and_of_deviation_is_none() -> None:
     padding = found(lambda inputs: {"y": inputs["x"].mean(1)}, signals(20, 37))
     assert padding is not None
     assert padding.fill is Fill.MEAN
@@ -62,7 +62,7 @@ def test_a_mean_over_what_is_there_bears_none_but_the_mean() -> None:
 
 
 @pytest.mark.parametrize("plus", range(4))
-def test_strides_are_seen_whatever_is_rounded(plus: int) -> None:
+def test_padding_finds_strides_whatever_is_rounded(plus: int) -> None:
     """Outputs of ⌊(n + plus) / 4⌋ columns, at every size."""
 
     def run(inputs: Mapping[str, np.ndarray]) -> Arrays:
@@ -75,11 +75,11 @@ def test_strides_are_seen_whatever_is_rounded(plus: int) -> None:
     assert [crop.size(n) for n in range(1, 99)] == [(n + plus) // 4 for n in range(1, 99)]
 
 
-def test_outputs_that_grow_in_no_foreseen_way_bear_none() -> None:
+def test_padding_is_none_for_outputs_of_unforeseen_size() -> None:
     assert found(lambda inputs: {"y": np.ones(inputs["x"].size ** 2)}, signals(20, 37)) is None
 
 
-def test_what_does_not_run_at_a_step_bears_none() -> None:
+def test_padding_is_none_where_network_does_not_run_at_step() -> None:
     def run(inputs: Mapping[str, np.ndarray]) -> Arrays:
         if inputs["x"].shape[1] % 5:
             raise BadModel(reason="multiples of five only")
@@ -88,12 +88,12 @@ def test_what_does_not_run_at_a_step_bears_none() -> None:
     assert found(run, signals(20, 35)) is None
 
 
-def test_samples_of_one_size_show_nothing() -> None:
+def test_padding_is_none_for_samples_of_one_size() -> None:
     assert found(lambda inputs: {"y": inputs["x"] * 2}, signals(20, 20, 20)) is None
 
 
-def test_tokens_go_by_their_mask() -> None:
-    """Ids and mask grow together; who looks at the mask bears it, who does not does not."""
+def test_padding_of_tokens_is_possible_where_mask_is_used() -> None:
+    """Ids and mask grow together; a network that reads the mask bears padding, one that does not read it does not."""
     samples = [Shown([{"ids": np.arange(1, n + 1)[None], "mask": np.ones((1, n), np.int64)}]) for n in (5, 12, 16)]
     axes = {"ids": ("batch", "sequence"), "mask": ("batch", "sequence")}
 
@@ -116,7 +116,7 @@ def judged(samples: list[Shown], wrong: int) -> list[Shown]:
     return [Shown(one.steps, partial(worth, at < wrong)) for at, one in enumerate(samples)]
 
 
-def test_what_is_read_may_be_no_worse_and_must_be_seen_often_enough() -> None:
+def test_inexact_padding_needs_eight_samples_of_no_worse_accuracy() -> None:
     """Outputs that change are borne where they are read alike: on eight samples at least, all of them here."""
 
     def run(inputs: Mapping[str, np.ndarray]) -> Arrays:
@@ -143,7 +143,7 @@ def reader() -> bytes:
     return networks.model(nodes, shapes, {"y": ("n", "t", 3)}, more).SerializeToString()
 
 
-def test_an_import_finds_it_out_on_lines_of_text(tmp_path: Path) -> None:
+def test_evaluation_finds_padding_of_text_lines(tmp_path: Path) -> None:
     """By the very pictures that it evaluates, as they are decoded for it."""
     upload = tmp_path / "upload.onnx"
     upload.write_bytes(reader())

@@ -65,17 +65,17 @@ def refusal(made: onnx.ModelProto, folder: Path) -> str:
         ("string[N] x", "y = Cast<to=1>(x)", "", {"x": np.array(["ab"], object)}, "operator Cast: a text is no number"),
     ],
 )
-def test_errors_of_runtime_are_told_in_words(
+def test_runtime_errors_are_reported_in_plain_words(
     inputs: str, body: str, stored: str, feeds: dict[str, np.ndarray], words: str
 ) -> None:
-    """Without codes, conditions, and places and signatures of its source."""
+    """Without codes, conditions, and places and signatures of the runtime's source."""
     with pytest.raises(BadModel) as refused:
         Runner(parsed(inputs, body, stored).SerializeToString()).run(feeds)
     assert words in str(refused.value)
     assert not OF_LIBRARIES.search(str(refused.value))
 
 
-def test_operator_set_that_is_too_new_names_the_newest_known(tmp_path: Path) -> None:
+def test_operator_set_too_new_is_refused_with_newest_known(tmp_path: Path) -> None:
     body = networks.relu().SerializeToString().replace(b"\x10\x11", b"\x10\x63")
     told = refusal(onnx.load_from_string(body), tmp_path)
     assert re.search(
@@ -85,7 +85,7 @@ def test_operator_set_that_is_too_new_names_the_newest_known(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("side", ["input", "output"])
 @pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.INT4, 0, 99])
-def test_types_that_cannot_be_sent_are_named(side: str, kind: int, tmp_path: Path) -> None:
+def test_tensor_types_that_cannot_be_sent_are_refused_by_name(side: str, kind: int, tmp_path: Path) -> None:
     made = parsed("float[N,4] x", "y = Identity(x)")
     getattr(made.graph, side)[0].type.tensor_type.elem_type = kind
     told = refusal(made, tmp_path)
@@ -96,7 +96,7 @@ def test_types_that_cannot_be_sent_are_named(side: str, kind: int, tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["sequence", "map", "optional"])
-def test_outputs_that_are_no_tensors_are_named(kind: str, tmp_path: Path) -> None:
+def test_outputs_that_are_no_tensors_are_refused_by_name(kind: str, tmp_path: Path) -> None:
     made = parsed("float[N,4] x", "y = Identity(x)")
     tensor = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
     proto = {
@@ -135,7 +135,7 @@ def zipped(*names: str) -> bytes:
         (b"\x1f\x8b\x08\x00" + bytes(99), "packed.*gunzip|archive is damaged"),
     ],
 )
-def test_other_files_are_named(body: bytes, words: str, tmp_path: Path) -> None:
+def test_files_of_other_formats_are_refused_by_name(body: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "upload").write_bytes(body)
 
     def read() -> None:
@@ -147,7 +147,7 @@ def test_other_files_are_named(body: bytes, words: str, tmp_path: Path) -> None:
     assert re.search(words, str(refused.value)), refused.value
 
 
-def test_error_of_the_box_does_not_quote_a_library(tmp_path: Path) -> None:
+def test_unexpected_error_does_not_quote_library(tmp_path: Path) -> None:
     def mistaken() -> None:
         if np.ones(2) == 1:
             raise AssertionError
@@ -160,8 +160,8 @@ def test_error_of_the_box_does_not_quote_a_library(tmp_path: Path) -> None:
     assert not OF_LIBRARIES.search(told)
 
 
-def test_precision_that_cannot_be_made_has_reason_without_its_name(tmp_path: Path) -> None:
-    """Whoever shows a reason says of what."""
+def test_reason_for_missing_precision_does_not_repeat_precision_name(tmp_path: Path) -> None:
+    """The name is added where the reason is shown."""
     order = InspectOrder(networks.write(networks.relu(), tmp_path), str(tmp_path / "out"))
     inspection = inspect(order, lambda share, message: None)
     made = make(MakeOrder(inspection, TaskSpec(), Precision.INT8, str(tmp_path / "made")), lambda share, message: None)

@@ -30,26 +30,26 @@ def one(name: str, inputs: dict[str, Any], weights: dict[str, Any] | None = None
 
 
 @pytest.mark.parametrize("made", [relu(), classifier(), attention()])
-def test_usual_networks_are_harmless(made: onnx.ModelProto) -> None:
+def test_review_finds_usual_networks_harmless(made: onnx.ModelProto) -> None:
     """Convolutions, attention over free lengths: nothing depends on values."""
     assert found(made) == Reviewed(())
 
 
 @pytest.mark.parametrize(("divisor", "is_harmless"), [([2], True), ([-2, 7], True), ([-1], False), ([3, 0], False)])
-def test_integers_may_be_divided_by_good_constants_only(divisor: list[int], is_harmless: bool) -> None:
+def test_review_allows_integer_division_by_safe_constants_only(divisor: list[int], is_harmless: bool) -> None:
     """INT_MIN by -1 traps, so does 0."""
     for name in ("Div", "Mod"):
         given = one(name, {"x": ["n"]}, {"d": np.array(divisor, np.int32)}, types={"x": I32, "y": I32})
         assert (given == Reviewed(())) is is_harmless
 
 
-def test_integers_are_not_divided_by_inputs() -> None:
+def test_review_finds_integer_division_by_input_hazardous() -> None:
     """Floating point does not trap."""
     assert one("Div", {"x": ["n"], "d": ["n"]}, types={"x": I32, "d": I32, "y": I32}).hazards
     assert one("Div", {"x": ["n"], "d": ["n"]}) == Reviewed(())
 
 
-def test_a_lie_about_a_type_is_not_believed() -> None:
+def test_review_does_not_believe_declared_type_of_inner_tensor() -> None:
     """A file may say that an inner tensor is floating point; its producer decides."""
     nodes = [
         helper.make_node("Abs", ["x"], ["a"]),
@@ -62,13 +62,13 @@ def test_a_lie_about_a_type_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize(("made", "words"), [(endless(), "Loop"), (nested(2), None), (relu(), None)])
-def test_loops_are_hazards_and_constant_branches_are_not(made: onnx.ModelProto, words: str | None) -> None:
+def test_review_finds_loops_hazardous_and_constant_branches_harmless(made: onnx.ModelProto, words: str | None) -> None:
     """An If on a constant always takes the branch that was measured."""
     hazards = found(made).hazards
     assert hazards == () if words is None else words in hazards[0]
 
 
-def test_what_input_values_decide_is_a_hazard() -> None:
+def test_review_finds_sizes_that_depend_on_input_values_hazardous() -> None:
     """How large a result is must not depend on values: shapes, counts, ranges, indices found."""
     types = {"s": INT64, "a": INT64, "b": INT64, "c": INT64}
     cases: dict[str, dict[str, Any]] = {
@@ -84,7 +84,7 @@ def test_what_input_values_decide_is_a_hazard() -> None:
         assert one(name, inputs, types={key: types[key] for key in inputs if key in types}).hazards, name
 
 
-def test_what_the_shapes_decide_is_harmless_where_every_shape_was_run() -> None:
+def test_review_allows_sizes_of_input_shapes_if_every_shape_was_run() -> None:
     """x repeated as often as x is long: what a shorter x costs, the longest one does not tell."""
     nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Expand", ["x", "s"], ["y"])]
     given = found(model(nodes, {"x": ("n",)}, {"y": ("n",)}))
@@ -92,7 +92,7 @@ def test_what_the_shapes_decide_is_harmless_where_every_shape_was_run() -> None:
     assert "Expand" in given.unless_all_run[0]
 
 
-def test_recurrent_kernels_need_every_shape_run() -> None:
+def test_review_allows_recurrent_kernels_if_every_shape_was_run() -> None:
     """An empty axis ends the process, and what lies before them may make one."""
     weights = {"w": np.ones((1, 8, 3), np.float32), "r": np.ones((1, 8, 2), np.float32)}
     given = one("LSTM", {"x": ["l", "n", 3]}, weights, attributes={"hidden_size": 2})
@@ -103,14 +103,14 @@ def test_recurrent_kernels_need_every_shape_run() -> None:
 @pytest.mark.parametrize(
     ("start", "end", "is_harmless"), [(0, 2**31 - 1, True), (1, -1, True), (-3, -1, True), (-10, 5, False)]
 )
-def test_slices_grow_with_their_input(start: int, end: int, is_harmless: bool) -> None:
+def test_review_allows_slices_that_grow_with_input(start: int, end: int, is_harmless: bool) -> None:
     """From the tenth last to the fifth: the shorter the input, the more of it."""
     weights = {"b": np.array([start]), "e": np.array([end]), "a": np.array([0])}
     assert (one("Slice", {"x": ["n"]}, weights) == Reviewed(())) is is_harmless
 
 
-def test_text_is_a_hazard() -> None:
-    """It is of any length, as an input or made by a Cast."""
+def test_review_finds_text_tensors_hazardous() -> None:
+    """Text is of any length, as an input or made by a Cast."""
     assert one("Identity", {"x": ["n"]}, types={"x": TensorProto.STRING, "y": TensorProto.STRING}).hazards
     assert one("Cast", {"x": ["n"]}, attributes={"to": TensorProto.STRING}, types={"y": TensorProto.STRING}).hazards
 
@@ -144,12 +144,12 @@ def test_text_is_a_hazard() -> None:
         ),
     ],
 )
-def test_stored_text_is_a_hazard(made: onnx.ModelProto) -> None:
+def test_review_finds_stored_text_hazardous(made: onnx.ModelProto) -> None:
     """A table of words has as much to copy as the indices say, of which a run with other indices says nothing."""
     assert "text" in found(made).hazards[0]
 
 
-def test_bounds_of_a_slice_that_are_computed_or_attributes_are_not_known() -> None:
+def test_review_needs_every_shape_run_for_slices_of_unknown_bounds() -> None:
     """The shorter the input, the more of it; told where the bounds cannot be read."""
     bounds = {"b": np.array([10]), "e": np.array([5]), "a": np.array([0])}
     computed = [helper.make_node("Neg", ["b"], ["s"]), helper.make_node("Slice", ["x", "s", "e", "a"], ["y"])]
@@ -160,25 +160,24 @@ def test_bounds_of_a_slice_that_are_computed_or_attributes_are_not_known() -> No
     assert "Slice" in old.unless_all_run[0]
 
 
-def test_an_input_that_is_left_out_by_an_empty_name_is_left_out() -> None:
-    """As one that is not there."""
+def test_review_treats_input_of_empty_name_as_absent() -> None:
     assert one("Squeeze", {"x": ["n", "m"]}, order=["x", ""]).unless_all_run
     parts = {"x": ["n"]}
     assert one("Split", parts, order=["x", ""], attributes={"num_outputs": 1}, opset=18).unless_all_run
 
 
-def test_remainders_of_floating_point_take_as_long_as_the_values_say() -> None:
+def test_review_finds_floating_point_remainder_hazardous() -> None:
     """1e308 by 3 takes a hundred times as long as 5 by 3."""
     assert one("Mod", {"x": ["n"], "d": ["n"]}, attributes={"fmod": 1}).hazards
 
 
-def test_unknown_operators_and_own_ones_are_hazards() -> None:
+def test_review_finds_unknown_operators_hazardous() -> None:
     """The list says what is harmless; what is not on it is not."""
     assert one("Det", {"x": ["n", "n"]}).hazards
     assert one("Unheard", {"x": ["n"]}).hazards
 
 
-def test_a_stored_default_that_a_caller_may_replace_is_no_constant() -> None:
+def test_review_takes_input_with_default_for_no_constant() -> None:
     """An initialiser that is an input, too, is what the caller says."""
     made = model(
         [helper.make_node("Reshape", ["x", "s"], ["y"])],
@@ -190,7 +189,7 @@ def test_a_stored_default_that_a_caller_may_replace_is_no_constant() -> None:
     assert found(made).hazards
 
 
-def test_stage_reads_the_file(tmp_path: Path) -> None:
+def test_review_stage_reads_model_file(tmp_path: Path) -> None:
     """As the child does."""
     path = write(endless(), tmp_path)
     assert "Loop" in review(ReviewOrder(path), lambda share, words: None).hazards[0]

@@ -233,7 +233,7 @@ def numeric(order: ReviewOrder) -> bool:
 
 
 @pytest.mark.parametrize("name", APART)
-def test_rows_apart(name: str, tmp_path: Path) -> None:
+def test_graph_that_keeps_rows_apart_has_no_row_dependence(name: str, tmp_path: Path) -> None:
     """The graph shows it, and so do numbers."""
     order = review(tmp_path, *APART[name])
     assert rows.dependence(order) == ""
@@ -241,38 +241,38 @@ def test_rows_apart(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TOGETHER)
-def test_rows_that_influence_one_another(name: str, tmp_path: Path) -> None:
+def test_graph_whose_rows_influence_each_other_has_row_dependence(name: str, tmp_path: Path) -> None:
     """Whether numbers show it or not."""
     assert rows.dependence(review(tmp_path, *TOGETHER[name])) != ""
 
 
 @pytest.mark.parametrize(("axis", "is_apart"), [(1, True), (0, False)])
-def test_softmax_of_old_operator_sets(axis: int, is_apart: bool, tmp_path: Path) -> None:
+def test_row_dependence_of_old_softmax_counts_all_later_axes(axis: int, is_apart: bool, tmp_path: Path) -> None:
     """Before operator set 13 all axes from `axis` on were one."""
     found = rows.dependence(review(tmp_path, SERIES, f"y = Softmax<axis={axis}>(x)", opset=11))
     assert (found == "") is is_apart
 
 
-def test_reason_names_the_operator(tmp_path: Path) -> None:
+def test_row_dependence_reason_names_operator(tmp_path: Path) -> None:
     assert rows.dependence(review(tmp_path, *TOGETHER["sorted rows"])) == "TopK works across rows"
     assert rows.dependence(review(tmp_path, *TOGETHER["control flow"])).startswith("ReduceMax")
 
 
-def test_inputs_without_rows_are_not_looked_at(tmp_path: Path) -> None:
-    """They share no runs whatever the graph says."""
+def test_row_dependence_ignores_inputs_without_rows(tmp_path: Path) -> None:
+    """Such inputs share no runs whatever the graph says."""
     order = review(tmp_path, "float[4] x", "y = ReduceMax(x)")
     assert rows.dependence(order) == ""
 
 
-def test_sizes_at_which_it_runs_are_used(tmp_path: Path) -> None:
-    """Without them usual ones are tried, and none of these has a multiple of 7."""
+def test_row_dependence_is_tried_at_sizes_of_trial_run(tmp_path: Path) -> None:
+    """Without them usual sizes are tried, and none of these has a multiple of 7."""
     order = review(tmp_path, "float[N,T] x", "y = Reshape(x, s)", "int64[3] s = {0,7,-1}")
     order = replace(order, axes={"x": ("batch", "sequence")})
     assert rows.dependence(order).startswith("it does not run with several rows")
     assert rows.dependence(replace(order, trial=Extent(length=21))) == ""
 
 
-def test_what_holds_for_one_length_only(tmp_path: Path) -> None:
+def test_row_dependence_does_not_rely_on_length_of_trial(tmp_path: Path) -> None:
     """Rows are kept apart by a constant that happens to be the length of the trial."""
     body = (
         "t = Transpose<perm=[1,0,2]>(x) r = Reshape(t, s) v = Transpose<perm=[1,0,2]>(r) n = Shape(x) y = Reshape(v, n)"
@@ -282,7 +282,7 @@ def test_what_holds_for_one_length_only(tmp_path: Path) -> None:
     assert rows.dependence(order) == "Reshape tears rows apart"
 
 
-def test_input_with_a_default_is_no_constant(tmp_path: Path) -> None:
+def test_row_dependence_takes_input_with_default_for_no_constant(tmp_path: Path) -> None:
     order = review(tmp_path, "float[N,4] x, float[N,4] w", "t = ReduceMax<axes=[0]>(w) y = Add(x, t)")
     model = onnx.load(order.source)
     model.graph.initializer.append(onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1, 4], [0.0] * 4))
@@ -290,7 +290,7 @@ def test_input_with_a_default_is_no_constant(tmp_path: Path) -> None:
     assert rows.dependence(order) == "input w has a default"
 
 
-def test_two_operator_sets_of_one_name(tmp_path: Path) -> None:
+def test_graph_with_two_versions_of_operator_set_has_row_dependence(tmp_path: Path) -> None:
     """ONNX Runtime takes the last one, whichever that is."""
     order = review(tmp_path, ROW, "y = Relu(x)")
     model = onnx.load(order.source)

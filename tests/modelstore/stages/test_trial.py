@@ -33,7 +33,7 @@ def agreements(order: TrialOrder) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize("is_decoded", [True, False])
-def test_label_that_the_variant_reads_too_agrees_and_no_other(tmp_path: Path, is_decoded: bool) -> None:
+def test_trial_agrees_only_on_label_that_variant_reads(tmp_path: Path, is_decoded: bool) -> None:
     """A picture that came decoded, and one as a file; at the variant's own size."""
     picture = np.random.default_rng(5).integers(0, 255, (48, 48, 3), np.uint8)
     if is_decoded:
@@ -46,7 +46,7 @@ def test_label_that_the_variant_reads_too_agrees_and_no_other(tmp_path: Path, is
     assert sorted(found) == [0.0] * (LABELS - 1) + [1.0]
 
 
-def test_tensors_agree_by_nearness_to_what_the_original_says(tmp_path: Path) -> None:
+def test_trial_agreement_of_tensors_is_nearness_to_original_answer(tmp_path: Path) -> None:
     """y = x for positive x, answered 1.05 x: off by 0.05 / 1.05, or by 0.05 where this is the original."""
     x = np.ones((1, 4), np.float32)
     path = networks.write(networks.relu(), tmp_path)
@@ -56,14 +56,14 @@ def test_tensors_agree_by_nearness_to_what_the_original_says(tmp_path: Path) -> 
     assert agreements(replace(one, is_original=True)) == pytest.approx((0.95,), abs=1e-6)
 
 
-def test_request_that_fails_counts_as_no_agreement(tmp_path: Path) -> None:
+def test_trial_request_that_fails_counts_as_no_agreement(tmp_path: Path) -> None:
     path = networks.write(networks.relu(), tmp_path)
     y = np.ones((1, 4), np.float32)
     wrong = TrialRequest(inputs=coded(x=np.ones((1, 4), np.int64)), outputs=coded(y=y))
     assert agreements(order(Path(path), TaskKind.TENSOR, wrong)) == (0.0,)
 
 
-def test_network_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:
+def test_trial_of_network_that_cannot_be_loaded_fails(tmp_path: Path) -> None:
     path = tmp_path / "broken.onnx"
     path.write_bytes(b"no network")
     with pytest.raises(BadModel, match="cannot load"):

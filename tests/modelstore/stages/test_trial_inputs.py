@@ -31,8 +31,8 @@ def inspected(folder: Path, parts: tuple[str, str, str], *calibration: str) -> I
 
 
 @pytest.mark.parametrize("parts", [RESHAPE, RESIZED], ids=["shape", "scales"])
-def test_network_that_reads_a_shape_from_an_input_is_inspected(parts: tuple[str, str, str], tmp_path: Path) -> None:
-    """And all later runs hold the same there, while data is drawn anew."""
+def test_network_that_reads_shape_from_input_is_inspected(parts: tuple[str, str, str], tmp_path: Path) -> None:
+    """All later runs hold the same there, while data is drawn anew."""
     found = inspected(tmp_path, parts)
     task = TaskSpec(index_limits=found.index_limits, examples=found.examples)
     one, other = (synthetic(found.inputs, found.axes, task, found.trial, seed) for seed in (1, 2))
@@ -46,7 +46,7 @@ def test_network_without_fitting_values_asks_for_samples(tmp_path: Path) -> None
         inspected(tmp_path, SPLIT)
 
 
-def test_sample_shows_which_values_the_network_takes(tmp_path: Path) -> None:
+def test_sample_shows_values_that_network_takes(tmp_path: Path) -> None:
     sample = tmp_path / "sample.json"
     sample.write_text(json.dumps({"inputs": {"x": [0.5] * 6, "parts": [2, 4]}}))
     found = inspected(tmp_path, SPLIT, str(sample))
@@ -56,8 +56,8 @@ def test_sample_shows_which_values_the_network_takes(tmp_path: Path) -> None:
     }
 
 
-def test_sample_bounds_whole_numbers(tmp_path: Path) -> None:
-    """Of an input that is data; what the graph tells of a table goes before."""
+def test_sample_bounds_whole_numbers_of_data_input(tmp_path: Path) -> None:
+    """What the graph tells of a table goes before."""
     graph = network("int64[N,4] ids, int64[N,2] kinds", "a = Cast<to=1>(ids) y = Relu(a)", "float[N,4] y").graph
     sample = tmp_path / "sample.json"
     sample.write_text(json.dumps({"inputs": {"ids": [[3, 9, 2, 0]], "kinds": [[-1, 5]]}}))
@@ -68,7 +68,7 @@ def test_sample_bounds_whole_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["no json", '{"inputs": {"other": [1]}}'])
-def test_sample_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
+def test_sample_that_cannot_be_read_is_skipped(tmp_path: Path, text: str) -> None:
     """Then the next one counts."""
     graph = network(*SPLIT).graph
     bad, good = tmp_path / "0.json", tmp_path / "1.json"
@@ -80,7 +80,7 @@ def test_sample_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> No
     assert found.examples["parts"].values == (2, 4)
 
 
-def test_sample_of_zeros_makes_no_rows_equal(tmp_path: Path) -> None:
+def test_sample_of_zeros_does_not_hide_row_dependence(tmp_path: Path) -> None:
     """A network that adds up its batch is not taken for one whose rows are independent."""
     sample = tmp_path / "sample.json"
     sample.write_text(json.dumps({"inputs": {"x": [[0, 0, 0, 0]]}}))
@@ -99,7 +99,7 @@ def test_sample_of_zeros_makes_no_rows_equal(tmp_path: Path) -> None:
     ],
     ids=["zero keeps an axis", "shape in two inputs", "to a scalar", "unsigned", "large if drawn"],
 )
-def test_network_runs_on_one_of_the_attempts(parts: tuple[str, str, str], tmp_path: Path) -> None:
+def test_network_that_needs_certain_values_runs_in_some_trial(parts: tuple[str, str, str], tmp_path: Path) -> None:
     weights = ", float[4,2] w = {1,2,3,4,5,6,7,8}" if "w)" in parts[1] else ""
     inputs, body, output = parts
     text = f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output}) <{weights.lstrip(", ")}> {{ {body} }}'
@@ -108,7 +108,7 @@ def test_network_runs_on_one_of_the_attempts(parts: tuple[str, str, str], tmp_pa
     assert found.outputs
 
 
-def test_variant_is_tried_with_what_its_model_takes(tmp_path: Path) -> None:
+def test_variant_is_tried_with_values_that_model_takes(tmp_path: Path) -> None:
     """A variant of a network that takes certain values only needs no sample of its own."""
     onnx.save(network(*SPLIT), tmp_path / "model.onnx")
     task = TaskSpec(examples={"parts": DefaultValue("INT64", (2,), (2, 4))})

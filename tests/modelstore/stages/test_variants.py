@@ -49,7 +49,7 @@ def stored_types(path: str) -> set[int]:
     return {t.data_type for t in networks.load(path).graph.initializer if math.prod(t.dims) > 1000}
 
 
-def test_fp32_is_the_normalised_file_at_every_size(tmp_path: Path) -> None:
+def test_fp32_variant_is_normalised_file_at_every_size(tmp_path: Path) -> None:
     """Nothing is converted; rungs share the file and are named by size."""
     inspection, made = made_of(networks.classifier(), tmp_path, Precision.FP32)
     assert [variant.name for variant in made.variants] == ["fp32", "fp32-48x48", "fp32-32x32"]
@@ -58,7 +58,7 @@ def test_fp32_is_the_normalised_file_at_every_size(tmp_path: Path) -> None:
     assert {variant.batch_max for variant in made.variants} == {8}
 
 
-def test_fp16_halves_the_file_and_keeps_the_interface(tmp_path: Path) -> None:
+def test_fp16_variant_halves_file_and_keeps_interface(tmp_path: Path) -> None:
     """Weights are fp16, inputs and outputs stay fp32, answers stay close, metadata stays."""
     inspection, made = made_of(networks.classifier(), tmp_path, Precision.FP16)
     path = made.variants[0].path
@@ -70,7 +70,7 @@ def test_fp16_halves_the_file_and_keeps_the_interface(tmp_path: Path) -> None:
     assert [(entry.key, entry.value) for entry in model.metadata_props] == [("classes", "a,b,c")]
 
 
-def test_int8_of_a_convolution_net_is_static_and_per_channel(tmp_path: Path) -> None:
+def test_int8_variant_of_convolution_net_is_static_and_per_channel(tmp_path: Path) -> None:
     """Weights are int8 with a scale for each channel; calibrated on real pictures; runs at every size and batch;
     close to fp32.
     """
@@ -90,7 +90,7 @@ def test_int8_of_a_convolution_net_is_static_and_per_channel(tmp_path: Path) -> 
     assert model.metadata_props[0].key == "classes"
 
 
-def test_int8_without_calibration_inputs_says_so(tmp_path: Path) -> None:
+def test_int8_variant_without_calibration_inputs_notes_lack(tmp_path: Path) -> None:
     """Synthetic inputs keep the network alive, and the note warns."""
     _, made = made_of(networks.classifier(), tmp_path, Precision.INT8)
     assert "synthetic inputs, as no calibration input was usable" in made.variants[0].notes
@@ -101,7 +101,7 @@ def test_int8_without_calibration_inputs_says_so(tmp_path: Path) -> None:
     assert "broken.png" in made.variants[0].notes
 
 
-def test_int8_of_a_transformer_is_dynamic(tmp_path: Path) -> None:
+def test_int8_variant_of_transformer_is_dynamic(tmp_path: Path) -> None:
     """MatMul weights and the large embedding table are int8, scores stay close, lengths and batches stay free."""
     inspection, made = made_of(networks.attention(), tmp_path, Precision.INT8, TaskSpec())
     assert inspection.family == "transformer"
@@ -113,7 +113,7 @@ def test_int8_of_a_transformer_is_dynamic(tmp_path: Path) -> None:
     assert relative_error(path, inspection.model, input_ids=ids) < 0.1
 
 
-def test_padding_with_minus_infinity_survives_int8(tmp_path: Path) -> None:
+def test_int8_variant_keeps_padding_with_minus_infinity(tmp_path: Path) -> None:
     """A tensor without a finite range stays fp32; what is around it is quantised all the same."""
     rng = np.random.default_rng(0)
     weights = {
@@ -135,7 +135,7 @@ def test_padding_with_minus_infinity_survives_int8(tmp_path: Path) -> None:
     assert stored_types(made.variants[0].path) == {TensorProto.INT8}
 
 
-def test_ranges_know_outliers_and_endless_tensors(tmp_path: Path) -> None:
+def test_calibration_ranges_find_outliers_and_endless_tensors(tmp_path: Path) -> None:
     """Extremes keep a single outlier, the usual range drops it; a Relu's range goes to the tensor before it."""
     inspection = inspected(networks.classifier(), tmp_path, PICTURES)
     outlier = picture()
@@ -152,7 +152,7 @@ def test_ranges_know_outliers_and_endless_tensors(tmp_path: Path) -> None:
     assert data[before].range_value[0] == 0
 
 
-def test_depthwise_and_outer_layers_are_found(tmp_path: Path) -> None:
+def test_quantisation_finds_depthwise_and_outer_layers(tmp_path: Path) -> None:
     """The layers that int8 hurts most have names; a large last layer is not among them."""
     inspection = inspected(networks.classifier(), tmp_path, PICTURES)
     nodes = {node.name: node for node in networks.load(inspection.model).graph.node}
@@ -160,7 +160,7 @@ def test_depthwise_and_outer_layers_are_found(tmp_path: Path) -> None:
     assert [list(nodes[name].input)[1] for name in quantise.ends(Path(inspection.model))] == ["w1"]
 
 
-def test_weights_that_are_int8_already_are_widened_first(tmp_path: Path) -> None:
+def test_int8_weights_are_widened_before_other_precisions_are_made(tmp_path: Path) -> None:
     """Weight-only int8 is served as it is, and becomes fp16 and true int8 from its fp32 values."""
     rng = np.random.default_rng(0)
     weights: dict[str, np.ndarray] = {
@@ -191,7 +191,7 @@ def test_weights_that_are_int8_already_are_widened_first(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8])
-def test_weights_in_a_file_apart_are_converted_as_well(tmp_path: Path, precision: Precision) -> None:
+def test_weights_in_separate_file_are_converted(tmp_path: Path, precision: Precision) -> None:
     """The converters read external data; what they make is one file again."""
     upload = networks.write(networks.classifier(), tmp_path)
     order = InspectOrder(upload, str(tmp_path / "out"), PICTURES, rewrite_bytes_max=1000)
@@ -202,8 +202,8 @@ def test_weights_in_a_file_apart_are_converted_as_well(tmp_path: Path, precision
 
 
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16, Precision.INT8])
-def test_what_was_made_is_reviewed(tmp_path: Path, precision: Precision) -> None:
-    """By the child that made it; what is not made has no review that could be taken for a good one."""
+def test_made_variant_is_reviewed_by_child(tmp_path: Path, precision: Precision) -> None:
+    """Where none is made there is no review that could be taken for a good one."""
     assert made_of(networks.classifier(), tmp_path, precision, PICTURES)[1].reviewed == Reviewed(())
     found = helper.make_node("NonZero", ["x"], ["y"])
     values = networks.model([found], {"x": ("n", 4)}, {"y": (2, "m")}, types={"y": int(TensorProto.INT64)})
@@ -211,14 +211,14 @@ def test_what_was_made_is_reviewed(tmp_path: Path, precision: Precision) -> None
     assert Made((), "it cannot be made").reviewed.hazards
 
 
-def test_what_speaks_against_the_original_speaks_against_its_precisions() -> None:
+def test_review_of_precision_includes_hazards_of_original() -> None:
     """Each sentence once."""
     of_original, of_precision = Reviewed(("Loop",), ("Reshape",)), Reviewed(("Loop", "Scan"), ())
     assert of_original.joined(of_precision) == Reviewed(("Loop", "Scan"), ("Reshape",))
 
 
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8])
-def test_what_cannot_be_made_says_why(tmp_path: Path, precision: Precision) -> None:
+def test_precision_that_cannot_be_made_has_reason(tmp_path: Path, precision: Precision) -> None:
     """Quantised graphs, nothing to convert, int8 of half weights, whose fp16 is the upload itself: an answer with a
     reason, no error.
     """

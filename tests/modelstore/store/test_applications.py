@@ -22,8 +22,8 @@ from tests.modelstore.boxes import parts, stored_model
 DOOR = Application("default/door", "default", "door", "default/m", 100.0, 0.9, 2.0, shared=True)
 
 
-def test_applications_live_and_change(tmp_path: Path) -> None:
-    """Made, found after a restart with every field, changed, listed by page, deleted."""
+def test_application_is_created_changed_listed_and_deleted(tmp_path: Path) -> None:
+    """Found after a restart with every field."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -44,8 +44,8 @@ def test_applications_live_and_change(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_cannot_be_done_to_applications(tmp_path: Path) -> None:
-    """Taken and bad names, unknown tenants and models are refused, and nothing is left of the attempt."""
+def test_invalid_application_is_refused_and_not_stored(tmp_path: Path) -> None:
+    """Taken and bad names, unknown tenants and models."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -66,10 +66,8 @@ def test_what_cannot_be_done_to_applications(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_others_models_may_be_used_only_while_shared(tmp_path: Path) -> None:
-    """Another tenant's model does not exist until it is shared; while it is used, it can be neither unshared nor
-    deleted.
-    """
+def test_application_of_foreign_model_needs_shared_model(tmp_path: Path) -> None:
+    """Another tenant's model does not exist until it is shared; a model in use can be neither unshared nor deleted."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -90,10 +88,8 @@ def test_others_models_may_be_used_only_while_shared(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_tenant_with_as_many_applications_as_it_may_have_is_refused_one_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another tenant is not."""
+def test_application_beyond_tenant_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another tenant's is not."""
     monkeypatch.setattr(applications, "PER_TENANT_MAX", 2)
 
     async def story() -> None:
@@ -111,5 +107,5 @@ def test_tenant_with_as_many_applications_as_it_may_have_is_refused_one_more(
     asyncio.run(story())
 
 
-def test_default_bound_of_applications_leaves_room_for_a_thousand() -> None:
+def test_application_limit_allows_a_thousand_by_default() -> None:
     assert applications.PER_TENANT_MAX >= 1000

@@ -23,8 +23,8 @@ def changed(tenant: str, actor: Actor | None, path: str = "/v1/models/m") -> Aud
     return AuditRecord(AT, tenant, "Delete a model", "DELETE", path, actor=actor, change={"a": [1]}, address="::1")
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """Every field, newest first; by tenant; and what is old goes."""
+def test_audit_entries_are_stored_listed_and_forgotten(tmp_path: Path) -> None:
+    """Every field, newest first; by tenant; and old entries go."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -41,7 +41,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_flood_pushes_out_its_own(tmp_path: Path) -> None:
+def test_audit_flood_of_tenant_pushes_out_own_entries_only(tmp_path: Path) -> None:
     """A tenant that changes things all the time keeps its newest entries; the admin's are all there."""
 
     async def story() -> None:
@@ -58,7 +58,7 @@ def test_a_flood_pushes_out_its_own(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_change_takes_the_entry_of_its_request_along(tmp_path: Path) -> None:
+def test_audit_entry_is_stored_in_transaction_of_change(tmp_path: Path) -> None:
     """In its transaction: where nothing is committed there is none, and the first change has it, not those that follow,
     or go on when the request is answered.
     """

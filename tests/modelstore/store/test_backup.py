@@ -69,8 +69,8 @@ def rewrite(archive: Path, change: Callable[[Members], Members]) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_there_and_back(tmp_path: Path) -> None:
-    """Catalogue, keys, contents and secrets come back equal; uploads and imports under way end with a clear word."""
+def test_backup_restores_equal_state(tmp_path: Path) -> None:
+    """Catalogue, keys, contents and secrets; uploads and imports under way end with a clear word."""
     state, again, archive = tmp_path / "state", tmp_path / "again", tmp_path / "box.tar"
     filled(state, tmp_path)
 
@@ -97,8 +97,8 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert (again / "tls" / "cert.pem").read_text() == "certificate"
 
 
-def test_models_may_come_and_go_meanwhile(tmp_path: Path) -> None:
-    """Backups taken while models are made and deleted all the time are each consistent."""
+def test_backup_is_consistent_while_models_come_and_go(tmp_path: Path) -> None:
+    """Five backups, while models are made and deleted all the time."""
     state = tmp_path / "state"
 
     async def churn(box_running: asyncio.Event) -> None:
@@ -128,8 +128,8 @@ def test_models_may_come_and_go_meanwhile(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_deletion_waits_while_a_backup_keeps_all_contents(tmp_path: Path) -> None:
-    """The rows go at once, and the files when it is over."""
+def test_model_deletion_keeps_contents_while_backup_runs(tmp_path: Path) -> None:
+    """The rows go at once, and the files when the backup is over."""
 
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:
@@ -147,7 +147,7 @@ def test_deletion_waits_while_a_backup_keeps_all_contents(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
-def test_backup_of_a_folder_that_lacks_a_content_says_so(tmp_path: Path) -> None:
+def test_backup_without_content_of_model_fails_with_reason(tmp_path: Path) -> None:
     state = tmp_path / "state"
 
     async def story() -> str:
@@ -161,8 +161,8 @@ def test_backup_of_a_folder_that_lacks_a_content_says_so(tmp_path: Path) -> None
     assert not (tmp_path / "b.tar").exists()
 
 
-def test_what_is_told_meanwhile(tmp_path: Path) -> None:
-    """Something at every megabyte read, so that the work can be ended, and of that a hundred things at most."""
+def test_backup_reports_progress_at_every_megabyte(tmp_path: Path) -> None:
+    """So that the work can be ended; at most a hundred reports are passed on."""
     state = tmp_path / "state"
 
     async def story() -> None:
@@ -186,8 +186,10 @@ def test_what_is_told_meanwhile(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 10**9], ids=["in the database", "in its contents"])
-def test_a_check_can_be_ended_to_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Also once all is unpacked, when what is there is looked at."""
+def test_backup_check_can_be_cancelled_after_unpacking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """When the unpacked files are looked at."""
     filled(tmp_path / "state", tmp_path)
     back_up(tmp_path / "state", tmp_path / "box.tar", NOW)
     monkeypatch.setattr(backup_module, "_STEPS", steps)
@@ -204,7 +206,7 @@ def test_a_check_can_be_ended_to_the_last(tmp_path: Path, monkeypatch: pytest.Mo
         extract(tmp_path / "box.tar", tmp_path / "part", told)
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_backup_and_restore_overwrite_no_files(tmp_path: Path) -> None:
     """Neither an existing backup file nor a folder with anything in it; an empty folder is fine."""
     state, archive = tmp_path / "state", tmp_path / "box.tar"
     filled(state, tmp_path)
@@ -363,7 +365,7 @@ def without_manifest(members: Members) -> Members:
         (far_future, "no backup"),
     ],
 )
-def test_a_wrong_backup_is_refused_and_leaves_nothing(
+def test_wrong_backup_is_refused_and_leaves_no_files(
     tmp_path: Path, change: Callable[[Members], Members], reason: str
 ) -> None:
     """Damage, omissions and smuggled files are found before anything of the archive is used."""
@@ -378,16 +380,14 @@ def test_a_wrong_backup_is_refused_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("body", [b"", b"not a tar" * 1000])
-def test_other_files_are_no_backups(tmp_path: Path, body: bytes) -> None:
-    """A file of another kind is refused with a reason."""
+def test_file_that_is_no_backup_is_refused_with_reason(tmp_path: Path, body: bytes) -> None:
     archive = tmp_path / "box.tar"
     archive.write_bytes(body)
     with pytest.raises(BadArchive, match="no backup"):
         restore(archive, tmp_path / "again")
 
 
-def test_a_newer_database_is_refused(tmp_path: Path) -> None:
-    """A backup of a later version is not opened by this one."""
+def test_backup_of_newer_version_is_refused(tmp_path: Path) -> None:
     state, archive = tmp_path / "state", tmp_path / "box.tar"
     filled(state, tmp_path)
     with contextlib.closing(sqlite3.connect(state / "appliance.db")) as connection, connection:
@@ -397,7 +397,7 @@ def test_a_newer_database_is_refused(tmp_path: Path) -> None:
         restore(archive, tmp_path / "again")
 
 
-def test_damage_is_not_backed_up(tmp_path: Path) -> None:
+def test_backup_of_damaged_content_is_refused(tmp_path: Path) -> None:
     """A flipped bit in the state folder is found while it is read, instead of being carried into every later backup."""
     state, archive = tmp_path / "state", tmp_path / "box.tar"
     filled(state, tmp_path)
@@ -409,8 +409,7 @@ def test_damage_is_not_backed_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_full_disk_leaves_no_half_backup(small_disk: Path, tmp_path: Path) -> None:
-    """Neither the archive nor the folder it could not be unpacked to is left."""
+def test_full_disk_leaves_no_partial_backup_or_restore(small_disk: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
 
     async def story() -> None:
@@ -427,8 +426,7 @@ def test_a_full_disk_leaves_no_half_backup(small_disk: Path, tmp_path: Path) -> 
     assert [path.name for path in small_disk.iterdir()] == ["ballast"]
 
 
-def test_a_name_that_is_no_time_is_no_backup(tmp_path: Path) -> None:
-    """Somebody else's file in the folder keeps nobody from the list."""
+def test_backup_list_ignores_file_names_without_valid_time(tmp_path: Path) -> None:
     (tmp_path / "nightly-99999999T999999Z.tar").touch()
     (tmp_path / "nightly-20260101T000000Z.tar").touch()
     found = Backups(tmp_path, tmp_path, SystemClock(), kept=7)._found()

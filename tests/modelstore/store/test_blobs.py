@@ -45,7 +45,7 @@ def largest_file(limit_bytes: int) -> Iterator[None]:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=200), st.booleans()), min_size=1, max_size=12))
-def test_content_is_stored_once_and_comes_back(bodies: list[tuple[bytes, bool]]) -> None:
+def test_equal_contents_are_stored_once_and_come_back(bodies: list[tuple[bytes, bool]]) -> None:
     """Whatever is put in, copied or moved, comes back by its digest; equal bytes share a file; sweeping keeps what
     is referenced.
     """
@@ -66,7 +66,7 @@ def test_content_is_stored_once_and_comes_back(bodies: list[tuple[bytes, bool]])
         assert all(fresh.path(sha256).read_bytes() == digests[sha256] for sha256 in kept)
 
 
-def test_several_files_are_one_blob(tmp_path: Path) -> None:
+def test_content_of_several_files_is_one_blob(tmp_path: Path) -> None:
     """A model above 2 GB is a graph with external data: one digest over names and contents, and the graph is what is
     loaded.
     """
@@ -84,8 +84,8 @@ def test_several_files_are_one_blob(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [("model.onnx",), ("model.onnx", "model.bin")])
-def test_damage_is_found_on_first_reading(tmp_path: Path, files: tuple[str, ...]) -> None:
-    """A flipped bit is noticed, the content put away, and the error names it; a second look says it is missing."""
+def test_damaged_content_is_found_on_first_reading(tmp_path: Path, files: tuple[str, ...]) -> None:
+    """A flipped bit is noticed, the content put away, and the error names it; a second look finds it missing."""
     sources = [written(tmp_path / name, name.encode() * 10) for name in files]
     ref = blobs_in(tmp_path).put(*sources)
     place = tmp_path / "blobs" / ref.sha256[:2] / ref.sha256
@@ -102,8 +102,8 @@ def test_damage_is_found_on_first_reading(tmp_path: Path, files: tuple[str, ...]
         blobs.path(ref.sha256)
 
 
-def test_damage_that_two_loads_find_at_once_is_put_away_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are told that the content is damaged or missing, and the damaged file is kept for a person to look at."""
+def test_damaged_content_found_by_two_loads_is_put_away_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both loads fail with the content damaged or missing, and the damaged file is kept for a person to look at."""
     ref = blobs_in(tmp_path).put(written(tmp_path / "model.onnx", b"weights"))
     place = tmp_path / "blobs" / ref.sha256[:2] / ref.sha256
     place.write_bytes(b"weighty")
@@ -125,7 +125,7 @@ def test_damage_that_two_loads_find_at_once_is_put_away_once(tmp_path: Path, mon
     assert (tmp_path / "quarantine" / ref.sha256).read_bytes() == b"weighty"
 
 
-def test_a_look_costs_no_hash_unless_something_changed(tmp_path: Path) -> None:
+def test_content_check_hashes_only_after_change_of_size_or_time(tmp_path: Path) -> None:
     """At start size and time are compared; a change of either leads to hashing, which tells harmless from damaged."""
     blobs = blobs_in(tmp_path)
     ref = blobs.put(written(tmp_path / "in", b"12345"))
@@ -139,8 +139,7 @@ def test_a_look_costs_no_hash_unless_something_changed(tmp_path: Path) -> None:
     assert "missing" in blobs.problem(ref.sha256, ref.size_bytes, ref.modified_ns)
 
 
-def test_a_crash_between_staging_and_publishing_leaves_an_orphan_that_is_swept(tmp_path: Path) -> None:
-    """What was staged and never published goes at the next start."""
+def test_staged_content_without_publication_is_swept_at_start(tmp_path: Path) -> None:
     blobs = blobs_in(tmp_path)
     blobs.stage([written(tmp_path / "in", b"half")])
     assert len(files_in(blobs.folder)) == 1
@@ -149,15 +148,15 @@ def test_a_crash_between_staging_and_publishing_leaves_an_orphan_that_is_swept(t
 
 
 @pytest.mark.parametrize("move", [False, True])
-def test_publishing_twice_keeps_one(tmp_path: Path, move: bool) -> None:
-    """Two imports of the same file at once: the second finds it there, and its own copy goes."""
+def test_content_published_twice_is_kept_once(tmp_path: Path, move: bool) -> None:
+    """Two imports of one file at once: the second finds the content there, and its own copy goes."""
     blobs = blobs_in(tmp_path)
     staged = [blobs.stage([written(tmp_path / f"in-{number}", b"same")], move=move) for number in range(2)]
     refs = {blobs.publish(one).sha256 for one in staged}
     assert files_in(blobs.folder) == refs
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_content_that_cannot_be_written_leaves_no_files(tmp_path: Path) -> None:
     """The kernel breaks the copy off half-way: StorageFull, and no trace of it."""
     blobs = blobs_in(tmp_path)
     source = written(tmp_path / "in", b"x" * 3 * MIB)
@@ -168,7 +167,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_full_disk_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
+def test_full_disk_leaves_no_partial_content(small_disk: Path, tmp_path: Path) -> None:
     """On a disk of 3 MiB a second content of 2 MiB is refused; the first stays readable."""
     blobs = blobs_in(small_disk)
     first = blobs.put(written(tmp_path / "in", b"a" * 2 * MIB))
@@ -179,8 +178,8 @@ def test_a_full_disk_leaves_nothing(small_disk: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_some_disk_is_left_for_the_database(small_disk: Path, tmp_path: Path) -> None:
-    """Content that would take the last reserve is refused before a byte is written."""
+def test_content_that_would_take_disk_reserve_is_refused(small_disk: Path, tmp_path: Path) -> None:
+    """Before a byte is written."""
     blobs = blobs_in(small_disk, reserve_bytes=2 * MIB)
     with pytest.raises(StorageFull):
         blobs.put(written(tmp_path / "in", b"a" * 2 * MIB))
@@ -188,8 +187,8 @@ def test_some_disk_is_left_for_the_database(small_disk: Path, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("processes")
-def test_files_from_another_disk_are_copied_over(small_disk: Path, tmp_path: Path) -> None:
-    """Taking a file over works across file systems too, and takes it away there."""
+def test_content_file_from_another_disk_is_moved(small_disk: Path, tmp_path: Path) -> None:
+    """Taking a file over works across file systems, too, and takes it away there."""
     source = written(small_disk / "in", b"far away")
     blobs = blobs_in(tmp_path)
     ref = blobs.publish(blobs.stage([source], move=True))

@@ -73,7 +73,7 @@ DOCUMENTS = {
 
 
 @given(st.data())
-def test_documents_come_back(data: st.DataObject) -> None:
+def test_json_column_returns_equal_value(data: st.DataObject) -> None:
     """Every frozen dataclass that is stored as JSON equals itself after the way there and back."""
     shape, values = data.draw(st.sampled_from(list(DOCUMENTS.items())))
     value = data.draw(values)
@@ -81,7 +81,7 @@ def test_documents_come_back(data: st.DataObject) -> None:
     assert column.process_result_value(column.process_bind_param(value, DIALECT), DIALECT) == value
 
 
-def test_what_another_review_found_is_forgotten() -> None:
+def test_profile_column_forgets_findings_of_another_review() -> None:
     """A build that an earlier review let pass counts as never reviewed; the rest of its profile stays."""
     profile = Profile("cpu", 1, 2, 3.0, 4.0, (), hazards=())
     column = ReviewedProfile()
@@ -91,19 +91,19 @@ def test_what_another_review_found_is_forgotten() -> None:
         assert column.process_result_value(other, DIALECT) == replace(profile, hazards=None)
 
 
-def test_latencies_of_an_earlier_version_are_of_one_run_at_a_time() -> None:
-    """Their rows do not say it."""
+def test_latency_column_of_earlier_version_means_one_run_at_a_time() -> None:
+    """Rows of that version do not state the number of runs."""
     stored = Document(Profile).process_bind_param(Profile("cpu", 1, 2, 3.0, 4.0, (Latency(1, 5.0, 6.0),)), DIALECT)
     stored["latencies"] = [{"batch": 1, "p50_ms": 5.0, "p99_ms": 6.0}]
     assert Document(Profile).process_result_value(stored, DIALECT).latencies == (Latency(1, 5.0, 6.0, concurrency=1),)
 
 
-def test_a_newer_boxs_fields_are_passed_by() -> None:
+def test_json_column_ignores_fields_of_newer_version() -> None:
     """A state folder that a newer version wrote to still opens after going back."""
     assert Document(Quota).process_result_value({"stored_bytes": 5, "later": True}, DIALECT) == Quota(stored_bytes=5)
 
 
-def test_times_are_utc_text_that_sorts() -> None:
+def test_time_column_stores_utc_text_that_sorts() -> None:
     """Other zones are converted, and text order is time order."""
     zone = datetime.timezone(datetime.timedelta(hours=2))
     early = datetime.datetime(2026, 5, 1, 12, 0, tzinfo=zone)
@@ -114,8 +114,8 @@ def test_times_are_utc_text_that_sorts() -> None:
     assert column.process_result_value(texts[0], DIALECT) == early
 
 
-def test_a_request_survives_the_database(tmp_path: Path) -> None:
-    """What was asked for comes back whole from a real row after a restart: the importer goes on from it."""
+def test_import_request_comes_back_whole_after_restart(tmp_path: Path) -> None:
+    """The importer goes on from it."""
     task = TaskSpec(TaskKind.OBJECT_DETECTION, ("a",), ImageSpec(mean=(1.0, 2.0, 3.0)), "db", {"score_min": 0.5})
     request = ImportRequest("default", "m", "/x", task=task, metadata={"labels": ["a"], "params": {"k": 1}})
 
@@ -130,8 +130,8 @@ def test_a_request_survives_the_database(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10**6), names, st.integers(0))
-def test_accuracies_are_shares_on_disk(millionths: int, text: str, samples: int) -> None:
-    """As every version has written them; points for everybody else."""
+def test_accuracy_column_stores_shares_and_returns_points(millionths: int, text: str, samples: int) -> None:
+    """Shares, as every version has written them."""
     accuracy = Accuracy(millionths / 10**4, text, text, samples, text)
     column, dialect = MeasuredAccuracy(), DIALECT
     written = column.process_bind_param(accuracy, dialect)

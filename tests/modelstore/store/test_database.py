@@ -36,7 +36,7 @@ def pragma(name: str, session: Session) -> object:
     return session.execute(text(f"PRAGMA {name}")).scalar()
 
 
-def test_every_connection_has_the_pragmas(tmp_path: Path) -> None:
+def test_database_connections_have_required_pragmas(tmp_path: Path) -> None:
     """WAL, synced commits, foreign keys and a patience of seconds, for reading and for writing."""
 
     async def story() -> None:
@@ -50,7 +50,7 @@ def test_every_connection_has_the_pragmas(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_folder_whose_name_means_something_in_an_address_keeps_what_is_written(tmp_path: Path) -> None:
+def test_database_in_folder_with_uri_characters_keeps_writes(tmp_path: Path) -> None:
     folder = tmp_path / "half %20 of?mode=memory#folder"
     folder.mkdir()
 
@@ -65,7 +65,7 @@ def test_folder_whose_name_means_something_in_an_address_keeps_what_is_written(t
     assert {path.name for path in tmp_path.iterdir()} == {folder.name}
 
 
-def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_database_write_is_rolled_back(tmp_path: Path) -> None:
     """What a function wrote before it raised is rolled back."""
 
     def work(session: Session) -> None:
@@ -81,7 +81,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_readers_cannot_write(tmp_path: Path) -> None:
+def test_database_reader_cannot_write(tmp_path: Path) -> None:
     """A write that strays into `read` is refused by SQLite itself."""
 
     async def story() -> None:
@@ -91,7 +91,7 @@ def test_readers_cannot_write(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_cancelled_caller_does_not_stop_the_write(tmp_path: Path) -> None:
+def test_cancelled_caller_does_not_stop_database_write(tmp_path: Path) -> None:
     """A client that goes away after its change was handed in changes nothing."""
 
     async def story() -> None:
@@ -107,7 +107,7 @@ def test_a_cancelled_caller_does_not_stop_the_write(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_writers_of_read_then_write_never_conflict(tmp_path: Path) -> None:
+def test_database_writers_that_read_first_never_conflict(tmp_path: Path) -> None:
     """Many counters that read and write at once all count: the transaction is exclusive from its start."""
 
     def count(session: Session) -> None:
@@ -121,7 +121,7 @@ def test_writers_of_read_then_write_never_conflict(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_another_process_that_writes_is_waited_for(tmp_path: Path) -> None:
+def test_database_write_waits_for_another_process(tmp_path: Path) -> None:
     """A backup tool or a person with a shell holds the file for a moment; the write waits instead of failing."""
 
     async def story() -> None:
@@ -137,8 +137,8 @@ def test_another_process_that_writes_is_waited_for(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_another_process_that_does_not_end_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever holds the file for longer than the box waits makes writes fail as busy, and none of them is half done."""
+def test_database_write_beside_endless_writer_fails_as_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that holds the file for longer than the box waits makes writes fail, and none of them is half done."""
     monkeypatch.setattr("appliance.modelstore.store.database.BUSY_TIMEOUT_MS", 50)
 
     async def story() -> None:
@@ -154,7 +154,7 @@ def test_another_process_that_does_not_end_has_a_name(tmp_path: Path, monkeypatc
     asyncio.run(story())
 
 
-def test_damage_has_a_name(tmp_path: Path) -> None:
+def test_damaged_database_fails_with_advice_to_restore(tmp_path: Path) -> None:
     """Pages that are no database, below a box that runs: a typed error that says what to do, not a traceback."""
 
     async def story() -> None:
@@ -173,7 +173,7 @@ def test_damage_has_a_name(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_full_disk_has_a_name(tmp_path: Path) -> None:
+def test_database_write_on_full_disk_fails_as_storage_full(tmp_path: Path) -> None:
     """SQLite's own word for it becomes StorageFull, and reading goes on."""
 
     def limit(session: Session) -> None:

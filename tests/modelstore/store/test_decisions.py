@@ -20,8 +20,8 @@ def decided(application: str, *others: str, kind: str = "residency") -> Decision
     return DecisionRecord(AT, kind, application, concerned, {"kind": kind, "applications": []}, answer)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """Every field comes back, with an id, newest first."""
+def test_decisions_are_stored_and_listed_newest_first(tmp_path: Path) -> None:
+    """Every field comes back, with an id."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -36,7 +36,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_filters_and_paging(tmp_path: Path) -> None:
+def test_decisions_are_filtered_and_paged(tmp_path: Path) -> None:
     """By tenant, by application, by kind, and below an id; together they all hold."""
 
     async def story() -> None:
@@ -61,7 +61,7 @@ def test_filters_and_paging(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_oldest_go(tmp_path: Path) -> None:
+def test_oldest_decisions_beyond_bound_are_removed(tmp_path: Path) -> None:
     """The table never holds more than its bound, links included, and ids go on."""
 
     async def story() -> None:
@@ -76,7 +76,7 @@ def test_oldest_go(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_samples_do_not_push_others_out(tmp_path: Path) -> None:
+def test_sampled_decisions_do_not_push_out_other_kinds(tmp_path: Path) -> None:
     """Of a kind that is sampled so many are kept; others stay."""
 
     async def story() -> None:
@@ -92,7 +92,7 @@ def test_samples_do_not_push_others_out(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_tenants_that_went_meanwhile(tmp_path: Path) -> None:
+def test_decision_of_deleted_tenant_is_hidden_from_new_tenant_of_name(tmp_path: Path) -> None:
     """A decision about a deleted tenant's application is stored for the operator; a new tenant of that name does not
     see it, nor the older ones.
     """
@@ -111,7 +111,7 @@ def test_tenants_that_went_meanwhile(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_none_is_nothing(tmp_path: Path) -> None:
+def test_empty_batch_of_decisions_changes_nothing(tmp_path: Path) -> None:
     """An empty batch neither fails nor removes."""
 
     async def story() -> None:

@@ -25,20 +25,19 @@ def falling(hours: int, free: float, per_day: float) -> list[Sample]:
         (falling(49, 1e12, 1e8), None),  # further than a year
     ],
 )
-def test_by_the_straight_line(samples: list[Sample], days: float | None) -> None:
-    """From the latest sample on."""
+def test_disk_days_left_follow_straight_line_from_latest_sample(samples: list[Sample], days: float | None) -> None:
     assert days_left(samples) == (None if days is None else pytest.approx(days, rel=1e-6))
 
 
-def test_one_upload_is_no_trend() -> None:
+def test_disk_days_left_are_not_shortened_by_single_upload() -> None:
     """A gigabyte that came at once in two weeks of nothing weighs as what it is."""
     samples = [(at * HOUR_S, 100_000_000_000 - (10**9 if at > 330 else 0)) for at in range(336)]
     left = days_left(samples)
     assert left is None or left > 300
 
 
-def test_kept_over_a_restart(tmp_path: Path) -> None:
-    """Two weeks of it; a clock that is set back takes what lies in its future away; a damaged file is an empty one."""
+def test_disk_use_samples_are_kept_over_restart(tmp_path: Path) -> None:
+    """For two weeks; a clock that is set back removes the samples in its future; a damaged file is an empty one."""
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     use = DiskUse(tmp_path)
     for day in range(20):

@@ -15,7 +15,7 @@ from tests.policies.forecast.arrivals import arrivals
 HISTORY = arrivals([1.0, 3.0] * 40)
 
 
-def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
+def test_forecaster_file_returns_saved_forecasters(tmp_path: Path) -> None:
     network = trained(HISTORY, 0)
     assert network is not None
     path = tmp_path / "forecasters.json"
@@ -25,8 +25,8 @@ def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
     assert [again.of(name).name for name in ("t/gate", "t/new")] == ["renewal", "ewma"]
 
 
-def test_a_file_of_the_first_version_is_read(tmp_path: Path) -> None:
-    """It had a network's numbers without its name."""
+def test_forecaster_file_of_first_version_is_read(tmp_path: Path) -> None:
+    """That version wrote a network's numbers without its name."""
     network = trained(HISTORY, 0)
     assert network is not None
     path = tmp_path / "forecasters.json"
@@ -36,7 +36,7 @@ def test_a_file_of_the_first_version_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"t/door": 7}', '{"t/door": "rnn {}"}', "[" * 100_000])
-def test_a_damaged_file_is_an_empty_one(tmp_path: Path, text: str) -> None:
+def test_damaged_forecaster_file_counts_as_empty(tmp_path: Path, text: str) -> None:
     path = tmp_path / "forecasters.json"
     path.write_text(text)
     assert ForecasterFile(path, FORECASTERS).of("t/door").name == "ewma"

@@ -86,7 +86,7 @@ async def furnish(store: Store, folder: Path) -> str:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("length", [None, 4 * MIB], ids=["of unknown length", "announced"])
-def test_upload_stops_before_the_reserve(disk: Path, length: int | None) -> None:
+def test_upload_stops_before_disk_reserve(disk: Path, length: int | None) -> None:
     """Bytes are looked at as they come: what is left is there for the database and for others."""
     reserve_bytes = 2 * MIB
 
@@ -107,8 +107,8 @@ def test_upload_stops_before_the_reserve(disk: Path, length: int | None) -> None
 
 
 @pytest.mark.usefixtures("processes")
-def test_form_stops_before_the_reserve(disk: Path) -> None:
-    """Nothing of it stays; where there is no reserve the full disk itself is told in the same words."""
+def test_form_upload_stops_before_disk_reserve(disk: Path) -> None:
+    """Nothing of the upload stays; where there is no reserve the full disk itself is told in the same words."""
 
     async def receive() -> dict[str, Any]:
         head = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
@@ -127,8 +127,8 @@ def test_form_stops_before_the_reserve(disk: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_tenant_without_a_quota_may_store_half_of_the_disk(disk: Path) -> None:
-    """While there are others; alone it has all of it, and a quota of its own goes before."""
+def test_tenant_without_quota_may_store_half_of_disk(disk: Path) -> None:
+    """While there are others; alone the tenant has all of it, and a quota of its own goes before."""
 
     async def story() -> None:
         with opened(disk / "state") as store:
@@ -152,7 +152,7 @@ async def forever(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_what_frees_space_works_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
+def test_deletions_work_on_full_disk(disk: Path, tmp_path: Path) -> None:
     """Keys, uploads, applications, models and tenants go although no other write does, also when the log of the
     database is as short as it can be; afterwards the space is held again.
     """
@@ -186,8 +186,8 @@ def test_what_frees_space_works_on_a_full_disk(disk: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_box_starts_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
-    """After a power cut on a full disk the box opens, so that somebody can make room."""
+def test_store_opens_on_full_disk(disk: Path, tmp_path: Path) -> None:
+    """After a power cut, so that an operator can make room."""
 
     async def story() -> None:
         with opened(disk / "state") as store:
@@ -201,7 +201,7 @@ def test_a_box_starts_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_restore_is_applied_on_a_full_disk(disk: Path, tmp_path: Path) -> None:
+def test_staged_restore_is_applied_on_full_disk(disk: Path, tmp_path: Path) -> None:
     """After a kill, with changes that are in the log of the database only, in the room that is held for such."""
 
     async def story() -> None:
@@ -226,7 +226,7 @@ def test_a_restore_is_applied_on_a_full_disk(disk: Path, tmp_path: Path) -> None
     asyncio.run(story())
 
 
-def test_a_file_goes_after_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_file_is_kept_when_deletion_of_row_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deletion that the database refuses leaves the upload as it was acknowledged, with its bytes."""
     monkeypatch.setattr("appliance.modelstore.store.database.BUSY_TIMEOUT_MS", 50)
 
@@ -252,7 +252,7 @@ def test_a_file_goes_after_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("body", [b"this is no database" * 1000, b"SQLite format 3\0" + b"\xff" * 8000])
-def test_a_database_that_is_none_is_told(tmp_path: Path, body: bytes) -> None:
+def test_state_folder_with_invalid_database_is_refused_with_advice(tmp_path: Path, body: bytes) -> None:
     """Opening says what is wrong and what to do, and lets go of the folder."""
     with opened(tmp_path / "state"):
         pass
@@ -263,7 +263,7 @@ def test_a_database_that_is_none_is_told(tmp_path: Path, body: bytes) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_folder_that_cannot_be_written_is_told(disk: Path) -> None:
+def test_read_only_state_folder_is_refused_with_reason(disk: Path) -> None:
     """A disk that the system has put read-only after an error."""
     with opened(disk / "state"):
         pass
@@ -272,7 +272,7 @@ def test_a_folder_that_cannot_be_written_is_told(disk: Path) -> None:
         pass
 
 
-def test_the_folder_belongs_to_its_owner_alone(tmp_path: Path) -> None:
+def test_state_folder_is_readable_by_owner_alone(tmp_path: Path) -> None:
     """Whatever modes the folder and its files had before, and whatever is written while the box runs."""
     state = tmp_path / "state"
     (state / "blobs" / "ab").mkdir(parents=True)

@@ -13,7 +13,7 @@ from appliance.modelstore.store.housekeeping import Housekeeping
 from tests.modelstore.boxes import Parts, parts
 
 
-def test_old_jobs_are_forgotten(tmp_path: Path) -> None:
+def test_housekeeping_forgets_old_jobs(tmp_path: Path) -> None:
     """A job that ended 31 days ago is dropped, one that ended 29 days ago is kept, and an unfinished one for ever."""
 
     async def story() -> None:
@@ -41,7 +41,7 @@ async def kept(box: Parts) -> list[datetime]:
     return [one.at for one in await box.store.audit.page()]
 
 
-def test_a_clock_that_is_years_ahead_wipes_nothing(tmp_path: Path) -> None:
+def test_housekeeping_with_clock_years_ahead_keeps_audit_entries(tmp_path: Path) -> None:
     """One night of it, also after a restart, forgets at most what three days more would; nor does it take years to
     catch up with a clock that was behind.
     """
@@ -66,7 +66,7 @@ def test_a_clock_that_is_years_ahead_wipes_nothing(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_idle_uploads_are_swept(tmp_path: Path) -> None:
+def test_housekeeping_sweeps_idle_uploads(tmp_path: Path) -> None:
     """An upload without a byte for a day goes."""
 
     async def story() -> None:

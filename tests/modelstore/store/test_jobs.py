@@ -17,7 +17,7 @@ def asked(name: str = "m", tenant: str = "default") -> ImportRequest:
     return ImportRequest(tenant, name, "/nowhere")
 
 
-def test_progress_is_kept_and_never_falls(tmp_path: Path) -> None:
+def test_job_progress_is_kept_and_never_falls(tmp_path: Path) -> None:
     """What is given changes, the rest stays; a smaller percentage is passed over."""
 
     async def story() -> None:
@@ -53,7 +53,7 @@ def test_jobs_are_listed_newest_first(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_is_accepted_takes_its_names_at_once(tmp_path: Path) -> None:
+def test_accepted_import_reserves_names_at_once(tmp_path: Path) -> None:
     """A second upload of a name, an application of that name, a bad name or an unknown tenant: refused before any
     work.
     """
@@ -80,8 +80,8 @@ def test_what_is_accepted_takes_its_names_at_once(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_an_import_may_come_without_an_application(tmp_path: Path) -> None:
-    """The empty name makes none; another name makes that one."""
+def test_import_with_empty_application_name_creates_no_application(tmp_path: Path) -> None:
+    """Another name makes the application of that name."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -94,7 +94,7 @@ def test_an_import_may_come_without_an_application(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_an_import_that_brought_nothing_frees_its_name(tmp_path: Path) -> None:
+def test_failed_import_without_variants_frees_name(tmp_path: Path) -> None:
     """After a failure without any variant, model and applications are gone, the reason is kept, and the name can be
     used again.
     """
@@ -117,7 +117,7 @@ def test_an_import_that_brought_nothing_frees_its_name(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_old_jobs_are_forgotten(tmp_path: Path) -> None:
+def test_finished_jobs_are_forgotten_after_cutoff(tmp_path: Path) -> None:
     """Finished jobs before a day go; unfinished ones stay however old."""
 
     async def story() -> None:

@@ -45,7 +45,7 @@ def shape_of(database: Path) -> dict[str, object]:
     return shape
 
 
-def test_a_new_database_is_like_a_migrated_one(tmp_path: Path) -> None:
+def test_new_database_equals_migrated_database(tmp_path: Path) -> None:
     """Both ways to the newest tables end in the same columns, keys, indexes and revision."""
     new = tmp_path / "new.db"
     migrations.migrate(new)
@@ -54,7 +54,7 @@ def test_a_new_database_is_like_a_migrated_one(tmp_path: Path) -> None:
     assert migrations.current_revision(new) == migrations.current_revision(old) == migrations.HEAD
 
 
-def test_migrations_lead_to_the_tables(tmp_path: Path) -> None:
+def test_migrations_lead_to_tables_of_code(tmp_path: Path) -> None:
     """After all migrations nothing is left to change, constraints and indexes included."""
     engine = make_engine(migrated(tmp_path / "test.db"), begin="BEGIN", pooled=False)
     with engine.connect() as connection:
@@ -63,7 +63,7 @@ def test_migrations_lead_to_the_tables(tmp_path: Path) -> None:
     assert differences == []
 
 
-def test_variants_of_an_older_state_are_numbered(tmp_path: Path) -> None:
+def test_migration_numbers_variants_of_older_database(tmp_path: Path) -> None:
     """A database of revision 0002 opens, and its variants have numbers in the order of making, from 1 in every model.
 
     What was shelved is excluded.
@@ -99,7 +99,7 @@ def test_variants_of_an_older_state_are_numbered(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_originals_of_an_older_state_stay_originals(tmp_path: Path) -> None:
+def test_migration_marks_originals_of_older_database(tmp_path: Path) -> None:
     """Of revision 0017 the variant called fp32 is the original, unless a tenant uploaded it as its own."""
     database = tmp_path / "old.db"
     engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
@@ -125,12 +125,12 @@ def test_originals_of_an_older_state_stay_originals(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_head_is_known_without_alembic() -> None:
+def test_migration_head_is_known_without_alembic() -> None:
     """The constant that saves an up-to-date box the import of Alembic is the newest revision."""
     assert ScriptDirectory(str(migrations.SCRIPTS)).get_heads() == [migrations.HEAD]
 
 
-def test_migrating_twice_changes_nothing(tmp_path: Path) -> None:
+def test_second_migration_leaves_database_file_unchanged(tmp_path: Path) -> None:
     """A second start leaves the file alone, data and all."""
     database = tmp_path / "test.db"
     migrations.migrate(database)
@@ -142,7 +142,7 @@ def test_migrating_twice_changes_nothing(tmp_path: Path) -> None:
     assert database.read_bytes() == before
 
 
-def test_versions_are_told_apart(tmp_path: Path) -> None:
+def test_database_revisions_are_told_apart(tmp_path: Path) -> None:
     """Restoring must know which databases this version understands."""
     assert migrations.current_revision(tmp_path / "none.db") is None
     assert migrations.is_known(migrations.HEAD)
@@ -150,13 +150,13 @@ def test_versions_are_told_apart(tmp_path: Path) -> None:
     assert not migrations.is_known(None)
 
 
-def test_every_migration_is_plain_sql_types() -> None:
+def test_migrations_import_no_product_code() -> None:
     """A migration must not import the program: tables move on, migrations stay as they were."""
     for script in (migrations.SCRIPTS / "versions").glob("*.py"):
         assert not re.search(r"import appliance|from appliance|sqlmodel", script.read_text())
 
 
-def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
+def test_database_of_newer_version_is_refused_and_unchanged(tmp_path: Path) -> None:
     """Going back to an older version says so instead of damaging what the newer one wrote."""
     database = tmp_path / "test.db"
     migrations.migrate(database)
@@ -170,7 +170,7 @@ def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_full_disk_makes_no_database(small_disk: Path) -> None:
+def test_migration_on_full_disk_fails_and_works_later(small_disk: Path) -> None:
     """A first start without room says so; with room the next one works."""
     (small_disk / "ballast").write_bytes(b"b" * (3 * 2**20 - 40_000))
     with pytest.raises(StorageFull):

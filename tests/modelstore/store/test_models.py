@@ -41,7 +41,7 @@ def test_models_are_listed_by_page(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_variants_keep_their_order_and_their_facts(tmp_path: Path) -> None:
+def test_variants_of_model_keep_order_and_facts(tmp_path: Path) -> None:
     """Variants come back in the order of making with all that was measured; each change announces the whole model."""
 
     async def story() -> None:
@@ -61,7 +61,7 @@ def test_variants_keep_their_order_and_their_facts(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_variants_number_stays_its_own(tmp_path: Path) -> None:
+def test_variant_number_is_kept_for_name_and_never_reused(tmp_path: Path) -> None:
     """From 1 in the order of making; deleted or imported again a name has the number it had, and no other name ever
     gets it.
     """
@@ -95,9 +95,7 @@ def test_a_variants_number_stays_its_own(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_numbers_go_with_the_tenant(tmp_path: Path) -> None:
-    """Nothing of a tenant stays behind."""
-
+def test_variant_numbers_are_deleted_with_tenant(tmp_path: Path) -> None:
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
             store = box.store
@@ -112,7 +110,7 @@ def test_numbers_go_with_the_tenant(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_states_follow_the_table(tmp_path: Path) -> None:
+def test_variant_states_follow_allowed_transitions(tmp_path: Path) -> None:
     """Excluded and back is legal; from failed to ready is our own mistake."""
 
     async def story() -> None:
@@ -131,8 +129,8 @@ def test_states_follow_the_table(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_content_goes_with_its_last_variant(tmp_path: Path) -> None:
-    """Two models share one content: it stays until the second is deleted, and whoever keeps builds is told."""
+def test_content_is_deleted_with_last_variant(tmp_path: Path) -> None:
+    """Two models share one content: it stays until the second is deleted, and the builds hear of it."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -150,8 +148,8 @@ def test_content_goes_with_its_last_variant(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_assets_are_content_too(tmp_path: Path) -> None:
-    """A tokenizer is stored beside the graph, comes with the model, counts as stored bytes and goes with the model."""
+def test_model_assets_are_stored_and_deleted_with_model(tmp_path: Path) -> None:
+    """A tokenizer lies beside the graph, comes with the model and counts as stored bytes."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -170,7 +168,7 @@ def test_assets_are_content_too(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_deletion_waits_for_running_requests(tmp_path: Path) -> None:
+def test_model_deletion_waits_for_running_requests(tmp_path: Path) -> None:
     """The model is gone for new requests at once; content goes only after the hooks, in order, are through."""
 
     async def story() -> None:
@@ -203,7 +201,7 @@ def test_deletion_waits_for_running_requests(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_deletion_goes_on_without_its_caller(tmp_path: Path) -> None:
+def test_model_deletion_continues_after_caller_is_cancelled(tmp_path: Path) -> None:
     """A client that hangs up while requests still run does not leave the model half deleted."""
 
     async def story() -> None:
@@ -229,7 +227,7 @@ def test_a_deletion_goes_on_without_its_caller(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_refused_variant_leaves_no_content(tmp_path: Path) -> None:
+def test_refused_variant_leaves_no_content(tmp_path: Path) -> None:
     """A row that cannot be written takes its published file away again."""
 
     async def story() -> None:
@@ -255,7 +253,7 @@ def test_equal_content_survives_a_refused_variant(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_full_disk_refuses_and_recovers(small_disk: Path, tmp_path: Path) -> None:
+def test_full_disk_refuses_variant_and_recovers_after_deletion(small_disk: Path, tmp_path: Path) -> None:
     """A variant that does not fit is refused whole; what is there stays readable, and after a deletion there is room
     again.
     """

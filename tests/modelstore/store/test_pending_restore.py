@@ -75,7 +75,7 @@ def steps(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
 
 
 @pytest.mark.nightly("a kill at each step")
-def test_killed_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restore_killed_at_any_step_is_applied_whole_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old box or the restored one, never a mixture; and once it is ready, the restored one."""
     archive = archived(tmp_path)
     at, ended = 0, False
@@ -97,8 +97,8 @@ def test_killed_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert at > 6
 
 
-def test_killed_while_it_is_checked(tmp_path: Path) -> None:
-    """Before it is ready nothing of it counts, and the next start sweeps it."""
+def test_restore_killed_during_check_is_swept_at_start(tmp_path: Path) -> None:
+    """Before it is ready nothing of the restore counts."""
     archive = archived(tmp_path)
     state = tmp_path / "state"
     emptied(state)
@@ -116,7 +116,7 @@ def test_killed_while_it_is_checked(tmp_path: Path) -> None:
     assert not (state / pending_restore.FOLDER).exists()
 
 
-def test_without_a_restore_nothing_happens(tmp_path: Path) -> None:
+def test_start_without_staged_restore_changes_nothing(tmp_path: Path) -> None:
     """Also on a new folder."""
     StateFolder.open(tmp_path / "state").close()
     assert not (tmp_path / "state" / pending_restore.FOLDER).exists()

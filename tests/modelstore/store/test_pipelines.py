@@ -59,8 +59,8 @@ def story(tmp_path: Path, tell: Any) -> Any:
     return asyncio.run(run())
 
 
-def test_pipelines_live_and_change(tmp_path: Path) -> None:
-    """Made, found after a restart with every field, changed, listed by page, deleted; each is announced."""
+def test_pipeline_is_created_changed_listed_and_deleted(tmp_path: Path) -> None:
+    """Found after a restart with every field; each change is announced."""
 
     async def make(box: Parts) -> None:
         assert await box.store.pipelines.create(SIGNS) == SIGNS
@@ -91,8 +91,8 @@ def test_pipelines_live_and_change(tmp_path: Path) -> None:
     asyncio.run(go_on())
 
 
-def test_what_cannot_be_done(tmp_path: Path) -> None:
-    """Names, tenants and applications that are not there; nothing is left of the attempt."""
+def test_invalid_pipeline_is_refused_and_not_stored(tmp_path: Path) -> None:
+    """Names, tenants and applications that are not there."""
 
     async def tell(box: Parts) -> None:
         await box.store.tenants.create(Tenant("harbour"))
@@ -120,8 +120,8 @@ def test_what_cannot_be_done(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-def test_an_application_stays_while_a_pipeline_asks_it(tmp_path: Path) -> None:
-    """Neither it nor its model is deleted, and it stays what it is; afterwards all of that goes."""
+def test_application_asked_by_pipeline_cannot_be_deleted(tmp_path: Path) -> None:
+    """Neither the application nor its model, and the application stays what it is; afterwards all of that goes."""
 
     async def tell(box: Parts) -> None:
         store = box.store
@@ -145,9 +145,9 @@ def test_an_application_stays_while_a_pipeline_asks_it(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-def test_what_others_share_stays_shared(tmp_path: Path) -> None:
-    """While a guest's pipeline asks an application its owner neither deletes nor unshares it, and learns how many do,
-    not whose.
+def test_application_asked_by_foreign_pipeline_stays_shared(tmp_path: Path) -> None:
+    """While a guest's pipeline asks an application its owner neither deletes nor unshares it, and learns how many
+    pipelines do, not whose.
     """
 
     async def tell(box: Parts) -> None:
@@ -173,8 +173,8 @@ def test_what_others_share_stays_shared(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-def test_a_tenant_whose_application_others_ask_stays(tmp_path: Path) -> None:
-    """Its pipelines would go with it, those of others would not."""
+def test_tenant_with_application_asked_by_others_cannot_be_deleted(tmp_path: Path) -> None:
+    """The tenant's own pipelines would go with it, those of others would not."""
 
     async def tell(box: Parts) -> None:
         store = box.store
@@ -194,8 +194,10 @@ def test_a_tenant_whose_application_others_ask_stays(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-def test_who_comes_first_wins(tmp_path: Path) -> None:
-    """Of two that make a pipeline of one name one does; of a pipeline and the deletion of what it asks, one."""
+def test_concurrent_pipeline_changes_have_one_winner(tmp_path: Path) -> None:
+    """Of several creations of a pipeline of one name one succeeds; of a pipeline and the deletion
+    of what it asks, one.
+    """
 
     async def tell(box: Parts) -> None:
         pipelines, applications = box.store.pipelines, box.store.applications
@@ -215,7 +217,7 @@ def test_who_comes_first_wins(tmp_path: Path) -> None:
     story(tmp_path, tell)
 
 
-def test_it_goes_into_backups(tmp_path: Path) -> None:
+def test_pipeline_is_backed_up_with_keys_for_pipeline(tmp_path: Path) -> None:
     """With the keys that name it; the quick start of what was restored knows both."""
 
     async def tell(box: Parts) -> None:

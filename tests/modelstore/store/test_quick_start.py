@@ -108,7 +108,7 @@ async def _furnish(box: Parts, folder: Path) -> None:
     await box.store.seen.save([SeenRuns(build, "8x9~3", "f", (SeenLatency(1, 2, 3, 4, 5, now),))])
 
 
-def test_it_reads_what_the_store_reads(tmp_path: Path) -> None:
+def test_quick_start_reads_same_records_as_store(tmp_path: Path) -> None:
     """Every column of every table that serving knows."""
 
     async def story() -> Beginning:
@@ -146,8 +146,8 @@ def _default(field: Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
-def test_what_another_review_let_pass_is_forgotten(tmp_path: Path) -> None:
-    """As the tables do: it is guarded until it is reviewed again."""
+def test_quick_start_forgets_findings_of_another_review(tmp_path: Path) -> None:
+    """As the tables do: the build is guarded until it is reviewed again."""
 
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:
@@ -164,8 +164,8 @@ def test_what_another_review_let_pass_is_forgotten(tmp_path: Path) -> None:
     assert [v.profile and v.profile.hazards for m in beginning.snapshot.models for v in m.variants] == [None]
 
 
-def test_it_sweeps_what_a_crash_left(tmp_path: Path) -> None:
-    """Content without a row, uploads and scratch folders of nobody."""
+def test_quick_start_sweeps_leftovers_of_crash(tmp_path: Path) -> None:
+    """Content without a row, uploads and scratch folders without an owner."""
 
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:
@@ -211,8 +211,8 @@ def _sql(statement: str) -> Callable[[Path], None]:
     ],
     ids=["content damaged", "content missing", "deletion half done", "content unused", "no admin key"],
 )
-def test_what_has_to_be_mended_is_left_to_the_store(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    """It says so, and touches nothing."""
+def test_quick_start_leaves_repairs_to_store(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    """The quick start returns nothing, and touches nothing."""
 
     async def story() -> None:
         async with parts(tmp_path / "state", runs=False) as box:

@@ -20,8 +20,8 @@ AT = datetime.datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=datetime.UTC)
 ROWS = (SeenLatency(1, 0, 90_000, 120_000, 7, AT), SeenLatency(1, 1, 200_000, 300_000, 5000, AT))
 
 
-async def test_saved_and_replaced(tmp_path: Path) -> None:
-    """By build and shape; the rest of what was saved stays."""
+async def test_seen_runs_are_saved_and_replaced_by_build_and_shape(tmp_path: Path) -> None:
+    """The rest of what was saved stays."""
     async with parts(tmp_path / "state", runs=False) as box:
         variant = await stored_model(box.store, tmp_path, body=b"one")
         build = build_id(variant.content_sha256, "cpu")
@@ -33,8 +33,8 @@ async def test_saved_and_replaced(tmp_path: Path) -> None:
         assert await box.store.seen.load() == [other, two]
 
 
-async def test_it_goes_with_what_ran(tmp_path: Path) -> None:
-    """With the content, and with the tenant in whose guard it ran; what has gone before it is saved is left out."""
+async def test_seen_runs_are_deleted_with_content_or_tenant(tmp_path: Path) -> None:
+    """With the tenant in whose guard they ran; runs of a build that has gone before they are saved are left out."""
     async with parts(tmp_path / "state", runs=False) as box:
         await box.store.tenants.create(Tenant("harbour"))
         variant = await stored_model(box.store, tmp_path, body=b"one")
@@ -50,8 +50,8 @@ async def test_it_goes_with_what_ran(tmp_path: Path) -> None:
         assert await box.store.seen.load() == []
 
 
-def test_a_database_of_the_version_before(tmp_path: Path) -> None:
-    """It opens, and nothing was seen yet."""
+def test_database_without_seen_runs_table_is_migrated(tmp_path: Path) -> None:
+    """The database opens, and no runs were seen yet."""
     (tmp_path / "state").mkdir()
     database = tmp_path / "state" / DATABASE
     engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)

@@ -24,8 +24,8 @@ def place_of(state_dir: Path, sha256: str) -> Path:
     return state_dir / "blobs" / sha256[:2] / sha256
 
 
-def test_a_new_folder_has_one_tenant_and_belongs_to_us(tmp_path: Path) -> None:
-    """The default tenant is there from the start; nobody else may look into the folder."""
+def test_new_state_folder_has_default_tenant_and_private_mode(tmp_path: Path) -> None:
+    """The default tenant is there from the start; other users may not look into the folder."""
 
     async def story() -> None:
         async with parts(tmp_path / "new" / "state", runs=False) as box:
@@ -36,7 +36,7 @@ def test_a_new_folder_has_one_tenant_and_belongs_to_us(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_folder_is_open_once(tmp_path: Path) -> None:
+def test_state_folder_opens_for_one_store_at_a_time(tmp_path: Path) -> None:
     """A second box on the same folder is refused at once; after closing it may."""
     store = Store.open(tmp_path, SystemClock())
     with pytest.raises(InUse):
@@ -45,7 +45,7 @@ def test_a_folder_is_open_once(tmp_path: Path) -> None:
     Store.open(tmp_path, SystemClock()).close()
 
 
-def test_the_snapshot_is_what_was_committed(tmp_path: Path) -> None:
+def test_snapshot_after_restart_equals_committed_state(tmp_path: Path) -> None:
     """Models with variants and applications come back after a restart."""
 
     async def story() -> None:
@@ -63,7 +63,7 @@ def test_the_snapshot_is_what_was_committed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "missing"])
 def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None:
-    """Its variants are failed with the reason, others serve on; a damaged file is kept in quarantine."""
+    """Variants of the content are failed with the reason, others serve on; a damaged file is kept in quarantine."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -84,8 +84,8 @@ def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None
     asyncio.run(story())
 
 
-def test_damaged_content_with_a_sound_form_serves_on(tmp_path: Path) -> None:
-    """Its variants say so; the file is put away once, and each later start finds the same."""
+def test_damaged_content_with_sound_prepared_form_still_serves(tmp_path: Path) -> None:
+    """The reason of its variants says so; the file is put away once, and each later start finds the damage again."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -105,7 +105,7 @@ def test_damaged_content_with_a_sound_form_serves_on(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_damaged_file_beside_the_graph_fails_the_model(tmp_path: Path) -> None:
+def test_damaged_asset_beside_graph_fails_model(tmp_path: Path) -> None:
     """A tokenizer, for example: whether it is found at night or at a start."""
 
     async def story() -> None:
@@ -126,7 +126,7 @@ def test_damaged_file_beside_the_graph_fails_the_model(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_damage_found_while_serving_is_recorded(tmp_path: Path) -> None:
+def test_damaged_content_found_by_load_marks_variant_failed(tmp_path: Path) -> None:
     """A load meets a flipped bit: it fails, and the variant is marked before the load's caller is told."""
 
     async def story() -> None:
@@ -150,7 +150,7 @@ def test_damage_found_while_serving_is_recorded(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
+def test_leftovers_of_crash_are_swept_at_start(tmp_path: Path) -> None:
     """Files without rows in every folder go; what rows need stays."""
 
     async def story() -> None:
@@ -177,7 +177,7 @@ def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_an_acknowledged_deletion_is_finished_at_start(tmp_path: Path) -> None:
+def test_acknowledged_model_deletion_is_finished_at_start(tmp_path: Path) -> None:
     """Killed between the mark and the removal: after the start neither row nor file is left."""
 
     def mark(session: Session) -> None:
@@ -220,7 +220,7 @@ def test_stored_bytes_count_each_content_once(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_the_resident_set_comes_back_in_order(tmp_path: Path) -> None:
+def test_resident_set_comes_back_in_order_after_restart(tmp_path: Path) -> None:
     """What was in memory before a stop is known after the start, most wanted first; the last word counts."""
 
     async def story() -> None:

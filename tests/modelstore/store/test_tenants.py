@@ -21,8 +21,8 @@ def key(id: str, tenant: str = "harbour") -> KeyRecord:
     return KeyRecord(id, tenant, Role.DEVICE, id.encode().ljust(32, b"."), WHEN, ("a", "b"), WHEN, "glasses 7")
 
 
-def test_tenants_live_and_change(tmp_path: Path) -> None:
-    """Made, found, changed, listed by page, deleted; every change is announced once, in order."""
+def test_tenant_is_created_changed_listed_and_deleted(tmp_path: Path) -> None:
+    """Every change is announced once, in order."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -44,8 +44,8 @@ def test_tenants_live_and_change(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_cannot_be_done_to_tenants(tmp_path: Path) -> None:
-    """Bad and taken names, unknown tenants, tenants that still have models, and the default tenant are refused."""
+def test_invalid_tenant_change_is_refused(tmp_path: Path) -> None:
+    """Bad and taken names, unknown tenants, deletion of a tenant that still has models or of the default tenant."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -67,7 +67,7 @@ def test_what_cannot_be_done_to_tenants(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_tenant_takes_keys_and_applications_along(tmp_path: Path) -> None:
+def test_keys_and_applications_are_deleted_with_tenant(tmp_path: Path) -> None:
     """After a tenant is deleted none of its keys opens anything, and the key ring hears of each."""
 
     async def story() -> None:
@@ -129,7 +129,7 @@ def test_keys_are_listed_and_revoked(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_keys_are_bounded(tmp_path: Path) -> None:
+def test_keys_beyond_tenant_limit_are_refused(tmp_path: Path) -> None:
     """One tenant has room for so many; a revoked one makes room, others and admins are not concerned."""
 
     async def story() -> None:

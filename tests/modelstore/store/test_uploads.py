@@ -47,7 +47,7 @@ async def breaking(*blocks: bytes) -> AsyncIterator[bytes]:
     breaks=st.lists(st.booleans(), max_size=6),
 )
 @examples(gate=20)
-def test_any_way_of_cutting_arrives_whole(body: bytes, cuts: list[int], breaks: list[bool]) -> None:
+def test_upload_cut_into_any_pieces_arrives_whole(body: bytes, cuts: list[int], breaks: list[bool]) -> None:
     """However a file is cut into pieces and blocks, and wherever the connection breaks, going on at the offset gives
     the same bytes.
     """
@@ -73,7 +73,7 @@ def test_any_way_of_cutting_arrives_whole(body: bytes, cuts: list[int], breaks: 
         asyncio.run(story(Path(name)))
 
 
-def test_a_restart_goes_on_at_the_offset(tmp_path: Path) -> None:
+def test_upload_continues_at_offset_after_restart(tmp_path: Path) -> None:
     """What was acknowledged before the box stopped need not be sent again; what was announced is remembered."""
 
     async def story() -> None:
@@ -90,7 +90,7 @@ def test_a_restart_goes_on_at_the_offset(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_cancelled_request_keeps_what_arrived(tmp_path: Path) -> None:
+def test_upload_keeps_bytes_of_cancelled_request(tmp_path: Path) -> None:
     """The server drops the handler of a vanished client; its blocks are on the disk."""
     all_are_taken = asyncio.Event()
 
@@ -113,7 +113,7 @@ def test_a_cancelled_request_keeps_what_arrived(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_wrong_offset_says_the_right_one(tmp_path: Path) -> None:
+def test_upload_piece_at_wrong_offset_is_refused_with_right_offset(tmp_path: Path) -> None:
     """A piece that would leave a gap or write twice is refused before a byte of it is read."""
 
     async def story() -> None:
@@ -129,7 +129,7 @@ def test_a_wrong_offset_says_the_right_one(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_pieces_of_unknown_length_share_one_quota(tmp_path: Path) -> None:
+def test_concurrent_uploads_never_exceed_quota_together(tmp_path: Path) -> None:
     """Many uploads that grow at once, and one that is announced meanwhile, never take more than the quota together;
     what was deleted can be taken again.
     """
@@ -161,7 +161,7 @@ def test_pieces_of_unknown_length_share_one_quota(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_two_pieces_at_once_are_told_apart(tmp_path: Path) -> None:
+def test_upload_refuses_other_calls_while_piece_is_written(tmp_path: Path) -> None:
     """While one piece is being written another one, a finish and a deletion are refused; afterwards they work."""
 
     async def story() -> None:
@@ -195,7 +195,7 @@ def test_two_pieces_at_once_are_told_apart(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_limits_hold(tmp_path: Path) -> None:
+def test_upload_limits_hold(tmp_path: Path) -> None:
     """The box's limit at the start and on the way, the announced length, and nonsense in the announcement."""
 
     async def story() -> None:
@@ -218,7 +218,7 @@ def test_limits_hold(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_finishing_checks_length_and_digest(tmp_path: Path) -> None:
+def test_upload_finish_checks_length_and_digest(tmp_path: Path) -> None:
     """Missing bytes and other bytes are told apart; a digest may be written in capitals."""
 
     async def story() -> None:
@@ -237,7 +237,7 @@ def test_finishing_checks_length_and_digest(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_the_quota_counts_what_is_announced(tmp_path: Path) -> None:
+def test_upload_quota_counts_announced_bytes(tmp_path: Path) -> None:
     """Announced bytes are reserved at the start; an upload of unknown length is stopped where the quota ends."""
 
     async def story() -> None:
@@ -257,7 +257,9 @@ def test_the_quota_counts_what_is_announced(tmp_path: Path) -> None:
 
 
 def test_idle_uploads_expire(tmp_path: Path) -> None:
-    """A day without a piece and it is gone, bytes and all; one that goes on stays, and so does another's."""
+    """A day without a piece and the upload is gone, bytes and all; an upload that goes on stays, and so does another
+    tenant's.
+    """
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:
@@ -272,7 +274,7 @@ def test_idle_uploads_expire(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_clock_that_is_set_makes_no_upload_idle(tmp_path: Path) -> None:
+def test_clock_that_is_set_makes_no_upload_idle(tmp_path: Path) -> None:
     """A box without a battery for its clock starts in 1970, and is told the time while an upload is under way."""
 
     async def story() -> None:
@@ -288,7 +290,7 @@ def test_a_clock_that_is_set_makes_no_upload_idle(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_uploads_whose_file_was_taken_are_forgotten(tmp_path: Path) -> None:
+def test_upload_whose_file_was_taken_is_forgotten(tmp_path: Path) -> None:
     """Killed between the import's taking the file and the upload's deletion: the next sweep drops the row."""
 
     async def story() -> None:
@@ -301,7 +303,7 @@ def test_uploads_whose_file_was_taken_are_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_full_disk_stops_and_goes_on(small_disk: Path) -> None:
+def test_upload_fails_on_full_disk_and_continues_with_free_space(small_disk: Path) -> None:
     """The piece fails with a clear error, the box goes on, and when there is room again the upload goes on at its
     offset.
     """
@@ -323,7 +325,7 @@ def test_a_full_disk_stops_and_goes_on(small_disk: Path) -> None:
     asyncio.run(story())
 
 
-def test_memory_stays_flat(tmp_path: Path) -> None:
+def test_upload_memory_does_not_grow_with_piece(tmp_path: Path) -> None:
     """A piece of 48 MiB grows the process by a few blocks only."""
 
     async def story() -> None:
@@ -342,7 +344,7 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
 
 
 def test_uploads_under_way_are_bounded(tmp_path: Path) -> None:
-    """One tenant may have so many, all together ten times as many; a deleted one makes room."""
+    """One tenant may have so many, all together ten times as many; a deleted upload makes room."""
 
     async def story() -> None:
         async with parts(tmp_path, runs=False) as box:

@@ -12,7 +12,7 @@ from appliance.modelstore.store.disk import hash_of
 from appliance.modelstore.store.verified_files import VerifiedFiles
 
 
-def test_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
+def test_verified_file_is_read_once_until_change(tmp_path: Path) -> None:
     read: list[str] = []
 
     def digest_of(path: Path) -> str:
@@ -36,8 +36,8 @@ def test_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
     assert not files.is_sound(path, digest)
 
 
-def test_known_file_waits_for_no_other(tmp_path: Path) -> None:
-    """While one is read whole, a file that was read before is answered at once."""
+def test_verified_file_is_answered_while_another_is_read(tmp_path: Path) -> None:
+    """While one file is read whole, a file that was read before is answered at once."""
     reading, may_end = threading.Event(), threading.Event()
 
     def digest_of(path: Path) -> str:
@@ -59,7 +59,7 @@ def test_known_file_waits_for_no_other(tmp_path: Path) -> None:
     reader.join()
 
 
-def test_file_that_cannot_be_read_is_not_damaged(tmp_path: Path) -> None:
+def test_content_that_cannot_be_read_does_not_count_as_damaged(tmp_path: Path) -> None:
     """Too many open files say nothing about a content: it stays where it is."""
 
     def digest_of(path: Path) -> str:
@@ -78,7 +78,7 @@ def test_file_that_cannot_be_read_is_not_damaged(tmp_path: Path) -> None:
     assert not (tmp_path / "quarantine").exists()
 
 
-def test_folder_changes_with_each_of_its_files(tmp_path: Path) -> None:
+def test_verified_folder_changes_with_each_file_in_it(tmp_path: Path) -> None:
     files = VerifiedFiles(content_digest)
     (tmp_path / "model.onnx").write_bytes(b"graph")
     (tmp_path / "model.bin").write_bytes(b"weights")

@@ -34,8 +34,8 @@ async def begin_planner(bench: EngineBench, megabytes: int) -> None:
 
 
 @story
-async def test_account_leaves_out_what_processes_take_that_stay() -> None:
-    """Guards, and what they are forked of; not planners, which end where there is no room otherwise."""
+async def test_memory_account_excludes_guards_and_fork_servers_but_not_planners() -> None:
+    """Planners end where there is no room otherwise."""
     bench = box()
     await begin_planner(bench, 50)
     assert (bench.memory.builds_bytes, bench.core.account.room_for(())) == (150 * MB, 200 * MB)
@@ -46,8 +46,8 @@ async def test_account_leaves_out_what_processes_take_that_stay() -> None:
 
 
 @story
-async def test_account_of_a_tenant_ends_at_its_ceiling() -> None:
-    """Its guards are in it."""
+async def test_tenant_memory_account_ends_at_tenant_ceiling() -> None:
+    """The tenant's guards count as well."""
     bench = box(quota=Quota(memory_ceiling_bytes=70 * MB))
     assert (bench.core.account.room_of("t"), fits(bench, "large"), fits(bench, "small")) == (70 * MB, False, True)
     bench.core.charge_guards({("t", "cpu"): 20 * MB})
@@ -55,8 +55,7 @@ async def test_account_of_a_tenant_ends_at_its_ceiling() -> None:
 
 
 @story
-async def test_policy_of_residency_counts_what_processes_take() -> None:
-    """It is told of the memory that there is for variants."""
+async def test_residency_policy_is_told_memory_left_beside_processes() -> None:
     bench = box()
     bench.add({"fp32": Cost(90 * MB), "int8": Cost(20 * MB)}, name="two")
     bench.memory.set_overhead(100 * MB)
@@ -68,7 +67,7 @@ async def test_policy_of_residency_counts_what_processes_take() -> None:
 
 @story
 async def test_refusal_names_the_processes_that_hold_memory() -> None:
-    """With what each sort takes, the largest first, also where it is for ever."""
+    """With what each sort takes, the largest first, also where the request can never fit."""
     bench = box(150)
     bench.memory.set_overhead(31 * MB)
     bench.memory.set_overhead(22 * MB, of=FORK_SERVERS)
@@ -89,7 +88,7 @@ async def test_refusal_names_the_processes_that_hold_memory() -> None:
 
 
 @story
-async def test_request_that_needs_a_planners_memory_is_given_it() -> None:
+async def test_planner_process_ends_when_request_needs_memory() -> None:
     """The planner ends before the request is refused."""
     bench = box()
     await begin_planner(bench, 50)
@@ -125,7 +124,7 @@ class Guards:
 
 
 @story
-async def test_request_that_needs_what_a_guard_and_its_idle_builds_take_is_given_it() -> None:
+async def test_guard_with_idle_builds_ends_when_request_needs_memory() -> None:
     """A guard of 60 holds an idle build of 60 in 200: neither alone makes room for 150."""
     bench = box()
     bench.add({"v": Cost(150 * MB)}, name="largest", tenant="u")
@@ -138,7 +137,7 @@ async def test_request_that_needs_what_a_guard_and_its_idle_builds_take_is_given
 
 
 @story
-async def test_request_that_needs_what_a_guard_with_idle_builds_and_a_planner_take_is_given_it() -> None:
+async def test_guard_with_idle_builds_and_planner_end_when_request_needs_memory() -> None:
     """A planner of 50, and a guard of 60 that holds an idle build of 60, in 200: all of it makes room for 190."""
     bench = box()
     bench.add({"v": Cost(190 * MB)}, name="largest", tenant="u")
@@ -153,9 +152,7 @@ async def test_request_that_needs_what_a_guard_with_idle_builds_and_a_planner_ta
 
 @pytest.mark.parametrize(("guaranteed", "is_given"), [(100, False), (85, True)])
 @story
-async def test_guard_goes_with_its_builds_only_if_its_tenant_keeps_what_is_guaranteed(
-    guaranteed: int, is_given: bool
-) -> None:
+async def test_guard_with_idle_builds_ends_only_if_tenant_keeps_guarantee(guaranteed: int, is_given: bool) -> None:
     """A tenant has two guards of 20 in 200, one with a build of 40, and one of 65. Without the first build it has 105,
     without its guard, too, 85.
     """
@@ -179,8 +176,8 @@ async def test_guard_goes_with_its_builds_only_if_its_tenant_keeps_what_is_guara
 
 
 @story
-async def test_guard_whose_build_is_in_use_stays() -> None:
-    """The request is refused, and told who holds the memory."""
+async def test_guard_with_build_in_use_stays_when_request_needs_memory() -> None:
+    """The request is refused, and the refusal names what holds the memory."""
     bench = box()
     bench.add({"v": Cost(150 * MB)}, name="largest", tenant="u")
     async with bench.working():
@@ -197,7 +194,7 @@ async def test_guard_whose_build_is_in_use_stays() -> None:
 
 
 @story
-async def test_request_above_its_tenants_ceiling_ends_no_planner() -> None:
+async def test_request_above_tenant_ceiling_ends_no_planner_process() -> None:
     """There is memory; what the tenant may take is less."""
     bench = box(quota=Quota(memory_ceiling_bytes=70 * MB))
     await begin_planner(bench, 50)

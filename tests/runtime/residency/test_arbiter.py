@@ -13,9 +13,9 @@ from tests.fakes.processor import Cost
 from tests.fakes.sinks import Decisions
 
 
-def test_what_an_application_falls_to_stays_where_it_is_there_already() -> None:
-    """While the large variant came a request loaded the small one: the large one leaves for the newcomer, the small
-    one is neither loaded again nor lost.
+def test_eviction_plan_keeps_smaller_variant_that_is_already_resident() -> None:
+    """While the large variant came a request loaded the small one: the large one leaves for a build of another
+    application, the small one is neither loaded again nor lost.
     """
 
     async def story() -> None:

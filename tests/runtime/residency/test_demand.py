@@ -30,7 +30,7 @@ def expecting(**times_s: float) -> Expectations:
     return made
 
 
-def test_window_of_the_papers_example() -> None:
+def test_request_window_opens_and_closes_as_in_paper_example() -> None:
     """Predicted at 1000, Δ 50, θ 30: maximalist from 920 to 1050, minimalist before and after (EM-06, EM-09)."""
     all_ = expecting(a=1000)
     one = all_.of("a")
@@ -46,7 +46,7 @@ def test_window_of_the_papers_example() -> None:
     assert not one.is_maximalist
 
 
-def test_window_stays_open_when_the_request_came_early() -> None:
+def test_request_window_stays_open_after_request_came() -> None:
     """A request inside its window does not close it: the variant is kept until t + Δ."""
     all_ = expecting(a=1000)
     one = all_.of("a")
@@ -57,7 +57,7 @@ def test_window_stays_open_when_the_request_came_early() -> None:
     assert one.next_ns == 1000 * S
 
 
-def test_companion_is_more_probable_after_it_came_unexpectedly() -> None:
+def test_companion_probability_grows_with_requests_in_window() -> None:
     """b comes in every window of a: P(b | a) grows, P(c | a) does not (EM-19)."""
     all_ = Expectations(
         lambda name: At(tuple(range(100 * S, 3000 * S, 100 * S)) if name == "a" else ()),
@@ -77,7 +77,7 @@ def test_companion_is_more_probable_after_it_came_unexpectedly() -> None:
     assert all_.beside("a")["c"] <= before
 
 
-def test_delta_follows_how_far_predictions_were_off() -> None:
+def test_window_delta_follows_error_of_predictions() -> None:
     """Requests 3 s off their prediction, always: Δ is 3 s and no longer the initial one (EM-07)."""
     all_ = Expectations(lambda name: At(tuple(range(0, 3000 * S, 100 * S))), alpha=1.0, delta_ns=50 * S, history_ns=S)
     for start in range(100, 1000, 100):
@@ -86,10 +86,8 @@ def test_delta_follows_how_far_predictions_were_off() -> None:
     assert all_.history_ns == 100 * S
 
 
-def test_windows_stay_narrow_where_a_share_is_set() -> None:
-    """Residuals of 3 s with a request each 10 s: Δ is a tenth of that, and what predictions are off by is still
-    known.
-    """
+def test_window_delta_stays_within_share_of_mean_gap() -> None:
+    """Residuals of 3 s with a request each 10 s: Δ is a tenth of that, and the error of predictions is still known."""
     all_ = Expectations(
         lambda name: At(tuple(range(0, 300 * S, 10 * S))), alpha=1.0, delta_ns=S, history_ns=S, delta_share_max=0.1
     )
@@ -99,8 +97,10 @@ def test_windows_stay_narrow_where_a_share_is_set() -> None:
     assert all_.spread_ns == 3 * S
 
 
-def test_a_late_request_stays_due_for_when_it_was() -> None:
-    """Policies see the time that has passed, not the one that was predicted anew, until that is five mean gaps ago."""
+def test_late_request_stays_due_at_predicted_time() -> None:
+    """Policies see the time that has passed, not the newly predicted one, until five mean gaps have
+    passed since then.
+    """
     all_ = Expectations(lambda name: At((10 * S, 40 * S, 90 * S)), alpha=1.0, delta_ns=S, history_ns=4 * S)
     one = all_.of("a")
     assert all_.step(one, 0, 9 * S)
@@ -111,8 +111,8 @@ def test_a_late_request_stays_due_for_when_it_was() -> None:
     assert one.next_ns == 90 * S
 
 
-def test_residual_counts_against_the_first_prediction() -> None:
-    """Predicted at 4.35 s, again and again while nobody came, and asked at 7.00 s: 2.65 s off (EM-07)."""
+def test_prediction_error_counts_against_first_prediction() -> None:
+    """Predicted at 4.35 s, again and again while no request came, and asked at 7.00 s: 2.65 s off (EM-07)."""
     anew = tuple(int(s * S) for s in (4.35, 4.9, 5.6, 6.553, 9))
     all_ = Expectations(lambda name: At(anew), alpha=0.0, delta_ns=S // 10, history_ns=4 * S)
     all_.arrived("a", 0)
@@ -124,7 +124,7 @@ def test_residual_counts_against_the_first_prediction() -> None:
     assert all_.delta_ns == int(2.65 * S)
 
 
-def test_an_application_left_alone_has_few_windows_and_then_none() -> None:
+def test_application_without_requests_has_few_windows_and_then_none() -> None:
     """Asked twice, 50 ms apart: a window for each doubling of its lateness, none once the forecast has ended, and
     nothing is due then.
     """
@@ -143,7 +143,7 @@ def test_an_application_left_alone_has_few_windows_and_then_none() -> None:
     assert (one.is_maximalist, one.next_ns) == (False, None)
 
 
-def test_who_comes_back_after_the_end_answers_no_prediction() -> None:
+def test_request_after_ended_forecast_counts_as_no_prediction_error() -> None:
     """An hour of silence is no error of a forecast that had ended; it starts anew with the request."""
     all_ = Expectations(lambda name: Ewma(), alpha=1.0, delta_ns=S, history_ns=S)
     for at_s in (1, 2, 3):
@@ -158,8 +158,8 @@ def test_who_comes_back_after_the_end_answers_no_prediction() -> None:
     assert one.predicted_ns is not None
 
 
-def test_a_window_knows_whether_somebody_came() -> None:
-    """Answered by a request while it was open, until the next one opens."""
+def test_request_window_is_answered_by_request_until_next_window() -> None:
+    """Answered by a request while the window was open, until the next one opens."""
     all_ = Expectations(lambda name: At((10 * S, 20 * S)), alpha=1.0, delta_ns=S, history_ns=S)
     one = all_.of("a")
     all_.arrived("a", 5 * S)
@@ -172,7 +172,7 @@ def test_a_window_knows_whether_somebody_came() -> None:
     assert (one.is_maximalist, one.is_answered) == (True, False)
 
 
-def test_who_is_told_that_nobody_comes_learns_no_distance_from_it() -> None:
+def test_request_after_forecast_of_none_is_miss_without_error() -> None:
     """A forecast that has ended says never: a request all the same is a miss, not a prediction that was off by
     years.
     """
@@ -183,7 +183,7 @@ def test_who_is_told_that_nobody_comes_learns_no_distance_from_it() -> None:
     assert all_.hit_rate("a") < all_.hit_rate("nobody")
 
 
-def test_predictions_that_come_true_are_told_from_those_that_do_not() -> None:
+def test_hit_rate_is_high_for_true_and_low_for_false_predictions() -> None:
     """One application is asked when it is predicted, every ten seconds; the other between, with predictions for any
     time.
     """

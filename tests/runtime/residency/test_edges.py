@@ -10,7 +10,7 @@ _PUTS = st.lists(st.tuples(st.sampled_from("abcd"), _TIMES, _TIMES, st.integers(
 
 
 @given(_PUTS, st.integers(0, 120), st.integers(0, 20), st.integers(0, 20))
-def test_the_latest_put_counts(
+def test_window_edges_go_by_latest_put_of_application(
     puts: list[tuple[str, int | None, int | None, int]], now_ns: int, delta_ns: int, lead_ns: int
 ) -> None:
     edges = WindowEdges()
@@ -28,7 +28,9 @@ def test_the_latest_put_counts(
 
 
 @given(_PUTS)
-def test_one_that_is_gone_is_never_due(puts: list[tuple[str, int | None, int | None, int]]) -> None:
+def test_window_edges_of_forgotten_application_are_never_due(
+    puts: list[tuple[str, int | None, int | None, int]],
+) -> None:
     edges = WindowEdges()
     for put in puts:
         edges.put(*put)

@@ -15,29 +15,28 @@ def build(name: str, size: int, used: int, pinned: bool = False) -> ResidentBuil
     return ResidentBuild(name, size, used, pinned)
 
 
-def test_oldest_leave_until_it_fits() -> None:
+def test_lru_plan_evicts_longest_unused_until_build_fits() -> None:
     """Two of three go, in the order of their last use."""
     assert plan(25, 5, build("a", 10, 3), build("b", 10, 1), build("c", 10, 2)).victims == ("b", "c")
 
 
-def test_pinned_is_passed_over() -> None:
+def test_lru_plan_passes_over_pinned_build() -> None:
     """The oldest is in use, so the next one goes."""
     assert plan(10, 0, build("a", 10, 1, pinned=True), build("b", 10, 2)).victims == ("b",)
 
 
-def test_ties_break_by_name() -> None:
+def test_lru_plan_breaks_ties_by_build_id() -> None:
     """Equal last use: the smaller build id goes."""
     assert plan(10, 0, build("b", 10, 1), build("a", 10, 1)).victims == ("a",)
 
 
-def test_too_little_even_then() -> None:
-    """It says how much would still be missing, and names no victim."""
+def test_lru_plan_without_enough_memory_evicts_none_and_names_missing_bytes() -> None:
+    """The plan says how much would still be missing, and names no victim."""
     answer = plan(30, 5, build("a", 10, 1), build("b", 50, 2, pinned=True))
     assert answer == RoomPlan((), 0, False, "15 bytes are missing even without every unpinned build")
 
 
-def test_fits_as_it_is() -> None:
-    """No victim where there is room."""
+def test_lru_plan_evicts_none_where_build_fits() -> None:
     assert plan(5, 5, build("a", 10, 1)).victims == ()
 
 
@@ -54,9 +53,9 @@ def problems(draw: st.DrawFn) -> RoomProblem:
 
 
 @given(problem=problems())
-def test_plan_is_honest(problem: RoomProblem) -> None:
-    """Victims are unpinned and named once, and none leaves for what fits; it says no only where all of them together
-    would not do.
+def test_lru_plan_evicts_unpinned_builds_once_and_only_as_needed(problem: RoomProblem) -> None:
+    """Victims are unpinned and named once, and none leaves for a build that fits; the plan is insufficient only where
+    all victims together would not do.
     """
     answer = least_recently_used(problem)
     by_id = {build.build_id: build for build in problem.resident}
@@ -72,8 +71,7 @@ def test_plan_is_honest(problem: RoomProblem) -> None:
 
 
 @given(data=st.data(), problem=problems())
-def test_order_of_input_does_not_matter(data: st.DataObject, problem: RoomProblem) -> None:
-    """The same builds in any order give the same plan."""
+def test_lru_plan_does_not_depend_on_order_of_builds(data: st.DataObject, problem: RoomProblem) -> None:
     shuffled = tuple(data.draw(st.permutations(problem.resident)))
     other = RoomProblem(problem.now_ns, problem.build_id, problem.need_bytes, problem.free_bytes, shuffled)
     assert least_recently_used(problem) == least_recently_used(other)

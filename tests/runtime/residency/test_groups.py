@@ -43,48 +43,54 @@ def options(*variants: Variant, slos_ms: tuple[float | None, ...] = (None,), lea
     return [option.name for option in group.options]
 
 
-def test_without_an_slo_all_are_there_most_accurate_first() -> None:
+def test_options_without_slo_are_all_variants_most_accurate_first() -> None:
     assert options(SMALL, LARGE, MIDDLE) == ["large", "middle", "small"]
 
 
-def test_those_that_keep_the_slo_come_first_and_larger_ones_that_do_not_are_no_option() -> None:
-    """20 ms: twice 10 fits, twice 20 does not. What is wanted is what a request would be answered with."""
+def test_options_leave_out_larger_variants_that_miss_slo() -> None:
+    """20 ms: twice 10 fits, twice 20 does not. A variant is wanted if a request would be answered with it."""
     assert options(LARGE, MIDDLE, SMALL, slos_ms=(20,)) == ["middle", "small"]
 
 
-def test_a_smaller_one_that_does_not_keep_it_is_better_than_nothing() -> None:
+def test_options_end_with_smaller_variant_that_misses_slo() -> None:
     """int8 that is slower than fp32: only where there is no room for more."""
     slow = make_variant("t/m", "slow", Cost(20, run_ms=30), accuracy=85.0)
     assert options(LARGE, slow, slos_ms=(40,)) == ["large", "slow"]
 
 
-def test_a_more_accurate_one_that_does_not_keep_it_is_left_out() -> None:
-    """Policies would take it for the better one."""
+def test_options_leave_out_more_accurate_variant_that_misses_slo() -> None:
+    """Policies would take it for the better variant."""
     slow = make_variant("t/m", "slow", Cost(20, run_ms=30), accuracy=95.0)
     assert options(LARGE, slow, slos_ms=(40,)) == ["large"]
 
 
-def test_an_slo_that_none_keeps_changes_nothing() -> None:
+def test_slo_that_no_variant_keeps_changes_no_options() -> None:
     assert options(LARGE, MIDDLE, SMALL, slos_ms=(1,)) == ["large", "middle", "small"]
 
 
-def test_where_none_keeps_it_those_in_time_alone_come_first() -> None:
+def test_options_are_variants_whose_run_alone_is_within_slo() -> None:
     assert options(LARGE, MIDDLE, slos_ms=(12,)) == ["middle"]
 
 
-def test_the_strictest_slo_that_is_kept_counts() -> None:
-    """Applications of one model share its memory; one that asks for the impossible does not undo another's promise."""
+def test_options_go_by_strictest_slo_that_can_be_kept() -> None:
+    """Applications of one model share its memory; an application that asks for the impossible does not undo another's
+    promise.
+    """
     assert options(LARGE, MIDDLE, SMALL, slos_ms=(None, 20, 10)) == ["small"]
     assert options(LARGE, MIDDLE, SMALL, slos_ms=(20, 1)) == ["middle", "small"]
 
 
-def test_a_least_accuracy_goes_before_an_slo() -> None:
-    """The only fast one is not accurate enough for the first application, so it is no reason to give up the others."""
+def test_least_accuracy_takes_precedence_over_slo() -> None:
+    """The only fast variant is not accurate enough for the first application, so it is no reason to
+    give up the others.
+    """
     assert options(LARGE, MIDDLE, SMALL, slos_ms=(None, 9), least=75) == ["large", "middle", "small"]
 
 
-def test_of_equally_accurate_ones_the_preferred_is_worth_a_little_more() -> None:
-    """Policies know accuracies only: else the smaller one would be the best, and stay for good."""
+def test_preferred_variant_is_first_option_among_equally_accurate() -> None:
+    """Policies know accuracies only, so the preferred one is given a little more: else the smaller one would be the
+    best, and stay for good.
+    """
     catalogue = Catalogue(ByProfile(), loss_points_max=0.5)
     catalogue.put_tenant(Tenant("t"))
     fast = make_variant("t/m", "fast", Cost(60, run_ms=10), accuracy=90.0)
@@ -110,14 +116,14 @@ def preferring(*prefers: Prefer) -> list[str]:
     return [option.name for option in group.options]
 
 
-def test_what_is_kept_is_what_answers() -> None:
+def test_options_begin_with_variant_that_preference_chooses() -> None:
     """Else memory would be filled with a variant that the applications do not choose."""
     assert preferring(Prefer.ACCURACY) == ["large", "middle", "small"]
     assert preferring(Prefer.BALANCED) == ["middle", "small"]
     assert preferring(Prefer.SPEED) == ["small"]
 
 
-def test_the_application_that_asks_for_most_decides_for_the_group() -> None:
+def test_options_of_model_follow_most_demanding_application() -> None:
     assert preferring(Prefer.BALANCED, Prefer.ACCURACY, Prefer.SPEED) == ["large", "middle", "small"]
     assert preferring(Prefer.SPEED, Prefer.BALANCED) == ["middle", "small"]
 
@@ -143,7 +149,7 @@ def test_unverified_variant_is_an_option_where_all_applications_allow_it() -> No
     assert found(Unverified.ALLOW, Unverified.NEVER, variants=(doubtful,)) == ["int8"]
 
 
-def test_applications_of_one_model_cost_each_as_much_however_many_there_are() -> None:
+def test_variant_groups_take_time_linear_in_applications_of_model() -> None:
     """A fleet of cameras may have an application each."""
 
     def made(count: int) -> int:

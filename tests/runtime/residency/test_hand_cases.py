@@ -15,7 +15,7 @@ warm_start = pytest.mark.parametrize("eviction", ["iws-bfe", "ws-bfe"])
 
 
 @warm_start
-def test_request_whose_choice_no_longer_fits_gets_its_next_smaller_variant(eviction: str) -> None:
+def test_request_whose_variant_no_longer_fits_gets_smaller_variant(eviction: str) -> None:
     async def story() -> None:
         bench = EngineBench(32_000 * KB, workers=3, eviction=eviction)
         bench.add({"fp32": Cost(12_600 * KB, 17_920 * KB), "int8": Cost(3_200 * KB, 10_000 * KB)}, name="a1")
@@ -30,9 +30,9 @@ def test_request_whose_choice_no_longer_fits_gets_its_next_smaller_variant(evict
     run_virtual(story)
 
 
-def test_two_replacements_that_a_plan_counts_on_are_both_made() -> None:
-    """10.826 MB are free and two replacements free 9.380 MB each: 29.586 MB, and the newcomer needs 29.364 MB. Each of
-    the two needs 13.710 MB while it loads, for which there is room only one after the other.
+def test_plan_that_needs_two_replacements_makes_both() -> None:
+    """10.826 MB are free and two replacements free 9.380 MB each: 29.586 MB, and the requested build needs 29.364 MB.
+    Each of the two needs 13.710 MB while it loads, for which there is room only one after the other.
     """
 
     async def story() -> None:
@@ -53,8 +53,10 @@ def test_two_replacements_that_a_plan_counts_on_are_both_made() -> None:
     run_virtual(story)
 
 
-def test_request_that_waits_for_room_gets_the_best_variant_that_fits_then() -> None:
-    """Nothing fits beside what runs; when that has ended the large variant does, though the small one needs less."""
+def test_request_after_wait_for_memory_gets_best_variant_that_fits() -> None:
+    """Nothing fits beside the build that runs; when that has ended the large variant does, though the small one needs
+    less.
+    """
 
     async def story() -> None:
         bench = EngineBench(20, workers=3)
@@ -70,8 +72,8 @@ def test_request_that_waits_for_room_gets_the_best_variant_that_fits_then() -> N
     run_virtual(story)
 
 
-def test_request_whose_deadline_comes_before_there_is_room_is_told_of_memory() -> None:
-    """It has not been too slow: more time would not have helped, nor a faster variant."""
+def test_request_past_deadline_in_wait_for_memory_is_refused_for_memory() -> None:
+    """The request has not been too slow: more time would not have helped, nor a faster variant."""
 
     async def story() -> None:
         bench = EngineBench(20, workers=3)
@@ -92,7 +94,7 @@ def test_request_whose_deadline_comes_before_there_is_room_is_told_of_memory() -
 
 
 @pytest.mark.parametrize("eviction", ["iws-bfe", "ws-bfe", "bfe", "lfe", "expected-utility"])
-def test_the_expected_get_smaller_variants_and_never_nothing(eviction: str) -> None:
+def test_expected_application_gets_smaller_variant_rather_than_none(eviction: str) -> None:
     """Two fill memory and are in their windows when a third is asked for, whose smallest variant lacks 2 MB: it waits
     for the windows, then one of the two is replaced, and both are warm afterwards.
     """
@@ -118,7 +120,7 @@ def test_the_expected_get_smaller_variants_and_never_nothing(eviction: str) -> N
     run_virtual(story)
 
 
-def test_load_time_learns_from_loads_for_requests() -> None:
+def test_expected_load_time_learns_from_loads_for_requests() -> None:
     """The profile says 10.6 ms; two loads for requests took 1,194 and 142 ms: 668 ms from then on (EM-08)."""
 
     async def story() -> None:

@@ -23,8 +23,8 @@ def residents(bench: EngineBench) -> Mapping[str, str | None]:
 
 
 @of_the_box
-def test_who_is_expected_is_there_before_the_request(eviction: str) -> None:
-    """Asked every 10 s, unloaded in between: it is back when the next request comes, which is warm."""
+def test_variant_of_expected_application_is_loaded_before_request(eviction: str) -> None:
+    """Asked every 10 s, unloaded in between: the variant is back when the next request comes, which is warm."""
 
     async def story() -> None:
         bench = EngineBench(100, eviction=eviction)
@@ -42,7 +42,7 @@ def test_who_is_expected_is_there_before_the_request(eviction: str) -> None:
 
 
 @of_the_box
-def test_the_other_variants_leave_when_a_better_one_has_come(eviction: str) -> None:
+def test_smaller_variant_leaves_when_better_variant_is_loaded(eviction: str) -> None:
     """The small one served while there was no room; when the large one is brought in its window, the small one goes."""
 
     async def story() -> None:
@@ -61,7 +61,7 @@ def test_the_other_variants_leave_when_a_better_one_has_come(eviction: str) -> N
 
 
 @pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe", "lru"])
-def test_windows_without_a_pause_between_them(eviction: str) -> None:
+def test_larger_variant_is_loaded_when_windows_follow_without_pause(eviction: str) -> None:
     """Asked more often than the large variant takes to load, so that a window follows at once on the one before, the
     application is brought that variant when there is room for it; also by policies that move nothing by themselves.
     """
@@ -89,7 +89,7 @@ def test_windows_without_a_pause_between_them(eviction: str) -> None:
 
 
 @story
-async def test_the_end_of_one_change_does_not_end_the_next() -> None:
+async def test_residency_change_is_not_ended_by_end_of_previous_change() -> None:
     """A change that begins in the very turn in which the first one ends is under way until it is over itself: no
     third joins it.
     """
@@ -113,8 +113,8 @@ async def test_the_end_of_one_change_does_not_end_the_next() -> None:
 
 
 @story
-async def test_a_change_that_finds_no_room_is_over() -> None:
-    """What was to be brought does not fit any more: the application may be changed again, and gives way to others."""
+async def test_residency_change_without_room_ends() -> None:
+    """What was to be loaded does not fit any more: the application may be changed again, and gives way to others."""
     bench = EngineBench(30)
     bench.add({"v": Cost(20)})
     bench.add({"w": Cost(20)}, name="other")
@@ -132,7 +132,7 @@ async def test_a_change_that_finds_no_room_is_over() -> None:
 
 
 @story
-async def test_what_a_plan_brings_together_has_room_together() -> None:
+async def test_loads_of_one_plan_fit_into_memory_together() -> None:
     """Each of two fits into what is free, both do not: one is loaded, and the other is no load that fails at once."""
     bench = EngineBench(30)
     changes = []
@@ -147,9 +147,9 @@ async def test_what_a_plan_brings_together_has_room_together() -> None:
 
 
 @story
-async def test_a_load_that_always_fails_is_tried_less_and_less() -> None:
-    """What can be loaded comes in its place; a request tries it all the same, and once it has been loaded it is as
-    before.
+async def test_load_that_always_fails_is_retried_ever_less_often() -> None:
+    """A variant that can be loaded comes in its place; a request tries the load all the same, and once the variant has
+    been loaded all is as before.
     """
     failures: list[Exception] = [LoadFailed(build_id="large", reason="bad file") for _ in range(1000)]
     bench = EngineBench(100)
@@ -169,9 +169,9 @@ async def test_a_load_that_always_fails_is_tried_less_and_less() -> None:
 
 
 @story
-async def test_an_idle_box_looks_seldom_where_there_are_many() -> None:
-    """A look takes longer the more there are, so it comes more seldom: 200 applications of which memory holds half, and
-    one is expected.
+async def test_residency_loop_looks_seldom_at_many_idle_applications() -> None:
+    """A look takes longer the more applications there are, so looks come more seldom: 200 applications of which memory
+    holds half, and one is expected.
     """
     bench = EngineBench(200)
     for index in range(200):
@@ -189,7 +189,7 @@ async def test_an_idle_box_looks_seldom_where_there_are_many() -> None:
 
 
 @story
-async def test_what_a_request_brings_is_not_brought_again() -> None:
+async def test_residency_loop_loads_no_variant_beside_load_of_request() -> None:
     """A request's load has no memory yet when the loop looks at what is left: it brings no other variant beside it."""
     bench = EngineBench(100)
     bench.add({"v": Cost(12, load_ms=300), "w": Cost(3, load_ms=10)})
@@ -201,8 +201,10 @@ async def test_what_a_request_brings_is_not_brought_again() -> None:
 
 
 @story
-async def test_what_is_overtaken_while_it_is_planned_is_dropped() -> None:
-    """Among many applications a look has pauses: what was unloaded in one is not brought, and others are."""
+async def test_residency_plan_drops_changes_overtaken_while_planned() -> None:
+    """Among many applications a look has pauses: an application left out during a pause is not loaded, and the others
+    are.
+    """
     bench = EngineBench(1000)
     names = [f"app{i:03}" for i in range(200)]
     for name in names:
@@ -220,7 +222,7 @@ async def test_what_is_overtaken_while_it_is_planned_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("count", "more"), [(20, 0), (200, 1)])
-def test_a_look_at_many_begins_with_a_part_of_its_own(count: int, more: int) -> None:
+def test_residency_look_at_many_applications_begins_with_separate_step(count: int, more: int) -> None:
     """What each application has is found out, then others have a turn before anything is weighed."""
 
     async def story() -> None:
@@ -237,8 +239,8 @@ def test_a_look_at_many_begins_with_a_part_of_its_own(count: int, more: int) -> 
 
 
 @story
-async def test_wishes_of_several_planners() -> None:
-    """What one planner wishes for an application does not take away what another one does."""
+async def test_wishes_of_planners_for_application_are_kept_apart() -> None:
+    """A planner's wish for an application does not take away that of another planner."""
     bench = EngineBench(budget=100)
     bench.add({"large": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)})
     states = bench.core.arbiter._states
@@ -254,7 +256,7 @@ async def test_wishes_of_several_planners() -> None:
 
 
 @story
-async def test_wishes_leave_with_their_application() -> None:
+async def test_wishes_of_removed_application_leave_residency_loop() -> None:
     """Whether or not the planner takes them back: names come and go, and a new one of the name has other wishes."""
     bench = EngineBench(budget=100)
     application = bench.add({"v": Cost(resident_bytes=40)})
@@ -269,8 +271,8 @@ async def test_wishes_leave_with_their_application() -> None:
         assert residency._wishes._by_source == {}
 
 
-def test_a_turn_that_took_long_is_followed_by_a_longer_pause() -> None:
-    """No more than one per cent of a core, as long as it is no more than five ticks: one that was interrupted is not
-    paid for by who is expected.
+def test_residency_loop_pauses_longer_after_long_turn() -> None:
+    """No more than one per cent of a core, as long as the pause is no more than five ticks: a turn that was interrupted
+    delays no expected application.
     """
     assert [pause_ns(20_000, took_ns) for took_ns in (0, 200, 300, 10**9)] == [20_000, 20_000, 30_000, 100_000]

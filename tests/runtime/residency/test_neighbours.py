@@ -58,8 +58,8 @@ async def in_use(bench: EngineBench, name: str) -> None:
 @pytest.mark.parametrize(
     ("budget", "expected"), [(34, {"v13", "v12"}), (35, {"v13", "v12", "v10"}), (50, {"v13", "v12", "v14", "v11"})]
 )
-def test_as_many_come_as_there_is_memory_for(budget: int, expected: set[str]) -> None:
-    """The nearest first, one at a time; nobody counts them."""
+def test_neighbours_are_loaded_while_memory_is_free(budget: int, expected: set[str]) -> None:
+    """The nearest first, one at a time."""
 
     async def told() -> None:
         bench = bench_of(budget)
@@ -74,8 +74,8 @@ def test_as_many_come_as_there_is_memory_for(budget: int, expected: set[str]) ->
 
 
 @story
-async def test_they_move_with_what_is_used_and_a_switch_finds_its_variant() -> None:
-    """The farthest leave for nearer ones, whatever was in use before among them."""
+async def test_neighbours_follow_variant_in_use() -> None:
+    """The farthest leave for nearer ones, the variant that was in use before among them."""
     bench = bench_of(40)
     async with bench.working(residency=True):
         await in_use(bench, "v13")
@@ -89,7 +89,7 @@ async def test_they_move_with_what_is_used_and_a_switch_finds_its_variant() -> N
 
 
 @story
-async def test_nothing_is_loaded_for_a_switch_to_and_fro_where_all_fit() -> None:
+async def test_switch_between_variants_loads_none_where_all_neighbours_fit() -> None:
     bench = bench_of(60)
     async with bench.working(residency=True):
         await in_use(bench, "v11")
@@ -106,8 +106,8 @@ async def test_nothing_is_loaded_for_a_switch_to_and_fro_where_all_fit() -> None
 
 
 @story
-async def test_who_asks_for_another_application_has_the_memory() -> None:
-    """As if they were not there: its best variant, and no application has a smaller one for it."""
+async def test_neighbours_leave_for_request_of_another_application() -> None:
+    """As if they were not there: the request gets its best variant, and no application has a smaller one for it."""
     bench = bench_of(60)
     bench.add({"large": Cost(44), "small": Cost(5)}, name="other")
     bench.core.residency.leave_out("t/other")
@@ -126,8 +126,8 @@ async def test_who_asks_for_another_application_has_the_memory() -> None:
 
 
 @story
-async def test_they_take_nothing_from_others_and_leave_room_for_the_next() -> None:
-    """Neither what is in memory, nor the room for the smallest variant of who has nothing there."""
+async def test_neighbours_take_no_memory_of_other_applications() -> None:
+    """Neither what is in memory, nor the room for the smallest variant of an application that has none there."""
     bench = bench_of(60)
     bench.add({"v": Cost(20)}, name="idle")
     bench.add({"large": Cost(30), "small": Cost(9)}, name="absent")
@@ -149,8 +149,8 @@ async def test_they_take_nothing_from_others_and_leave_room_for_the_next() -> No
 
 
 @story
-async def test_variants_of_two_sessions_are_both_kept() -> None:
-    """The more accurate one is no substitute for the other; a better one that nobody uses is not brought."""
+async def test_variants_in_use_by_two_sessions_are_both_kept() -> None:
+    """The more accurate one is no substitute for the other; a better one that no session uses is not loaded."""
     bench = bench_of(45)
     async with bench.working(residency=True):
         use(bench, "v14", "v11")
@@ -162,7 +162,7 @@ async def test_variants_of_two_sessions_are_both_kept() -> None:
 
 
 @story
-async def test_what_is_used_stays_when_a_better_one_has_come() -> None:
+async def test_variant_in_use_stays_when_better_variant_is_loaded() -> None:
     """The application's other variants leave then, but for those that planners use."""
     bench = bench_of(45)
     async with bench.working(residency=True):
@@ -175,8 +175,10 @@ async def test_what_is_used_stays_when_a_better_one_has_come() -> None:
 
 
 @story
-async def test_one_that_finds_its_room_taken_has_nobody_leave() -> None:
-    """Between the decision and its load what was free is taken: it does not come, not even for what nobody misses."""
+async def test_neighbour_whose_room_is_taken_evicts_no_build() -> None:
+    """Between the decision and the load the free memory is taken: the neighbour does not come, not even in place of a
+    build that no application needs.
+    """
     bench = bench_of(60)
     idle = bench.add({"v": Cost(20), "stray": Cost(8)}, name="idle")
     await bench.availability.load(idle, "stray")
@@ -205,8 +207,8 @@ async def request_for(bench: EngineBench, name: str, within_ms: float = 500) -> 
 
 
 @story
-async def test_neighbour_that_finds_its_room_taken_leaves_sleepers_alone() -> None:
-    """What they keep is theirs: none goes for good to make room for it."""
+async def test_neighbour_whose_room_is_taken_evicts_no_sleeping_build() -> None:
+    """What sleeping builds keep is theirs: none goes for good to make room for a neighbour."""
     bench = bench_of(60)
     idle = bench.add({"v": Cost(20, asleep_bytes=6, wake_ms=1)}, name="idle")
     await bench.availability.load(idle)
@@ -222,7 +224,7 @@ async def test_neighbour_that_finds_its_room_taken_leaves_sleepers_alone() -> No
 
 
 @story
-async def test_neighbour_that_finds_its_room_taken_has_no_nearer_one_leave() -> None:
+async def test_neighbour_whose_room_is_taken_evicts_no_nearer_neighbour() -> None:
     bench = bench_of(60)
     await in_use(bench, "v13")
     use(bench, "v13", near=("v12", "v11"))
@@ -237,9 +239,9 @@ async def test_neighbour_that_finds_its_room_taken_has_no_nearer_one_leave() -> 
 
 @pytest.mark.parametrize("is_first", [True, False])
 @story
-async def test_neighbour_that_takes_the_place_of_others_for_a_request_is_none_any_more(is_first: bool) -> None:
-    """Whether the request has come just before its load, or while it asks for room: it is there as what was asked for,
-    and leaves no sooner than that would.
+async def test_neighbour_loaded_for_request_becomes_requested_build(is_first: bool) -> None:
+    """Whether the request has come just before the neighbour's load, or while the load asks for room: the build is
+    there as what was asked for, and leaves no sooner than that would.
     """
     bench = bench_of(60)
     await in_use(bench, "v13")
@@ -254,8 +256,8 @@ async def test_neighbour_that_takes_the_place_of_others_for_a_request_is_none_an
 
 
 @story
-async def test_neighbour_whose_request_gave_up_takes_nobodys_place() -> None:
-    """While the request waits it may have others leave; afterwards it is a neighbour as before."""
+async def test_neighbour_whose_request_gave_up_evicts_no_build() -> None:
+    """While the request waits its load may evict others; afterwards the build is a neighbour as before."""
     bench = bench_of(60)
     await in_use(bench, "v13")
     runs = bench.memory.pin_resident(bench.build("v13"))
@@ -273,7 +275,7 @@ async def test_neighbour_whose_request_gave_up_takes_nobodys_place() -> None:
 
 
 @story
-async def test_build_that_has_left_before_a_wish_is_no_neighbour() -> None:
+async def test_build_unloaded_before_wish_is_no_neighbour() -> None:
     """The wish goes by what memory holds now, not by what it held at the last decision."""
     bench = bench_of(60)
     await in_use(bench, "v13")
@@ -286,8 +288,8 @@ async def test_build_that_has_left_before_a_wish_is_no_neighbour() -> None:
 
 
 @story
-async def test_what_is_used_does_not_leave_for_a_better_one_of_its_application() -> None:
-    """A plan goes on with both, and there is room for one: whoever is there stays."""
+async def test_variant_in_use_does_not_leave_for_better_variant_in_use() -> None:
+    """A plan goes on with both, and there is room for one: the resident one stays."""
     bench = bench_of(20)
     async with bench.working(residency=True):
         await in_use(bench, "v11")
@@ -297,7 +299,7 @@ async def test_what_is_used_does_not_leave_for_a_better_one_of_its_application()
 
 
 @story
-async def test_what_is_only_held_until_another_comes_makes_room_for_it() -> None:
+async def test_variant_held_until_another_comes_leaves_for_that_variant() -> None:
     bench = bench_of(20)
     async with bench.working(residency=True):
         await in_use(bench, "v11")
@@ -307,8 +309,8 @@ async def test_what_is_only_held_until_another_comes_makes_room_for_it() -> None
 
 
 @story
-async def test_a_request_takes_the_place_of_what_planners_use_beside_the_best() -> None:
-    """As it would that of the best one, when nothing else makes room: nobody waits for patience to end."""
+async def test_request_evicts_variant_in_use_as_last_resort() -> None:
+    """As it would evict the best one, when nothing else makes room: the request does not wait for patience to end."""
     bench = EngineBench(40, patience_ms=None)
     bench.add(SIZES)
     bench.add({"v": Cost(38)}, name="other")
@@ -321,8 +323,7 @@ async def test_a_request_takes_the_place_of_what_planners_use_beside_the_best() 
 
 
 @story
-async def test_what_planners_use_beside_the_best_leaves_after_who_is_not_asked() -> None:
-    """It is no build that nobody misses."""
+async def test_variant_of_idle_application_leaves_before_variants_in_use() -> None:
     bench = bench_of(60)
     bench.add({"v": Cost(20)}, name="idle")
     bench.add({"v": Cost(30)}, name="other")
@@ -338,7 +339,7 @@ async def test_what_planners_use_beside_the_best_leaves_after_who_is_not_asked()
 
 
 @story
-async def test_they_leave_a_while_after_the_last_session() -> None:
+async def test_neighbours_leave_a_while_after_last_session() -> None:
     """Meanwhile the application has its best variant again."""
     bench = bench_of(60)
     async with bench.working(residency=True):
@@ -353,8 +354,8 @@ async def test_they_leave_a_while_after_the_last_session() -> None:
 
 
 @story
-async def test_each_decision_can_be_made_again() -> None:
-    """Also of one whose problem has others' variants in it, which bear no names."""
+async def test_neighbour_decisions_can_be_replayed_from_records() -> None:
+    """Also a decision whose problem has variants of other tenants in it, which bear no names."""
     bench = bench_of(60)
     bench.add({"secret": Cost(9), "hidden": Cost(8)}, name="theirs", tenant="u")
     async with bench.working(residency=True):
@@ -375,7 +376,7 @@ async def test_each_decision_can_be_made_again() -> None:
 
 
 @story
-async def test_a_tenant_with_a_ceiling_keeps_its_memory_to_itself() -> None:
+async def test_tenant_with_ceiling_gets_no_neighbours() -> None:
     """What it may have it may want for its own requests."""
     bench = EngineBench(100)
     bench.add(SIZES, quota=Quota(memory_ceiling_bytes=50))
@@ -402,7 +403,9 @@ steps = st.lists(
 @examples(gate=60)
 @example([("use", 0, 0, 200), ("use", 0, 0, UNTIL_ONE_COMES), ("resize", 0, 0, 0), ("frame", 1, 0, 0)], False)
 @given(steps, st.booleans())
-def test_memory_holds_and_nobody_leaves_for_a_neighbour(drawn: list[tuple[str, int, int, int]], sleeps: bool) -> None:
+def test_memory_budget_holds_and_no_build_is_evicted_for_neighbour(
+    drawn: list[tuple[str, int, int, int]], sleeps: bool
+) -> None:
     """Whatever is used, asked for and taken away: the budget holds at every instant (the bench watches the device), and
     no build is told to leave for one that comes as a neighbour, nor for a request that waits no more.
     """

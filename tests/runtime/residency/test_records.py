@@ -29,7 +29,7 @@ def rules(bench: EngineBench) -> list[str]:
 
 
 @of_the_box
-def test_a_cold_request_is_one_decision(eviction: str) -> None:
+def test_cold_request_is_recorded_as_one_decision(eviction: str) -> None:
     """The policy is asked which variant, and again for room for it: that is one record, of the whole question."""
 
     async def story() -> None:
@@ -50,9 +50,9 @@ def test_a_cold_request_is_one_decision(eviction: str) -> None:
 
 
 @of_the_box
-def test_what_planners_wish_for_in_vain_is_no_part_of_a_decision(eviction: str) -> None:
-    """Of a variant that is not worth keeping, or cannot be loaded now, the policy is told nothing, and so the decision
-    can be made again.
+def test_decision_record_leaves_out_wishes_for_unusable_variants(eviction: str) -> None:
+    """The policy does not see a variant that is not worth keeping, or cannot be loaded now, and so the decision can be
+    made again.
     """
 
     async def story() -> None:
@@ -73,7 +73,7 @@ def test_what_planners_wish_for_in_vain_is_no_part_of_a_decision(eviction: str) 
 
 
 @of_the_box
-def test_what_a_window_brings_is_one_decision(eviction: str) -> None:
+def test_window_load_is_recorded_as_one_decision(eviction: str) -> None:
     """Planned when the window opens, asked again for its room at the same moment: one record of it."""
 
     async def story() -> None:
@@ -98,7 +98,7 @@ def test_what_a_window_brings_is_one_decision(eviction: str) -> None:
 
 
 @story
-async def test_a_refusal_is_one_decision_however_often_memory_asks() -> None:
+async def test_refused_request_is_recorded_once_however_often_load_is_planned() -> None:
     """A load that waits for room is planned anew at every change: its request is refused once."""
     bench = EngineBench(20, workers=3, wait_ms_max=500)
     bench.add({"v": Cost(20, load_ms=0, run_ms=300)}, name="own")
@@ -115,7 +115,7 @@ async def test_a_refusal_is_one_decision_however_often_memory_asks() -> None:
 
 
 @pytest.mark.parametrize("costs", [{"v": Cost(30)}, {"v": Cost(40), "w": Cost(30)}])
-def test_what_can_never_fit_is_one_decision(costs: dict[str, Cost]) -> None:
+def test_request_that_can_never_fit_is_recorded_as_one_refusal(costs: dict[str, Cost]) -> None:
     """To wait is of no use, so the request is refused at once; it is recorded like any other refusal."""
 
     async def story() -> None:
@@ -138,7 +138,7 @@ def test_what_can_never_fit_is_one_decision(costs: dict[str, Cost]) -> None:
 
 
 @story
-async def test_a_variant_that_the_policy_does_not_know_is_no_second_refusal() -> None:
+async def test_variant_that_policy_does_not_know_adds_no_second_refusal() -> None:
     """`dear` is larger and no more accurate, so it is tried last, and the policy has no say in it."""
     bench = EngineBench(100)
     bench.add({"v": Cost(30), "dear": Cost(60)}, quota=Quota(memory_ceiling_bytes=10))
@@ -150,8 +150,8 @@ async def test_a_variant_that_the_policy_does_not_know_is_no_second_refusal() ->
 
 
 @story
-async def test_who_leaves_for_a_lowered_ceiling_is_recorded() -> None:
-    """Nobody asked for room, and no policy was asked."""
+async def test_eviction_for_lowered_ceiling_is_recorded() -> None:
+    """No request asked for room, and no policy was asked."""
     bench = EngineBench(100)
     bench.add({"v": Cost(30)})
     async with bench.working(residency=True):
@@ -170,7 +170,7 @@ async def test_who_leaves_for_a_lowered_ceiling_is_recorded() -> None:
 
 
 @story
-async def test_patience_and_the_last_resort_are_decisions() -> None:
+async def test_patience_and_last_resort_are_recorded_as_decisions() -> None:
     """A request waits for a window to close, and then the expected one gets a smaller variant: both are told, and plan
     says that no policy made them.
     """
@@ -198,9 +198,7 @@ async def test_patience_and_the_last_resort_are_decisions() -> None:
     ("cause", "words"),
     [("too large", "it is too large"), ("pinned", "t/other is pinned"), ("guaranteed", "u/other is guaranteed")],
 )
-def test_each_cause_has_its_own_reason(eviction: str, cause: str, words: str) -> None:
-    """Why there is no room is told apart."""
-
+def test_refusal_records_own_reason_for_each_cause_of_no_room(eviction: str, cause: str, words: str) -> None:
     async def story() -> None:
         bench = EngineBench(20, eviction=eviction, patience_ms=None, wait_ms_max=50)
         tenant = "u" if cause == "guaranteed" else "t"
@@ -220,7 +218,7 @@ def test_each_cause_has_its_own_reason(eviction: str, cause: str, words: str) ->
 
 
 @story
-async def test_who_is_not_let_in_or_dropped_is_recorded() -> None:
+async def test_refused_and_dropped_requests_are_recorded() -> None:
     """With the quota, the deadline and what was expected; `appliance plan` decides the same again."""
     bench = EngineBench()
     bench.add({"v": Cost(run_ms=30)}, quota=Quota(requests_per_s=1))
@@ -244,8 +242,8 @@ async def test_who_is_not_let_in_or_dropped_is_recorded() -> None:
 
 
 @story
-async def test_loads_for_requests_count_as_reloads() -> None:
-    """Two applications that push each other out are seen to thrash, though the loop itself has brought nothing."""
+async def test_load_for_request_counts_as_reload() -> None:
+    """Two applications that push each other out are seen to thrash, though the loop itself has loaded nothing."""
     bench = EngineBench(20)
     for name in ("app", "other"):
         bench.add({"v": Cost(20, load_ms=1, run_ms=1)}, name=name)

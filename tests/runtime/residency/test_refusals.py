@@ -21,7 +21,7 @@ async def refused(bench: EngineBench, **facts: object) -> OutOfMemory:
 
 
 @story
-async def test_the_least_need_is_named_and_that_it_can_never_fit() -> None:
+async def test_refusal_names_smallest_need_that_can_never_be_met() -> None:
     """The smallest variant, though the largest is the one that is wanted; to wait is of no use."""
     bench = EngineBench(10 * MB)
     bench.add({"fp32": Cost(40 * MB), "int8": Cost(12 * MB, 15 * MB)})
@@ -35,9 +35,9 @@ async def test_the_least_need_is_named_and_that_it_can_never_fit() -> None:
 
 
 @story
-async def test_whoever_uses_memory_is_named_and_strangers_are_not() -> None:
-    """One's own application by its id, another tenant's without a name; both are in use, which may be over at any
-    moment.
+async def test_refusal_names_own_blockers_and_not_those_of_other_tenants() -> None:
+    """The tenant's own application by its id, another tenant's without a name; both are in use, which may be over at
+    any moment.
     """
     bench = EngineBench(20 * MB, workers=2, wait_ms_max=50)
     bench.add({"v": Cost(10 * MB, load_ms=0, run_ms=5000)}, name="own")
@@ -64,8 +64,8 @@ async def test_whoever_uses_memory_is_named_and_strangers_are_not() -> None:
 
 
 @story
-async def test_a_window_says_when_it_ends() -> None:
-    """Who is expected holds its memory to the end of its window: that is when to come again."""
+async def test_refusal_for_window_says_when_window_ends() -> None:
+    """An expected application holds its memory to the end of its window: that is when to try again."""
     bench = EngineBench(20 * MB, patience_ms=None, delta_ms=100, delta_share_max=1)
     bench.add({"v": Cost(20 * MB, load_ms=300)}, name="other")
     bench.add({"int8": Cost(5 * MB)})
@@ -87,8 +87,8 @@ async def test_a_window_says_when_it_ends() -> None:
 
 
 @story
-async def test_a_load_in_the_way_says_how_long_it_takes() -> None:
-    """What is being loaded for another request cannot leave before it is there."""
+async def test_refusal_for_load_says_how_long_load_takes() -> None:
+    """A build that is being loaded for another request cannot leave before it is there."""
     bench = EngineBench(20 * MB, wait_ms_max=50)
     bench.add({"v": Cost(20 * MB, load_ms=3_000)}, name="other")
     bench.add({"int8": Cost(5 * MB)})
@@ -102,8 +102,8 @@ async def test_a_load_in_the_way_says_how_long_it_takes() -> None:
 
 
 @story
-async def test_guaranteed_memory_has_no_end() -> None:
-    """Another tenant's guarantee: nobody can say when, so nobody is told to come again."""
+async def test_refusal_for_guaranteed_memory_has_no_retry_time() -> None:
+    """Another tenant's guarantee has no known end, so the refusal does not say to try again."""
     bench = EngineBench(20 * MB)
     bench.add({"v": Cost(20 * MB)}, name="other", tenant="u", quota=Quota(memory_guarantee_bytes=20 * MB))
     bench.add({"int8": Cost(5 * MB)})
@@ -116,8 +116,8 @@ async def test_guaranteed_memory_has_no_end() -> None:
 
 
 @story
-async def test_other_programs_are_in_the_way() -> None:
-    """The budget has shrunk below what the model needs; it could fit when they give it back."""
+async def test_refusal_names_memory_of_other_programs() -> None:
+    """The budget has shrunk below what the model needs; the model could fit when other programs give memory back."""
     bench = EngineBench(20 * MB)
     bench.add({"int8": Cost(5 * MB)})
     bench.memory.resize(2 * MB)
@@ -127,10 +127,9 @@ async def test_other_programs_are_in_the_way() -> None:
 
 
 @story
-async def test_a_ceiling_in_the_way_is_named_to_its_tenant_alone() -> None:
-    """What the tenant holds, may hold and needs; a guest of the shared model learns none of it.
-
-    Below the ceiling for ever: it says so.
+async def test_refusal_for_ceiling_shows_figures_to_tenant_alone() -> None:
+    """What the tenant holds, may hold and needs; a guest of the shared model learns none of it. A build larger than the
+    ceiling is refused for ever.
     """
     bench = EngineBench(100 * MB, workers=2, wait_ms_max=50)
     quota = Quota(memory_ceiling_bytes=15 * MB)
@@ -158,8 +157,8 @@ async def test_a_ceiling_in_the_way_is_named_to_its_tenant_alone() -> None:
 
 
 @story
-async def test_a_deadline_says_what_it_went_by() -> None:
-    """Waited, decoded and expected, in the queue and while a load is waited for."""
+async def test_deadline_refusal_says_times_waited_decoded_and_expected() -> None:
+    """In the queue and while a load is waited for."""
     bench = EngineBench()
     bench.add({"v": Cost(load_ms=50, run_ms=30)})
     hopeless, request = bench.request(within_ms=40), bench.request(within_ms=60)

@@ -5,7 +5,7 @@ from tests.fakes.hand_clock import HandClock
 from tests.fakes.sinks import Events
 
 
-def test_a_group_thrashes_until_its_changes_are_a_minute_old() -> None:
+def test_application_thrashes_until_reloads_are_a_minute_old() -> None:
     clock, events = HandClock(), Events()
     reloads = Reloads(clock, events, per_min_max=3)
     for _ in range(2):
@@ -22,7 +22,7 @@ def test_a_group_thrashes_until_its_changes_are_a_minute_old() -> None:
     assert (reloads.per_min("t/app"), reloads.thrashes("t/app")) == (0, 1)
 
 
-def test_a_new_group_of_a_name_begins_anew() -> None:
+def test_reload_history_ends_when_application_is_forgotten() -> None:
     reloads = Reloads(HandClock(), Events(), per_min_max=1)
     reloads.note("t/app")
     assert reloads.is_thrashing("t/app")

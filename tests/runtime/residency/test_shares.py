@@ -34,7 +34,7 @@ def there(builds: dict[str, str], *names: str) -> list[ResidentBuild]:
     return [ResidentBuild(builds[name], 10, at, False) for at, name in enumerate(names)]
 
 
-def test_the_lower_ceiling_holds_and_no_guarantee_is_above_it() -> None:
+def test_tenant_share_takes_lower_ceiling_and_caps_guarantee() -> None:
     """A share of the budget counts as bytes of it; tenants without a share are no share, but they hold something."""
 
     async def story() -> None:
@@ -47,7 +47,7 @@ def test_the_lower_ceiling_holds_and_no_guarantee_is_above_it() -> None:
     run_virtual(story)
 
 
-def test_a_changed_quota_is_seen() -> None:
+def test_changed_quota_takes_effect_on_tenant_share_at_once() -> None:
     """As soon as the catalogue has it; a tenant that goes has no share."""
 
     async def story() -> None:
@@ -61,8 +61,8 @@ def test_a_changed_quota_is_seen() -> None:
     run_virtual(story)
 
 
-def test_guaranteed_builds_do_not_leave_for_others() -> None:
-    """What is above the guarantee may leave, the longest unused; for its own tenant's newcomer everything may."""
+def test_guaranteed_builds_do_not_leave_for_other_tenants() -> None:
+    """What is above the guarantee may leave, the longest unused; for a new build of the same tenant everything may."""
 
     async def story() -> None:
         shares, builds, _ = shares_of(a=Quota(memory_guarantee_bytes=10), b=Quota())
@@ -74,8 +74,10 @@ def test_guaranteed_builds_do_not_leave_for_others() -> None:
     run_virtual(story)
 
 
-def test_above_its_ceiling_a_tenant_is_full() -> None:
-    """Exactly at it, it is not; what a newcomer replaces does not count; the surplus is what was used longest ago."""
+def test_tenant_above_ceiling_is_full() -> None:
+    """Exactly at the ceiling the tenant is not; a build that is replaced does not count; the surplus is what was used
+    longest ago.
+    """
 
     async def story() -> None:
         shares, builds, bench = shares_of(a=Quota(memory_ceiling_bytes=20), b=Quota())
@@ -93,8 +95,8 @@ def test_above_its_ceiling_a_tenant_is_full() -> None:
     run_virtual(story)
 
 
-def test_what_guards_take_is_their_tenants() -> None:
-    """Beside its builds, also of a guard that a newcomer would begin; nothing of others'."""
+def test_guard_memory_is_charged_to_tenant_of_guard() -> None:
+    """Beside the tenant's builds, also of a guard that a new build would begin; nothing of other tenants."""
 
     async def story() -> None:
         quota = Quota(memory_ceiling_bytes=30, memory_guarantee_bytes=30, isolation=Isolation.PROCESS)
@@ -123,8 +125,10 @@ def test_what_guards_take_is_their_tenants() -> None:
     run_virtual(story)
 
 
-def test_sleepers_above_the_ceiling_go() -> None:
-    """Beside what the tenant has awake, the longest unused first; where there is no ceiling nobody is asked."""
+def test_sleeping_builds_above_tenant_ceiling_leave() -> None:
+    """Beside what the tenant has awake, the longest unused first; without a ceiling the builds
+    awake are not even read.
+    """
 
     async def story() -> None:
         shares, builds, bench = shares_of(a=Quota(memory_ceiling_bytes=20), b=Quota())
@@ -139,9 +143,9 @@ def test_sleepers_above_the_ceiling_go() -> None:
     run_virtual(story)
 
 
-def test_one_with_many_sleepers_leaves_others_theirs() -> None:
-    """The share of the sleepers has room for ten: a tenant that has two keeps them whatever another one's twenty do,
-    and a tenant with a ceiling keeps to it with what sleeps.
+def test_tenant_with_many_sleeping_builds_evicts_none_of_other_tenants() -> None:
+    """Memory for sleeping builds has room for ten: a tenant that has two keeps them whatever another tenant's twenty
+    do, and a tenant with a ceiling keeps to it with what sleeps.
     """
 
     async def story() -> None:
@@ -184,8 +188,10 @@ def test_one_with_many_sleepers_leaves_others_theirs() -> None:
     run_virtual(story)
 
 
-def test_first_guard_brings_what_it_is_forked_of() -> None:
-    """That is promised with it, and nobody's: no tenant is charged for it. The next guard does not bring it again."""
+def test_first_guard_of_processor_brings_fork_server() -> None:
+    """The server's memory is promised with the guard, and no tenant is charged for it. The next guard does not bring it
+    again.
+    """
 
     async def story() -> None:
         bench = EngineBench(BUDGET)

@@ -135,7 +135,7 @@ class Story:
 
 @examples(gate=60)
 @given(steps, st.booleans())
-def test_what_is_kept_is_what_would_be_found(drawn: list[Step], has_quotas: bool) -> None:
+def test_residency_states_kept_equal_states_computed_anew(drawn: list[Step], has_quotas: bool) -> None:
     """Requests, unloads, another budget, wishes, new models, measurements, in any order."""
 
     async def story() -> None:

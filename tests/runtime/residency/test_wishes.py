@@ -6,7 +6,7 @@ from appliance.runtime.residency.wishes import PlannerWishes
 LARGE, SMALL = Wish("large", 10**12, 2), Wish("small", 10**12, 1)
 
 
-def test_a_source_replaces_its_own_only() -> None:
+def test_wishes_of_source_replace_only_wishes_of_that_source() -> None:
     wishes = PlannerWishes()
     wishes.put("t/app", (LARGE,), "sessions")
     wishes.put("t/app", (SMALL,), "pipelines")
@@ -14,7 +14,7 @@ def test_a_source_replaces_its_own_only() -> None:
     assert wishes.of("t/app".__eq__) == (SMALL,)
 
 
-def test_of_several_applications_in_the_order_of_their_names() -> None:
+def test_wishes_of_applications_are_in_order_of_name() -> None:
     wishes = PlannerWishes()
     wishes.put("t/b", (SMALL,), "sessions")
     wishes.put("t/a", (LARGE,), "sessions")
@@ -22,7 +22,7 @@ def test_of_several_applications_in_the_order_of_their_names() -> None:
     assert wishes.of(lambda one: one.startswith("t/")) == (LARGE, SMALL)
 
 
-def test_nothing_is_kept_of_who_is_gone() -> None:
+def test_wishes_of_removed_application_are_forgotten() -> None:
     wishes = PlannerWishes()
     wishes.put("t/a", (LARGE,), "sessions")
     wishes.put("t/b", (SMALL,), "sessions")

@@ -7,8 +7,10 @@ from appliance.runtime.sessions.adapting import FrameOverhead, client_of
 from tests.runtime.sessions.test_live import Stage
 
 
-def test_devices_that_lower_the_quality_are_planned_with_what_they_send_then() -> None:
-    """At one size they lower it before the size: a larger network may be in time that would not be at the plan's."""
+def test_device_that_lowers_quality_is_planned_with_smaller_frames() -> None:
+    """At one size a device lowers the quality before the size: a larger network may be in time that would not be at the
+    plan's.
+    """
     live = Stage().live
     before = client_of(live, 1.0, FrameOverhead(0.0, 0.0))
     live.lowers_quality = True
@@ -17,7 +19,7 @@ def test_devices_that_lower_the_quality_are_planned_with_what_they_send_then() -
     assert after.slo_ms == before.slo_ms
 
 
-def test_caution_is_about_deadlines() -> None:
+def test_cautious_plan_counts_on_less_link_for_deadlines_only() -> None:
     """Cautious plans count on less of a link for deadlines, and on as much of it for the rate."""
     live = Stage().live
     cautious, bold = (client_of(live, 1.0, FrameOverhead(0.0, 0.0), is_cautious=one) for one in (True, False))

@@ -5,7 +5,7 @@ import random
 from appliance.runtime.sessions.ageing import MOST_SHARE, Ageing
 
 
-def test_nearly_all_windows_are_within_what_is_kept_free() -> None:
+def test_margin_of_accuracy_promise_covers_nearly_all_windows() -> None:
     rng = random.Random(2)
     ageing, beyond = Ageing(), 0
     for window in range(2000):
@@ -19,7 +19,7 @@ def test_nearly_all_windows_are_within_what_is_kept_free() -> None:
     assert 0.3 < ageing.kept_free(5.0) < 1.2
 
 
-def test_who_is_far_off_is_kept_free_no_more() -> None:
+def test_margin_of_accuracy_promise_is_bounded() -> None:
     ageing = Ageing()
     for _ in range(50):
         ageing.expect(4.0)
@@ -27,7 +27,7 @@ def test_who_is_far_off_is_kept_free_no_more() -> None:
     assert ageing.kept_free(5.0) == MOST_SHARE * 5.0
 
 
-def test_windows_that_are_younger_than_planned_need_nothing() -> None:
+def test_margin_of_accuracy_promise_is_zero_after_younger_windows() -> None:
     ageing = Ageing()
     before = ageing.kept_free(5.0)
     for _ in range(50):
@@ -36,7 +36,7 @@ def test_windows_that_are_younger_than_planned_need_nothing() -> None:
     assert before > ageing.kept_free(5.0) == 0.0
 
 
-def test_a_window_without_a_plan_says_nothing() -> None:
+def test_window_without_plan_leaves_margin_of_promise_unchanged() -> None:
     ageing = Ageing()
     before = ageing.kept_free(5.0)
     ageing.observe(40.0, 5.0)

@@ -28,7 +28,7 @@ async def gone_after_ms(
 
 
 @story
-async def test_a_batch_begins_at_once_when_all_are_in() -> None:
+async def test_batch_with_all_frames_begins_at_once() -> None:
     """Before its planned start, too (AR-19)."""
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
@@ -40,7 +40,7 @@ async def test_a_batch_begins_at_once_when_all_are_in() -> None:
 
 
 @story
-async def test_a_frame_within_the_grace_is_waited_for_and_a_later_one_is_not() -> None:
+async def test_batch_waits_for_late_frame_within_grace_only() -> None:
     """Late by 5 % of the run: in its batch; by 20 %: not (AR-18)."""
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
@@ -52,8 +52,8 @@ async def test_a_frame_within_the_grace_is_waited_for_and_a_later_one_is_not() -
 
 
 @story
-async def test_a_late_frame_joins_while_the_batch_before_it_runs() -> None:
-    """It keeps nobody waiting; when that is over the next one begins, with those who are there."""
+async def test_late_frame_joins_batch_while_previous_batch_runs() -> None:
+    """The frame keeps no other waiting; when the run is over the next batch begins, with the frames that are there."""
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 10, "a"), planned(bench, 50, "b", "c"), planned(bench, 90, "d", "e")])
@@ -75,8 +75,10 @@ async def test_a_late_frame_joins_while_the_batch_before_it_runs() -> None:
 
 
 @story
-async def test_a_frame_that_missed_its_batch_joins_the_next_one() -> None:
-    """A run of its own would put that off by more than it grows by the frame; one has room in each."""
+async def test_frame_that_missed_batch_joins_next_batch() -> None:
+    """A run of its own would put the next batch off by more than that grows by the frame; one frame
+    has room in each.
+    """
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     first, second, third = planned(bench, 10, "a", "b"), planned(bench, 52, "c", "d"), planned(bench, 95, "e")
@@ -99,7 +101,7 @@ async def test_a_frame_that_missed_its_batch_joins_the_next_one() -> None:
 
 
 @story
-async def test_a_frame_joins_no_batch_of_another_variant_and_none_that_its_run_would_not_put_off() -> None:
+async def test_frame_joins_only_batch_of_same_variant_that_own_run_would_delay() -> None:
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([replace(planned(bench, 50, "a"), variant="v", larger_ns=RUN_NS)])
@@ -110,8 +112,8 @@ async def test_a_frame_joins_no_batch_of_another_variant_and_none_that_its_run_w
 
 
 @story
-async def test_a_batch_whose_run_does_not_end_keeps_the_next_one_for_its_grace_only() -> None:
-    """What is expected of it has passed: the queue knows better."""
+async def test_next_batch_waits_for_overdue_run_within_grace_only() -> None:
+    """The expected end of the run has passed: the queue knows better."""
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 10, "a"), planned(bench, 50, "b", "c")])
@@ -121,7 +123,7 @@ async def test_a_batch_whose_run_does_not_end_keeps_the_next_one_for_its_grace_o
 
 
 @story
-async def test_a_batch_that_is_planned_later_is_waited_for_as_much_longer() -> None:
+async def test_frame_waits_longer_for_batch_that_is_postponed() -> None:
     """The processor was found busy."""
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
@@ -133,8 +135,8 @@ async def test_a_batch_that_is_planned_later_is_waited_for_as_much_longer() -> N
 
 
 @story
-async def test_nobody_waits_for_a_frame_that_will_not_come() -> None:
-    """It was lost or dropped; and who is in no batch waits for nobody."""
+async def test_batch_does_not_wait_for_frame_that_has_ended() -> None:
+    """The frame was lost or dropped; and a frame in no batch does not wait."""
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
@@ -146,8 +148,10 @@ async def test_nobody_waits_for_a_frame_that_will_not_come() -> None:
 
 
 @story
-async def test_a_new_plan_leaves_who_waits_where_they_are() -> None:
-    """The tail of the old plan is the head of the new one (AR-17); a batch that is gone from it begins as it said."""
+async def test_new_plan_leaves_waiting_frames_in_old_batch() -> None:
+    """The tail of the old plan is the head of the new one (AR-17); a batch that is not in the new plan begins when the
+    old one said.
+    """
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     kept, gone = planned(bench, 50, "a", "b"), planned(bench, 60, "c", "d")
@@ -161,7 +165,7 @@ async def test_a_new_plan_leaves_who_waits_where_they_are() -> None:
 
 
 @story
-async def test_a_batch_that_is_planned_no_more_ends_with_its_frames() -> None:
+async def test_batch_dropped_from_plan_ends_with_waiting_frames() -> None:
     """A device left, and the next plan has the other's frame in a batch of its own while it waits at the old one:
     when it has ended, the box is free."""
     bench = EngineBench()
@@ -180,8 +184,8 @@ async def test_a_batch_that_is_planned_no_more_ends_with_its_frames() -> None:
 
 
 @story
-async def test_a_frame_that_ends_while_it_waits_leaves_no_batch_behind() -> None:
-    """Its deadline came, at a batch that is planned no more: that begins without anybody at no time."""
+async def test_cancelled_frame_leaves_no_batch_behind() -> None:
+    """The frame's deadline came, at a batch that is planned no more: that batch never begins, for it has no frames."""
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
@@ -195,8 +199,10 @@ async def test_a_frame_that_ends_while_it_waits_leaves_no_batch_behind() -> None
 
 
 @story
-async def test_nobody_waits_for_a_frame_that_waits_elsewhere() -> None:
-    """A new plan puts who waits at the old batch with another one, who need not wait until the grace is over."""
+async def test_batch_does_not_wait_for_frame_that_waits_in_another() -> None:
+    """A new plan puts a frame that waits in the old batch together with another frame, which need not wait until the
+    grace is over.
+    """
     bench = EngineBench()
     batches = Batches(bench.clock, "t", bench.engine.reservations)
     batches.plan([planned(bench, 50, "a", "b")])
@@ -208,8 +214,8 @@ async def test_nobody_waits_for_a_frame_that_waits_elsewhere() -> None:
 
 
 @story
-async def test_what_is_planned_together_runs_together() -> None:
-    """One run, though the worker was idle when the first of them was put; requests that nobody planned go beside."""
+async def test_frames_of_planned_batch_run_together() -> None:
+    """One run, though the worker was idle when the first of them was put; requests outside of the plan run apart."""
     bench = EngineBench()
     bench.add({"v": Cost(run_ms=20, run_ms_by_batch={2: 30, 3: 40, 4: 50})})
     async with bench.working():
@@ -225,8 +231,8 @@ async def test_what_is_planned_together_runs_together() -> None:
 
 
 @story
-async def test_frames_of_sessions_train_no_forecaster() -> None:
-    """Their plan says when they come."""
+async def test_planned_frames_train_no_forecaster() -> None:
+    """The plan of the session says when its frames come."""
     bench = EngineBench()
     bench.add({"v": Cost(run_ms=20)})
     async with bench.working():

@@ -40,7 +40,7 @@ async def _rung(fleet: Fleet) -> tuple[Rung, LiveSession]:
 
 
 @story
-async def test_a_frame_waits_for_one_run_of_its_own_kind_and_the_longest_of_others() -> None:
+async def test_frame_budget_allows_own_wait_and_longest_foreign_run() -> None:
     """Eq. 5: 53,248 bytes at 16 Mbit/s are 26.624 ms. Of 150 ms, 5 go up, 5 go down, 4 go to decoding and 30 to a run
     of others; 79.376 are left for the wait and the run, 39.688 for each. Without the others it is 54.688.
     """
@@ -55,7 +55,7 @@ async def test_a_frame_waits_for_one_run_of_its_own_kind_and_the_longest_of_othe
 
 
 @story
-async def test_the_longest_run_of_others_is_that_of_pools_and_of_requests_without_a_session() -> None:
+async def test_longest_foreign_run_counts_pools_and_requests_without_session() -> None:
     """Pools of 12 and 20 ms, requests without a session of 36 ms, two workers: 18 ms, the first to be free; a pool does
     not wait for itself; and where requests take next to nothing, 10."""
     fleet = Fleet(workers=2)
@@ -71,7 +71,7 @@ async def test_the_longest_run_of_others_is_that_of_pools_and_of_requests_withou
         assert context.beside(key).foreign_ms == 10.0
 
 
-def test_a_deadline_is_capture_and_slo_less_the_way_back() -> None:
+def test_frame_deadline_is_capture_plus_slo_minus_downlink() -> None:
     """Captured 30 ms ago, 100 ms promised, 12 ms back: 58 ms from now. Unless the device says otherwise the way back is
     half a round trip: of 20 ms, 60."""
     stage = Stage()
@@ -83,11 +83,11 @@ def test_a_deadline_is_capture_and_slo_less_the_way_back() -> None:
 
 
 @story
-async def test_against_fresh_results_age_counts_from_the_capture_on() -> None:
+async def test_age_of_results_counts_from_capture_for_fresh_reference() -> None:
     """30 frames a second, θ = 0.05, 0.01 lost at once and 0.004 a frame: (0.05 - 0.01) / 0.004 = 10 frames of age are
     allowed. A box for itself shows what is ⌈(4 + 5 + 26.624 + 20 + 5) · 0.03⌉ = ⌈1.8⌉ = 2 frames old, at an interval of
     one frame: a drop of 0.018, within reach; with 0.045 lost at once 0.053, beyond it. Against that box 7 frames of age
-    lose 5 · 0.004 = 0.02, and one that is younger nothing.
+    lose 5 · 0.004 = 0.02, and a younger result loses nothing.
     """
     fleet = Fleet(workers=1)
     gate = fleet.add({640: Cost(run_ms=20)})
@@ -106,7 +106,7 @@ async def test_against_fresh_results_age_counts_from_the_capture_on() -> None:
         assert live.drop_beside_dedicated(1.0) == 0.0
 
 
-def test_a_window_of_accuracy_is_the_mean_age_of_what_was_shown() -> None:
+def test_accuracy_window_is_mean_age_of_results_shown() -> None:
     """From 0 ms on a result of -100 ms is shown, from 500 ms on one of 300: ages of 100 to 600 and 200 to 700 ms, 400
     on average, 12 frames at 30 a second less half a frame for which each is on show: 11.5, a drop of 0.046 at 0.004.
     """
@@ -120,7 +120,7 @@ def test_a_window_of_accuracy_is_the_mean_age_of_what_was_shown() -> None:
 
 
 @pytest.mark.anyio
-async def test_offers_double_and_then_halve() -> None:
+async def test_counter_offers_double_and_then_bisect() -> None:
     """100 ms where 230 are needed: 200 no, 400 yes, 283 yes, 238 yes, 219 no; 1.05 · 237.84 = 250. Ten a second where 3
     may be had: 5 no, 2.5 yes, 3.53 no, 2.97 yes, 3.24 no; 10 / (1.05 · 3.3636) = 2.83. A drop of 0.02 where 0.05 can be
     kept: 0.04 no, 0.08 yes, 0.0566 yes, 0.0476 no, 0.0519 yes; 1.05 · 0.051874 = 0.0545.
@@ -142,7 +142,7 @@ async def test_offers_double_and_then_halve() -> None:
 
 
 @pytest.mark.anyio
-async def test_credit_counts_heads_without_a_body() -> None:
+async def test_session_credit_counts_frame_heads_without_body() -> None:
     """Two heads; a third is refused, dropped and counted; the first body comes, and there is room for one more, not for
     two: five heads, two of them dropped. Both that came whole are answered, one that never does is lost."""
     stage = Stage()
@@ -163,7 +163,7 @@ async def test_credit_counts_heads_without_a_body() -> None:
     assert (dict(counts.drops), counts.under_way) == ({DropCause.CREDIT: 2}, 0)
 
 
-def test_places_within_the_rate_come_back_with_time() -> None:
+def test_frame_places_within_promised_rate_come_back_with_time() -> None:
     """15 a second, 2 % more for clocks that differ: four at once have a place, the fifth has not; after 66 ms one has,
     for 0.066 · 15.3 = 1.01, and the next has none.
     """
@@ -185,10 +185,10 @@ def test_places_within_the_rate_come_back_with_time() -> None:
 
 
 @story
-async def test_what_is_left_for_a_promise_by_hand() -> None:
+async def test_processor_time_left_for_promise_matches_hand_case() -> None:
     """Two tenants of equal weight. Of all workers another pool needs 0.3 at least, of this tenant 0.2, and requests
-    without a session take 0.1: 0.4 are free. The tenant's half less what it has, 0.3, is less than that, so it may have
-    0.4; with 0.4 for such requests only 0.1 are free, and its half counts: 0.3.
+    without a session take 0.1: 0.4 are free. The tenant's half less what it has, 0.3, is less than that, so the tenant
+    may have 0.4; with 0.4 for such requests only 0.1 are free, and the tenant's half counts: 0.3.
     """
     fleet = Fleet(workers=1)
     async with fleet.working():

@@ -22,7 +22,7 @@ CASES: list[tuple[Promise, float, int, bool]] = [
 
 
 @story
-async def test_what_is_shown_of_the_promise_before_refuses_no_other() -> None:
+async def test_promise_change_is_not_refused_for_results_of_old_promise() -> None:
     """Results that come every 0.3 s are too old for a promise that has them come each 0.1 s: not a reason to wait."""
     for before, drop_max, others, is_possible in CASES:
         fleet = Fleet(workers=1)

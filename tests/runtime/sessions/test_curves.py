@@ -19,8 +19,10 @@ from tests.runtime.sessions.fleet import Fleet, steady
 
 
 @story
-async def test_gap_and_rate_add_up_until_a_device_has_measured_them() -> None:
-    """Then its own curve counts, gap and rate, in what the planner is asked and in what the promise is judged by."""
+async def test_drop_curve_is_gap_plus_rate_until_measured_by_device() -> None:
+    """Then the device's own curve counts, gap and rate, in what the planner is asked and in what the promise is judged
+    by.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
     async with fleet.working():
@@ -52,8 +54,8 @@ async def test_gap_and_rate_add_up_until_a_device_has_measured_them() -> None:
         }
 
 
-def test_what_a_device_says_is_taken_within_reason() -> None:
-    """NaN is no report, a boast is the bound, and nothing is behind itself."""
+def test_drop_curve_report_is_clamped_to_bounds() -> None:
+    """NaN is no report, larger values are the bound, and no variant is behind itself."""
     curves = Curves()
     nan, wild = VariantDrop(math.nan, {"best": math.nan}), VariantDrop(99.0, {"best": 99.0})
     assert not curves.report(DeviceReport(drop_rate=math.nan, drop_curves={"a": nan, "b": wild, "best": wild}))
@@ -64,9 +66,11 @@ def test_what_a_device_says_is_taken_within_reason() -> None:
 
 
 @story
-async def test_what_one_device_has_compared_others_are_planned_by() -> None:
-    """One has measured 0.004 and 0.012 a frame: three times as much. Another one that knows the small one at 0.024 is
-    taken to lose 0.008 with the large one; before anybody had compared them it was tried at what first plans take."""
+async def test_drop_ratio_measured_by_device_applies_to_other_devices() -> None:
+    """One device has measured 0.004 and 0.012 a frame: three times as much. Another device that knows the small variant
+    at 0.024 is taken to lose 0.008 with the large one; before any device had compared them it was tried at what first
+    plans take.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
     async with fleet.working():
@@ -89,9 +93,10 @@ async def test_what_one_device_has_compared_others_are_planned_by() -> None:
 
 
 @story
-async def test_what_one_device_makes_up_moves_others_within_reason() -> None:
-    """One that says the small variant ages 2000 times as fast as the large one leaves others a curve that they can be
-    planned by; who has measured its own keeps that."""
+async def test_false_drop_report_moves_other_devices_within_bounds() -> None:
+    """A device that says the small variant ages 2000 times as fast as the large one leaves others a curve that they can
+    be planned by; a device that has measured its own keeps that.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
     async with fleet.working():
@@ -112,9 +117,10 @@ async def test_what_one_device_makes_up_moves_others_within_reason() -> None:
 
 
 @story
-async def test_what_devices_told_goes_with_their_application() -> None:
-    """One that comes by the same name afterwards begins with what is assumed of any; so does one that asks another
-    model, whose variants have the same names."""
+async def test_drop_priors_are_forgotten_with_application() -> None:
+    """An application that comes by the same name afterwards begins with what is assumed of any; so does one that asks
+    another model, whose variants have the same names.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})
     async with fleet.working():
@@ -141,7 +147,7 @@ async def test_what_devices_told_goes_with_their_application() -> None:
 
 
 @story
-async def test_what_a_tenants_devices_say_moves_no_other_tenants() -> None:
+async def test_device_reports_of_tenant_do_not_move_other_tenants() -> None:
     """At an application that is shared: neither rates that are made up nor pictures that take long to decode."""
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=10), 640: Cost(run_ms=30)})

@@ -30,8 +30,8 @@ PROBLEM = AdaptationInput(
 )
 
 
-async def test_long_decisions_go_to_a_process_of_their_own() -> None:
-    """The first one shows how long they take; the answer is the same."""
+async def test_long_decision_is_made_in_planner_process() -> None:
+    """The first decision shows how long they take; the answer is the same."""
     deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=240.0, begin_s=240.0)
     try:
         here = await deciding.adapt(PROBLEM)
@@ -44,9 +44,9 @@ async def test_long_decisions_go_to_a_process_of_their_own() -> None:
         await deciding.close()
 
 
-async def test_of_more_than_a_few_sessions_nothing_is_decided_here() -> None:
-    """Not even the first time: one of many that leaves somebody out may take half a second. The process begins before
-    it is needed.
+async def test_decision_for_many_sessions_is_never_made_in_place() -> None:
+    """Not even the first time: a decision for many that leaves a session out may take half a second. The process begins
+    before it is needed.
     """
     deciding = Decisions(
         SystemClock(), "exchange", "earliest-due", in_place_clients_max=2, limit_s=240.0, begin_s=240.0
@@ -62,8 +62,10 @@ async def test_of_more_than_a_few_sessions_nothing_is_decided_here() -> None:
         await deciding.close()
 
 
-async def test_one_long_decision_of_many_is_remembered() -> None:
-    """Most of a size go on with the plan before, which takes nothing: the median says nothing of the others."""
+async def test_decision_goes_to_process_after_single_long_decision_of_size() -> None:
+    """Most decisions of a size go on with the plan before, which takes nothing: the median says
+    nothing of the others.
+    """
     spent_ns = iter(ms * 1_000_000 for ms in (0, 1, 0, 90, 0, 1)).__next__
     deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=240.0, begin_s=240.0)
     try:
@@ -100,8 +102,8 @@ class Counted:
         self.told.append("has ended")
 
 
-async def test_memory_is_told_of_planners() -> None:
-    """Before one begins, once it is there, and when it has ended, by itself or not."""
+async def test_memory_account_is_told_of_planner_process_begin_and_end() -> None:
+    """Before a process begins, once it is there, and when it has ended, by itself or not."""
     counted = Counted()
     process = PlannerProcess(0, counted)
     try:
@@ -118,8 +120,8 @@ async def test_memory_is_told_of_planners() -> None:
     assert counted.told[5:] == ["has ended"]
 
 
-async def test_planner_process_that_memory_needs_ends_at_once() -> None:
-    """Also while it computes: whoever waits is told; the next call begins another one."""
+async def test_planner_process_ends_at_once_when_memory_is_needed() -> None:
+    """Also while it computes: a decision that waits for it fails; the next call begins another process."""
     counted = Counted()
     process = PlannerProcess(0, counted)
     try:
@@ -137,8 +139,8 @@ async def test_planner_process_that_memory_needs_ends_at_once() -> None:
         await process.close()
 
 
-async def test_planner_process_that_memory_needs_as_it_begins_ends() -> None:
-    """The budget shrinks meanwhile: none serves on that is not counted."""
+async def test_planner_process_ends_when_memory_is_needed_as_process_begins() -> None:
+    """The budget shrinks meanwhile: no process serves on that is not counted."""
     bench = MemoryBench({}, 200)
     process = PlannerProcess(0, PlannerProcesses(bench.clock, bench.memory).process("adaptation", 30))
     try:
@@ -153,8 +155,8 @@ async def test_planner_process_that_memory_needs_as_it_begins_ends() -> None:
         await process.close()
 
 
-async def test_planner_process_that_is_asked_nothing_ends() -> None:
-    """After a while; the next call begins another one."""
+async def test_planner_process_ends_when_idle() -> None:
+    """The next call begins another one."""
     counted = Counted()
     process = PlannerProcess(0, counted, idle_s=0.01)
     try:
@@ -166,7 +168,7 @@ async def test_planner_process_that_is_asked_nothing_ends() -> None:
         await process.close()
 
 
-async def test_decision_without_room_for_a_planner_is_made_in_a_thread() -> None:
+async def test_decision_without_memory_for_planner_is_made_in_thread() -> None:
     """The answer is the same, and the event loop has its turns meanwhile."""
     counted, threads = Counted(has_room=False), set[int]()
 
@@ -191,8 +193,8 @@ async def test_decision_without_room_for_a_planner_is_made_in_a_thread() -> None
         await deciding.close()
 
 
-async def test_a_planner_that_dies_is_begun_anew() -> None:
-    """Its process is killed: the decision is made all the same."""
+async def test_killed_planner_process_is_begun_anew() -> None:
+    """The decision is made all the same."""
     deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=240.0, begin_s=240.0)
     try:
         here = await deciding.adapt(PROBLEM)
@@ -206,9 +208,9 @@ async def test_a_planner_that_dies_is_begun_anew() -> None:
         await deciding.close()
 
 
-async def test_a_planner_that_stands_is_begun_anew() -> None:
-    """Its process is stopped: it is ended after the limit, and the decision is made here, where that does not take
-    very long; else there is none.
+async def test_stopped_planner_process_is_begun_anew_after_limit() -> None:
+    """The process is ended after the limit, and the decision is made in place, where that does not take very long; else
+    there is none.
     """
     spent_ns = itertools.count(0, 10_000_000).__next__
     deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=240.0, begin_s=240.0)
@@ -239,8 +241,8 @@ def _stop(process: PlannerProcess) -> None:
     process._begun.process.send_signal(signal.SIGSTOP)
 
 
-async def test_no_process_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine has no memory for one: decisions are made here."""
+async def test_decision_is_made_in_place_when_no_process_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has no memory for a process."""
 
     async def refuse() -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -252,16 +254,16 @@ async def test_no_process_can_be_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     await deciding.close()
 
 
-async def test_only_what_a_decision_computes_for_makes_it_long() -> None:
-    """On a machine that others keep busy it may take any time until it is there: the way to a process would, too."""
+async def test_decision_length_counts_processor_time_only() -> None:
+    """On a busy machine an answer in place may take any time: an answer of a process would, too."""
     deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, spent_ns=lambda: 0)
     for _ in range(4):
         await deciding.adapt(PROBLEM)
     assert deciding.elsewhere == 0
 
 
-def test_the_first_plan_imports_nothing() -> None:
-    """It is made on the event loop, which an import would hold for tens of milliseconds."""
+def test_first_plan_imports_no_modules() -> None:
+    """The plan is made on the event loop, which an import would hold for tens of milliseconds."""
     lines = (
         "import sys",
         "from appliance.policies.adaptation import ADAPTATION_POLICIES",

@@ -5,8 +5,8 @@ import pytest
 from appliance.runtime.sessions.ledger import Load, ProcessorLedger
 
 
-def test_what_others_need_is_not_sold() -> None:
-    """A pool can get all but what others need at least; what they have beyond that they give back."""
+def test_processor_ledger_sells_no_time_that_other_pools_need() -> None:
+    """A pool can get all but what other pools need at least; what they have beyond that they give back."""
     ledger = ProcessorLedger(lambda: 2)
     ledger.put("a", Load("harbour", planned=0.9, least=0.3))
     assert ledger.for_admission("b", "harbour", {"harbour": 1.0}) == pytest.approx(0.7)
@@ -17,8 +17,8 @@ def test_what_others_need_is_not_sold() -> None:
     assert shares[1] >= 0.2
 
 
-def test_a_tenant_has_its_share_however_much_others_run() -> None:
-    """Requests that nobody planned take all: half of two tenants' processors is still the other's to sell."""
+def test_processor_ledger_keeps_tenant_share_beside_unplanned_load() -> None:
+    """Requests outside of plans take all: half of two tenants' processors is still the other's to sell."""
     ledger = ProcessorLedger(lambda: 1)
     ledger.observe(1.0, 100.0)
     assert (ledger.unplanned, ledger.unplanned_run_ms) == (1.0, 100.0)
@@ -29,7 +29,7 @@ def test_a_tenant_has_its_share_however_much_others_run() -> None:
     assert ledger.for_admission("c", "museum", weights) == pytest.approx(0.5)
 
 
-def test_what_is_sold_is_free_no_more() -> None:
+def test_processor_ledger_counts_sold_time_as_taken() -> None:
     """From the promise on, before its pool's next plan takes it up."""
     ledger = ProcessorLedger(lambda: 1)
     ledger.sell("a", "harbour", 0.3)

@@ -25,7 +25,7 @@ def sent(link: LinkEstimate, frame: int, at_ns: int, body_bytes: int, ms: float)
     return done_ns
 
 
-def test_frames_of_one_size_are_averaged_harmonically() -> None:
+def test_link_bandwidth_is_harmonic_mean_of_frames_of_one_size() -> None:
     """The bandwidth of the past second is the harmonic mean of its frames' (JF-06)."""
     link = LinkEstimate()
     times = (20.0, 40.0, 30.0)
@@ -35,8 +35,8 @@ def test_frames_of_one_size_are_averaged_harmonically() -> None:
     assert link.bandwidth_bps == pytest.approx(expected)
 
 
-def test_small_frames_on_a_quick_link_do_not_starve_themselves() -> None:
-    """What a frame takes however small it is counts as that, and not as a narrow link."""
+def test_link_estimate_separates_fixed_time_from_rate_of_small_frames() -> None:
+    """What a frame takes however small it is counts as fixed time, and not as a narrow link."""
     link = LinkEstimate()
     at_ns = START_NS
     for frame, size in enumerate((6_000, 10_000, 6_000, 14_000, 8_000, 12_000)):
@@ -46,7 +46,7 @@ def test_small_frames_on_a_quick_link_do_not_starve_themselves() -> None:
     assert link.transfer_ms(50_000) == pytest.approx(38.0, rel=0.02)
 
 
-def test_a_frame_on_the_heels_of_another_counts_from_its_end() -> None:
+def test_link_counts_frame_right_after_another_from_end_of_first() -> None:
     """Two frames share the link: the second one's own time begins when the first has come."""
     link = LinkEstimate()
     link.begin(0, 40_000, START_NS)
@@ -55,8 +55,8 @@ def test_a_frame_on_the_heels_of_another_counts_from_its_end() -> None:
     assert link.end(1, 40_000, START_NS + 60 * NS_PER_MS) == pytest.approx(30.0)
 
 
-def test_a_frame_that_does_not_come_shows_a_worse_link() -> None:
-    """What is under way for ten times as long as it should makes the next one expected as late."""
+def test_overdue_frame_shows_worse_link() -> None:
+    """A frame under way for ten times as long as it should makes the next one expected as late."""
     link = LinkEstimate()
     sent(link, 0, START_NS, 40_000, 20.0)
     usual = link.transfer_ms(40_000, START_NS + 100 * NS_PER_MS)
@@ -66,7 +66,7 @@ def test_a_frame_that_does_not_come_shows_a_worse_link() -> None:
     assert link.transfer_ms(40_000, START_NS + 300 * NS_PER_MS) == pytest.approx(usual)
 
 
-def test_transfer_times_of_changing_links_are_predicted() -> None:
+def test_link_predicts_transfer_times_while_rate_wanders() -> None:
     """The median error over 6-50 KB on a link that wanders is at most 15 %."""
     rng = random.Random(3)
     errors = []
@@ -82,7 +82,7 @@ def test_transfer_times_of_changing_links_are_predicted() -> None:
     assert median(errors) <= 0.15
 
 
-def test_what_the_device_says_counts_until_frames_come() -> None:
+def test_link_rate_from_device_counts_until_frames_come() -> None:
     """A prior; absurd ones are passed over."""
     link = LinkEstimate(20e6)
     assert link.bandwidth_bps == pytest.approx(20e6)
@@ -106,7 +106,7 @@ def on_loopback(link: LinkEstimate, count: int = 4) -> int:
 
 
 @pytest.mark.parametrize("ms", [0.2, 1.0, 20.0, 500.0])
-def test_link_after_tiny_bodies_is_as_quick_as_before(ms: float) -> None:
+def test_link_estimate_is_unchanged_by_tiny_bodies(ms: float) -> None:
     """What a body of one packet takes is the box's turn, not the link's rate: not for the estimate, nor for what is
     allowed beyond it."""
     link = LinkEstimate()
@@ -119,8 +119,8 @@ def test_link_after_tiny_bodies_is_as_quick_as_before(ms: float) -> None:
     assert link.margin == margin
 
 
-def test_link_of_tiny_bodies_alone_is_what_the_device_says() -> None:
-    """They say how long any frame takes, and nothing of the rate."""
+def test_link_of_tiny_bodies_alone_keeps_rate_from_device() -> None:
+    """Tiny bodies say how long any frame takes, and nothing of the rate."""
     link = LinkEstimate(20e6)
     at_ns = START_NS
     for frame, size in enumerate((35, 61, 35, 250)):
@@ -130,7 +130,7 @@ def test_link_of_tiny_bodies_alone_is_what_the_device_says() -> None:
     assert link.last_ns is None
 
 
-def test_link_weighs_its_frames_by_their_bytes() -> None:
+def test_link_weighs_frames_by_bytes() -> None:
     """Of 40 kB in 0.7 ms three times and 2 kB in 4 ms there are 122 kB in 6.1 ms, 160 Mbit/s; a mean of the four rates
     is 15."""
     link = LinkEstimate()
@@ -139,7 +139,7 @@ def test_link_weighs_its_frames_by_their_bytes() -> None:
     assert link.bandwidth_bps == pytest.approx(8000 * 122_000 / (3 * LOOPBACK_MS + 4.0), rel=0.01)
 
 
-def test_link_is_not_quicker_for_a_body_that_had_come_before_it_was_looked_for() -> None:
+def test_link_is_not_quicker_for_body_that_was_already_received() -> None:
     """The box was busy while one of four came: what it then took to read says nothing."""
     link = LinkEstimate()
     at_ns = START_NS
@@ -148,7 +148,7 @@ def test_link_is_not_quicker_for_a_body_that_had_come_before_it_was_looked_for()
     assert link.bandwidth_bps == pytest.approx(8e6)
 
 
-def test_link_that_is_too_quick_to_be_measured_stays_quick_after_a_stall() -> None:
+def test_link_too_quick_to_measure_stays_quick_after_stall() -> None:
     """Frames of 10 kB that come at once, and one that the box takes up 5 ms late."""
     link = LinkEstimate()
     at_ns = START_NS
@@ -157,8 +157,8 @@ def test_link_that_is_too_quick_to_be_measured_stays_quick_after_a_stall() -> No
     assert link.bandwidth_bps > 50e6
 
 
-def test_tiny_body_under_way_does_not_make_a_quick_link_slow() -> None:
-    """It is there a millisecond later than its bytes take, as everything is."""
+def test_tiny_body_under_way_does_not_slow_quick_link() -> None:
+    """The body is there a millisecond later than its bytes take, as everything is."""
     link = LinkEstimate()
     at_ns = on_loopback(link)
     link.begin(9, 35, at_ns + 60 * NS_PER_MS)
@@ -166,7 +166,7 @@ def test_tiny_body_under_way_does_not_make_a_quick_link_slow() -> None:
 
 
 @story
-async def test_frames_after_a_tiny_body_on_a_quick_link_are_answered() -> None:
+async def test_frames_after_tiny_body_on_quick_link_are_answered() -> None:
     """One body of 35 bytes that takes a millisecond; the pictures after it are in time as those before."""
     fleet = Fleet()
     gate = fleet.add({640: Cost(run_ms=20)})

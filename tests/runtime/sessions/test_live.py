@@ -90,7 +90,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_every_frame_is_counted_once(steps: list[tuple[str, int, int]]) -> None:
+def test_session_counts_every_frame_once(steps: list[tuple[str, int, int]]) -> None:
     """Heads in any order, repeats, bodies that come or not, runs that end in every way."""
 
     async def story() -> None:
@@ -133,9 +133,10 @@ def test_every_frame_is_counted_once(steps: list[tuple[str, int, int]]) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_frame_that_has_run_was_not_dropped() -> None:
-    """Its deadline passes while its answer is written: late. There is no room for writing it: lost. Neither is said to
-    have kept the processor free."""
+async def test_frame_that_has_run_does_not_count_as_dropped() -> None:
+    """The deadline passes while the answer is written: late. There is no room for writing the answer: lost. Neither is
+    said to have kept the processor free.
+    """
     stage = Stage()
     full = QueueFull(application_id="a", queue_len_max=1)
     for number, error in enumerate((DeadlineExceeded(waited_ms=1.0), full)):
@@ -163,8 +164,8 @@ def running(error: ApplianceError | None) -> Callable[[FrameCall], Awaitable[byt
 
 
 @pytest.mark.anyio
-async def test_an_answer_after_the_deadline_is_late() -> None:
-    """It has its answer all the same."""
+async def test_frame_answered_after_deadline_is_late() -> None:
+    """The device has its answer all the same."""
     stage = Stage()
     frame = stage.live.begin(stage.head(0))
     frame.received(b"body")
@@ -179,8 +180,8 @@ async def test_an_answer_after_the_deadline_is_late() -> None:
 
 
 @pytest.mark.anyio
-async def test_answers_are_kept_for_two_seconds() -> None:
-    """Then the number is known, and the answer is not."""
+async def test_session_keeps_answers_for_two_seconds() -> None:
+    """Then the frame number is known, and the answer is not."""
     stage = Stage()
     frame = stage.live.begin(stage.head(3))
     frame.received(b"body")
@@ -195,8 +196,8 @@ async def test_answers_are_kept_for_two_seconds() -> None:
 
 
 @pytest.mark.anyio
-async def test_answers_that_are_kept_are_bounded_in_bytes() -> None:
-    """The oldest go first, and one that finds no room at all is said once; how a frame ended stays known."""
+async def test_kept_answers_of_session_are_bounded_in_bytes() -> None:
+    """The oldest go first, and an answer that finds no room at all is sent once; how a frame ended stays known."""
     stage = Stage()
 
     async def answered(number: int, count: int) -> FrameResult:
@@ -227,7 +228,7 @@ async def test_answers_that_are_kept_are_bounded_in_bytes() -> None:
 
 
 @pytest.mark.anyio
-async def test_of_a_session_that_has_ended_no_answer_is_kept() -> None:
+async def test_ended_session_keeps_no_answers() -> None:
     """A frame that was under way then is answered, once."""
     stage = Stage()
     frame = stage.live.begin(stage.head(0))
@@ -249,8 +250,8 @@ class Mistake(Exception):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_ours", [False, True])
-async def test_a_frame_that_ended_in_an_error_keeps_nothing_of_its_run(is_ours: bool) -> None:
-    """Neither the picture nor what was raised: the error is known by its facts, and each repeat is told it anew."""
+async def test_failed_frame_keeps_error_facts_only(is_ours: bool) -> None:
+    """Neither the picture nor what was raised: each repeat gets a new error of the same facts."""
     stage = Stage()
     frame = stage.live.begin(stage.head(0))
     kept: list[weakref.ref[Exception]] = []
@@ -276,8 +277,8 @@ async def test_a_frame_that_ended_in_an_error_keeps_nothing_of_its_run(is_ours: 
 
 
 @pytest.mark.anyio
-async def test_a_frame_that_was_dropped_is_refused_with_an_error_of_its_own_each_time() -> None:
-    """What was raised once is raised never again: its traceback would grow with every repeat."""
+async def test_dropped_frame_is_refused_with_new_error_each_time() -> None:
+    """An error that was raised once is never raised again: its traceback would grow with every repeat."""
     stage = Stage()
     errors = []
     for _ in range(3):
@@ -292,7 +293,7 @@ async def test_a_frame_that_was_dropped_is_refused_with_an_error_of_its_own_each
 
 
 @pytest.mark.anyio
-async def test_memory_is_bounded() -> None:
+async def test_session_memory_is_bounded() -> None:
     """However many frames come, few are remembered, and fewer with their answers."""
     stage = Stage()
     for number in range(2000):
@@ -307,8 +308,8 @@ async def test_memory_is_bounded() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_device_hears_of_the_newest_plan_only() -> None:
-    """Plans that it did not fetch are replaced; another variant is told as such."""
+async def test_device_hears_of_newest_plan_only() -> None:
+    """Plans that the device did not fetch are replaced; another variant is told as such."""
     live = Stage().live
     notices = live.listen()
     for number, variant in enumerate(("a", "a", "a", "b"), 1):
@@ -321,8 +322,8 @@ async def test_a_device_hears_of_the_newest_plan_only() -> None:
     assert told == [(NoticeKind.VARIANT, 4), (NoticeKind.ENDED, None)]
 
 
-def test_what_is_beyond_the_promised_rate_is_no_part_of_the_promise() -> None:
-    """30 frames a second of a session that was promised 15: half of them nobody planned. They run at no priority while
+def test_frames_beyond_promised_rate_do_not_count_for_promise() -> None:
+    """30 frames a second of a session that was promised 15: half of them are not planned. They run at no priority while
     there is room, and are dropped with a cause of their own where there is none; no window is broken by that.
     """
     stage = Stage()
@@ -350,9 +351,10 @@ def test_what_is_beyond_the_promised_rate_is_no_part_of_the_promise() -> None:
 
 
 @pytest.mark.parametrize("size", [320, None])
-def test_pictures_of_less_quality_say_what_others_would_take(size: int | None) -> None:
-    """A device on a narrow link sends 0.63 times the bytes at quality 45: who plans does not take that for smaller
-    pictures, and ask for larger ones."""
+def test_expected_frame_bytes_are_of_usual_quality_after_lower_quality(size: int | None) -> None:
+    """A device on a narrow link sends 0.63 times the bytes at quality 45: the planner does not take that for smaller
+    pictures, and ask for larger ones.
+    """
     stage = Stage()
     for number, (quality, count) in enumerate([(75, 10_000), (45, 6_300), (None, 10_000)] * 4):
         frame = stage.live.begin(replace(stage.head(number), size=size, quality=quality))
@@ -364,7 +366,7 @@ def test_pictures_of_less_quality_say_what_others_would_take(size: int | None) -
             assert stage.live.sent.expected_bytes(320) == pytest.approx(10_000)
 
 
-def test_frames_that_were_held_up_are_within_the_rate() -> None:
+def test_frames_held_up_by_link_are_within_promised_rate() -> None:
     """A link that brings three frames at once, five times a second, is no reason to drop any."""
     stage = Stage()
     stage.has_room = False

@@ -35,9 +35,9 @@ def _states(fleet: Fleet) -> dict[SessionState, int]:
 
 @pytest.mark.nightly("minutes of many devices")
 @story
-async def test_promises_of_latency_are_planned_on_what_is_left() -> None:
-    """Eight cameras of 15 frames a second at 13 ms a run: 1.56 of a worker, which two have and one has not. Who finds
-    no room is told within a second, the others' frames are in time; when the cluster is back all are served again.
+async def test_latency_promises_are_planned_without_lost_worker() -> None:
+    """Eight cameras of 15 frames a second at 13 ms a run: 1.56 of a worker, which two have and one has not. A session
+    without room is told within a second, the others' frames are in time; when the cluster is back all are served again.
     """
     machine = Machine(0, 1, 2, 3)
     async with two_clusters(machine) as fleet:
@@ -73,8 +73,10 @@ async def test_promises_of_latency_are_planned_on_what_is_left() -> None:
 
 @pytest.mark.nightly("a long story of many plans")
 @story
-async def test_promises_of_accuracy_leave_the_worker_that_is_gone() -> None:
-    """Both workers have some; those of the second one wait, or are let in beside the others, or come back with it."""
+async def test_accuracy_promises_leave_lost_worker() -> None:
+    """Both workers have sessions; those of the second one wait, or are let in beside the others, or
+    come back with it.
+    """
     machine = Machine(0, 1, 2, 3)
     async with two_clusters(machine) as fleet:
         gate = fleet.add({320: Cost(run_ms=20)})
@@ -96,9 +98,10 @@ async def test_promises_of_accuracy_leave_the_worker_that_is_gone() -> None:
 
 
 @story
-async def test_who_fits_on_another_worker_goes_there_at_once() -> None:
-    """Six devices that ask for little, on two workers; one is lost. Those that it served are told, and within two
-    periods of planning (0.4 s) they are served by the other."""
+async def test_session_of_lost_worker_moves_to_worker_with_room_at_once() -> None:
+    """Six devices that ask for little, on two workers; one worker is lost. Its devices are told, and within two periods
+    of planning (0.4 s) they are served by the other.
+    """
     machine = Machine(0, 1, 2, 3)
     async with two_clusters(machine) as fleet:
         gate = fleet.add({320: Cost(run_ms=10)})
@@ -119,8 +122,8 @@ async def test_who_fits_on_another_worker_goes_there_at_once() -> None:
 
 @pytest.mark.nightly("a long story of many plans")
 @story
-async def test_who_waits_is_let_in_where_there_is_room() -> None:
-    """Both workers are full; a device waits, and comes in on whichever worker somebody leaves."""
+async def test_waiting_session_is_let_in_on_any_worker_with_room() -> None:
+    """Both workers are full; a device waits, and comes in on whichever worker a session leaves."""
     for lane in (0, 1):
         fleet = Fleet(workers=2)
         gate = fleet.add({320: Cost(run_ms=30)})

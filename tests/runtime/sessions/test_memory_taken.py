@@ -57,8 +57,8 @@ async def heard(fleet: Fleet, live: LiveSession) -> AsyncIterator[list[Notice]]:
 
 
 @pytest.mark.parametrize("promise", [AccuracyPromise(0.15), AccuracyPromise(0.15, Reference.DEDICATED)], ids=str)
-def test_another_variant_that_is_in_memory_and_keeps_the_promise(promise: Promise) -> None:
-    """Its device is told at once, before a frame has waited in vain."""
+def test_session_without_memory_moves_to_resident_variant_within_promise(promise: Promise) -> None:
+    """The device is told at once, before a frame has waited in vain."""
 
     @story
     async def told() -> None:
@@ -88,9 +88,10 @@ def test_another_variant_that_is_in_memory_and_keeps_the_promise(promise: Promis
     [AccuracyPromise(0.15), AccuracyPromise(0.15, Reference.DEDICATED), LatencyPromise(300.0, 5.0, 45.0)],
     ids=str,
 )
-def test_nothing_else_keeps_the_promise(promise: Promise) -> None:
-    """Frames that waited for its variant in vain are the last ones: it waits for memory, and is served when there is
-    some."""
+def test_session_without_memory_or_other_variant_waits(promise: Promise) -> None:
+    """Frames that waited for the variant in vain are the last ones: the session waits for memory, and is served when
+    there is some.
+    """
 
     @story
     async def told() -> None:
@@ -119,8 +120,10 @@ def test_nothing_else_keeps_the_promise(promise: Promise) -> None:
 
 @pytest.mark.gate("a whole engine for minutes of virtual time")
 @pytest.mark.parametrize("promise", [AccuracyPromise(0.15), LatencyPromise(300.0, 5.0, 45.0)], ids=str)
-def test_session_without_room_is_not_let_in_and_removed_by_turns(promise: Promise) -> None:
-    """Others hold the memory for two minutes: it is told once that it waits, and once that it is served again."""
+def test_session_without_memory_is_not_let_in_and_removed_by_turns(promise: Promise) -> None:
+    """Others hold the memory for two minutes: the device is told once that it waits, and once that
+    it is served again.
+    """
 
     @story
     async def told() -> None:
@@ -143,9 +146,9 @@ def test_session_without_room_is_not_let_in_and_removed_by_turns(promise: Promis
 
 
 @story
-async def test_session_that_only_memory_of_processes_would_hold_is_refused() -> None:
-    """Its variant takes 200 of 400, and guards take 250: it is told that memory has no room. Beside a planner, which
-    ends for it, it is served.
+async def test_session_that_fits_only_without_guards_is_refused() -> None:
+    """The variant takes 200 of 400, and guards take 250: the refusal says that memory has no room. Beside a planner,
+    which ends for the session, it is served.
     """
     fleet = Fleet(budget=BUDGET)
     gate = fleet.add({128: LARGE})

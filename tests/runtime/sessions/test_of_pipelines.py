@@ -84,7 +84,7 @@ class Both:
 
 @pytest.mark.nightly("a long story of many plans")
 @story
-async def test_devices_stream_through_a_pipeline() -> None:
+async def test_pipeline_sessions_keep_every_promise_window() -> None:
     """Three cameras are clients with what they send; every window is kept, every frame is counted once, on both sides;
     when they leave nothing is planned for them."""
     both = Both()
@@ -112,7 +112,7 @@ async def test_devices_stream_through_a_pipeline() -> None:
 
 
 @story
-async def test_what_does_not_fit_is_offered_otherwise() -> None:
+async def test_refused_pipeline_session_gets_offers_that_are_kept() -> None:
     """Cameras join until one is refused, with the rate that the pipeline's admission says would be possible: that
     offer is good; so is the SLO that is offered to a device behind a slow link."""
     both = Both(workers=1, objects=4)
@@ -144,8 +144,8 @@ async def test_what_does_not_fit_is_offered_otherwise() -> None:
 
 
 @story
-async def test_who_waits_comes_in_when_there_is_room() -> None:
-    """With `wait` it is no client until somebody leaves, and its device is told."""
+async def test_waiting_pipeline_session_is_let_in_when_there_is_room() -> None:
+    """With `wait` the session is no client until another leaves, and its device is told."""
     both = Both(workers=1, objects=4)
     async with both.working():
         first = []
@@ -166,9 +166,9 @@ async def test_who_waits_comes_in_when_there_is_room() -> None:
 
 
 @story
-async def test_a_plan_that_takes_too_long_is_not_made_every_second() -> None:
+async def test_pipeline_session_that_cannot_be_served_is_tried_ever_less_often() -> None:
     """A session whose promise is shorter than what the plan takes waits, and rests ever longer between two tries, each
-    of which plans twice; when it asks for another promise it is tried at once.
+    of which plans twice; with another promise it is tried at once.
     """
     both = Both()
     async with both.working():
@@ -184,8 +184,8 @@ async def test_a_plan_that_takes_too_long_is_not_made_every_second() -> None:
 
 
 @story
-async def test_a_lost_link_keeps_its_place_for_a_while() -> None:
-    """For two seconds it stays a client; after them it is none, and is let in again when its device comes back."""
+async def test_pipeline_session_without_link_stays_client_for_two_seconds() -> None:
+    """After that the session is no client, and is let in again when its device comes back."""
     both = Both()
     async with both.working():
         live = await both.join()
@@ -208,8 +208,8 @@ async def test_a_lost_link_keeps_its_place_for_a_while() -> None:
 
 
 @story
-async def test_a_restart_keeps_its_place() -> None:
-    """What was stored is planned with again at once, without asking, and served with its first frame."""
+async def test_pipeline_session_stays_client_over_restart() -> None:
+    """The stored session is planned with again at once, without asking, and served with its first frame."""
     both = Both()
     async with both.working():
         live = await both.join()
@@ -227,8 +227,8 @@ async def test_a_restart_keeps_its_place() -> None:
 
 
 @story
-async def test_another_promise_of_the_same_session() -> None:
-    """More frames are let in as one more client's would be; where they are not, what it had stays."""
+async def test_pipeline_session_keeps_old_promise_where_new_promise_is_refused() -> None:
+    """More frames are let in as one more client's would be; where they are not, the old promise stays."""
     both = Both(workers=1, objects=4)
     async with both.working():
         live = await both.join(LatencyPromise(400.0, 5.0))
@@ -259,8 +259,8 @@ async def test_another_promise_of_the_same_session() -> None:
 
 @pytest.mark.nightly("a long story of many plans")
 @story
-async def test_one_that_does_not_fit_any_more_is_removed() -> None:
-    """Frames show more and more: the newest goes, is told why, and the others are in time."""
+async def test_newest_pipeline_session_is_removed_when_load_grows() -> None:
+    """Frames show more and more: the newest session goes, its device is told why, and the others are in time."""
     both = Both(workers=1, objects=0)
     async with both.working():
         devices = []
@@ -278,7 +278,7 @@ async def test_one_that_does_not_fit_any_more_is_removed() -> None:
 
 
 @story
-async def test_another_variant_at_a_stage_is_told() -> None:
+async def test_pipeline_session_is_told_of_other_variant_at_stage() -> None:
     """Frames show more, and cheaper variants serve: the device is told which, at which stage, and how accurate they
     are; while these stay, nothing."""
     both = Both(workers=1, objects=2)
@@ -320,9 +320,10 @@ async def test_another_variant_at_a_stage_is_told() -> None:
 
 
 @story
-async def test_how_frames_count() -> None:
-    """Late is one of which a part is missing, or that is answered after its deadline; one beyond the rate runs where a
-    processor is free; a hopeless one is not read; a repeat gets the same answer."""
+async def test_pipeline_frames_count_as_answered_late_or_dropped() -> None:
+    """A frame is late of which a part is missing, or that is answered after its deadline; one beyond the rate runs
+    where a processor is free; a hopeless one is not read; a repeat gets the same answer.
+    """
     both = Both(workers=1)
     async with both.working():
         live = await both.join(LatencyPromise(200.0, 2.0))
@@ -348,8 +349,8 @@ async def test_how_frames_count() -> None:
 
 
 @story
-async def test_nobody_else_speaks_for_a_session() -> None:
-    """Neither as its client nor by its end; and with its pipeline a session is over."""
+async def test_pipeline_client_of_session_cannot_be_used_or_ended_by_others() -> None:
+    """A session ends with its pipeline."""
     both = Both()
     async with both.working():
         live = await both.join()
@@ -368,9 +369,10 @@ async def test_nobody_else_speaks_for_a_session() -> None:
 
 
 @story
-async def test_plans_leave_a_session_the_time_that_it_was_promised() -> None:
-    """Though the pipeline itself may take ten times as long, and would wait for company: whose promise is shorter is
-    served by a plan that keeps it, for as long as it is there."""
+async def test_pipeline_plan_keeps_shorter_promise_of_session() -> None:
+    """Though the pipeline itself may take ten times as long, and would wait for larger batches: a shorter promise is
+    served by a plan that keeps it, for as long as the session is there.
+    """
     both = Both(slo_ms=5000.0, find=FIND_TOGETHER)
     async with both.working():
         live = await both.join(LatencyPromise(400.0, 5.0))
@@ -390,8 +392,8 @@ async def test_plans_leave_a_session_the_time_that_it_was_promised() -> None:
 
 
 @story
-async def test_a_shorter_promise_has_the_pipeline_planned_anew() -> None:
-    """What was promised first stays where the shorter one cannot be kept, and an SLO is offered that can."""
+async def test_shorter_promise_of_session_replans_pipeline() -> None:
+    """The first promise stays where the shorter one cannot be kept, and an SLO is offered that can."""
     both = Both(slo_ms=5000.0)
     async with both.working():
         live = await both.join(LatencyPromise(3000.0, 5.0))

@@ -8,7 +8,7 @@ from appliance.runtime.sessions.offers import offers
 pytestmark = pytest.mark.anyio
 
 
-async def test_each_offer_is_possible_and_near() -> None:
+async def test_counter_offers_are_possible_and_close_to_bound() -> None:
     """For each thing that can be given up, a little beyond the bound, and never beyond it."""
 
     async def fits(promise: Promise) -> bool:
@@ -26,8 +26,8 @@ async def test_each_offer_is_possible_and_near() -> None:
     assert rarer.slo_ms == 100
 
 
-async def test_what_is_far_is_offered_too() -> None:
-    """A promise that is off by a hundred times or more; and few questions are asked about it."""
+async def test_counter_offers_reach_far_promises_with_few_questions() -> None:
+    """A promise that is off by a hundred times or more."""
     asked = 0
 
     async def fits(promise: Promise) -> bool:
@@ -48,8 +48,8 @@ async def test_what_is_far_is_offered_too() -> None:
     assert asked <= 36
 
 
-async def test_nothing_is_offered_where_nothing_is_possible() -> None:
-    """And an accuracy that nobody can have is given up before."""
+async def test_counter_offers_are_none_where_no_promise_is_possible() -> None:
+    """An accuracy that cannot be had is given up before."""
 
     async def never(_: Promise) -> bool:
         return False
@@ -63,9 +63,7 @@ async def test_nothing_is_offered_where_nothing_is_possible() -> None:
     assert one.promise == LatencyPromise(100, 15)
 
 
-async def test_a_larger_drop_is_offered() -> None:
-    """As small as the planner allows, and a little more."""
-
+async def test_counter_offer_of_drop_is_slightly_above_smallest_possible() -> None:
     async def fits(promise: Promise) -> bool:
         return isinstance(promise, AccuracyPromise) and promise.drop_max >= 0.07
 
@@ -74,7 +72,7 @@ async def test_a_larger_drop_is_offered() -> None:
     assert 0.07 <= one.promise.drop_max <= 0.085
 
 
-async def test_of_drops_only_what_was_asked_for_itself_is_offered() -> None:
+async def test_counter_offer_of_drop_was_itself_found_possible() -> None:
     """Packing is not monotone: what fits at 0.0708 need not at 0.0743."""
 
     async def fits(promise: Promise) -> bool:

@@ -76,8 +76,8 @@ def client_of(live: LiveSession, rungs: list[Rung], share: float = 1.0, lenience
 
 
 @story
-async def test_a_capture_after_its_place_is_a_longer_uplink_and_a_shorter_downlink() -> None:
-    """By the same time: how old what it shows is does not depend on it, and what that is measured against neither."""
+async def test_late_capture_counts_as_longer_uplink_and_shorter_downlink() -> None:
+    """By the same time: neither the age of the results shown nor the reference depends on it."""
     bench = Fleet()
     application = bench.add({320: Cost(run_ms=10)})
     rungs, _, _ = zoo_of(
@@ -96,8 +96,8 @@ async def test_a_capture_after_its_place_is_a_longer_uplink_and_a_shorter_downli
 
 
 @story
-async def test_what_is_forgiven_is_aimed_at_all_the_same() -> None:
-    """A plan may break the promise for the moment, and paces its session as if it might not."""
+async def test_plan_with_lenience_still_aims_at_promise() -> None:
+    """A plan may break the promise for the moment, and paces the session as if it might not."""
     bench = Fleet()
     application = bench.add({320: Cost(run_ms=10)})
     rungs, _, _ = zoo_of(
@@ -110,8 +110,8 @@ async def test_what_is_forgiven_is_aimed_at_all_the_same() -> None:
 
 
 @story
-async def test_a_frame_that_joined_a_batch_is_planned_in_it() -> None:
-    """Its result is under way, and the batch takes as much longer."""
+async def test_frame_that_joined_batch_is_planned_in_that_batch() -> None:
+    """The frame's result is under way, and the batch takes as much longer."""
     bench = EngineBench()
     gates = Batches(bench.clock, "t", bench.engine.reservations)
     scale, shifts = Scale(bench.clock.now_ns(), FPS), {"a": Shift(5, 0.0), "b": Shift(-2, 0.0)}
@@ -134,8 +134,8 @@ async def test_a_frame_that_joined_a_batch_is_planned_in_it() -> None:
 
 
 @story
-async def test_a_batch_that_began_late_is_planned_on_as_it_is() -> None:
-    """With who came in time, from when it began; and what is to come from now on."""
+async def test_batch_that_began_late_is_planned_from_actual_start() -> None:
+    """With the frames that came in time; and a batch yet to come from now on."""
     bench = EngineBench()
     gates = Batches(bench.clock, "t", bench.engine.reservations)
     scale, shifts = Scale(bench.clock.now_ns(), FPS), {"a": Shift(5, 0.0), "b": Shift(-2, 0.0), "c": Shift(0, 0.0)}

@@ -87,7 +87,7 @@ class Crowded:
 @pytest.mark.parametrize(
     "within_ms", [None, pytest.param(300.0, marks=pytest.mark.nightly("the same with a deadline"))]
 )
-def test_a_promise_holds_beside_a_flood(within_ms: float | None) -> None:
+def test_promises_hold_beside_flood_of_other_tenant(within_ms: float | None) -> None:
     """Two sessions, one of an application and one of a pipeline: every frame that they send is answered in time, while
     the other tenant's plain calls, long runs, frames and session together ask for ten times what the processors do.
     """

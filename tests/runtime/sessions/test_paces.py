@@ -16,8 +16,8 @@ BATCHES = {2: 26.0, 3: 32.0, 4: 38.0}
 @pytest.mark.parametrize("policy", ["arise", "earliest-due"])
 @pytest.mark.parametrize(("devices", "drop_max"), [(1, 0.05), (3, 0.05), (16, 0.05), (6, 0.03)])
 @story
-async def test_frames_that_a_plan_names_are_an_interval_apart(policy: str, devices: int, drop_max: float) -> None:
-    """A box that has nothing else to do has no device send more than its promise needs."""
+async def test_frames_of_plan_are_an_interval_apart(policy: str, devices: int, drop_max: float) -> None:
+    """On a box with no other load no device sends more than its promise needs."""
     fleet = Fleet(offload=policy)
     gate = fleet.add({640: Cost(run_ms=20.0, run_ms_by_batch=BATCHES)})
     ran = fleet.bench.processor.ran_for

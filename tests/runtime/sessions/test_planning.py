@@ -55,7 +55,7 @@ def promise_of(offer: dict[str, object]) -> Promise:
 
 
 @story
-async def test_four_cameras_are_answered_in_time() -> None:
+async def test_latency_sessions_of_four_cameras_keep_every_window() -> None:
     """4 × 15 frames a second within 150 ms on 15 Mbit/s: every window is kept, and not with the smallest variant."""
     fleet = Fleet(workers=2)
     gate = fleet.add(ZOO)
@@ -74,7 +74,7 @@ async def test_four_cameras_are_answered_in_time() -> None:
 
 
 @story
-async def test_a_link_that_narrows_gets_smaller_frames() -> None:
+async def test_session_on_narrower_link_gets_smaller_frames() -> None:
     """From 20 to 3 Mbit/s and back: the variant follows within a second, and the device is told."""
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
@@ -94,14 +94,14 @@ async def test_a_link_that_narrows_gets_smaller_frames() -> None:
 
 
 @story
-async def test_a_link_that_changes_is_planned_for_at_once() -> None:
-    """And not when the next plan is due anyway."""
+async def test_plan_is_made_at_once_when_link_changes() -> None:
+    """The session does not wait until the next plan is due anyway."""
     assert await _plans_in_20_s(40e6, 2e6) > 50
 
 
 @story
-async def test_a_change_that_no_frame_notices_is_planned_for_when_a_plan_is_due() -> None:
-    """Of a wire that carries one in a millisecond or two: its estimates change by a fifth all the time."""
+async def test_plan_is_not_made_early_for_link_change_without_effect() -> None:
+    """A wire carries a frame in a millisecond or two: its estimates change by a fifth all the time."""
     assert 35 <= await _plans_in_20_s(4e9, 200e6) <= 42
 
 
@@ -119,8 +119,10 @@ async def _plans_in_20_s(*rates_bps: float) -> int:
 
 
 @story
-async def test_who_does_not_fit_is_refused_and_breaks_nobody() -> None:
-    """Cameras join until one is refused, with the processor as the cause; all that were let in keep their promise."""
+async def test_session_beyond_capacity_is_refused_and_breaks_no_promise() -> None:
+    """Cameras join until a session is refused, with the processor as the cause; all that were let in keep their
+    promise.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     refusal: PromiseNotPossible | None = None
@@ -146,7 +148,7 @@ async def test_who_does_not_fit_is_refused_and_breaks_nobody() -> None:
 @pytest.mark.nightly("minutes of many devices")
 @pytest.mark.parametrize("boxes", [2, pytest.param(12, marks=pytest.mark.nightly("the same with more boxes"))])
 @story
-async def test_offers_taken_at_once_are_let_in(boxes: int) -> None:
+async def test_counter_offers_taken_at_once_are_let_in(boxes: int) -> None:
     """Of random promises on random boxes that were refused, 95 of 100 counter-offers are possible when posted."""
     taken = asked = 0
     for seed in range(boxes):
@@ -180,7 +182,7 @@ async def test_offers_taken_at_once_are_let_in(boxes: int) -> None:
 
 @pytest.mark.nightly("a long story of many plans")
 @story
-async def test_promises_of_accuracy_are_kept() -> None:
+async def test_accuracy_promises_are_kept() -> None:
     """60 frames a second, batches that gain: as many as are let in see drops within their promise."""
     fleet = Fleet(workers=1)
     depth = fleet.add(
@@ -203,9 +205,10 @@ async def test_promises_of_accuracy_are_kept() -> None:
 
 
 @story
-async def test_the_first_promise_counts_with_plain_requests_that_came_before_it() -> None:
-    """Runs of 60 ms, one behind the other, of somebody who has no session: 60 ms are not promised beside them, which
-    alone would be kept with 13 ms. There is no session that would have waited for its turn meanwhile."""
+async def test_first_promise_counts_plain_requests_before_session() -> None:
+    """Runs of 60 ms, one behind the other, of a caller without a session: 60 ms are not promised beside them, which
+    alone would be kept with 13 ms. There is no session that would have waited for its turn meanwhile.
+    """
     fleet = Fleet(workers=1)
     gate, plain = fleet.add(ZOO), fleet.bench.add({"p": Cost(run_ms=60)}, name="plain")
 
@@ -224,8 +227,10 @@ async def test_the_first_promise_counts_with_plain_requests_that_came_before_it(
 
 
 @story
-async def test_whom_the_first_plan_leaves_out_is_not_told_that_it_waits() -> None:
-    """Others begin to take the processor in the midst of an admission: who does not want to wait is refused."""
+async def test_session_left_out_of_first_plan_is_refused_or_waits() -> None:
+    """Others begin to take the processor in the midst of an admission: a session that does not want
+    to wait is refused.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     planning = fleet.sessions.planning
@@ -246,7 +251,7 @@ async def test_whom_the_first_plan_leaves_out_is_not_told_that_it_waits() -> Non
 
 
 @story
-async def test_who_asks_for_its_share_gets_it_and_nobody_within_theirs_goes() -> None:
+async def test_tenant_gets_share_from_sessions_beyond_share_of_others() -> None:
     """One tenant has all of a worker; sessions of another one come, one after the other, up to four ninths of it. Each
     is let in, for one of the first's that is beyond its share by then, and stays served from its first plan on."""
     fleet = Fleet(workers=1)
@@ -274,9 +279,10 @@ async def test_who_asks_for_its_share_gets_it_and_nobody_within_theirs_goes() ->
 
 @pytest.mark.nightly("minutes of many devices")
 @story
-async def test_a_worker_that_serves_nobody_keeps_its_network() -> None:
+async def test_worker_without_sessions_keeps_network() -> None:
     """Three workers with 480, 320 and 160 (promises that allow no more); the session on 480 leaves, and then one comes
-    for 640: it goes to the worker of 480, and the two others stay where they are (JF-18)."""
+    for 640: it goes to the worker of 480, and the two others stay where they are (JF-18).
+    """
     fleet = Fleet(workers=3)
     gate = fleet.add(ZOO)
     async with fleet.working():
@@ -295,8 +301,8 @@ async def test_a_worker_that_serves_nobody_keeps_its_network() -> None:
 
 @pytest.mark.nightly("a long story of many plans")
 @story
-async def test_both_kinds_and_plain_requests_share_a_processor() -> None:
-    """Cameras of both kinds beside requests that nobody planned, of another tenant: promises are kept."""
+async def test_promises_of_both_kinds_hold_beside_plain_requests() -> None:
+    """Cameras of both kinds beside unplanned requests of another tenant."""
     fleet = Fleet(workers=1)
     gate, plain = fleet.add(ZOO), fleet.bench.add({"p": Cost(run_ms=5)}, name="plain", tenant="other")
 
@@ -318,9 +324,9 @@ async def test_both_kinds_and_plain_requests_share_a_processor() -> None:
 
 @pytest.mark.nightly("a long story of many plans")
 @story
-async def test_who_sends_more_than_was_promised_takes_it_from_nobody() -> None:
-    """One camera of a full box sends six times what it was promised: what is beyond runs in gaps or is dropped with a
-    cause of its own, and all promises are kept, its own among them.
+async def test_session_beyond_promised_rate_breaks_no_promise() -> None:
+    """A camera of a full box sends six times what it was promised: frames beyond run in gaps or are dropped with a
+    cause of their own, and all promises are kept, that of the camera among them.
     """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=13)})
@@ -339,8 +345,8 @@ async def test_who_sends_more_than_was_promised_takes_it_from_nobody() -> None:
 
 
 @story
-async def test_a_session_that_waits_is_served_when_there_is_room() -> None:
-    """With `wait` it is told why, and goes on when another one leaves."""
+async def test_waiting_session_is_served_when_there_is_room() -> None:
+    """With `wait` the device is told why it waits, and goes on when another one leaves."""
     fleet = Fleet(workers=1)
     gate = fleet.add({640: Cost(run_ms=40)})
     async with fleet.working():
@@ -360,8 +366,8 @@ async def test_a_session_that_waits_is_served_when_there_is_room() -> None:
 
 
 @story
-async def test_beyond_its_share_a_tenant_gives_way() -> None:
-    """One tenant has bought all while nobody else was there; another one gets its half, and the first is told."""
+async def test_sessions_beyond_tenant_share_give_way_to_other_tenant() -> None:
+    """One tenant has bought all while there was no other; another one gets its half, and the first is told."""
     fleet = Fleet(workers=1)
     one = fleet.add({640: Cost(run_ms=20)}, tenant="one")
     two = fleet.add({640: Cost(run_ms=20)}, tenant="two", name="two")
@@ -385,7 +391,7 @@ async def test_beyond_its_share_a_tenant_gives_way() -> None:
 
 
 @story
-async def test_who_weighs_more_is_removed_after_the_others() -> None:
+async def test_heavier_latency_session_is_removed_last() -> None:
     """When another tenant wants its share, the first one's light sessions give way, and not the newest, which is
     heavy; when links narrow so that not all find room, too.
     """
@@ -417,9 +423,10 @@ async def test_who_weighs_more_is_removed_after_the_others() -> None:
 
 
 @story
-async def test_of_promises_of_accuracy_the_lightest_go_first_too() -> None:
-    """When what devices see begins to move, and not all find room any more, who weighs more stays, though it is the
-    newest and takes most."""
+async def test_heavier_accuracy_session_is_removed_last() -> None:
+    """When what devices see begins to move, and not all find room any more, the heavier session stays, though it is the
+    newest and takes most.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add({640: Cost(run_ms=20)})
     async with fleet.working():
@@ -462,22 +469,21 @@ async def heavier_comes_first(promise: Promise) -> None:
 
 
 @story
-async def test_of_those_that_wait_for_a_latency_who_weighs_more_comes_in_first() -> None:
-    """As the API says of weights."""
+async def test_heavier_session_waiting_for_latency_is_admitted_first() -> None:
     await heavier_comes_first(LatencyPromise(150.0, 15.0))
 
 
 @pytest.mark.nightly("a long story of many plans")
 @story
-async def test_of_those_that_wait_for_an_accuracy_who_weighs_more_comes_in_first() -> None:
-    """The same."""
+async def test_heavier_session_waiting_for_accuracy_is_admitted_first() -> None:
     await heavier_comes_first(AccuracyPromise(0.05))
 
 
 @story
-async def test_many_who_ask_of_one_tenant_delay_another_by_one_decision() -> None:
+async def test_admissions_of_tenant_delay_other_tenant_by_one_decision() -> None:
     """Each of a hundred refusals is a dozen decisions: another tenant's device waits for none of the others, nor for
-    the offers of that one."""
+    the offers of that refusal.
+    """
     fleet = Fleet(workers=1)
     gate, other = fleet.add({640: Cost(run_ms=20)}), fleet.add({640: Cost(run_ms=20)}, name="other", tenant="u")
     deciding = fleet.sessions.planning.deciding
@@ -504,7 +510,7 @@ async def test_many_who_ask_of_one_tenant_delay_another_by_one_decision() -> Non
 
 
 @story
-async def test_others_have_their_turn_between_the_decisions_of_a_refusal() -> None:
+async def test_event_loop_turns_between_decisions_of_refusal() -> None:
     """Offers are found by a dozen decisions, each short enough for the event loop, together not."""
     fleet = Fleet(workers=1)
     gate = fleet.add({640: Cost(run_ms=20)})
@@ -526,9 +532,10 @@ async def test_others_have_their_turn_between_the_decisions_of_a_refusal() -> No
 
 
 @story
-async def test_one_kind_does_not_wait_for_the_planner_of_the_other() -> None:
+async def test_latency_promises_do_not_wait_for_accuracy_planner() -> None:
     """Of many promises of accuracy a plan takes seconds: promises of latency are made, and planned, meanwhile; what one
-    kind was sold in that time the other does not get."""
+    kind was sold in that time the other does not get.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add({640: Cost(run_ms=20)})
     deciding = fleet.sessions.planning.deciding
@@ -563,7 +570,7 @@ async def test_one_kind_does_not_wait_for_the_planner_of_the_other() -> None:
 
 
 @story
-async def test_memory_that_refuses_makes_another_plan() -> None:
+async def test_plan_avoids_variant_that_memory_has_refused() -> None:
     """A variant that finds no room is not planned with for a while; frames go on with the next one."""
     fleet = Fleet(workers=1, budget=100)
     gate = fleet.add({640: Cost(run_ms=20, resident_bytes=90), 320: Cost(run_ms=10, resident_bytes=20)})
@@ -582,8 +589,10 @@ async def test_memory_that_refuses_makes_another_plan() -> None:
 
 
 @story
-async def test_a_link_that_breaks_and_comes_back() -> None:
-    """1.5 s without a link: suspended with its capacity kept, and answered again half a second after it is back."""
+async def test_session_without_link_is_suspended_and_served_after_reconnect() -> None:
+    """1.5 s without a link: suspended with its capacity kept, and answered again half a second
+    after the link is back.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     async with fleet.working():
@@ -608,7 +617,7 @@ async def test_a_link_that_breaks_and_comes_back() -> None:
 
 @pytest.mark.nightly("minutes of many devices")
 @story
-async def test_joins_and_leaves_for_minutes() -> None:
+async def test_sessions_joining_and_leaving_at_random_keep_windows_and_counts() -> None:
     """Devices of both kinds and two tenants come, pause, lose their links and go, at random: every frame is counted
     once, nearly all windows are kept, and nothing is left at the end."""
     rng = random.Random(11)
@@ -650,8 +659,8 @@ async def test_joins_and_leaves_for_minutes() -> None:
 
 
 @story
-async def test_a_promise_against_a_dedicated_box_is_judged_against_one() -> None:
-    """On a link whose way alone loses more than is allowed against fresh results."""
+async def test_promise_of_dedicated_reference_is_judged_against_dedicated_box() -> None:
+    """On a link whose transfer time alone loses more than is allowed against fresh results."""
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     async with fleet.working():
@@ -665,7 +674,7 @@ async def test_a_promise_against_a_dedicated_box_is_judged_against_one() -> None
 
 
 @story
-async def test_a_pool_that_cannot_be_planned_stops_no_other() -> None:
+async def test_pool_that_cannot_be_planned_stops_no_other_pool() -> None:
     """A promise that no planner can count with: the plans of other tenants' devices go on."""
     fleet = Fleet(workers=1)
     odd, gate = fleet.add(ZOO, name="a", tenant="a"), fleet.add(ZOO, name="b", tenant="b")
@@ -689,8 +698,8 @@ async def test_a_pool_that_cannot_be_planned_stops_no_other() -> None:
 
 
 @story
-async def test_planning_lets_others_go_first() -> None:
-    """However many sessions there are: the event loop turns between pools, and within one every few sessions."""
+async def test_latency_planning_yields_to_event_loop_between_sessions() -> None:
+    """However many sessions there are: the event loop turns between pools, and within a pool every few sessions."""
     fleet = Fleet(workers=1)
     gates = [fleet.add({160: Cost(run_ms=1)}, name=f"gate-{number}") for number in range(4)]
     for number in range(40):
@@ -712,7 +721,7 @@ async def test_planning_lets_others_go_first() -> None:
 
 
 @story
-async def test_planning_of_frames_lets_others_go_first() -> None:
+async def test_accuracy_planning_yields_to_event_loop_between_sessions() -> None:
     """A pool of promises of accuracy with many sessions is looked at in several turns, too."""
     fleet = Fleet(workers=1)
     gate = fleet.add({160: Cost(run_ms=1)})
@@ -735,8 +744,8 @@ async def test_planning_of_frames_lets_others_go_first() -> None:
 
 
 @story
-async def test_a_paused_session_weighs_nothing_and_ends_after_a_day() -> None:
-    """Its tenant's share is others' meanwhile; who goes on in time is not taken for silent."""
+async def test_paused_session_has_no_weight_and_ends_after_a_day() -> None:
+    """Meanwhile its tenant's share belongs to the others; a session that goes on in time is not taken for silent."""
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO, tenant="a")
     async with fleet.working():
@@ -755,9 +764,10 @@ async def test_a_paused_session_weighs_nothing_and_ends_after_a_day() -> None:
 
 
 @story
-async def test_planned_batches_begin_in_time_under_a_flood() -> None:
-    """Another tenant asks without end, in runs that are longer than a batch's grace: none begins later than that, and
-    the processor idles no more than its gaps are too short."""
+async def test_planned_batches_begin_in_time_under_flood() -> None:
+    """Another tenant asks without end, in runs that are longer than a batch's grace: no batch begins later than that,
+    and the processor idles no more than its gaps are too short.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=20, run_ms_by_batch={2: 30, 4: 50})})
     fleet.bench.add({"v": Cost(run_ms=8, load_ms=0)}, name="flood", tenant="u")
@@ -784,8 +794,8 @@ async def test_planned_batches_begin_in_time_under_a_flood() -> None:
 
 
 @story
-async def test_so_many_sessions_and_no_more() -> None:
-    """Two of a tenant, three of all: who is refused is told which of the two it is, and nothing of other tenants'."""
+async def test_session_beyond_limit_is_refused_with_name_of_limit() -> None:
+    """Two of a tenant, three of all: the refusal says which of the two limits it is, and nothing of other tenants."""
     fleet = Fleet(workers=1)
     fleet.sessions.register.limits = Limits(per_tenant_max=2, all_max=3)
     gates = [fleet.add({160: Cost(run_ms=1)}, name=f"gate-{at}", tenant=f"t{at}") for at in range(3)]

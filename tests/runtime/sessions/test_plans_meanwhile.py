@@ -35,8 +35,10 @@ def deciding(fleet: Fleet, name: str, meanwhile: Callable[[], Awaitable[object]]
 
 
 @story
-async def test_a_promise_becomes_another_kind_between_two_plans_only() -> None:
-    """Not in the middle of one that counts with it: who joins just then is served, and so is who changes."""
+async def test_promise_changes_kind_between_two_plans_only() -> None:
+    """Not in the middle of a plan that counts with it: a session that joins just then is served, and so is the one that
+    changes.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     planners = fleet.sessions.planning.deciding
@@ -61,8 +63,8 @@ async def test_a_promise_becomes_another_kind_between_two_plans_only() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(320,), (320, 160)], ids=["nothing is left", "another one is left"])
-def test_a_variant_that_goes_during_a_verdict(sizes: tuple[int, ...]) -> None:
-    """What was decided with it holds no more: the promise is judged anew, with what there is then."""
+def test_promise_is_judged_anew_when_variant_goes_during_decision(sizes: tuple[int, ...]) -> None:
+    """What was decided with the variant holds no more: the promise is judged by the variants that are left."""
 
     @story
     async def told() -> None:
@@ -92,8 +94,8 @@ def test_a_variant_that_goes_during_a_verdict(sizes: tuple[int, ...]) -> None:
 
 
 @story
-async def test_what_a_promise_of_accuracy_takes_is_a_share_of_all_workers() -> None:
-    """Sold when it is let in, before the pool's next plan; as of promises of latency."""
+async def test_accuracy_promise_sells_share_of_all_workers() -> None:
+    """The share is sold when the session is let in, before the pool's next plan; as of promises of latency."""
     fleet = Fleet(workers=2)
     gate = fleet.add(ZOO)
     ledger = fleet.sessions.planning.ledger
@@ -114,8 +116,8 @@ async def test_what_a_promise_of_accuracy_takes_is_a_share_of_all_workers() -> N
 
 
 @story
-async def test_a_full_box_takes_a_laxer_promise_in_place_of_another() -> None:
-    """What the session has itself is not in its way, though it is planned with others then."""
+async def test_full_box_takes_laxer_promise_of_served_session() -> None:
+    """What the session has itself is not in the way of its new promise, though it is planned with others then."""
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=13)})
     async with fleet.working():
@@ -136,8 +138,8 @@ async def test_a_full_box_takes_a_laxer_promise_in_place_of_another() -> None:
 
 
 @story
-async def test_another_promise_is_judged_by_the_device_as_it_is() -> None:
-    """One that lowers the quality, and whose frames wait before they are sent."""
+async def test_changed_promise_is_judged_by_device_as_measured() -> None:
+    """A device that lowers the quality, and whose frames wait before they are sent."""
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     async with fleet.working():
@@ -157,8 +159,8 @@ async def test_another_promise_is_judged_by_the_device_as_it_is() -> None:
 
 
 @story
-async def test_who_is_removed_during_a_plan_is_counted_no_more() -> None:
-    """Nor do frames of others wait for its own."""
+async def test_session_removed_during_plan_takes_no_load() -> None:
+    """Nor do frames of others wait for its frames."""
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     planning = fleet.sessions.planning
@@ -181,8 +183,8 @@ async def test_who_is_removed_during_a_plan_is_counted_no_more() -> None:
 
 
 @story
-async def test_what_was_asked_once_is_not_kept() -> None:
-    """However many floors somebody asks with."""
+async def test_zoos_of_past_promises_are_not_kept() -> None:
+    """However many accuracy floors are asked for."""
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     async with fleet.working():
@@ -195,9 +197,9 @@ async def test_what_was_asked_once_is_not_kept() -> None:
 
 
 @story
-async def test_a_planner_that_does_not_decide() -> None:
-    """Who asks for a promise is told to ask again; who was promised one keeps it, with the plan that there was; when
-    it decides again all is as before.
+async def test_undecided_planner_refuses_new_promises_and_keeps_old_plan() -> None:
+    """A new session is told to ask again; a served one keeps its promise, with the plan that there was; when the
+    planner decides again all is as before.
     """
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)

@@ -24,9 +24,10 @@ ZOO = {640: Cost(run_ms=40), 320: Cost(run_ms=13)}
 
 
 @story
-async def test_a_promise_that_is_changed_without_a_link_has_to_be_made() -> None:
-    """What is kept for two seconds is what was promised: with a promise that nobody could keep its device comes back to
-    wait, and another that is served stays so."""
+async def test_promise_changed_without_link_has_to_be_admitted() -> None:
+    """The promise before is kept for two seconds: with a new one that cannot be kept the device comes back to wait, and
+    another session that is served stays so.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
     async with fleet.working():
@@ -54,7 +55,7 @@ def _promise(rng: random.Random) -> Promise:
 
 
 @pytest.mark.parametrize("seed", seeds(gate=2, nightly=4))
-def test_anything_at_once(seed: int) -> None:
+def test_sessions_survive_concurrent_changes_at_random(seed: int) -> None:
     """Joining, another promise, a pause, a stream that begins or breaks, leaving: many of them under way at a time, of
     the same sessions. Nothing fails but in its own words, every frame is counted once, and nothing is left behind."""
 
@@ -119,9 +120,9 @@ def test_anything_at_once(seed: int) -> None:
 
 
 @story
-async def test_sessions_end_with_their_application() -> None:
-    """While a device streams; another tenant's end when it is shared no more. One whose model is out of service for a
-    while stays.
+async def test_sessions_end_with_application() -> None:
+    """While a device streams; another tenant's end when the application is shared no more. A session whose model is out
+    of service for a while stays.
     """
     fleet = Fleet()
     gate, door = (fleet.add({640: Cost(run_ms=10)}, name=name) for name in ("gate", "door"))
@@ -146,9 +147,9 @@ async def test_sessions_end_with_their_application() -> None:
 
 
 @story
-async def test_nothing_stays_of_a_tenant_that_is_gone() -> None:
-    """Its sessions end at once, though the application that they ask is another's: one that gets its name a moment
-    later finds neither them nor what they counted, and a device of it is taken for what it is itself.
+async def test_removed_tenant_leaves_no_sessions_or_totals() -> None:
+    """The tenant's sessions end at once, though the application that they ask is another's: a tenant that gets the name
+    a moment later finds neither them nor what they counted, and its devices begin without a history.
     """
     fleet = Fleet()
     gate = fleet.add({640: Cost(run_ms=10)})
@@ -174,9 +175,10 @@ async def test_nothing_stays_of_a_tenant_that_is_gone() -> None:
 
 
 @story
-async def test_a_batch_ends_whatever_becomes_of_the_promises_of_its_frames() -> None:
+async def test_batch_ends_while_promises_of_frames_change() -> None:
     """A frame that waits for a batch, or runs in one, while its session is promised something else: the batches of
-    those that stay are not taken to run for ever."""
+    those that stay are not taken to run for ever.
+    """
     fleet = Fleet()
     gate = fleet.add({640: Cost(run_ms=40)})
     async with fleet.working():

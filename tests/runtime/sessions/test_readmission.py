@@ -18,9 +18,10 @@ pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
 
 @pytest.mark.parametrize("promise", [LatencyPromise(100.0, 10.0), AccuracyPromise(0.04)], ids=["latency", "accuracy"])
-def test_a_link_that_was_too_slow_and_is_not_any_more(promise: Promise) -> None:
-    """20 Mbit/s, but 0.1 for six seconds: removed for its link. It sends nothing while it waits, so that nothing could
-    show that the link is back; it is served again all the same, and stays so."""
+def test_session_removed_for_slow_link_is_served_when_link_recovers(promise: Promise) -> None:
+    """20 Mbit/s, but 0.1 for six seconds: removed for its link. The device sends nothing while it waits, so that
+    nothing could show that the link is back; the session is served again all the same, and stays so.
+    """
 
     async def told() -> None:
         fleet = Fleet(workers=1)
@@ -49,7 +50,7 @@ def test_a_link_that_was_too_slow_and_is_not_any_more(promise: Promise) -> None:
 
 @pytest.mark.nightly("minutes of an overloaded box")
 @story
-async def test_a_box_that_is_slow_while_it_is_full() -> None:
+async def test_sessions_on_box_slow_when_full_are_not_removed_by_turns() -> None:
     """Eight cameras of which seven make runs 1.6 times slower, so that six stay: the last two are not removed and let
     in again by turns for ever. Each removal is in the log, with what the planner was asked."""
     fleet = Fleet(workers=1)
@@ -73,8 +74,8 @@ async def test_a_box_that_is_slow_while_it_is_full() -> None:
 
 
 @story
-async def test_the_last_one_of_a_processor_that_no_planner_left_out() -> None:
-    """Its variants are gone: nobody was asked, and the log says why it waits."""
+async def test_removal_without_planner_is_in_decision_log() -> None:
+    """The session's variants are gone: no planner was asked, and the log says why the session waits."""
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=13)})
     async with fleet.working():
@@ -88,7 +89,7 @@ async def test_the_last_one_of_a_processor_that_no_planner_left_out() -> None:
 
 
 @story
-async def test_what_no_planner_is_asked_about_is_in_the_log_too() -> None:
+async def test_refusal_without_planner_is_in_decision_log() -> None:
     """A drop that no box could keep over this link."""
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=13)})
@@ -103,8 +104,8 @@ async def test_what_no_planner_is_asked_about_is_in_the_log_too() -> None:
 
 
 @story
-async def test_another_pace_is_in_the_log_and_is_decided_again() -> None:
-    """A device's link becomes slow: how often it sends changes, and nobody comes or goes."""
+async def test_changed_pace_is_in_decision_log_and_can_be_replayed() -> None:
+    """A device's link becomes slow: how often it sends changes, and no session comes or goes."""
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=13)})
     async with fleet.working():
@@ -127,9 +128,10 @@ async def test_another_pace_is_in_the_log_and_is_decided_again() -> None:
 
 
 @story
-async def test_what_devices_lost_that_have_left_keeps_nobody_out() -> None:
-    """One that loses a fifth with each frame, by its word: who comes just after it is taken for such a one, too, and a
-    minute later for an ordinary one."""
+async def test_drop_rate_of_departed_device_is_forgotten_after_a_minute() -> None:
+    """A device reports that it loses a fifth with each frame: a session that joins just after it is taken for a device
+    of that rate, too, and a minute later for an ordinary one.
+    """
     fleet = Fleet(workers=1)
     gate = fleet.add({320: Cost(run_ms=13)})
     async with fleet.working():
@@ -145,8 +147,10 @@ async def test_what_devices_lost_that_have_left_keeps_nobody_out() -> None:
 
 
 @story
-async def test_decoding_that_took_long_is_forgotten() -> None:
-    """A machine that stood still for a moment: who is not let in for it could never show that it is quick again."""
+async def test_long_decode_time_is_forgotten() -> None:
+    """A machine that stood still for a moment: a session that is not let in for it could never show that the machine is
+    quick again.
+    """
     fleet = Fleet(workers=1, decode_ms=90.0)
     gate = fleet.add({320: Cost(run_ms=13)})
     async with fleet.working():
@@ -180,8 +184,10 @@ def _check_log(fleet: Fleet) -> int:
     return removals
 
 
-def test_rests_become_longer_for_those_that_are_removed_again_soon() -> None:
-    """Let in and removed after a second each time: 1, 2, 4 ... 60 s; served for half a minute, it is tried at once."""
+def test_session_removed_soon_after_admission_rests_ever_longer() -> None:
+    """Let in and removed after a second each time: 1, 2, 4 ... 60 s; after half a minute of service the session is
+    tried at once.
+    """
     patience, now_ns, rests = Patience(), NS_PER_S, []
     for _ in range(8):
         patience.served(now_ns)
@@ -196,7 +202,7 @@ def test_rests_become_longer_for_those_that_are_removed_again_soon() -> None:
     assert patience.again_ns == now_ns + STEADY_NS
 
 
-def test_a_frame_that_the_queue_would_keep_too_long_is_hopeless() -> None:
+def test_frame_refused_for_long_queue_counts_as_hopeless() -> None:
     """No bound of the box has stopped it, nor a quota."""
     error = Overloaded(application_id="t/gate", expected_ms=200.0, allowed_ms=100.0, retry_after_s=0.1)
     assert end_of(error) == (FrameEnd.DROPPED, DropCause.HOPELESS)

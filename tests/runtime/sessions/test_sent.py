@@ -58,7 +58,7 @@ async def post(
 
 @pytest.mark.parametrize("states_size", [True, False])
 @story
-async def test_session_whose_pictures_are_too_large_for_its_link_is_not_told_served(states_size: bool) -> None:
+async def test_session_with_pictures_too_large_for_link_waits(states_size: bool) -> None:
     """300 kB at 8 Mbit/s take 300 ms, whichever variant is to answer within 160."""
     fleet = Fleet()
     gate = fleet.add(COSTS)
@@ -71,7 +71,7 @@ async def test_session_whose_pictures_are_too_large_for_its_link_is_not_told_ser
 
 @pytest.mark.parametrize("states_size", [True, False])
 @story
-async def test_session_whose_pictures_do_not_shrink_gets_a_variant_that_leaves_time_for_them(states_size: bool) -> None:
+async def test_session_with_pictures_that_do_not_shrink_gets_faster_variant(states_size: bool) -> None:
     """100 kB at 8 Mbit/s take 100 ms of 160, whatever is asked for: 640 takes too long beside that, 384 does not."""
     fleet = Fleet()
     gate = fleet.add(COSTS)
@@ -85,7 +85,7 @@ async def test_session_whose_pictures_do_not_shrink_gets_a_variant_that_leaves_t
 
 @pytest.mark.parametrize("is_picture", [True, False])
 @story
-async def test_session_that_scales_its_pictures_unsaid_gets_a_size_that_its_link_carries(is_picture: bool) -> None:
+async def test_session_that_scales_pictures_unsaid_gets_size_that_link_carries(is_picture: bool) -> None:
     """Three times the usual bytes at each size, as JPEG or as something that says no size: 640 would take 160 ms."""
     fleet = Fleet()
     gate = fleet.add(COSTS)
@@ -104,8 +104,8 @@ async def test_session_that_scales_its_pictures_unsaid_gets_a_size_that_its_link
 
 
 @story
-async def test_session_whose_pictures_were_too_large_is_served_once_they_are_smaller() -> None:
-    """It goes on to post while it waits: by the heads of its frames."""
+async def test_session_with_pictures_too_large_is_served_once_smaller() -> None:
+    """The device goes on to post while it waits: the heads of its frames are enough."""
     fleet = Fleet()
     gate = fleet.add(COSTS)
     async with fleet.working():
@@ -118,8 +118,8 @@ async def test_session_whose_pictures_were_too_large_is_served_once_they_are_sma
 
 
 @story
-async def test_session_of_an_application_without_sizes_is_planned_by_its_own_bytes() -> None:
-    """Beside three that send next to nothing, one whose frames take 300 ms is not served by the mean."""
+async def test_session_of_application_without_sizes_is_planned_by_own_bytes() -> None:
+    """Beside three that send next to nothing, a session whose frames take 300 ms is not served by the mean."""
     fleet = Fleet()
     application = fleet.bench.add({"quick": Cost(run_ms=5), "slow": Cost(run_ms=30)}, name="any")
     async with fleet.working():

@@ -21,9 +21,7 @@ MORE = pytest.mark.nightly("the same with more fleets")
     [(0.03, 14, 1.0), pytest.param(0.03, 14, 4.0, marks=MORE), pytest.param(0.02, 11, 2.0, marks=MORE)],
 )
 @story
-async def test_sessions_of_accuracy_give_way_one_at_a_time_after_a_stall(
-    drop_max: float, devices: int, stall_s: float
-) -> None:
+async def test_accuracy_sessions_are_removed_singly_after_stall(drop_max: float, devices: int, stall_s: float) -> None:
     """A full worker stands for a second or four: of each plan at most one session goes, and soon all are served."""
     fleet = Fleet()
     gate = fleet.add({640: Cost(run_ms=20.0, run_ms_by_batch=BATCHES)})

@@ -42,8 +42,8 @@ class Rows:
 
 
 @story
-async def test_a_session_that_ends_while_it_is_stored_leaves_no_row() -> None:
-    """Its device leaves before it is told that it was let in, or while its promise changes."""
+async def test_session_that_ends_while_stored_leaves_no_row() -> None:
+    """The device leaves before the answer that it was let in, or while its promise changes."""
     fleet, rows = Fleet(), Rows()
     gate = fleet.add({640: Cost(run_ms=10)})
     async with fleet.working():
@@ -73,9 +73,10 @@ async def test_a_session_that_ends_while_it_is_stored_leaves_no_row() -> None:
 
 
 @story
-async def test_what_cannot_be_stored_is_not_changed() -> None:
-    """Its device is told that the disk is full, and goes on as it was promised; a promise that is refused leaves the
-    old one in the row."""
+async def test_session_change_that_cannot_be_stored_is_refused() -> None:
+    """The refusal says that the disk is full, and the session goes on as promised; a promise that is refused leaves the
+    old one in the row.
+    """
     fleet, rows = Fleet(), Rows()
     gate = fleet.add({640: Cost(run_ms=10)})
     async with fleet.working():
@@ -95,8 +96,8 @@ async def test_what_cannot_be_stored_is_not_changed() -> None:
 
 
 @story
-async def test_rows_that_are_not_taken_back_go() -> None:
-    """Their application has gone while the box was off; the others stay."""
+async def test_stored_session_of_missing_application_is_removed_at_restart() -> None:
+    """The application has gone while the box was off; rows of other sessions stay."""
     fleet, rows = Fleet(), Rows()
     gate = fleet.add({640: Cost(run_ms=10)})
     async with fleet.working():
@@ -114,8 +115,8 @@ async def test_rows_that_are_not_taken_back_go() -> None:
 
 
 @story
-async def test_a_store_that_fails_does_not_end_the_planning() -> None:
-    """A session of which nothing is heard ends, and its row cannot be removed: the loops go on."""
+async def test_planning_goes_on_when_session_store_fails() -> None:
+    """A session without frames ends, and its row cannot be removed: the loops go on."""
     fleet, rows = Fleet(), Rows()
     gate = fleet.add({640: Cost(run_ms=10)})
     async with fleet.working():
@@ -132,7 +133,7 @@ async def test_a_store_that_fails_does_not_end_the_planning() -> None:
 
 
 @story
-async def test_a_turn_that_takes_long_puts_the_next_one_off_by_half_a_second_at_most() -> None:
+async def test_slow_planning_turn_delays_next_turn_by_half_a_second_at_most() -> None:
     """After a start on a busy machine the first may take seconds, and devices wait for their plans."""
     fleet = Fleet(workers=1)
     gate = fleet.add({160: Cost(run_ms=6)})
@@ -154,8 +155,8 @@ async def test_a_turn_that_takes_long_puts_the_next_one_off_by_half_a_second_at_
 
 
 @story
-async def test_after_a_restart_sessions_of_accuracy_are_on_all_workers_again() -> None:
-    """On one of them together some would be removed, and let in again on the others one by one: that takes seconds."""
+async def test_accuracy_sessions_keep_workers_over_restart() -> None:
+    """On one worker together some would be removed, and let in again on the others one by one: that takes seconds."""
     fleet = Fleet(workers=2)
     gate = fleet.add({300: Cost(run_ms=20)})
     async with fleet.working():

@@ -25,8 +25,8 @@ def falling(after_s: float, mbps: float) -> float:
 
 
 @story
-async def test_all_others_are_wished_for_by_their_distance() -> None:
-    """How many of them are brought is the memory manager's to say, not a number of the planner's."""
+async def test_plan_wishes_for_other_variants_by_distance() -> None:
+    """How many of them are loaded is the memory manager's to say, not a number of the planner's."""
     fleet = Fleet(budget=1000)
     gate = fleet.add(COSTS)
     async with fleet.working():
@@ -46,7 +46,7 @@ async def test_all_others_are_wished_for_by_their_distance() -> None:
 
 
 @story
-async def test_a_switch_finds_its_variant_in_memory() -> None:
+async def test_switch_finds_new_variant_in_memory() -> None:
     fleet = Fleet(budget=1000)
     gate = fleet.add(COSTS)
     async with fleet.working():
@@ -62,7 +62,7 @@ async def test_a_switch_finds_its_variant_in_memory() -> None:
 
 
 @story
-async def test_until_its_variant_is_there_a_device_has_the_best_one_that_is() -> None:
+async def test_device_has_best_resident_variant_until_planned_variant_is_loaded() -> None:
     """A link falls so far that the variant in use is too late, and the one of the plan takes a minute to load."""
     fleet = Fleet(budget=65)
     slow = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=60_000) for size in (384, 256)}
@@ -83,8 +83,8 @@ async def test_until_its_variant_is_there_a_device_has_the_best_one_that_is() ->
 
 
 @story
-async def test_frames_train_no_forecaster() -> None:
-    """What a session sends is known from its plan; requests of others at the application do."""
+async def test_session_frames_train_no_forecaster_of_application() -> None:
+    """What a session sends is known from its plan; requests without a session train the forecaster."""
     fleet = Fleet(budget=1000)
     gate = fleet.add(COSTS)
     async with fleet.working():
@@ -100,8 +100,10 @@ async def test_frames_train_no_forecaster() -> None:
 
 
 @story
-async def test_what_a_plan_goes_on_with_is_told_from_what_is_left_soon() -> None:
-    """A device goes on with a variant that its plan has left, while the new one comes: that one may take its place."""
+async def test_wish_for_variant_soon_left_has_lower_priority_than_in_use() -> None:
+    """A device goes on with a variant that its plan has left, while the new one comes: the new one
+    may take its place.
+    """
     fleet = Fleet(budget=1000)
     slow = {size: Cost(run_ms=size / 32, resident_bytes=20, load_ms=5_000) for size in COSTS if size != 256}
     gate = fleet.add({**slow, 256: COSTS[256]})
@@ -146,9 +148,10 @@ async def hearing(fleet: Fleet, live: LiveSession) -> AsyncIterator[list[str]]:
 
 
 @story
-async def test_of_two_that_are_as_good_a_device_keeps_its_own() -> None:
-    """Now the one is a little quicker, now the other, as under load; only what is much quicker is worth a change, and
-    that is told with a reason."""
+async def test_device_keeps_variant_beside_another_as_good() -> None:
+    """Now the one is a little quicker, now the other, as under load; only a much quicker one is worth a change, and
+    that is told with a reason.
+    """
     fleet = Fleet(budget=1000)
     gate = add_alike(fleet, Cost(run_ms=20.0), Cost(run_ms=21.0))
     costs = fleet.bench.processor.costs
@@ -171,9 +174,10 @@ async def test_of_two_that_are_as_good_a_device_keeps_its_own() -> None:
 
 @pytest.mark.parametrize(("devices", "slower"), [(1, 1.5), (1, 2.5), (3, 2.0)])
 @story
-async def test_device_on_a_box_that_became_slower_keeps_its_variant(devices: int, slower: float) -> None:
-    """All of three that are as accurate take as much longer than at the import, and only of the one in use it shows:
-    whether the box still carries all or not, nobody is told another one every other second."""
+async def test_device_on_slower_box_keeps_variant(devices: int, slower: float) -> None:
+    """All of three that are as accurate take as much longer than at the import, and only the one in use shows it:
+    whether the box still carries all or not, no device is told another variant every other second.
+    """
     fleet = Fleet(budget=1000)
     gate = add_alike(fleet, Cost(run_ms=20.0), Cost(run_ms=21.0), Cost(run_ms=20.5))
     async with fleet.working(), AsyncExitStack() as stack:
@@ -191,7 +195,7 @@ async def test_device_on_a_box_that_became_slower_keeps_its_variant(devices: int
 
 @pytest.mark.parametrize(("load_ms", "variant"), [(60_000.0, "v320"), (500.0, "v319")])
 @story
-async def test_change_to_a_variant_as_accurate_pays_for_its_load(load_ms: float, variant: str) -> None:
+async def test_switch_to_variant_as_accurate_is_made_if_worth_load(load_ms: float, variant: str) -> None:
     """A third less of 30 ms ten times a second is three seconds in thirty: a load of half a second is worth it."""
     fleet = Fleet(budget=1000)
     gate = add_alike(fleet, Cost(run_ms=20.0), Cost(run_ms=21.0, load_ms=load_ms))

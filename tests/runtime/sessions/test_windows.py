@@ -6,7 +6,7 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.runtime.sessions.windows import ACCURACY_NS, LATENCY_NS, AccuracyWindows, LatencyWindows
 
 
-def test_a_window_of_latency_allows_one_frame_of_a_hundred() -> None:
+def test_latency_window_allows_one_late_frame_of_a_hundred() -> None:
     """150 frames, one late: kept; two: not. A window in which nothing came does not count."""
     windows = LatencyWindows()
     windows.begin(0)
@@ -19,7 +19,7 @@ def test_a_window_of_latency_allows_one_frame_of_a_hundred() -> None:
     assert windows.windows == 2
 
 
-def test_a_window_that_was_not_served_throughout_does_not_count() -> None:
+def test_latency_window_not_served_throughout_does_not_count() -> None:
     """The link went: the window under way is dropped."""
     windows = LatencyWindows()
     windows.begin(0)
@@ -33,7 +33,7 @@ def test_a_window_that_was_not_served_throughout_does_not_count() -> None:
     assert (windows.windows, windows.kept) == (1, 1)
 
 
-def test_the_age_of_what_is_shown_is_averaged() -> None:
+def test_accuracy_window_averages_age_of_results_shown() -> None:
     """Results every 6 frames at 60 fps, 5 frames old when they come: strides 5 ... 10, 7.5 on average (AR-01)."""
     fps, frame_ns = 60.0, NS_PER_S / 60
     windows = AccuracyWindows()
@@ -52,8 +52,8 @@ def test_the_age_of_what_is_shown_is_averaged() -> None:
     assert windows.last_drop == pytest.approx(0.03, abs=0.001)
 
 
-def test_results_that_stay_away_break_the_promise() -> None:
-    """The age grows on."""
+def test_accuracy_window_without_new_results_breaks_promise() -> None:
+    """The age of the last result grows on."""
     windows = AccuracyWindows()
     windows.begin(0)
     windows.shown(0, 0)
@@ -61,7 +61,7 @@ def test_results_that_stay_away_break_the_promise() -> None:
     assert (windows.windows, windows.kept) == (4, 1)
 
 
-def test_nothing_counts_before_the_first_result() -> None:
+def test_accuracy_windows_count_from_first_result_on() -> None:
     """A window without anything to show from its start on is none."""
     windows = AccuracyWindows()
     windows.begin(0)
@@ -70,9 +70,10 @@ def test_nothing_counts_before_the_first_result() -> None:
     assert windows.windows == 1
 
 
-def test_results_of_each_variant_lose_by_its_own_curve() -> None:
-    """For half a window what is shown is of one, then of another one, both 10 ms old at first and 510 ms at last: 260
-    ms on average, 7.8 frames at 30 a second, less half a frame."""
+def test_accuracy_window_uses_drop_curve_of_each_variant_shown() -> None:
+    """For half a window results of one variant are shown, then of another, both 10 ms old at first and 510 ms at last:
+    260 ms on average, 7.8 frames at 30 a second, less half a frame.
+    """
     windows = AccuracyWindows()
     windows.begin(0)
     windows.shown(-NS_PER_S // 100, 0, "large")

@@ -38,8 +38,10 @@ class Stage:
 
 
 @story
-async def test_a_worker_runs_what_came_meanwhile() -> None:
-    """The first one begins at once; who comes while it runs goes together when it is over, as far as batches go."""
+async def test_worker_runs_frames_that_came_meanwhile_together() -> None:
+    """The first frame begins at once; frames that come while it runs go together when it is over,
+    as far as batches go.
+    """
     stage = Stage(EngineBench(), worker(0, 2, "a", "b", "c"))
     frames = (("a", 1, 0), ("b", 1, 10), ("c", 1, 20), ("a", 2, 25))
     began = await asyncio.gather(*(stage.frame(*one) for one in frames))
@@ -49,9 +51,10 @@ async def test_a_worker_runs_what_came_meanwhile() -> None:
 
 
 @story
-async def test_workers_do_not_wait_for_one_another() -> None:
-    """Nor does anybody for whom nothing is planned. Where one frame is run at a time the next one waits all the same:
-    on another worker it would be in the way of those that are planned there."""
+async def test_worker_queues_do_not_wait_for_each_other() -> None:
+    """Nor does a frame for which no worker is planned. Where one frame is run at a time the next one waits all the
+    same: on another worker it would be in the way of those that are planned there.
+    """
     stage = Stage(EngineBench(), worker(0, 2, "a"), worker(1, 4, "b"), worker(2, 1, "c"))
     frames = (("a", 1, 0), ("b", 1, 5), ("c", 1, 5), ("c", 2, 10), ("d", 1, 10), ("d", 2, 12))
     began = await asyncio.gather(*(stage.frame(*one) for one in frames))
@@ -59,7 +62,7 @@ async def test_workers_do_not_wait_for_one_another() -> None:
 
 
 @story
-async def test_as_many_go_together_as_are_over_sooner_so() -> None:
+async def test_waiting_frames_run_in_batch_only_where_batch_ends_sooner() -> None:
     """Four cameras at one instant: the three that wait go at once where that takes less than two runs, and one by one
     where batches gain nothing."""
     for fixed_ms, each_ms, expected in ((29, 1, [0, 30, 30, 30]), (0, 30, [0, 30, 60, 90])):
@@ -70,7 +73,7 @@ async def test_as_many_go_together_as_are_over_sooner_so() -> None:
 
 
 @story
-async def test_run_takes_no_more_than_the_planned_batch() -> None:
+async def test_worker_run_takes_no_more_frames_than_planned_batch() -> None:
     """Runs of four are measured and are over sooner; the plan counts on two. With the next plan, of four, they are."""
     stage = Stage(EngineBench(), replace(worker(0, 4, *"abcde"), batch=2))
     began = await asyncio.gather(*(stage.frame(name, 1, 0) for name in "abcde"))
@@ -81,7 +84,7 @@ async def test_run_takes_no_more_than_the_planned_batch() -> None:
 
 
 @story
-async def test_run_is_larger_than_planned_where_frames_would_be_late_else() -> None:
+async def test_worker_run_exceeds_planned_batch_where_frames_would_be_late() -> None:
     """The last two would end at 90 ms in runs of two, and end at 60 in one of four."""
     stage = Stage(EngineBench(), replace(worker(0, 4, *"abcde"), batch=2))
     began = await asyncio.gather(*(stage.frame(name, 1, 0, 80) for name in "abcde"))
@@ -89,7 +92,7 @@ async def test_run_is_larger_than_planned_where_frames_would_be_late_else() -> N
 
 
 @story
-async def test_the_earliest_deadline_goes_first_and_the_hopeless_wait_for_nobody() -> None:
+async def test_worker_queue_serves_earliest_deadline_and_skips_hopeless_frame() -> None:
     """A frame that cannot be in time any more goes on, to be answered so, and keeps no place."""
     stage = Stage(EngineBench(), worker(0, 2, "a", "b", "c", "d"))
     frames = (("a", 1, 0, 500), ("b", 1, 5, 500), ("c", 1, 6, 100), ("d", 1, 7, 100), ("b", 2, 8, 40))
@@ -99,8 +102,10 @@ async def test_the_earliest_deadline_goes_first_and_the_hopeless_wait_for_nobody
 
 
 @story
-async def test_another_plan_leaves_nobody_behind() -> None:
-    """Who waits goes when its worker is free, also where that is planned no more; newer frames follow the new plan."""
+async def test_new_plan_leaves_no_waiting_frame_behind() -> None:
+    """A frame that waits goes when its worker is free, also where that is planned no more; newer frames follow the new
+    plan.
+    """
     bench = EngineBench()
     stage = Stage(bench, worker(0, 2, "a", "b"))
     tasks = [asyncio.create_task(stage.frame(*one)) for one in (("a", 1, 0), ("b", 1, 10), ("a", 2, 20), ("b", 2, 22))]
@@ -114,7 +119,7 @@ async def test_another_plan_leaves_nobody_behind() -> None:
 
 
 @story
-async def test_who_is_cancelled_keeps_nobody_waiting() -> None:
+async def test_cancelled_frame_keeps_no_other_waiting() -> None:
     """As when the box stops."""
     bench = EngineBench()
     stage = Stage(bench, worker(0, 2, "a", "b"))

@@ -8,8 +8,8 @@ from tests.fakes.processor import Cost
 
 
 @story
-async def test_runs_are_those_of_as_many_at_once_as_there_are_workers() -> None:
-    """Median and P99; where nobody has timed so many, of the most that were."""
+async def test_variant_run_times_are_those_with_all_workers_busy() -> None:
+    """Median and P99; where so many at once were never timed, of the most that were."""
     bench = EngineBench(workers=2)
     bench.add({"v": Cost(run_ms=10)})
     entry = bench.catalogue.entry("t/app")
@@ -25,7 +25,7 @@ async def test_runs_are_those_of_as_many_at_once_as_there_are_workers() -> None:
 
 
 @story
-async def test_on_each_group_of_processors_too() -> None:
+async def test_variant_run_times_with_all_workers_busy_hold_on_each_cluster() -> None:
     bench = EngineBench(workers=1, twins=[(1, 2.0, 0.5)])
     bench.add({"v": Cost(run_ms=10)})
     entry = bench.catalogue.entry("t/app")
