@@ -14,7 +14,7 @@ from appliance.domain.session import Session
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.offload.base import Batch, Client, OffloadInput, OffloadPlan
 
-_UNASKED = "nothing could serve it, or what did is another tenant's: no policy was asked"
+_UNASKED = "the reason says why: no policy was asked"
 _DROP = "the cause says why: no policy was asked"
 
 
@@ -73,7 +73,7 @@ def frame_drop(session: Session, error: FrameDropped) -> dict[str, object]:
 
 
 def unasked(session: Session, kind: str, outcome: str, reason: str) -> dict[str, object]:
-    """A session that is refused, or removed, though no planner has left it out, of the kind of its planner."""
+    """A session that is refused, or removed, by a rule that is no policy's; of the kind of its policy."""
     problem = {
         "kind": kind,
         "plan": None,

@@ -4,7 +4,6 @@ out.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from appliance.clock import NS_PER_MS, others_first
@@ -22,7 +21,7 @@ from appliance.runtime.sessions.offloading import FORGIVING, WAIVING, Lenience
 from appliance.runtime.sessions.pools import Pool, PoolKey, key_of
 from appliance.runtime.sessions.reasons import reason_for
 from appliance.runtime.sessions.shares import order
-from appliance.runtime.sessions.verdict import Verdict, nothing_to_run
+from appliance.runtime.sessions.verdict import OffloadDecision, Verdict, nothing_to_run
 from appliance.runtime.sessions.zoo import Zoo
 
 LATE_NS = 200 * NS_PER_MS
@@ -37,6 +36,7 @@ HEAVIER_MAX = 3
 LIGHTER_MAX = 4
 """... and when one has to go, so many that weigh less are tried to go in its place, one after the other."""
 
+HEAVIER_STAYS = "a session of more weight, or of a tenant within its share, stays in its place"
 NOBODY: Mapping[str, Lenience] = MappingProxyType({})
 
 
@@ -82,7 +82,7 @@ class AccuracyPlans:
                 (own,) = (one for one in plan.clients if one.name == live.id)
                 rung = zoo.best if own.variant is None else zoo.by_name[own.variant]
                 load = offloading.load_of(own, live.session.fps, rung, context.environment.workers)
-                return Verdict(True, lane=lane, share=most, load=load, planned=(problem, plan, zoo))
+                return Verdict(True, lane=lane, share=most, load=load, planned=(OffloadDecision(problem, plan), zoo))
             reason = plan.reason
         if await self._lacks_memory(key_of(live), live, zoo):
             return Verdict(False, Cause.MEMORY, NO_ROOM)
@@ -118,23 +118,25 @@ class AccuracyPlans:
             if live.id not in known:
                 context.remove(live, *self._out_of_reach(live, zoo))
         plan = await context.pools.timed(key, context.deciding.offloads(problem))
+        decided = OffloadDecision(problem, plan)
         if others and _lets_in(plan):
-            problem, plan = await self._heavier(key, members, others, zoo, problem, plan)
+            decided = await self._heavier(key, members, others, zoo, decided)
         elif others:
             others[0].tries += 1
             members = context.pools.held(key)
             problem = await self._problem(key, members, (), zoo)
-            plan = await context.pools.timed(key, context.deciding.offloads(problem))
-        lacking = [live.id for live in members if live.id in plan.removed and await self._lacks_memory(key, live, zoo)]
-        problem, plan = await self._forgiving(key, members, zoo, problem, plan, lacking)
-        problem, plan = await self._sparing(key, members, zoo, problem, plan)
-        problem, plan = await self._one_at_a_time(key, members, zoo, problem, plan, lacking)
+            decided = OffloadDecision(problem, await context.pools.timed(key, context.deciding.offloads(problem)))
+        removed = [live for live in members if live.id in decided.removed]
+        lacking = [live.id for live in removed if await self._lacks_memory(key, live, zoo)]
+        decided = await self._forgiving(key, members, zoo, decided, lacking)
+        decided = await self._sparing(key, members, zoo, decided)
+        decided = await self._one_at_a_time(key, members, zoo, decided, lacking)
         end_ns = context.environment.clock.now_ns()
         is_late = end_ns - now_ns > LATE_NS and bool(pool.batches)
-        if is_late or (plan.admitted and not context.shares.is_left(key, most)):
+        if is_late or (decided.plan.admitted and not context.shares.is_left(key, most)):
             context.figures.late_plans += 1
             return
-        self.enact(pool, problem, plan, zoo, end_ns, lacking)
+        self.enact(pool, decided, zoo, end_ns, lacking)
 
     async def _as_memory_is(self, pool: Pool, members: Sequence[LiveSession], zoo: Zoo) -> Zoo:
         """The zoo; where memory has taken a variant away that is in use, what is left of it in memory, if that keeps
@@ -174,61 +176,61 @@ class AccuracyPlans:
         members: Sequence[LiveSession],
         others: Sequence[LiveSession],
         zoo: Zoo,
-        problem: OffloadInput,
-        plan: OffloadPlan,
-    ) -> tuple[OffloadInput, OffloadPlan]:
-        """The plan that lets in the first of those that wait, or another one that lets in who weighs more."""
+        decided: OffloadDecision,
+    ) -> OffloadDecision:
+        """Return the plan that lets in the first waiting session, or a plan that lets in one of more weight."""
         context, weight = self._context, others[0].session.weight
         heavier = sorted((live for live in others if live.session.weight > weight), key=order)
         for live in heavier[:HEAVIER_MAX]:
             other = await self._problem(key, members, [live], zoo)
             found = await context.pools.timed(key, context.deciding.offloads(other))
             if _lets_in(found):
-                return other, found
-        return problem, plan
+                return OffloadDecision(other, found)
+        return decided
 
     async def _sparing(
-        self, key: PoolKey, members: Sequence[LiveSession], zoo: Zoo, problem: OffloadInput, plan: OffloadPlan
-    ) -> tuple[OffloadInput, OffloadPlan]:
-        """The plan, or another one where it leaves out who could stay if others went that go first: planners know
-        nothing of weights and shares."""
+        self, key: PoolKey, members: Sequence[LiveSession], zoo: Zoo, decided: OffloadDecision
+    ) -> OffloadDecision:
+        """Return the plan, or one without sessions of lower rank where a removed session could stay in their place:
+        policies know nothing of weights and shares.
+        """
         context = self._context
-        spared = [live for live in members if live.id in plan.removed]
+        spared = [live for live in members if live.id in decided.removed]
         first = max(spared, key=_rank, default=None)
         going = [] if first is None else [live for live in members if _rank(live) < _rank(first) and live not in spared]
         going = sorted(going, key=lambda live: (_rank(live), _newest_first(live)))[:LIGHTER_MAX]
         if first is None or not going or not await self._is_able(key, first, zoo):
-            return problem, plan
+            return decided
         for count in range(1, len(going) + 1):
             gone = {live.id for live in going[:count]}
             staying = [live for live in members if live.id not in gone]
             other = await self._problem(key, staying, (), zoo)
             found = await context.pools.timed(key, context.deciding.offloads(other))
             if first.id not in found.removed:
-                return other, replace(found, removed=tuple(sorted({*found.removed, *gone})))
-        return problem, plan
+                return OffloadDecision(other, found, dict.fromkeys(gone, (Cause.PROCESSOR, HEAVIER_STAYS)))
+        return decided
 
     async def _one_at_a_time(
         self,
         key: PoolKey,
         members: Sequence[LiveSession],
         zoo: Zoo,
-        problem: OffloadInput,
-        plan: OffloadPlan,
+        decided: OffloadDecision,
         lacking: Collection[str],
-    ) -> tuple[OffloadInput, OffloadPlan]:
-        """The plan, or another one where it leaves out sessions: they stay for a few turns although their promises
-        break, and then one of them goes. What devices show after a stall is old, which breaks the promises of all, and
-        passes.
+    ) -> OffloadDecision:
+        """Return the plan, or one that removes fewer sessions: the others stay for a few turns although their promises
+        break. What devices show after a stall is old, which breaks the promises of all, and passes.
         """
         context = self._context
-        broken = [live for live in members if live.id in plan.removed and live.id not in lacking]
+        broken = [live for live in members if live.id in decided.removed and live.id not in lacking]
         impatient = [live for live in broken if not live.ageing.forgiven_turns]
         going = sorted(impatient, key=lambda live: (_rank(live), _newest_first(live)))[:1]
         if len(broken) == len(going):
-            return problem, plan
-        gone = {*(live.id for live in going), *plan.removed}.difference(live.id for live in broken if live not in going)
-        staying = [live for live in members if live.id not in gone]
+            return decided
+        why = (Cause.PROCESSOR, f"the promises of {len(broken)} sessions cannot all be kept, and it is the first to go")
+        leaving = {live.id: decided.leaving.get(live.id, why) for live in going}
+        leaving |= {id: (Cause.MEMORY, NO_ROOM) for id in lacking if id in decided.removed}
+        staying = [live for live in members if live.id not in leaving]
         for lenience in WAIVING:
             other = await self._problem(key, staying, (), zoo, lenience={live.id: lenience for live in staying})
             found = await context.pools.timed(key, context.deciding.offloads(other))
@@ -236,7 +238,7 @@ class AccuracyPlans:
                 break
         for live in broken if going else ():  # whether it helps that one goes has to show first
             live.ageing.forgiven_turns = 1
-        return other, replace(found, removed=tuple(sorted({*found.removed, *gone})), reason=plan.reason)
+        return OffloadDecision(other, found, leaving)
 
     async def _is_able(self, key: PoolKey, live: LiveSession, zoo: Zoo) -> bool:
         """Whether it would stay served, had it the worker for itself."""
@@ -250,48 +252,53 @@ class AccuracyPlans:
         key: PoolKey,
         members: Sequence[LiveSession],
         zoo: Zoo,
-        problem: OffloadInput,
-        plan: OffloadPlan,
+        decided: OffloadDecision,
         lacking: Collection[str],
-    ) -> tuple[OffloadInput, OffloadPlan]:
-        """The plan, or another one where it leaves somebody out: for a few turns their promises are taken to allow
-        more; not where it is memory that they lack, for that does not pass with a frame."""
+    ) -> OffloadDecision:
+        """Return the plan, or one that takes the promises of removed sessions to allow more for a few turns; not where
+        they lack memory, which does not pass with a frame.
+        """
         context = self._context
         forgiven: set[str] = set()
         patient = {live.id for live in members if live.ageing.forgiven_turns < FORGIVEN_TURNS}.difference(lacking)
         for _ in range(FORGIVING_TRIES):
-            more = patient.intersection(plan.removed) - forgiven
+            more = patient.intersection(decided.removed) - forgiven
             if not more:
                 break
             forgiven |= more
             problem = await self._problem(key, members, (), zoo, lenience=dict.fromkeys(forgiven, FORGIVING))
-            plan = await context.pools.timed(key, context.deciding.offloads(problem))
+            decided = OffloadDecision(problem, await context.pools.timed(key, context.deciding.offloads(problem)))
         for live in members:
             live.ageing.forgiven_turns = live.ageing.forgiven_turns + 1 if live.id in forgiven else 0
-        return problem, plan
+        return decided
 
     def enact(
         self,
         pool: Pool,
-        problem: OffloadInput,
-        plan: OffloadPlan,
+        decided: OffloadDecision,
         zoo: Zoo,
         now_ns: int,
         lacking: Collection[str] = (),
     ) -> None:
-        """Carry out a plan that is about frames from now on. `lacking`: whom it removes because memory has refused what
-        would serve them."""
+        """Carry out a plan of frames from now on. `lacking`: sessions that the plan removes because memory has refused
+        the variants that would serve them.
+        """
         context, key = self._context, pool.key
+        problem, plan = decided.problem, decided.plan
         context.figures.plans += 1
         paces, before = {one.name: (one.variant, one.interval) for one in plan.clients}, pool.paces
         is_other = bool(plan.admitted or plan.removed) or _variants(paces) != _variants(before)
         if is_other or paces != before:
             self._record(key, problem, plan, "planned", None, is_often=not is_other)
         pool.paces = paces
+        not_kept = (Cause.PROCESSOR, f"its promise cannot be kept beside those of {len(plan.clients)} sessions")
         for id in plan.removed:
             if id in context.sessions:
-                why = (Cause.MEMORY, NO_ROOM) if id in lacking else (Cause.PROCESSOR, plan.reason)
+                why = (Cause.MEMORY, NO_ROOM) if id in lacking else not_kept
                 context.remove(context.sessions[id], *why, is_recorded=True)
+        for id, why in decided.leaving.items():
+            if id in context.sessions:
+                context.remove(context.sessions[id], *why)
         for id in plan.admitted:
             live = context.sessions.get(id)
             if live is not None and live.state is SessionState.WAITING:

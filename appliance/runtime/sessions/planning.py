@@ -166,9 +166,11 @@ class Planning:
     def _is_good(self, live: LiveSession, verdict: Verdict) -> bool:
         """Whether what it found free has not been sold meanwhile, and the variants that it is made of are there."""
         if verdict.planned is not None:
-            _, plan, zoo = verdict.planned
+            decision, zoo = verdict.planned
             there = self.zoos.of(key_of(live, verdict.lane)).by_name
-            if any((zoo.best.name if one.variant is None else one.variant) not in there for one in plan.clients):
+            if any(
+                (zoo.best.name if one.variant is None else one.variant) not in there for one in decision.plan.clients
+            ):
                 return False
         return self._is_left(live, verdict)
 

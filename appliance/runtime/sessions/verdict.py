@@ -1,12 +1,28 @@
 """Whether a session can be served: the answer of a planner, and its words."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from appliance.domain.session import Cause, Offer
 from appliance.policies.adaptation.base import AdaptationPlan
 from appliance.policies.offload.base import OffloadInput, OffloadPlan
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.zoo import Zoo
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadDecision:
+    """A plan of frames, and the problem that it answers."""
+
+    problem: OffloadInput
+    plan: OffloadPlan
+    leaving: Mapping[str, tuple[Cause, str]] = field(default_factory=dict)
+    """Sessions that are removed and that the problem leaves out, with the reason; `plan.removed` has its own."""
+
+    @property
+    def removed(self) -> set[str]:
+        """All sessions that are removed."""
+        return {*self.plan.removed, *self.leaving}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +39,7 @@ class Verdict:
     """Sessions beyond their tenants' shares that have to go for it."""
     load: float = 0.0
     """Of a promise of accuracy: share of all workers that it takes by that plan."""
-    planned: tuple[OffloadInput, OffloadPlan, Zoo] | None = None
+    planned: tuple[OffloadDecision, Zoo] | None = None
     """Of a promise of accuracy: the plan that serves it beside all others, and what it is made of."""
     mapped: AdaptationPlan | None = None
     """The same of a promise of latency."""

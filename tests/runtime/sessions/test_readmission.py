@@ -1,5 +1,7 @@
 """Who was removed is let in again when what kept it out has passed, and not by turns with others (AR-16, JF-23)."""
 
+from dataclasses import replace
+
 import pytest
 
 from appliance.clock import NS_PER_S
@@ -125,6 +127,37 @@ async def test_changed_pace_is_in_decision_log_and_can_be_replayed() -> None:
         if not record.answer["admitted"]:
             assert "key" in facts  # of such changes one in a minute is written
     assert len(paces) > 1
+
+
+@story
+async def test_removal_of_accuracy_sessions_can_be_decided_again() -> None:
+    """The network becomes four times as slow, so that sessions have to go: what the log says of each plan is what the
+    policy decides again, and each session that went is named, with a reason about its promise.
+    """
+    fleet = Fleet(workers=1)
+    gate = fleet.add({320: Cost(run_ms=13)})
+    build, costs = fleet.bench.build("v320", gate.id), fleet.bench.processor.costs
+    async with fleet.working():
+        lives = [await fleet.join(gate, AccuracyPromise(0.03), mbps=40, weight=1 + at % 3) for at in range(8)]
+        for live in lives:
+            fleet.stream(live, steady(40), drop_rate=0.004)
+        await fleet.pass_s(5)
+        costs[build] = replace(costs[build], run_ms=52)
+        await fleet.pass_s(20)
+    gone = set()
+    for kind, facts in fleet.bench.decisions.told:
+        record = record_of(fleet.clock.wall_now(), kind, facts)
+        if kind == "offload" and record.answer["outcome"] == "removed":
+            gone.add(record.answer["session"])
+            assert "promise" in record.answer["reason"] or "weight" in record.answer["reason"]
+        elif kind == "offload":
+            again = plan_one(record.problem)
+            assert {key: again[key] for key in ("clients", "admitted", "removed", "batches", "reason")} == {
+                key: record.answer[key] for key in ("clients", "admitted", "removed", "batches", "reason")
+            }
+            gone |= set(record.answer["removed"])
+    assert fleet.sessions.planning.figures.removals > 0
+    assert gone >= {live.id for live in lives if live.state is SessionState.WAITING} != set()
 
 
 @story
