@@ -28,6 +28,16 @@ class Presence:
         self._idle_ns = idle_ns
 
     @contextmanager
+    def joining(self, live: LiveSession) -> Iterator[None]:
+        """While the answer to a join is made, which may take longer than a device may be silent."""
+        live.is_joining = True
+        try:
+            yield
+        finally:
+            live.is_joining = False
+            live.last_heard_ns = self._clock.now_ns()
+
+    @contextmanager
     def attached(self, live: LiveSession) -> Iterator[None]:
         """As of `Sessions`. Raises: UnknownSession where it has ended."""
         live.check_alive()
@@ -58,6 +68,8 @@ class Presence:
 
     def look(self, live: LiveSession, now_ns: int) -> bool:
         """What silence brings about; False: so much of it that the session has to end."""
+        if live.is_joining:
+            return True
         silent_ns = now_ns - live.last_heard_ns
         if live.state is SessionState.SERVED and live.streams == 0 and silent_ns > SILENT_NS:
             self._suspend(live)

@@ -111,13 +111,14 @@ class Sessions:
         self.register.put(live)
         self._observe(self._clock.now_ns())  # while there were no sessions nobody did
         try:
-            async with self._turn(session):
-                found = await service.join(live)
-                if not found.fits and not order.wait:
-                    raise await self._promises.refusal(live, found)
-            if not found.fits:
-                live.reason = found.told
-            await self._storing.keep(live)
+            with self._presence.joining(live):
+                async with self._turn(session):
+                    found = await service.join(live)
+                    if not found.fits and not order.wait:
+                        raise await self._promises.refusal(live, found)
+                if not found.fits:
+                    live.reason = found.told
+                await self._storing.keep(live)
         except BaseException:
             self.register.take(live)
             if live.state is not SessionState.ENDED:  # its device may have left meanwhile
