@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from appliance.clock import others_first
-from appliance.domain.session import Cause, SessionPlan
+from appliance.domain.session import Cause, LatencyPromise, SessionPlan
 from appliance.policies.adaptation.base import AdaptationInput, AdaptationPlan
 from appliance.policies.adaptation.binding import Binding, binding
 from appliance.policies.adaptation.going_on import AS_ACCURATE, gone_on, networks_of, pays, points_gained
@@ -52,7 +52,15 @@ class LatencyPlans:
         self._record(key, problem, plan, outcome, live.id)
         if not plan.unmapped:
             return Verdict(True, mapped=plan, share=most)
-        return Verdict(False, self._cause(live, zoo, key), plan.reason)
+        return Verdict(False, *self._why(live, zoo, key, plan))
+
+    def _why(self, live: LiveSession, zoo: Zoo, key: PoolKey, plan: AdaptationPlan) -> tuple[Cause, str]:
+        """Return why a plan leaves a session out. The policy counts what the link takes as time that is gone."""
+        cause = self._cause(live, zoo, key)
+        if cause is not Cause.LINK:
+            return cause, plan.reason
+        assert isinstance(live.promise, LatencyPromise)
+        return cause, f"no frame comes over it in time to be answered within {live.promise.slo_ms:g} ms"
 
     def _cause(self, live: LiveSession, zoo: Zoo, key: PoolKey) -> Cause:
         """What keeps a session from being served: what would, were it alone on the box; then what would, were it on
@@ -117,7 +125,7 @@ class LatencyPlans:
     ) -> None:
         """It goes because a plan leaves somebody out."""
         self._record(key, problem, plan, "removed", live.id)
-        self._context.remove(live, self._cause(live, zoo, key), plan.reason, is_recorded=True)
+        self._context.remove(live, *self._why(live, zoo, key, plan), is_recorded=True)
 
     def victim(self, key: PoolKey, members: Sequence[LiveSession], unmapped: Sequence[str], zoo: Zoo) -> LiveSession:
         """Who is removed, for planners know nothing of weights: who is beyond its tenant's share; else whom nothing
