@@ -1,32 +1,15 @@
 """HEAD wherever GET is answered: the same status and headers, and no body."""
 
-import re
-
 import pytest
-from fastapi.routing import APIRoute
 
-from appliance.api.service import ROUTERS
+from tests.api.paths import V2, paths
 from tests.api.stand import Asking, Stand
 
 pytestmark = pytest.mark.anyio
 
 OF_EACH = {"date", "x-request-id"}
 OF_BODY = {"content-length", "etag"}
-NAMES = {"model": "adding", "application": "adding", "tenant": "harbour"}
-BESIDE = ["/", "/docs", "/openapi.json", "/problems/too-large", "/assets/none.js", "/nowhere", "/v1/models/adding/load"]
-V2 = ["", "/", "/health/live", "/health/ready", "/models/adding", "/models/adding/config", "/models/adding/ready"]
 V2 += ["/models/adding/stats", "/models/stats", "/models/adding/versions/9", "/models/adding/infer", "/nothing"]
-
-
-def paths() -> list[str]:
-    """All that GET is answered at, with names that are there, and names that are not."""
-    found = {
-        re.sub(r"\{(\w+)[^}]*\}", lambda name: NAMES.get(name[1], "none"), route.path)
-        for router in ROUTERS
-        for route in router.routes
-        if isinstance(route, APIRoute) and "GET" in (route.methods or ())
-    }
-    return [*sorted(found - {"/v1/events"}), *BESIDE, *(f"/v2{path}" for path in V2)]
 
 
 async def test_head_is_answered_as_get_without_a_body(stand: Stand) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.api.paths import paths
 from tests.api.stand import Stand, copied, running
-from tests.api.test_head import paths
 from tests.harness.work import turns
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly("ten thousand objects of each kind, over all routes")]

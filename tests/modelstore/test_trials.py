@@ -18,7 +18,7 @@ from appliance.modelstore.trials import TrialPorts, Trials
 from appliance.tasks.trial_sample import TensorsAsked, TrialSample
 from tests.api.networks import sensor_counts, sensor_level
 from tests.modelstore.boxes import Parts, parts
-from tests.modelstore.importing.test_importer import asked, done
+from tests.modelstore.importing.asking import asked, done
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 

@@ -1,7 +1,6 @@
 """The engine's picture of tenants, models and applications."""
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +21,6 @@ from appliance.domain.catalogue import (
     Tenant,
     TensorSpec,
     Unverified,
-    Variant,
 )
 from appliance.domain.errors import (
     LoadFailed,
@@ -44,25 +42,7 @@ from tests.fakes.engine import build_of, make_variant
 from tests.fakes.hand_clock import HandClock
 from tests.fakes.processor import Cost
 from tests.fakes.sinks import Events
-
-
-def fill(
-    catalogue: Catalogue,
-    tenant: str,
-    name: str,
-    variants: Sequence[Variant] = (),
-    *,
-    shared: bool = False,
-    slo_ms: float | None = None,
-    floor: float = 0.0,
-) -> Application:
-    """A tenant, a model and an application of the same name."""
-    model = Model(f"{tenant}/{name}", tenant, name, TaskSpec(), tuple(variants), shared=shared)
-    application = Application(model.id, tenant, name, model.id, slo_ms, floor, shared=shared)
-    catalogue.put_tenant(Tenant(tenant))
-    catalogue.put_model(model)
-    catalogue.put_application(application)
-    return application
+from tests.runtime.filled import fill
 
 
 @pytest.fixture

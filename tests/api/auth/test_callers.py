@@ -11,7 +11,7 @@ from appliance.api.auth.callers import CONNECTION, Shown, caller_of
 from appliance.api.auth.keyring import KeyRing, new_key
 from appliance.domain.access import Role
 from appliance.domain.errors import MissingKey, WrongKey
-from tests.api.auth.test_keyring import record, ring
+from tests.api.auth.keys import record, ring
 from tests.fakes.hand_clock import HandClock
 
 

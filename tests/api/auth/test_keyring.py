@@ -4,23 +4,11 @@ import datetime
 
 import pytest
 
-from appliance.api.auth.keyring import ADDRESSES_MAX, FailedKeys, KeyRing, Principal, digest_of, new_key
-from appliance.domain.access import KeyRecord, Role
+from appliance.api.auth.keyring import ADDRESSES_MAX, FailedKeys, KeyRing, Principal, new_key
+from appliance.domain.access import Role
 from appliance.domain.errors import Forbidden, MissingKey, TooManyFailedKeys, UnknownTenant, WrongKey
+from tests.api.auth.keys import record, ring
 from tests.fakes.hand_clock import HandClock
-
-TENANTS = {"default", "harbour", "museum"}
-
-
-def record(key: str, role: Role = Role.TENANT, tenant: str = "harbour", **facts: object) -> KeyRecord:
-    made = KeyRecord(f"id-{key[-6:]}", tenant, role, digest_of(key), HandClock().wall_now())
-    return KeyRecord(**{name: getattr(made, name) for name in KeyRecord.__slots__} | facts)
-
-
-def ring(*records: KeyRecord, clock: HandClock | None = None, failed_per_min: int = 3) -> KeyRing:
-    made = KeyRing(clock or HandClock(), failed_per_min, TENANTS.__contains__)
-    made.fill(records)
-    return made
 
 
 def ask(keys: KeyRing, key: str, x_tenant: bytes | None = None, address: str = "10.0.0.7") -> Principal:

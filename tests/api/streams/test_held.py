@@ -14,7 +14,7 @@ from appliance.api.streams.stream import Stream
 from appliance.api.streams.welcome import Welcome
 from appliance.domain.session import DropCause
 from tests.api.stand import Stand
-from tests.api.v1.test_sessions import LATENCY, joined
+from tests.api.v1.joining import LATENCY, joined
 from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio

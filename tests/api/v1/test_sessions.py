@@ -23,14 +23,12 @@ from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameResul
 from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
 from tests.api.stand import Stand, running
+from tests.api.v1.joining import LATENCY, SLO_MS, joined, order
 from tests.api.v1.test_predict import samples
 from tests.fakes.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.anyio
 
-SLO_MS = 60_000
-"""However busy the machine is, an answer is in time."""
-LATENCY = {"kind": "latency", "slo_ms": SLO_MS, "rate_rps": 10}
 ACCURACY = {"kind": "accuracy", "drop_max": 0.1}
 
 
@@ -38,18 +36,6 @@ ACCURACY = {"kind": "accuracy", "drop_max": 0.1}
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No session is taken for silent because the machine is slow."""
     monkeypatch.setattr(presence, "SILENT_NS", 3600 * NS_PER_S)
-
-
-def order(promise: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """What a device posts."""
-    return {"application": "digits", "name": "cam", "fps": 30, "promise": promise} | fields
-
-
-async def joined(stand: Stand, promise: dict[str, Any], who: str = "device", **fields: Any) -> LiveSession:
-    """A session that was let in."""
-    answer = await stand.client(who).post("/v1/sessions", json=order(promise, **fields))
-    assert answer.status_code == 201, answer.text
-    return stand.appliance.running().sessions.live[answer.json()["id"]]
 
 
 def head(stand: Stand, number: int, body: bytes, **fields: Any) -> FrameHead:

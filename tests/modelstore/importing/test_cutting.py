@@ -29,7 +29,7 @@ from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.sessions import sessions_of
 from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import CPU, Parts, parts
-from tests.modelstore.importing.test_importer import asked, done
+from tests.modelstore.importing.asking import asked, done
 from tests.modelstore.networks import model, write
 from tests.runtime.processors.refusing_child import NPU
 

@@ -28,25 +28,14 @@ from appliance.domain.errors import (
     UnknownTenant,
 )
 from appliance.domain.hardware import EMULATED, PreparedForm
-from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.jobs import ImportRequest
 from appliance.domain.names import build_id
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.importing import importer
 from appliance.modelstore.importing.importer import ImportOptions
 from tests.fakes.measure import FakeMeasure
-from tests.modelstore.boxes import CPU, MIB, Parts, parts, stream
-
-PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION)
-
-
-def net(folder: Path, name: str = "net.onnx", seed: int = 3) -> Path:
-    """A small convolution net with free batch, height and width."""
-    return toys.conv_net(folder / name, 0.2, seed=seed)
-
-
-def asked(source: Path, name: str = "net", tenant: str = "default", **more: object) -> ImportRequest:
-    fields = {"task": PICTURES, "precisions": ()} | more
-    return ImportRequest(tenant, name, str(source), source.name, **fields)  # type: ignore[arg-type]
+from tests.modelstore.boxes import CPU, MIB, parts, stream
+from tests.modelstore.importing.asking import asked, done, net
 
 
 def own_variant(name: str, source: Path) -> ImportRequest:
@@ -66,12 +55,6 @@ def packed(target: Path, model: Path, **files: bytes) -> Path:
             info.size = len(body)
             archive.addfile(info, io.BytesIO(body))
     return target
-
-
-async def done(box: Parts, job: JobRecord) -> JobRecord:
-    ended = await box.ended(job.id)
-    assert ended.state is JobState.DONE, ended.error
-    return ended
 
 
 @pytest.mark.usefixtures("processes")

@@ -10,31 +10,19 @@ import cv2
 import numpy as np
 import pytest
 
-from appliance.domain.catalogue import Model, Precision, Profile
-from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, ProcessorDescription, Reference
+from appliance.domain.catalogue import Precision, Profile
+from appliance.domain.hardware import Growth, MeasureCase, PreparedForm, Reference
 from appliance.domain.jobs import GivenUp
 from appliance.domain.names import build_id
 from tests.fakes.measure import FakeMeasure
-from tests.modelstore.boxes import Parts, parts
-from tests.modelstore.importing.test_importer import asked, done, net
+from tests.modelstore.boxes import parts
+from tests.modelstore.importing.asking import asked, done, net
+from tests.modelstore.importing.other_kind import OTHER, measured
 
 pytestmark = [
     pytest.mark.nightly("each kind measures builds in child processes for seconds"),
     pytest.mark.usefixtures("processes"),
 ]
-
-OTHER = ProcessorDescription("openvino", "openvino", 2, 1, "host", "library 2")
-
-
-async def measured(box: Parts) -> Model:
-    """The model once its variants were measured on the other kind."""
-
-    async def is_so() -> bool:
-        return all(one.other_profiles for one in (await box.store.models.get("default/net")).variants)
-
-    async with asyncio.timeout(120):
-        await box.settled(is_so)
-    return await box.store.models.get("default/net")
 
 
 @pytest.mark.gate("one import on two kinds")

@@ -17,8 +17,8 @@ from appliance.modelstore.importing.upkeep import Upkeep
 from tests.fakes.clock import story
 from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import parts
-from tests.modelstore.importing.test_importer import asked, done, net
-from tests.modelstore.importing.test_other_kinds import OTHER, measured
+from tests.modelstore.importing.asking import asked, done, net
+from tests.modelstore.importing.other_kind import OTHER, measured
 
 
 class Box:

@@ -15,7 +15,7 @@ from appliance.runtime.servable import Servable
 from appliance.runtime.serving.admission import Admission, check_outputs, check_tensors
 from tests.fakes.engine import make_variant
 from tests.fakes.hand_clock import HandClock
-from tests.runtime.test_catalogue import fill
+from tests.runtime.filled import fill
 
 
 def servable(*inputs: TensorSpec, shape_max: Shapes | None = None) -> Servable:

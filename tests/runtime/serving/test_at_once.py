@@ -1,25 +1,13 @@
 """Runs at once only where they pay: by what the import measured, on one device and beside others."""
 
 import asyncio
-from dataclasses import replace
 
 from appliance.clock import NS_PER_MS
-from appliance.domain.catalogue import Latency, Tenant
+from appliance.domain.catalogue import Tenant
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.serving.test_overflow import CPU_MS, NPU_MS, bench_of
-
-
-def measured(bench: EngineBench, several_ms: float, name: str = "app", **batches: float) -> None:
-    """With two runs under way each takes so long."""
-    model = bench.catalogue.entry(f"t/{name}").model
-    (variant,) = model.variants
-    assert variant.profile is not None
-    of = [variant.profile, *variant.other_profiles]
-    one = of[-1].latencies[0]
-    of[-1] = replace(of[-1], latencies=(*of[-1].latencies, Latency(one.batch, several_ms, several_ms, 2)))
-    bench.catalogue.put_model(replace(model, variants=(replace(variant, profile=of[0], other_profiles=tuple(of[1:])),)))
+from tests.runtime.serving.two_kinds import CPU_MS, NPU_MS, bench_of, measured
 
 
 @story

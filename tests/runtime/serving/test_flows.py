@@ -6,7 +6,7 @@ from appliance.clock import NS_PER_MS
 from appliance.runtime.serving.flows import ACTIVE_NS, TenantFlows
 from appliance.runtime.serving.job import Job
 from tests.fakes.clock import story
-from tests.runtime.serving.test_queue import job
+from tests.runtime.serving.jobs import job
 
 ALIKE = (1.0, 1.0)
 

@@ -1,53 +1,19 @@
 """A cluster of cores beside the first goes, or stands: the others have its work, and it comes back by itself."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import DeadlineExceeded
-from appliance.domain.hardware import ProcessorDescription
 from appliance.domain.states import ProcessorState
-from appliance.runtime.processors.monitor import ProcessorMonitor
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.serving.machine import Machine
 
 
 def ran(bench: EngineBench) -> list[int]:
     """Runs of each processor."""
     return [len(one.ran) for one in (bench.processor, *bench.twins)]
-
-
-class Machine:
-    """Cores that are online, and the probes of what has gone."""
-
-    def __init__(self, *cores: int) -> None:
-        self.cores = set(cores)
-        self.probed: list[str] = []
-        self.stands = False
-        """Probes do not end."""
-
-    async def __call__(self, processor: ProcessorDescription) -> str:
-        self.probed.append(processor.name)
-        if self.stands:
-            await asyncio.Event().wait()
-        return ""
-
-    def has(self, fingerprint: str) -> bool:
-        return False
-
-    def note(self, fingerprint: str, *, passed: bool) -> None:
-        pass
-
-    @contextmanager
-    def keeping(self, bench: EngineBench) -> Iterator[None]:
-        """With a look every five seconds."""
-        monitor = ProcessorMonitor(bench.clock, bench.clusters, self, self, lambda: self.cores)
-        monitor.begin()
-        task = asyncio.create_task(monitor.run())
-        yield
-        task.cancel()
 
 
 def on_two_clusters(threads: int = 1) -> EngineBench:

@@ -1,9 +1,7 @@
 """The queue: most urgent first, bounded, and nothing late or abandoned is handed out."""
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,43 +9,13 @@ from hypothesis import strategies as st
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from appliance.domain.errors import DeadlineExceeded, QueueFull, ShuttingDown
-from appliance.domain.request import Request
 from appliance.domain.states import RequestState
-from appliance.policies.selection.most_accurate import MostAccurate
-from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.build import LoadedBuild
-from appliance.runtime.servable import Servable
 from appliance.runtime.serving.job import Job
 from appliance.runtime.serving.queue import Queue
 from tests.fakes.clock import run_virtual
-from tests.fakes.engine import make_variant
 from tests.fakes.hand_clock import HandClock
-from tests.runtime.test_catalogue import fill
-
-
-def a_servable() -> Servable:
-    catalogue = Catalogue(MostAccurate())
-    fill(catalogue, "t", "m", [make_variant("t/m", "v")])
-    return catalogue.entry("t/m").servables["v"]
-
-
-SERVABLE = a_servable()
-
-
-def job(
-    name: str = "a",
-    *,
-    tenant: str = "t",
-    priority: int = 0,
-    deadline_ns: int | None = None,
-    expected_ns: int | None = None,
-    build: LoadedBuild | None = None,
-    servable: Servable = SERVABLE,
-) -> Job:
-    """A job of application `name`; needs a running loop."""
-    request = Request(name, tenant, {}, 0, priority=priority, deadline_ns=deadline_ns)
-    answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    return Job(request, servable, build or LoadedBuild("b@cpu", 1, 1), answer, expected_ns=expected_ns)
+from tests.runtime.serving.jobs import SERVABLE, job
 
 
 @given(

@@ -30,7 +30,7 @@ from appliance.runtime.serving.queue import Queue
 from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.runtime.serving.staging import StagedJob
 from appliance.runtime.serving.worker import Worker
-from tests.runtime.serving.test_queue import SERVABLE, job
+from tests.runtime.serving.jobs import SERVABLE, job
 
 PATIENCE_S = 240.0
 LOOKS = 48_000

@@ -12,8 +12,7 @@ from appliance.runtime.serving.reservations import Reservation
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.serving.test_at_once import measured
-from tests.runtime.serving.test_overflow import LOAD_MS, bench_of, cpu_build
+from tests.runtime.serving.two_kinds import LOAD_MS, bench_of, cpu_build, measured
 
 ALIKE = (1, 1.0, 1.0)
 

@@ -23,7 +23,7 @@ from appliance.runtime.serving.spending import SingleCallSpending
 from appliance.runtime.serving.worker import Worker
 from tests.fakes.clock import run_virtual, settle
 from tests.fakes.processor import Cost, FakeProcessor, Handle
-from tests.runtime.serving.test_queue import job
+from tests.runtime.serving.jobs import job
 
 
 class WorkerBench:

@@ -12,7 +12,14 @@ from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.catalogue import Application
 from appliance.domain.errors import CreditExceeded, FrameDropped
 from appliance.domain.pipeline import Pipeline
-from appliance.domain.session import DeviceReport, FrameHead, NoticeKind, Promise
+from appliance.domain.session import (
+    AccuracyPromise,
+    DeviceReport,
+    FrameHead,
+    LatencyPromise,
+    NoticeKind,
+    Promise,
+)
 from appliance.domain.states import SessionState
 from appliance.runtime.ports import StreamedPipelines
 from appliance.runtime.serving.predict import Predictor
@@ -282,3 +289,10 @@ class Fleet:
             raise
         frame.received(body)
         await frame.answer(Media(body, "application/json"), f"{live.id}-{number}")
+
+
+def promise_of(offer: dict[str, object]) -> Promise:
+    """As it is posted."""
+    if offer["kind"] == "accuracy":
+        return AccuracyPromise(float(str(offer["drop_max"])))
+    return LatencyPromise(float(str(offer["slo_ms"])), float(str(offer["rate_rps"])))

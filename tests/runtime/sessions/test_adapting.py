@@ -4,7 +4,7 @@ import pytest
 
 from appliance.policies.sending.pictures import QUALITY_LOW, quality_share
 from appliance.runtime.sessions.adapting import FrameOverhead, client_of
-from tests.runtime.sessions.test_live import Stage
+from tests.runtime.sessions.stage import Stage
 
 
 def test_device_that_lowers_quality_is_planned_with_smaller_frames() -> None:

@@ -25,7 +25,7 @@ from appliance.runtime.sessions.zoo import Rung
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet
-from tests.runtime.sessions.test_live import Stage, running
+from tests.runtime.sessions.stage import Stage, running
 
 KILOBYTES_640 = 53.248
 """A picture of 640 pixels before any has come: 0.13 bytes for each of 640 x 640 pixels."""

@@ -10,7 +10,7 @@ from appliance.domain.states import SessionState
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
-from tests.runtime.serving.test_lost_cluster import Machine
+from tests.runtime.serving.machine import Machine
 from tests.runtime.sessions.fleet import Fleet, steady
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")

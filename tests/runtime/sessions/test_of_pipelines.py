@@ -29,8 +29,7 @@ from appliance.tasks.base import Media
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
 from tests.runtime.pipelines.whole import WholeBox
-from tests.runtime.sessions.fleet import Fleet, steady
-from tests.runtime.sessions.test_planning import promise_of
+from tests.runtime.sessions.fleet import Fleet, promise_of, steady
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 

@@ -31,7 +31,7 @@ from tests.fakes.engine import EngineBench
 from tests.fakes.hand_clock import HandClock
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet
-from tests.runtime.sessions.test_live import BEGAN, at_once, never
+from tests.runtime.sessions.stage import BEGAN, at_once, never
 
 FPS = 50.0
 EPOCH_NS = 999 * NS_PER_S

@@ -29,7 +29,7 @@ from appliance.runtime.sessions.link import LinkEstimate
 from appliance.runtime.sessions.pools import key_of
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
-from tests.runtime.sessions.fleet import Fleet, steady
+from tests.runtime.sessions.fleet import Fleet, promise_of, steady
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -45,13 +45,6 @@ def kept_share(fleet: Fleet) -> float:
     """Of all windows of all devices."""
     windows = sum(device.live.windows for device in fleet.devices)
     return sum(device.live.kept for device in fleet.devices) / windows if windows else 0.0
-
-
-def promise_of(offer: dict[str, object]) -> Promise:
-    """As it is posted."""
-    if offer["kind"] == "accuracy":
-        return AccuracyPromise(float(str(offer["drop_max"])))
-    return LatencyPromise(float(str(offer["slo_ms"])), float(str(offer["rate_rps"])))
 
 
 @story

@@ -1,0 +1,27 @@
+"""Imports that a test asks for."""
+
+from pathlib import Path
+
+from appliance.demo.zoo import toys
+from appliance.domain.catalogue import TaskKind, TaskSpec
+from appliance.domain.jobs import ImportRequest, JobRecord
+from appliance.domain.states import JobState
+from tests.modelstore.boxes import Parts
+
+PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION)
+
+
+def net(folder: Path, name: str = "net.onnx", seed: int = 3) -> Path:
+    """A small convolution net with free batch, height and width."""
+    return toys.conv_net(folder / name, 0.2, seed=seed)
+
+
+def asked(source: Path, name: str = "net", tenant: str = "default", **more: object) -> ImportRequest:
+    fields = {"task": PICTURES, "precisions": ()} | more
+    return ImportRequest(tenant, name, str(source), source.name, **fields)  # type: ignore[arg-type]
+
+
+async def done(box: Parts, job: JobRecord) -> JobRecord:
+    ended = await box.ended(job.id)
+    assert ended.state is JobState.DONE, ended.error
+    return ended
