@@ -249,7 +249,7 @@ def test_client_without_a_key_raises_missing_key(port: Port) -> None:
 
 
 def test_answer_of_another_program_raises_unexpected_answer() -> None:
-    """A body that is no problem document of the box is told as it is; a reader of JSON that is no object does not fail."""
+    """A body that is no problem document of the box is told as it is, also JSON that is no object."""
     for content in (
         b"<html>gateway</html>",
         b"[1]",

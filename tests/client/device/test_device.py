@@ -102,7 +102,7 @@ def _adds_up(device: Device) -> bool:
 
 
 def test_device_moves_objects_to_their_place_in_the_current_frame(box: SessionBox) -> None:
-    """Not where the objects were when the frame was sent; and what was promised, sent and asked is what the box hears."""
+    """Not where the objects were when the frame was sent; the box hears what was promised, sent and asked."""
     box.delay_s = 0.1
     with _device(box, name="door", weight=2.0) as device:
 
@@ -270,7 +270,7 @@ def test_ended_session_sends_no_more_frames(box: SessionBox) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_error_inside_the_sdk_ends_the_stream_and_is_reported(box: SessionBox) -> None:
-    """A new connection would meet the same error again, for ever, and the program would not learn why no result comes."""
+    """A new connection would meet the error again, for ever, and the program would not learn why no result comes."""
 
     class Mistaken(Device):
         def reports(self) -> dict[str, Any]:
