@@ -128,7 +128,7 @@ def test_eviction_plan_evicts_nothing_when_the_best_variant_fits(name: str, seed
 
 @pytest.mark.parametrize("name", ["bfe", "expected-utility", "iws-bfe", "lfe", "lru", "ws-bfe"])
 @given(seed=seeds)
-def test_eviction_plan_fails_only_when_minimalists_would_not_suffice(name: str, seed: int) -> None:
+def test_eviction_plan_fails_only_if_victims_would_not_suffice(name: str, seed: int) -> None:
     """Where every minimalist's memory together would do for the smallest variant, the request does not fail."""
     written = _drawn(seed)
     written.pop("tenants", None)

@@ -174,7 +174,7 @@ def test_refused_session_raises_the_error_of_the_box_before_any_frame(box: Sessi
     assert box.heads == []
 
 
-def test_see_returns_at_once_while_the_box_is_silent(box: SessionBox) -> None:
+def test_device_see_returns_at_once_while_the_box_is_silent(box: SessionBox) -> None:
     """A box that takes frames and says nothing: frames are skipped and counted, and no call takes long."""
     box.is_deaf = True
     clock = SystemClock()

@@ -38,7 +38,7 @@ def test_small_zoo_needs_pip_only() -> None:
 
 
 @pytest.mark.parametrize(("name", "models_min"), [("demo", 7), ("small", 4), ("ci", 5)])
-def test_zoos_have_three_tenants(name: ZooName, models_min: int) -> None:
+def test_zoos_have_several_tenants_and_unique_models(name: ZooName, models_min: int) -> None:
     """Each zoo has three tenants or enough models to tell tenants apart, and names are unique within a tenant."""
     recipes = ZOOS[name]
     assert len(recipes) >= models_min
