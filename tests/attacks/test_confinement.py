@@ -91,8 +91,8 @@ os._exit(0)
 @pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="numbers of x86-64")
 @pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
 @pytest.mark.parametrize("user", ["own", "same"])
-def test_nothing_is_in_reach(tmp_path: Path, user: str) -> None:
-    """As a user of its own where we are root, and as the same user as the service elsewhere."""
+def test_confined_guard_process_fails_every_escape_attempt(tmp_path: Path, user: str) -> None:
+    """As a user of its own where the service is root, and as the user of the service elsewhere."""
     skip_if(lacks_root("give a guard a user of its own") if user == "own" else None)
     secret = tmp_path / "admin.key"
     secret.write_text("secret")

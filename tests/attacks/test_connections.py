@@ -103,8 +103,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
 
 
 @pytest.mark.parametrize("said", [b"", b"\r\n", b"GET /v2/health/live HTT", head("GET", "/v2/health/live")[:-2]])
-def test_a_connection_without_a_whole_head_is_closed(box: Box, said: bytes) -> None:
-    """Silent from the first, or inside the head: 408 as a problem, and closed."""
+def test_connection_without_a_complete_head_is_answered_408_and_closed(box: Box, said: bytes) -> None:
+    """Silent from the first, or inside the head."""
     with wire(box.url) as silent:
         silent.send(said)
         status, body = silent.answer()
@@ -112,7 +112,7 @@ def test_a_connection_without_a_whole_head_is_closed(box: Box, said: bytes) -> N
         assert silent.is_closed()
 
 
-def test_a_head_that_trickles_is_closed(box: Box) -> None:
+def test_connection_with_a_trickling_head_is_closed(box: Box) -> None:
     """A byte now and then does not keep a connection."""
     with wire(box.url) as slow:
         letters = iter(head("GET", "/v2/health/live", padding="x" * 4000))
@@ -120,7 +120,7 @@ def test_a_head_that_trickles_is_closed(box: Box) -> None:
             pause_s(0.05)
 
 
-def test_the_next_head_of_a_used_connection_counts_too(box: Box) -> None:
+def test_used_connection_with_an_incomplete_next_head_is_closed(box: Box) -> None:
     """Also with a good key."""
     with wire(box.url) as used:
         assert used.ask(box.infer(box.harbour)) == 200
@@ -131,8 +131,10 @@ def test_the_next_head_of_a_used_connection_counts_too(box: Box) -> None:
 
 @pytest.mark.parametrize("path", [INFER, PREDICT, "/v1/tenants", "/v1/uploads/none"])
 @pytest.mark.parametrize("announced", [10_000, MB, None])
-def test_a_body_that_does_not_come_is_given_up(box: Box, path: str, announced: int | None) -> None:
-    """Announced or in chunks, for every kind of route: 408, and what was reserved for it is free again."""
+def test_request_with_a_stalled_body_is_answered_408_and_frees_memory(
+    box: Box, path: str, announced: int | None
+) -> None:
+    """Announced or in chunks, for every kind of route."""
     length = {"transfer_encoding": "chunked"} if announced is None else {"content_length": announced}
     with wire(box.url) as slow:
         slow.send(head("PATCH" if "uploads" in path else "POST", path, box.harbour, upload_offset=0, **length))
@@ -143,8 +145,8 @@ def test_a_body_that_does_not_come_is_given_up(box: Box, path: str, announced: i
     assert box.body_bytes() == 0
 
 
-def test_a_slow_body_that_keeps_the_pace_is_taken(box: Box) -> None:
-    """Longer than any bound lasts, but never slower than asked."""
+def test_slow_body_above_the_minimum_rate_is_answered(box: Box) -> None:
+    """Longer than any bound lasts, but never slower than the rate."""
     body = SMALL + b" " * 30_000
     with wire(box.url) as steady:
         steady.send(head("POST", INFER, box.harbour, content_length=len(body)))
@@ -154,8 +156,8 @@ def test_a_slow_body_that_keeps_the_pace_is_taken(box: Box) -> None:
         assert steady.answer()[0] == 200
 
 
-def test_who_never_takes_the_answer_is_cut_off(box: Box) -> None:
-    """An answer that nobody takes does not stay in memory, but for what the system has of it."""
+def test_client_that_never_reads_its_answer_is_disconnected(box: Box) -> None:
+    """An unread answer does not stay in memory, but for what the system has of it."""
     count = 1_000_000
     tensor = b'{"name":"%s","shape":[%d,4],"datatype":"FP32","parameters":{"binary_data_size":%d}}'
     described = b",".join(tensor % (name, count // 4, 4 * count) for name in (b"A", b"B"))
@@ -174,8 +176,8 @@ def test_who_never_takes_the_answer_is_cut_off(box: Box) -> None:
 # -- too much ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_large_head_is_refused(box: Box) -> None:
-    """In one header or in many, in one piece or in several: 431 as a problem."""
+def test_head_over_the_limit_is_answered_431_and_closed(box: Box) -> None:
+    """In one header or in many, in one piece or in several."""
     long = head("GET", "/v2/health/live", padding="x" * (HEAD_BYTES + 1000))
     many = head("GET", "/v2/health/live", None, **{f"h{number}": number for number in range(1000)})
     for request in (long, many, b"GET /" + b"x" * HEAD_BYTES + b" HTTP/1.1\r\n\r\n"):
@@ -188,7 +190,7 @@ def test_a_large_head_is_refused(box: Box) -> None:
                 assert talkative.is_closed()
 
 
-def test_a_head_within_the_limit_is_taken(box: Box) -> None:
+def test_large_head_within_the_limit_is_answered(box: Box) -> None:
     """Also together with a large body in one piece, and behind another request."""
     padding = "x" * (HEAD_BYTES - 1000)
     body = SMALL + b" " * 200_000
@@ -199,8 +201,8 @@ def test_a_head_within_the_limit_is_taken(box: Box) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"0\r\nx: ", b"5;x="])
-def test_what_stands_around_a_body_has_an_end(box: Box, tail: bytes) -> None:
-    """Trailers and extensions of chunks are read no further than a head."""
+def test_endless_trailers_and_chunk_extensions_close_the_connection(box: Box, tail: bytes) -> None:
+    """They are read no further than a head."""
     with wire(box.url) as endless:
         endless.send(head("POST", INFER, box.harbour, transfer_encoding="chunked") + chunk(b"[") + tail)
         sent = 0
@@ -209,8 +211,7 @@ def test_what_stands_around_a_body_has_an_end(box: Box, tail: bytes) -> None:
         assert sent < 50 * MB
 
 
-def test_requests_in_line_are_bounded(box: Box) -> None:
-    """A connection that asks without waiting for its answers is closed."""
+def test_connection_with_too_many_pipelined_requests_is_closed(box: Box) -> None:
     with wire(box.url) as hasty:
         hasty.send(head("GET", "/v1/system", box.server.admin_key) * 5000)
         assert hasty.is_closed()
@@ -220,8 +221,8 @@ def test_requests_in_line_are_bounded(box: Box) -> None:
 # -- too many ----------------------------------------------------------------------------------------------------------
 
 
-def test_silent_connections_give_way(box: Box) -> None:
-    """More than there are places, from one address: everybody else is served, on fresh connections and on old ones."""
+def test_silent_connections_over_the_limit_give_way_to_active_ones(box: Box) -> None:
+    """From one address: other clients are served, on fresh connections and on old ones."""
     with wire(box.url) as old:
         assert old.ask(box.infer(box.harbour)) == 200
         with wires(box.url, 2 * CONNECTIONS):
@@ -231,7 +232,7 @@ def test_silent_connections_give_way(box: Box) -> None:
         assert old.ask(box.infer(box.harbour)) == 200
 
 
-def test_one_tenant_leaves_places_for_others(box: Box) -> None:
+def test_tenant_with_all_its_connections_busy_is_refused_alone(box: Box) -> None:
     """With every connection busy a tenant is refused one more; another tenant is not."""
     unfinished = head("POST", INFER, box.harbour, content_length=100_000) + b" " * 50_000
     with wires(box.url, CONNECTIONS - RESERVED) as busy:
@@ -244,8 +245,8 @@ def test_one_tenant_leaves_places_for_others(box: Box) -> None:
         box.assert_serves(box.museum)
 
 
-def test_idle_connections_of_the_largest_tenant_give_way(box: Box) -> None:
-    """A tenant with many idle ones loses one of them, and is served."""
+def test_idle_connection_of_the_largest_tenant_gives_way(box: Box) -> None:
+    """A tenant with many idle connections loses one of them, and is served."""
     with wires(box.url, CONNECTIONS) as idle:
         for one in idle:
             assert one.ask(box.infer(box.harbour)) == 200
@@ -258,8 +259,8 @@ def test_idle_connections_of_the_largest_tenant_give_way(box: Box) -> None:
 
 @pytest.mark.parametrize("path", [INFER, PREDICT, "/v1/tenants"])
 @pytest.mark.parametrize("key", [None, "ea_wrong"])
-def test_bodies_of_strangers_count_for_nothing(box: Box, path: str, key: str | None) -> None:
-    """Refused unread, whatever they announce; nobody else's body finds less room."""
+def test_bodies_without_a_good_key_reserve_no_memory(box: Box, path: str, key: str | None) -> None:
+    """Refused unread, whatever they announce; the body of another client finds no less room."""
     with wires(box.url, CONNECTIONS - 4) as strangers:
         for one in strangers:
             one.send(head("POST", path, key, content_length=900_000) + b" " * 500_000)
@@ -270,7 +271,7 @@ def test_bodies_of_strangers_count_for_nothing(box: Box, path: str, key: str | N
 
 @pytest.mark.parametrize("path", [INFER, PREDICT])
 @pytest.mark.parametrize("is_announced", [True, False])
-def test_unfinished_bodies_of_a_tenant_leave_room_for_another(box: Box, path: str, is_announced: bool) -> None:
+def test_unfinished_bodies_of_a_tenant_leave_memory_for_another(box: Box, path: str, is_announced: bool) -> None:
     """Announced or in chunks they are counted, some are refused, and another tenant is served."""
     piece = b" " * MB
     length = {"content_length": 10 * MB} if is_announced else {"transfer_encoding": "chunked"}
@@ -286,8 +287,8 @@ def test_unfinished_bodies_of_a_tenant_leave_room_for_another(box: Box, path: st
     assert 4 * MB < counted <= 16 * MB
 
 
-def test_a_large_body_is_kept_only_of_who_would_be_let_in(box: Box) -> None:
-    """Over its quota of requests a tenant is told so, whatever it announces, and before its body has come."""
+def test_large_body_over_the_request_quota_is_refused_before_it_is_read(box: Box) -> None:
+    """Whatever the tenant announces."""
     with box.server.client() as admin:
         admin.create_tenant("kiosk")
         key = admin.create_key("kiosk", KeyOrder()).key
@@ -301,8 +302,8 @@ def test_a_large_body_is_kept_only_of_who_would_be_let_in(box: Box) -> None:
         assert box.body_bytes() == 0
 
 
-def test_silent_announcers_keep_nobody_out(box: Box) -> None:
-    """A tenant that announces much and sends nothing: others, and itself, are served."""
+def test_announced_bodies_that_never_come_keep_no_tenant_out(box: Box) -> None:
+    """Neither another tenant nor the tenant that announces."""
     with wires(box.url, CONNECTIONS - RESERVED - 2) as announcers:
         for one in announcers:
             one.send(head("POST", INFER, box.harbour, content_length=10 * MB))
@@ -312,8 +313,8 @@ def test_silent_announcers_keep_nobody_out(box: Box) -> None:
 
 @pytest.mark.parametrize("path", ["/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/add", INFER, "/v2/nothing"])
 @pytest.mark.parametrize("more", [{}, {"content_length": 5}])
-def test_an_answer_to_head_has_no_body(box: Box, path: str, more: dict[str, int]) -> None:
-    """Whatever stood behind its head would be taken for the answer to the next request."""
+def test_answer_to_a_head_request_has_no_body(box: Box, path: str, more: dict[str, int]) -> None:
+    """Any byte behind its head would be taken for the answer to the next request."""
     with wire(box.url) as one:
         one.send(
             head("HEAD", path, box.harbour, connection="close", **more) + b"12345"[: more.get("content_length", 0)]
@@ -329,8 +330,8 @@ def test_an_answer_to_head_has_no_body(box: Box, path: str, more: dict[str, int]
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket"])
 @pytest.mark.parametrize("path", [INFER, PREDICT])
-def test_who_asks_for_another_protocol_is_answered_in_this_one(box: Box, path: str, protocol: str) -> None:
-    """As some clients do with every request: its body is read, and what comes behind it, too."""
+def test_request_with_an_upgrade_header_is_answered_in_http_1(box: Box, path: str, protocol: str) -> None:
+    """Some clients ask with every request: its body is read, and what comes behind it, too."""
     small = SMALL if path == INFER else b'{"inputs":{"A":[[1,2,3,4]],"B":[[1,2,3,4]]}}'
     upgrade = {"connection": "Upgrade", "upgrade": protocol, "content_type": "application/json"}
     for body in (small, small + b" " * 300_000):
@@ -357,7 +358,7 @@ def _large(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("path", [INFER, PREDICT])
-def test_large_json_is_read_beside_others(box: Box, path: str) -> None:
+def test_probes_are_answered_while_large_json_is_read(box: Box, path: str) -> None:
     """Probes are answered while 5 MB of JSON come, are read and answered; `tests/api/test_large_json.py` holds the
     reader, so that a probe comes in the middle of it.
     """

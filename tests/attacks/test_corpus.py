@@ -24,23 +24,22 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
         yield attacked
 
 
-def test_the_corpus_is_large() -> None:
-    """Requests, models and archives; a request's name is its own."""
+def test_corpus_has_150_attacks_with_unique_request_names() -> None:
+    """Requests, models and archives."""
     names = {one.name for one in requests.REQUESTS}
     assert len(names) == len(requests.REQUESTS)
     assert len(names) + len(models.FILES) + len(archives.FILES) >= 150
 
 
-def test_requests(box: Attacked) -> None:
-    """Each is answered with the status that it deserves, shortly, and the good application answers on."""
+def test_corpus_requests_get_their_status_and_box_serves_on(box: Attacked) -> None:
     assert ask(box, requests.REQUESTS) == []
     assert box.adds()
     assert "request failed" not in box.server.log()
 
 
 @pytest.mark.parametrize("files", [models.FILES, archives.FILES], ids=["models", "archives"])
-def test_files(box: Attacked, tmp_path: Path, files: Files) -> None:
-    """Refused with a sentence or imported, as it stands there; nothing is left, and the good application answers on."""
+def test_corpus_files_are_refused_or_imported_and_box_serves_on(box: Attacked, tmp_path: Path, files: Files) -> None:
+    """Refused with a sentence or imported, as the corpus says; no file is left behind."""
     names = [name for name in files if name not in LONG]
     assert upload(box, tmp_path, files, names[:: len(names) // QUICK]) == []
     assert box.adds()

@@ -79,7 +79,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
 
 
 @pytest.mark.parametrize("parameters", [{}, {"priority": 1}, {"timeout": 2_000_000, "priority": 1}], ids=str)
-def test_twelve_connections_keep_nobody_waiting(crowd: Crowd, parameters: dict[str, int]) -> None:
+def test_flood_of_twelve_connections_does_not_starve_another_tenant(crowd: Crowd, parameters: dict[str, int]) -> None:
     """While another tenant asks from three connections, the flood of twelve gets about as many runs, not four times as
     many.
     """

@@ -85,8 +85,8 @@ def numbers(value: float) -> dict[str, np.ndarray]:
     return {"A": np.full((1, 4), value, np.float32), "B": np.ones((1, 4), np.float32)}
 
 
-def test_a_fork_server_that_says_nothing_is_replaced() -> None:
-    """Else whoever wants a guard would wait for ever, in a thread that others need."""
+def test_unresponsive_fork_server_is_replaced() -> None:
+    """Else each load that needs a guard would wait for ever, in a thread that others need."""
     server = ForkServer(GUARD_PROGRAM, "cpu", answer_s_max=0.1)
     try:
         server.start()
@@ -101,7 +101,7 @@ def test_a_fork_server_that_says_nothing_is_replaced() -> None:
 
 
 async def test_stopped_guard_ends_and_its_runs_are_answered(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Whoever waits for it is told, the other tenant's guard goes on, and another guard takes its place."""
+    """Runs that wait for the guard fail, the other tenant's guard goes on, and another guard takes its place."""
     crashed: list[str] = []
     processor.on_crash = lambda build_id, reason: crashed.append(build_id)
     path = toys.tiny_add(tmp_path / "add.onnx")
@@ -121,9 +121,12 @@ async def test_stopped_guard_ends_and_its_runs_are_answered(processor: GuardedPr
 
 
 @pytest.mark.parametrize("tenant", [None, "hostile"])
-async def test_subnormal_numbers_are_zero(processor: GuardedProcessor, tmp_path: Path, tenant: str | None) -> None:
+async def test_subnormal_numbers_are_flushed_to_zero_in_service_and_guard(
+    processor: GuardedProcessor, tmp_path: Path, tenant: str | None
+) -> None:
     """On the worker threads of the service and on the lanes of a guard: a product of them would take two hundred times
-    as long as of others."""
+    as long as of others.
+    """
     form = replace(form_of(toys.tiny_add(tmp_path / "add.onnx"), ""), guarded_for=tenant)
     build = await processor.load(form)
     for _ in range(4):  # on any of the threads
@@ -139,8 +142,10 @@ async def test_subnormal_numbers_are_zero(processor: GuardedProcessor, tmp_path:
         pytest.param("loop", 5.0, marks=pytest.mark.nightly("waits until time is over")),
     ],
 )
-async def test_killers_hurt_their_own_guard_only(processor: GuardedProcessor, tmp_path: Path, name: str) -> None:
-    """A typed error for the killer; another tenant's runs in between are answered; the killer's own come back."""
+async def test_killer_model_harms_its_own_guard_only(processor: GuardedProcessor, tmp_path: Path, name: str) -> None:
+    """A typed error for the killer; another tenant's runs in between are answered; the killer tenant's own models come
+    back.
+    """
     make, inputs, expected = KILLS[name]
     lost: list[str] = []
     processor.on_lost = lost.append
@@ -163,8 +168,10 @@ async def test_killers_hurt_their_own_guard_only(processor: GuardedProcessor, tm
     assert (await processor.run(quiet, numbers(3), None))["SUM"].tolist() == [[4.0] * 4]
 
 
-async def test_what_cannot_be_sent_holds_nobody_up(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Its caller is told, and those behind it are served, more of them than there are channels."""
+async def test_inputs_that_cannot_be_sent_to_a_guard_block_no_other_run(
+    processor: GuardedProcessor, tmp_path: Path
+) -> None:
+    """Their caller gets an error, and the runs behind them are served, more of them than there are channels."""
     build = await processor.load(form_of(toys.tiny_add(tmp_path / "add.onnx"), "t"))
     strange: list[Tensors] = [{"A": [1.0]}, {"A": np.ones((1, 4), np.complex64)}]
     async with asyncio.timeout(PATIENCE_S):
@@ -178,8 +185,12 @@ async def test_what_cannot_be_sent_holds_nobody_up(processor: GuardedProcessor, 
 @pytest.mark.parametrize(
     "kind", [pytest.param("grows", marks=pytest.mark.nightly("waits until memory is full")), "no tokenizer"]
 )
-async def test_a_tokenizer_hurts_its_own_guard_only(processor: GuardedProcessor, tmp_path: Path, kind: str) -> None:
-    """Two letters that become gigabytes, or a file that is none: a typed error, and others are read on meanwhile."""
+async def test_hostile_tokenizer_harms_its_own_guard_only(
+    processor: GuardedProcessor, tmp_path: Path, kind: str
+) -> None:
+    """Two letters that become gigabytes, or a file that is no tokenizer: a typed error, and other tenants' texts are
+    read on meanwhile.
+    """
     hostile = killers.tokenizer(tmp_path / "hostile.json") if kind == "grows" else tmp_path / "hostile.json"
     if kind == "no tokenizer":
         hostile.write_text("{}")
@@ -205,8 +216,8 @@ def assert_counted(count_bytes: int, pid: int) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into a guard")
-async def test_what_a_guard_takes_is_counted(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Its builds and its base together are what the kernel says: what sessions share and tokenizers are in the base."""
+async def test_memory_of_a_guard_is_counted_as_builds_and_base(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Together what the kernel says: what sessions share and tokenizers are in the base."""
     base_bytes: list[int] = []
     processor.on_base = lambda taken: base_bytes.append(sum(taken.values()))
     build: Any = await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
@@ -221,8 +232,8 @@ async def test_what_a_guard_takes_is_counted(processor: GuardedProcessor, tmp_pa
     assert_counted(base_bytes[-1] + build.resident_bytes, pid)
 
 
-async def test_what_the_fork_server_takes_is_counted(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Its part of the pages that it shares with the guard, whose part is in the guard's base; also after the guard."""
+async def test_memory_of_the_fork_server_is_counted_beside_a_guard(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Its part of the pages that it shares with the guard, whose part is in the guard's base."""
     told: list[int] = []
     processor.on_servers = lambda taken: told.append(sum(taken.values()))
     await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
@@ -230,10 +241,10 @@ async def test_what_the_fork_server_takes_is_counted(processor: GuardedProcessor
     assert told[-1] >= memory_of("Anonymous", processor.forkserver_pid) // 2, "it shares them with one guard at most"
 
 
-async def test_what_the_fork_server_takes_is_counted_when_guards_end(
+async def test_memory_of_the_fork_server_is_counted_anew_when_guards_end(
     processor: GuardedProcessor, tmp_path: Path
 ) -> None:
-    """Pages that were shared are its own then; of one that is gone nothing is counted."""
+    """Pages that were shared are its own then; of a fork server that is gone nothing is counted."""
     told: list[int] = []
     processor.on_servers = lambda taken: told.append(sum(taken.values()))
     await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
@@ -258,8 +269,7 @@ async def test_what_the_fork_server_takes_is_counted_when_guards_end(
 
 
 @pytest.mark.nightly("waits until time is over")
-async def test_time_that_a_tokenizer_took_is_told(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Also of one that was broken off."""
+async def test_tokenizer_time_is_reported_also_when_stopped(processor: GuardedProcessor, tmp_path: Path) -> None:
     took_ns: list[int] = []
     honest = TokenOrder(str(_words(tmp_path / "honest.json")), ["hello"], 8, False)
     await processor.tokenize(honest, "b", "t", took_ns.append)
@@ -271,7 +281,7 @@ async def test_time_that_a_tokenizer_took_is_told(processor: GuardedProcessor, t
     assert all(took_ns)
 
 
-async def test_few_tokenizers_stay_shown(processor: GuardedProcessor, tmp_path: Path) -> None:
+async def test_guard_folder_keeps_only_recent_tokenizers(processor: GuardedProcessor, tmp_path: Path) -> None:
     """A guard does not keep all that a tenant ever had."""
     for number in range(20):
         path = _words(tmp_path / f"{number}.json")
@@ -280,8 +290,8 @@ async def test_few_tokenizers_stay_shown(processor: GuardedProcessor, tmp_path: 
 
 
 @pytest.mark.parametrize("run_s_max", [1.0])
-async def test_who_gives_up_early_blames_nobody(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """A run that its caller's deadline ended inside a node is no crash; one that took longer than any may is."""
+async def test_run_past_its_own_deadline_is_no_crash_of_the_build(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """A run that took longer than the limit of all runs is a crash."""
     crashed: list[str] = []
     processor.on_crash = lambda build_id, reason: crashed.append(build_id)
     form = form_of(killers.long_node(tmp_path / "long.onnx"), "t")
@@ -294,8 +304,10 @@ async def test_who_gives_up_early_blames_nobody(processor: GuardedProcessor, tmp
 
 
 @pytest.mark.parametrize("run_s_max", [1.0])
-async def test_who_took_too_long_is_to_blame(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Not what ran beside it and died with it."""
+async def test_run_over_the_time_limit_is_blamed_and_not_its_neighbour(
+    processor: GuardedProcessor, tmp_path: Path
+) -> None:
+    """Not the run beside it that died with the guard."""
     crashed: list[str] = []
     processor.on_crash = lambda build_id, reason: crashed.append(build_id)
     slow = await processor.load(form_of(killers.loop(tmp_path / "slow.onnx"), "t"))
@@ -309,9 +321,11 @@ async def test_who_took_too_long_is_to_blame(processor: GuardedProcessor, tmp_pa
 
 
 @pytest.mark.nightly("kills at random")
-async def test_guards_killed_at_random(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Amid loads, runs and texts of theirs: every request gets an answer, right or typed; the honest tenant's are all
-    right; nothing of the dead stays behind.
+async def test_guards_killed_at_random_lose_no_answer_and_leave_nothing(
+    processor: GuardedProcessor, tmp_path: Path
+) -> None:
+    """Amid loads, runs and texts: every request gets an answer, right or typed; the honest tenant's answers are all
+    right; no folder or descriptor of a dead guard stays behind.
     """
     random, clock = Random(7), SystemClock()
     own = form_of(toys.tiny_add(tmp_path / "own.onnx"), "hostile")
@@ -348,8 +362,8 @@ async def test_guards_killed_at_random(processor: GuardedProcessor, tmp_path: Pa
             await clock.sleep_until_ns(clock.now_ns() + NS_PER_S // 100)
 
 
-async def test_the_culprit_is_told_apart(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """Of two runs at once, the one whose thread crashed."""
+async def test_crash_of_a_guard_is_blamed_on_the_crashed_run(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """Of two runs at once, the run whose thread crashed."""
     crashed: list[tuple[str, str]] = []
     processor.on_crash = lambda build_id, reason: crashed.append((build_id, reason))
     make, inputs, _ = KILLS["division"]
@@ -360,7 +374,7 @@ async def test_the_culprit_is_told_apart(processor: GuardedProcessor, tmp_path: 
     assert crashed == [("killer", "Floating point exception")]
 
 
-async def test_a_deadline_stops_a_run(
+async def test_run_in_a_guard_is_stopped_at_its_deadline(
     processor: GuardedProcessor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long before the limit of all runs; between nodes by the runtime's flag, so that the build stays."""
@@ -371,7 +385,7 @@ async def test_a_deadline_stops_a_run(
     assert (await processor.run(slow, {"N": np.array([3])}, None))["Y"].tolist() == 3.0
 
 
-async def test_outputs_that_are_too_large_cost_the_next_nothing(tmp_path: Path) -> None:
+async def test_run_after_a_run_with_too_large_outputs_is_answered(tmp_path: Path) -> None:
     """Of two runs on one channel, the first's outputs do not fit its answer area at its largest: the second, that has
     waited for the channel, is answered all the same.
     """
@@ -390,10 +404,10 @@ async def test_outputs_that_are_too_large_cost_the_next_nothing(tmp_path: Path) 
         processor.close()
 
 
-async def test_files_are_looked_for_beside_the_event_loop(
+async def test_guard_library_files_are_searched_off_the_event_loop(
     processor: GuardedProcessor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the libraries of a kind, at the start of each guard: that reads folders of the disk."""
+    """At the start of each guard: the search reads folders of the disk."""
     cpu, threads = KINDS["cpu"], []
 
     def looked_for() -> list[Path]:
@@ -410,9 +424,9 @@ async def test_files_are_looked_for_beside_the_event_loop(
 
 
 @pytest.mark.parametrize("limit", ["count", "idle"])
-async def test_guards_come_and_go(tmp_path: Path, limit: str) -> None:
-    """For one more than there may be, the one unused longest ends and its builds are gone; one that holds nothing ends
-    by itself, and its user and memory are free again.
+async def test_unused_guard_ends_at_the_process_limit_or_when_idle(tmp_path: Path, limit: str) -> None:
+    """For one guard over the limit, the guard unused longest ends and its builds are gone; a guard that holds nothing
+    ends by itself, and its user and memory are free again.
     """
     options = GuardOptions(scratch=tmp_path / "scratch", processes_max=2, idle_s=0.2 if limit == "idle" else 60)
     processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
@@ -442,9 +456,9 @@ async def test_guards_come_and_go(tmp_path: Path, limit: str) -> None:
         processor.close()
 
 
-async def test_guards_with_nothing_awake_end_for_memory(tmp_path: Path) -> None:
-    """Who holds nothing before who holds sleepers, which are told to be lost; never who has something awake, or whose
-    tenant wants something.
+async def test_guards_without_awake_builds_end_to_free_memory(tmp_path: Path) -> None:
+    """An empty guard before a guard that holds sleeping builds, which are told to be lost; never a guard that has an
+    awake build, or whose tenant wants one.
     """
     options = GuardOptions(scratch=tmp_path / "scratch")
     processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
@@ -479,7 +493,7 @@ async def test_guards_with_nothing_awake_end_for_memory(tmp_path: Path) -> None:
         processor.close()
 
 
-async def test_guards_that_are_wanted_at_once_are_no_more_than_there_may_be(tmp_path: Path) -> None:
+async def test_concurrent_loads_start_no_more_guards_than_the_limit(tmp_path: Path) -> None:
     """As when a start brings back what was in memory."""
     options = GuardOptions(scratch=tmp_path / "scratch", processes_max=2)
     processor = GuardedProcessor(OnnxProcessor("p", 1, 1, 1), SystemClock(), options)
@@ -508,8 +522,7 @@ async def test_guards_that_are_wanted_at_once_are_no_more_than_there_may_be(tmp_
         processor.close()
 
 
-async def test_all_ends_with_the_service(tmp_path: Path) -> None:
-    """Neither guard nor fork server outlives it, killed or not."""
+async def test_guard_and_fork_server_end_with_a_killed_service(tmp_path: Path) -> None:
     script = tmp_path / "service.py"
     script.write_text(SERVICE)
     add = toys.tiny_add(tmp_path / "add.onnx")
@@ -553,10 +566,10 @@ asyncio.run(main())
 """
 
 
-async def test_room_is_made_before_a_guard_begins(processor: GuardedProcessor, tmp_path: Path) -> None:
-    """The box is asked before there is a process, by what such a one takes about (`scripts/bench guard` says how much
-    that is), and is left when it has been told what this one takes; where it refuses none begins, and the next load
-    tries again.
+async def test_guard_starts_only_after_room_is_made_for_its_memory(processor: GuardedProcessor, tmp_path: Path) -> None:
+    """The box is asked before there is a process, by what a guard takes about (`scripts/bench guard` says how much that
+    is), and is left when it has been told what this guard takes; where the box refuses, no guard begins, and the next
+    load tries again.
     """
     told: list[tuple[object, ...]] = []
     refuses = True
@@ -583,7 +596,7 @@ async def test_room_is_made_before_a_guard_begins(processor: GuardedProcessor, t
     await processor.unload(build)
 
 
-async def test_guard_and_its_fork_server_are_told_in_one_step_while_their_room_is_promised(
+async def test_guard_and_fork_server_memory_is_told_while_room_is_promised(
     processor: GuardedProcessor, tmp_path: Path
 ) -> None:
     """The room was for both: no turn of the event loop sees it neither promised nor taken."""

@@ -40,8 +40,8 @@ def silent(box: Server) -> socket.socket:
 
 
 @pytest.mark.nightly("waits until a silent caller is closed")
-def test_many_silent_ones_give_way(box: Server) -> None:
-    """They count from their beginning: the oldest is closed for one too many, and others are served."""
+def test_silent_tls_handshakes_over_the_connection_limit_give_way(box: Server) -> None:
+    """They count from their beginning: the oldest is closed over the limit, and other clients are served."""
     made = [silent(box) for _ in range(CONNECTIONS + 1)]
     try:
         assert _is_closed(made[0])
@@ -56,21 +56,20 @@ def test_many_silent_ones_give_way(box: Server) -> None:
 
 
 @pytest.mark.nightly("waits until a silent caller is closed")
-def test_a_silent_one_is_closed(box: Server) -> None:
-    """It has as long as the head of a request."""
+def test_silent_tls_handshake_is_closed(box: Server) -> None:
+    """After the time that the head of a request may take."""
     with closing(silent(box)) as one:
         assert _is_closed(one)
 
 
-def test_nonsense_is_closed(box: Server) -> None:
-    """HTTP without TLS ends its connection."""
+def test_plain_http_at_the_tls_port_is_closed(box: Server) -> None:
     with closing(silent(box)) as one:
         one.sendall(b"GET /v2/health/live HTTP/1.1\r\n\r\n" * 4)
         while one.recv(1024):
             pass
 
 
-def test_the_limit_on_open_files_is_raised(box: Server) -> None:
+def test_limit_on_open_files_is_raised_at_start(box: Server) -> None:
     """As far as the system lets it: each connection is an open file."""
     soft, hard = resource.prlimit(box.process.pid, resource.RLIMIT_NOFILE)
     assert soft == hard

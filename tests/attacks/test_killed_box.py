@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 
-def test_at_random_instants(tmp_path: Path) -> None:
+def test_box_or_guard_killed_at_random_instants_serves_again(tmp_path: Path) -> None:
     """Five times."""
     chance = random.Random(5)
     with guarded_box(tmp_path) as (server, keys):

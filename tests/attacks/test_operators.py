@@ -17,14 +17,14 @@ def child() -> Iterator[Child]:
     running.close()
 
 
-def test_every_reviewed_operator_is_tried() -> None:
+def test_reviewed_operators_are_all_attacked() -> None:
     """An operator that joins the list joins the attack, and each network has a kernel to attack."""
     assert unlisted() == []
     assert [network.name for network in NETWORKS if not types_of(network)] == []
 
 
 @pytest.mark.nightly("every operator with odd values")
-def test_values_and_shapes_end_nobody(child: Child) -> None:
+def test_hostile_values_and_shapes_end_no_kernel_process(child: Child) -> None:
     """The process of the kernels answers each: with a result, or with a refusal."""
     answers: dict[str, set[str]] = {}
     for network in NETWORKS:
@@ -35,7 +35,7 @@ def test_values_and_shapes_end_nobody(child: Child) -> None:
 
 
 @pytest.mark.parametrize("name", ["Div", "Mod"])
-def test_attack_would_find_a_kernel_that_traps(child: Child, name: str) -> None:
+def test_operator_attack_finds_a_kernel_that_traps(child: Child, name: str) -> None:
     """The smallest integer by -1, which the review refuses: the child dies, and the next one serves."""
     network = Network(name, (("int64", "N"), np.array([-1], np.int64)))
     feeds = {"x0": np.array([-(2**63)], np.int64)}

@@ -102,7 +102,7 @@ def refused(busy: Busy, line: str) -> Wire:
     raise AssertionError("it was never refused")
 
 
-def test_before_the_body(busy: Busy) -> None:
+def test_overloaded_box_refuses_a_request_before_its_body(busy: Busy) -> None:
     """Announced, of unknown length, or waiting to be asked for: the answer is there before a byte of it came. The
     connection goes on after a body of stated length, and ends otherwise.
     """
@@ -117,8 +117,8 @@ def test_before_the_body(busy: Busy) -> None:
             assert wire.answer()[0] == after, line
 
 
-def test_pipelined(busy: Busy) -> None:
-    """Three in one piece on one connection: each has its answer, in order, and then the next is served."""
+def test_pipelined_requests_to_an_overloaded_box_are_each_answered(busy: Busy) -> None:
+    """Three in one piece on one connection: each has its answer, in order, and then the next request is served."""
     one = busy.head(f"Content-Length: {len(BODY)}") + BODY
     with closing(Wire(busy.server.url)) as wire:
         with busy.full():

@@ -23,8 +23,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_killers_in_any_order(box: Server, hostile: httpx.Client, quiet: httpx.Client) -> None:
-    """In random order beside an honest tenant: its failures 0, restarts 0; third crashes put variants away."""
+def test_killer_requests_leave_an_honest_tenant_served(box: Server, hostile: httpx.Client, quiet: httpx.Client) -> None:
+    """In random order: no failure of the honest tenant, no restart; third crashes put variants away."""
     random = Random(1)
     pid = box.process.pid
     for _ in range(ROUNDS):
@@ -39,7 +39,7 @@ def test_killers_in_any_order(box: Server, hostile: httpx.Client, quiet: httpx.C
 
 
 def test_subnormal_numbers_are_zero_on_the_event_loop(quiet: httpx.Client) -> None:
-    """A quick run computes no slower with them than with others."""
+    """A quick run computes no slower with subnormal numbers than with others."""
     inputs = [
         {"name": name, "datatype": "FP32", "shape": [1, 4], "data": [value] * 4}
         for name, value in {"A": 1e-40, "B": 0.0}.items()
@@ -48,8 +48,8 @@ def test_subnormal_numbers_are_zero_on_the_event_loop(quiet: httpx.Client) -> No
     assert answer.json()["outputs"][0]["data"] == [0.0] * 4
 
 
-def test_the_third_crash_puts_a_variant_away(hostile: httpx.Client) -> None:
-    """Naming it is refused until it is released; then it serves again."""
+def test_variant_is_quarantined_at_the_third_crash_until_released(hostile: httpx.Client) -> None:
+    """A request that names it is refused meanwhile; then it serves again."""
     good = {"inputs": [{"name": name, "datatype": "INT32", "shape": [1], "data": [6]} for name in ("X", "Y")]}
     where = "/v2/models/division/versions/fp32/infer"
     kinds = [hostile.post(where, content=CALLS["division"].body).status_code for _ in range(4)]
@@ -71,8 +71,8 @@ def test_the_third_crash_puts_a_variant_away(hostile: httpx.Client) -> None:
     assert hostile.post(where, json=good).json()["outputs"][0]["data"] == [1]
 
 
-def test_a_tokenizer_dies_alone(box: Server, hostile: httpx.Client) -> None:
-    """It is the guard that ends, for its memory, and the caller is told what happened."""
+def test_killer_text_ends_the_guard_and_is_answered_with_a_problem(box: Server, hostile: httpx.Client) -> None:
+    """The guard ends, for its memory, and the caller is told what happened."""
     ended = _guards_ended(box)
     answer = sent(hostile, CALLS["words"])
     assert answer.status_code in {500, 503, 504}

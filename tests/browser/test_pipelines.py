@@ -50,9 +50,11 @@ def numbers(box: Box, pages: zoo_page.Pages) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_defining_one_and_trying_it(tab: Tab, box: Box, pages: zoo_page.Pages, shape: str) -> None:
-    """From the example that the page makes of the applications that are there: drawn as it is typed; then a picture
-    goes through it, and what was read stands in the picture and beside it.
+def test_pipeline_page_defines_draws_and_tries_a_pipeline(
+    tab: Tab, box: Box, pages: zoo_page.Pages, shape: str
+) -> None:
+    """From the example that the page makes of the applications that are there: drawn as the definition is typed; then a
+    picture goes through it, and what was read stands in the picture and beside it.
     """
     truth = json.loads((pages.evaluation / "truth.json").read_text())["samples"][0]
     with tab("/pipelines", shape=shape) as page:
@@ -86,8 +88,8 @@ def test_defining_one_and_trying_it(tab: Tab, box: Box, pages: zoo_page.Pages, s
         page.screenshot(path=SHOTS / f"pipeline-{shape}.png", full_page=True)
 
 
-def test_what_is_wrong_is_said_where_it_is_typed(tab: Tab, pages: zoo_page.Pages) -> None:
-    """No JSON: nothing can be sent; a circle: the box names the stage; nothing typed is lost."""
+def test_bad_pipeline_definition_is_refused_and_stays_typed(tab: Tab, pages: zoo_page.Pages) -> None:
+    """No JSON: nothing can be sent; a circle: the box names the stage."""
     circle = json.loads(json.dumps(DEFINITION)) | {"name": "circle"}
     circle["stages"][0]["after"] = ["read"]
     with tab("/pipelines") as page:
@@ -103,7 +105,7 @@ def test_what_is_wrong_is_said_where_it_is_typed(tab: Tab, pages: zoo_page.Pages
         assert json.loads(field.input_value()) == circle
 
 
-def test_the_list_says_how_they_do(tab: Tab, numbers: str) -> None:
+def test_pipelines_list_shows_rate_in_time_share_and_frame_cost(tab: Tab, numbers: str) -> None:
     """What one frame has cost stands beside each pipeline."""
     with tab("/pipelines") as page:
         row = page.get_by_role("row", name=numbers)
@@ -113,14 +115,14 @@ def test_the_list_says_how_they_do(tab: Tab, numbers: str) -> None:
             assert page.get_by_role("columnheader", name=column).count() == 1
 
 
-def test_the_audit_names_its_stages(tab: Tab, numbers: str) -> None:
-    """Of a list of things what is said is their names."""
+def test_audit_of_a_pipeline_names_its_stages(tab: Tab, numbers: str) -> None:
+    """Of a list of things the names are shown."""
     with tab("/box") as page:
         page.get_by_text(f"name: {numbers}; latency_slo_ms: 5000; stages: find, cut, read").first.wait_for()
 
 
-def test_changing_one(tab: Tab, numbers: str) -> None:
-    """Another SLO and a condition; the page shows both, and the figures go on."""
+def test_pipeline_page_changes_the_definition_and_keeps_figures(tab: Tab, numbers: str) -> None:
+    """Another SLO and a condition."""
     with tab(f"/pipelines/{numbers}") as page:
         page.get_by_text("1 since the box started").wait_for()
         page.get_by_role("button", name="Change the definition").click()
@@ -137,9 +139,10 @@ def test_changing_one(tab: Tab, numbers: str) -> None:
         page.get_by_text("1 since the box started").wait_for()
 
 
-def test_a_session_on_one_is_shown(tab: Tab, box: Box, numbers: str) -> None:
-    """A device joins with a promise: the page of sessions leads to the pipeline, and says which variant answers at
-    each stage; while it is there it is a client of the pipeline."""
+def test_session_on_a_pipeline_is_shown_with_variant_of_each_stage(tab: Tab, box: Box, numbers: str) -> None:
+    """A device joins with a promise: the page of sessions leads to the pipeline; while the device is there it is a
+    client of the pipeline.
+    """
     promise = {"kind": "latency", "slo_ms": 9000, "rate_rps": 1}
     order = {"pipeline": numbers, "name": "plate camera", "fps": 2, "promise": promise}
     headers = {"Authorization": f"Bearer {box.server.admin_key}"}
@@ -164,8 +167,8 @@ def test_a_session_on_one_is_shown(tab: Tab, box: Box, numbers: str) -> None:
         assert admin.pipeline(numbers).clients == []
 
 
-def test_deleting_says_what_is_lost(tab: Tab, box: Box, numbers: str) -> None:
-    """Frames, and clients that have joined; the name is gone afterwards, the applications stay."""
+def test_pipeline_delete_dialog_names_frames_and_clients_lost(tab: Tab, box: Box, numbers: str) -> None:
+    """The name is gone afterwards, the applications stay."""
     with box.server.client() as admin:
         admin.join_pipeline(numbers, 0.5)
     with tab(f"/pipelines/{numbers}") as page:
@@ -180,8 +183,10 @@ def test_deleting_says_what_is_lost(tab: Tab, box: Box, numbers: str) -> None:
         page.get_by_role("heading", name=FINDER, level=1).wait_for()
 
 
-def test_a_key_for_a_device_that_sends_frames(tab: Tab, box: Box, numbers: str, pages: zoo_page.Pages) -> None:
-    """Bound to the pipeline, as the list of keys says, and to nothing else."""
+def test_device_key_made_for_a_pipeline_opens_the_pipeline_only(
+    tab: Tab, box: Box, numbers: str, pages: zoo_page.Pages
+) -> None:
+    """As the list of keys says."""
     with tab("/tenants/default") as page:
         page.get_by_role("combobox", name="Application or pipeline").select_option(f"pipelines {numbers}")
         page.get_by_label("Where it is used").fill("plate reader")
@@ -196,7 +201,7 @@ def test_a_key_for_a_device_that_sends_frames(tab: Tab, box: Box, numbers: str, 
             device.predict(MODEL, box.picture)
 
 
-def test_another_tenant_finds_none(tab: Tab, box: Box, numbers: str) -> None:
+def test_pipeline_pages_of_another_tenant_are_empty(tab: Tab, box: Box, numbers: str) -> None:
     """Not in the list, and not behind its address."""
     with tab("/pipelines", key=box.tenant_key) as page:
         page.get_by_text("There are no pipelines yet.").wait_for()
@@ -206,8 +211,10 @@ def test_another_tenant_finds_none(tab: Tab, box: Box, numbers: str) -> None:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_long_names_break_no_layout(tab: Tab, box: Box, pages: zoo_page.Pages, shape: str, tmp_path: Path) -> None:
-    """Of a model, its application and a pipeline, all of them without a place to break at."""
+def test_pages_with_long_names_keep_their_layout(
+    tab: Tab, box: Box, pages: zoo_page.Pages, shape: str, tmp_path: Path
+) -> None:
+    """Names of a model, its application and a pipeline, all of them without a place to break at."""
     long = "n" * 63
     order = {"name": long, "latency_slo_ms": 5000, "stages": [{"name": long, "application": long}]}
     with box.server.client() as admin:

@@ -11,10 +11,8 @@ from tests.browser.conftest import MODEL, Box
 Tab = Callable[..., AbstractContextManager[Any]]
 
 
-def test_a_backup_from_making_to_deleting(tab: Tab, tmp_path: Path) -> None:
-    """Made, fetched whole, and deleted; the audit has all of it. A box that is not empty refuses to be restored, and
-    says what to do.
-    """
+def test_box_page_makes_downloads_and_deletes_a_backup(tab: Tab, tmp_path: Path) -> None:
+    """The audit has all of it. A box that is not empty refuses to be restored, and says what to do."""
     with tab("/box") as page:
         page.get_by_role("button", name="Make a backup").click()
         link = page.locator('a[href^="/v1/backups/manual-"]')
@@ -36,15 +34,15 @@ def test_a_backup_from_making_to_deleting(tab: Tab, tmp_path: Path) -> None:
         audit.get_by_text("Make a backup").wait_for()
 
 
-def test_why_was_that_answer_slow(tab: Tab) -> None:
-    """The first request of the model was cold, and the page of the application says so."""
+def test_application_page_explains_a_cold_request(tab: Tab) -> None:
+    """The first request of the model was cold."""
     with tab(f"/applications/{MODEL}") as page:
         row = page.get_by_role("row").filter(has_text="no variant was in memory")
         row.get_by_text("cold", exact=True).wait_for()
 
 
-def test_a_link_signs_in_once(tab: Tab, box: Box) -> None:
-    """It opens the pages signed in and leaves the address; the second time it says what to do."""
+def test_sign_in_link_signs_a_browser_in_once(tab: Tab, box: Box) -> None:
+    """It opens the pages signed in and leaves the address; the second time the page says what to do."""
     with box.server.client() as admin:
         path = admin.sign_in_link().path
     with tab(path, key=None) as page:

@@ -61,8 +61,8 @@ def developer(box: Box) -> str:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_a_developer_asks(tab: Tab, box: Box, developer: str, shape: str) -> None:
-    """What is the tenant's; nothing that the key may not do is shown, and its part of the box is told."""
+def test_developer_finds_each_answer_in_three_clicks(tab: Tab, box: Box, developer: str, shape: str) -> None:
+    """Only what is the tenant's: nothing that the key may not do is shown, and the tenant's part of the box is told."""
     with tab(key=developer, shape=shape) as page:
         walk = Walk(page, box.server.url, shape)
         _ask_what_all_ask(walk, box, OWN, TENANT)
@@ -80,8 +80,8 @@ def test_a_developer_asks(tab: Tab, box: Box, developer: str, shape: str) -> Non
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_no_page_asks_for_what_a_developer_may_not(tab: Tab, box: Box, developer: str, shape: str) -> None:
-    """Every page that the menu shows is whole with a tenant's key: the box refuses nothing that it asks for."""
+def test_pages_request_nothing_that_a_developer_key_may_not(tab: Tab, box: Box, developer: str, shape: str) -> None:
+    """Every page that the menu shows is whole with a tenant's key: the box refuses none of its requests."""
     refused: list[str] = []
     own = {f"/models/{MODEL}": f"/models/{OWN}", f"/applications/{MODEL}": f"/applications/{OWN}"}
     own["/tenants/default"] = f"/tenants/{TENANT}"
@@ -98,7 +98,7 @@ def test_no_page_asks_for_what_a_developer_may_not(tab: Tab, box: Box, developer
     assert refused == []
 
 
-def test_a_technician_with_a_phone_asks(tab: Tab, box: Box) -> None:
+def test_technician_on_a_phone_finds_each_answer_in_three_clicks(tab: Tab, box: Box) -> None:
     """Signed in by a link, as printed by the box; with all that an admin key may do."""
     with box.server.client() as admin:
         link = admin.sign_in_link().path

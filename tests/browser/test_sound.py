@@ -41,8 +41,8 @@ def _loudness(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_with_the_microphone(tab: Tab, listener: str, shape: str) -> None:
-    """Three seconds are recorded, and the tones in them found."""
+def test_application_page_sends_three_seconds_of_microphone(tab: Tab, listener: str, shape: str) -> None:
+    """The tones in them are found."""
     with tab(f"/applications/{listener}", shape=shape) as page:
         page.get_by_role("tab", name="Microphone").click()
         with page.expect_response("**/predict*") as answered:
@@ -55,9 +55,9 @@ def test_with_the_microphone(tab: Tab, listener: str, shape: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0]
 
 
-def test_with_a_file_of_another_kind(tab: Tab, listener: str, tmp_path: Path) -> None:
-    """The box reads WAV alone; what the browser can read the page sends as that. What is no sound is refused, and the
-    page says what to choose.
+def test_application_page_converts_sound_files_to_wav(tab: Tab, listener: str, tmp_path: Path) -> None:
+    """The box reads WAV alone; what the browser can read the page sends as WAV. A file without sound is refused, and
+    the page says what to choose.
     """
     memo = tones(tmp_path / "memo.wav", rate=44_100, seconds=3).rename(tmp_path / "memo.m4a")
     words = tmp_path / "words.mp3"

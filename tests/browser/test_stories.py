@@ -49,10 +49,8 @@ def acts_for(page: Any) -> Any:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_every_page_by_its_address(tab: Tab, box: Box, shape: str) -> None:
-    """A heading with its name, nothing to scroll sideways for, nothing that axe finds in either theme, and a link
-    from everywhere; pictures are kept.
-    """
+def test_pages_have_heading_menu_link_and_no_accessibility_faults(tab: Tab, box: Box, shape: str) -> None:
+    """Each by its address: nothing to scroll sideways for, nothing that axe finds in either theme."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[str]] = {}
     with tab(key=None, shape=shape) as page:
@@ -87,8 +85,8 @@ def test_every_page_by_its_address(tab: Tab, box: Box, shape: str) -> None:
 
 
 @pytest.mark.gate("one of the two stories of the browser in the gate")
-def test_signing_in_and_out(tab: Tab, box: Box) -> None:
-    """A wrong key says what to do; a reload keeps who is signed in; no key stays in the browser."""
+def test_sign_in_survives_a_reload_and_keeps_no_key_in_the_browser(tab: Tab, box: Box) -> None:
+    """A wrong key says what to do; after signing out the page asks for a key."""
     with tab(key=None) as page:
         page.get_by_label("Key", exact=True).fill("ea_wrong")
         page.get_by_role("button", name="Sign in").click()
@@ -106,8 +104,8 @@ def test_signing_in_and_out(tab: Tab, box: Box) -> None:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_is_my_box_healthy(tab: Tab, shape: str) -> None:
-    """At the first look; and each check by a click."""
+def test_overview_shows_health_checks_and_latest_events(tab: Tab, shape: str) -> None:
+    """Health at the first look, and each check by a click."""
     with tab(shape=shape) as page:
         page.get_by_role("heading", name="Health").wait_for()
         page.get_by_text("checks found nothing").click()
@@ -116,8 +114,8 @@ def test_is_my_box_healthy(tab: Tab, shape: str) -> None:
         page.get_by_text("variant loaded").first.wait_for()
 
 
-def test_importing_goes_on_after_a_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
-    """In pieces; the line breaks, the page is loaded anew, the same file is chosen, and it goes on there."""
+def test_browser_import_resumes_after_broken_upload_and_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
+    """In pieces; the connection breaks, the page is loaded anew, the same file is chosen, and the upload goes on."""
     name = "numerals"
     file = archive(box.digits, tmp_path / f"{name}.zip", padding_bytes=3 * PIECE_BYTES)
     offsets: list[int] = []
@@ -159,8 +157,8 @@ def test_importing_goes_on_after_a_reload(tab: Tab, box: Box, tmp_path: Path) ->
 
 @pytest.mark.gate("one of the two stories of the browser in the gate")
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_trying_it_with_a_picture(tab: Tab, box: Box, shape: str) -> None:
-    """A file, then the camera; who answered, what it took, and the line for a terminal."""
+def test_application_page_sends_a_picture_file_and_a_camera_frame(tab: Tab, box: Box, shape: str) -> None:
+    """Which variant answered, what the answer took, and the command for a terminal."""
     with tab(f"/applications/{MODEL}", shape=shape) as page:
         page.get_by_label("Picture, sound, text or tensors").set_input_files(box.picture)
         page.get_by_text("answered, ").wait_for()
@@ -178,8 +176,8 @@ def test_trying_it_with_a_picture(tab: Tab, box: Box, shape: str) -> None:
         assert answered.value.request.headers["content-type"] == "image/jpeg"
 
 
-def test_boxes_are_drawn(tab: Tab, box: Box, tmp_path: Path) -> None:
-    """Into the picture, where the model says: here always the same place."""
+def test_detected_boxes_are_drawn_into_the_picture(tab: Tab, box: Box, tmp_path: Path) -> None:
+    """Where the model says: here always the same place."""
     network = _always_there(tmp_path / "there.onnx", centre=(32, 32), size=(40, 24))
     with box.server.client() as admin:
         metadata = {"decoder": "yolov8", "labels": ["ship"], "precisions": []}
@@ -216,9 +214,9 @@ def _always_there(path: Path, *, centre: tuple[int, int], size: tuple[int, int])
     return path
 
 
-def test_names_are_text(tab: Tab, box: Box, tmp_path: Path) -> None:
-    """Labels of a model, and of a key, that look like a page's own code or break no line; and the name of a file that
-    a terminal would run. One that turns words round is refused.
+def test_hostile_names_and_labels_are_shown_as_text(tab: Tab, box: Box, tmp_path: Path) -> None:
+    """Labels of a model, and of a key, that look like a page's own code or break no line; and the name of a file that a
+    terminal would run. A label that turns words round is refused.
     """
     with box.server.client() as admin:
         metadata = json.loads(box.digits.metadata.read_text())
@@ -255,7 +253,7 @@ def _read_code(picture: "cv2.typing.MatLike") -> str:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_a_key_for_a_device(tab: Tab, box: Box, shape: str) -> None:
+def test_device_key_is_shown_once_with_qr_code_and_can_be_revoked(tab: Tab, box: Box, shape: str) -> None:
     """Shown once, as text and as a QR code that a camera reads; it works; and it is revoked."""
     label = f"glasses of {shape}"
     with tab("/tenants/default", shape=shape) as page:
@@ -281,8 +279,8 @@ def test_a_key_for_a_device(tab: Tab, box: Box, shape: str) -> None:
         page.get_by_role("button", name=f"Revoke {label}").wait_for(state="detached")
 
 
-def test_what_is_lost_is_named(tab: Tab, box: Box) -> None:
-    """Deleting a model says how much goes and who used it, and does nothing when it is cancelled."""
+def test_model_delete_dialog_names_the_applications_lost(tab: Tab, box: Box) -> None:
+    """Cancelled, it deletes nothing."""
     with tab(f"/models/{MODEL}") as page:
         page.get_by_role("button", name="Delete", exact=True).first.click()
         dialog = page.get_by_role("dialog")
@@ -294,8 +292,8 @@ def test_what_is_lost_is_named(tab: Tab, box: Box) -> None:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_guaranteeing_memory(tab: Tab, box: Box, shape: str) -> None:
-    """To one tenant, and a limit of it, in three clicks from the first page; too much says what to do."""
+def test_tenant_page_sets_memory_guarantee_and_ceiling(tab: Tab, box: Box, shape: str) -> None:
+    """In three clicks from the first page; too much says what to do."""
     with tab(shape=shape) as page:
         page.get_by_role("heading", name="Memory").get_by_role("link").click()
         page.get_by_role("heading", name="default", exact=True).get_by_role("link").click()
@@ -320,8 +318,8 @@ def test_guaranteeing_memory(tab: Tab, box: Box, shape: str) -> None:
         guaranteed.get_by_text("nothing", exact=True).wait_for()
 
 
-def test_promises_are_changed(tab: Tab) -> None:
-    """An SLO that no variant keeps is said to be none."""
+def test_application_page_warns_of_an_slo_that_no_variant_keeps(tab: Tab) -> None:
+    """Until the SLO is taken away again."""
     with tab(f"/applications/{MODEL}") as page:
         page.get_by_role("button", name="Change the promises").click()
         page.get_by_label("Latency SLO, ms").fill("0.01")
@@ -334,8 +332,8 @@ def test_promises_are_changed(tab: Tab) -> None:
         told.wait_for(state="detached")
 
 
-def test_the_tenant_looked_at_last_is_shown_again(tab: Tab, box: Box) -> None:
-    """Whichever that is, the own one, too; an address that names one, or one thing, is followed."""
+def test_tenant_chosen_last_is_shown_again(tab: Tab, box: Box) -> None:
+    """Also the admin's own tenant; an address that names a tenant, or a resource, is followed."""
     with tab("/models") as page:
         chosen = acts_for(page)
         for tenant, query in (("harbour", "?tenant=harbour"), ("default", "")):
@@ -350,7 +348,7 @@ def test_the_tenant_looked_at_last_is_shown_again(tab: Tab, box: Box) -> None:
 
 
 @pytest.mark.usefixtures("ports", "processes")
-def test_an_admin_without_models_is_shown_those_of_the_first_who_has(
+def test_models_page_of_an_empty_admin_tenant_shows_the_first_with_models(
     chromium: Any, digits: toys.Digits, tmp_path: Path
 ) -> None:
     """For the admin's own tenant is empty on a box that has tenants."""
@@ -369,8 +367,8 @@ def test_an_admin_without_models_is_shown_those_of_the_first_who_has(
         page.context.close()
 
 
-def test_a_tenant_sees_its_own(tab: Tab, box: Box) -> None:
-    """No control that its key may not use, and nothing behind others' addresses."""
+def test_pages_with_a_tenant_key_show_that_tenant_only(tab: Tab, box: Box) -> None:
+    """No control that the key may not use, and nothing behind the addresses of other tenants."""
     with tab(key=box.tenant_key) as page:
         page.get_by_role("heading", name="First steps").wait_for()
         assert acts_for(page).count() == 0
@@ -384,7 +382,7 @@ def test_a_tenant_sees_its_own(tab: Tab, box: Box) -> None:
         assert page.get_by_text("Accuracy over latency").count() == 0
 
 
-def test_a_revoked_key_keeps_what_was_typed(tab: Tab, box: Box) -> None:
+def test_form_keeps_its_input_when_the_key_is_revoked(tab: Tab, box: Box) -> None:
     """The sign-in comes over the page; behind it nothing is lost."""
     with box.server.client() as admin:
         made = admin.create_key("harbour", KeyOrder())
@@ -399,8 +397,8 @@ def test_a_revoked_key_keeps_what_was_typed(tab: Tab, box: Box) -> None:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_what_happened(tab: Tab, shape: str) -> None:
-    """Requests, P99 against the SLO and their tables, of an hour and of a month; the address says which."""
+def test_history_page_shows_requests_and_p99_of_hour_and_month(tab: Tab, shape: str) -> None:
+    """With their tables; the address says which."""
     with tab(shape=shape) as page:
         page.get_by_role("heading", name="What happened").wait_for()
         page.get_by_role("img", name="Requests a second").locator("canvas").wait_for()
@@ -416,9 +414,9 @@ def test_what_happened(tab: Tab, shape: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[shape][0]
 
 
-def test_who_was_in_memory(tab: Tab, box: Box, tmp_path: Path) -> None:
-    """A model leaves and comes back; both changes are in the chart and its table, without a reload; a click shows the
-    nearest one. Nobody else has the same network, so that it does leave.
+def test_memory_page_shows_loads_and_unloads_without_a_reload(tab: Tab, box: Box, tmp_path: Path) -> None:
+    """A model leaves and comes back; both changes are in the chart and its table; a click shows the nearest change. No
+    other model has the same network, so that it does leave.
     """
     name = "boats"
     network = _always_there(tmp_path / "boats.onnx", centre=(20, 30), size=(10, 12))
@@ -447,8 +445,8 @@ def test_who_was_in_memory(tab: Tab, box: Box, tmp_path: Path) -> None:
         page.get_by_role("status").filter(has_text=" fp32, ").wait_for()
 
 
-def test_sessions_are_shown(tab: Tab, box: Box) -> None:
-    """A device joins: its promise, its state and its plan, without a reload; it can be ended."""
+def test_sessions_page_shows_a_new_session_and_can_end_it(tab: Tab, box: Box) -> None:
+    """Its promise, its state and its plan, without a reload."""
     order = {
         "application": MODEL,
         "name": "glasses",
@@ -468,8 +466,8 @@ def test_sessions_are_shown(tab: Tab, box: Box) -> None:
         card.get_by_text("ended", exact=True).wait_for()
 
 
-def test_a_silent_box_looks_silent(tab: Tab, box: Box) -> None:
-    """Killed in the middle: the page says since when and greys its figures; what was typed stays, and it goes on."""
+def test_page_of_a_killed_box_greys_figures_and_recovers(tab: Tab, box: Box) -> None:
+    """The page says since when the box is silent; what was typed stays."""
     with tab("/models") as page:
         page.get_by_label("Filter by name").fill(MODEL)
         box.server.kill()
@@ -485,8 +483,8 @@ def test_a_silent_box_looks_silent(tab: Tab, box: Box) -> None:
         assert f"q={MODEL}" in page.url
 
 
-def test_live_without_a_reload(tab: Tab, box: Box) -> None:
-    """What somebody else does is seen; by one event stream."""
+def test_applications_page_shows_new_models_live_over_one_stream(tab: Tab, box: Box) -> None:
+    """Changes made outside the browser are seen without a reload."""
     streams: list[str] = []
     with tab("/applications") as page:
         page.on("request", lambda asked: streams.append(asked.url) if "/v1/events" in asked.url else None)
@@ -500,7 +498,7 @@ def test_live_without_a_reload(tab: Tab, box: Box) -> None:
         until(lambda: len(streams) == 1, "one stream")
 
 
-def test_dates_are_where_the_browser_is(tab: Tab, box: Box) -> None:
+def test_dates_are_shown_in_the_time_zone_of_the_browser(tab: Tab, box: Box) -> None:
     """Hours before midnight in UTC it is the next day there: date and time are of one zone."""
     with box.server.client() as admin:
         made = min(key.created_at for key in admin.keys("default"))
@@ -512,8 +510,8 @@ def test_dates_are_where_the_browser_is(tab: Tab, box: Box) -> None:
             page.get_by_role("cell", name=said).first.wait_for()
 
 
-def test_settings_say_where_they_come_from(tab: Tab) -> None:
-    """Those that the command line gave first; the others behind a click."""
+def test_settings_are_shown_with_their_source(tab: Tab) -> None:
+    """Settings of the command line first; the others behind a click."""
     with tab("/box") as page:
         page.get_by_role("row", name="state_dir").get_by_text("command line").wait_for()
         assert page.get_by_role("cell", name="memory.budget_share").count() == 0
@@ -521,8 +519,8 @@ def test_settings_say_where_they_come_from(tab: Tab) -> None:
         page.get_by_role("row", name="memory.budget_share").get_by_text("default", exact=True).wait_for()
 
 
-def test_what_if(tab: Tab, box: Box) -> None:
-    """More requests and less memory: both figures side by side, and the address keeps which."""
+def test_simulation_page_compares_today_with_the_edited_load(tab: Tab, box: Box) -> None:
+    """More requests and less memory: both figures side by side, and the address keeps the simulation."""
     with tab() as page:
         page.goto(box.server.url + "/what-if")
         page.get_by_label("Application").select_option(MODEL)
@@ -537,9 +535,9 @@ def test_what_if(tab: Tab, box: Box) -> None:
         assert "simulation=" in page.url
 
 
-def test_how_to_upgrade_and_a_file_for_who_helps(tab: Tab, box: Box) -> None:
-    """The commands, and a file of what the pages show: no key is in it. Of a job the events tell how far it is, once,
-    and whose it is; a box with models needs no first steps.
+def test_box_page_shows_upgrade_commands_and_saves_a_file_without_keys(tab: Tab, box: Box) -> None:
+    """The file has what the pages show. The events tell once how far a job is, and whose it is; a box with models needs
+    no first steps.
     """
     with tab("/box") as page:
         page.get_by_text("scripts/install").first.wait_for()

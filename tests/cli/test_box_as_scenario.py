@@ -158,10 +158,10 @@ def _planned(problem: Mapping[str, Any]) -> dict[str, object]:
 
 @every_policy
 @pytest.mark.parametrize(("request_of", "intent"), SITUATIONS)
-def test_the_box_and_its_scenario_decide_alike(
+def test_exported_scenario_gives_the_residency_plans_of_the_box(
     box: tuple[Catalogue, Connection], lab: Catalogue, policy: str, request_of: str | None, intent: Intent
 ) -> None:
-    """The box's decision is the one that `plan` makes of the scenario's problem, number by number."""
+    """The decision of the box is the plan that `appliance plan` makes of the scenario's problem, number by number."""
     of_box, decided = _asked(box[0], policy, request_of, intent)
     of_lab, _ = _asked(lab, policy, request_of, intent)
     assert of_box == of_lab
@@ -169,8 +169,10 @@ def test_the_box_and_its_scenario_decide_alike(
 
 
 @every_policy
-def test_the_figures_of_table_ii_reach_the_policies_as_they_are(box: tuple[Catalogue, Connection], policy: str) -> None:
-    """Per cent on every way: nothing on it multiplies by 100 or divides. Variants that will not do are in no group."""
+def test_accuracies_reach_the_policy_in_per_cent_unscaled(box: tuple[Catalogue, Connection], policy: str) -> None:
+    """Table II goes through disk, catalogue and scenario; nothing multiplies by 100 or divides. Variants that will not
+    do are in no group.
+    """
     problem, _ = _asked(box[0], policy, None, "rebalance")
     shown = {a["name"]: [v["accuracy"] for v in a["variants"]] for a in problem["applications"]}
     assert shown == {
@@ -183,7 +185,7 @@ def test_the_figures_of_table_ii_reach_the_policies_as_they_are(box: tuple[Catal
 
 
 @every_policy
-def test_the_name_of_a_metric_decides_nothing(box: tuple[Catalogue, Connection], policy: str) -> None:
+def test_residency_plan_does_not_depend_on_the_accuracy_metric(box: tuple[Catalogue, Connection], policy: str) -> None:
     """The same numbers under other names get the same plan."""
     renamed = Catalogue(MostAccurate())
     for tenant in box[0].tenants():
@@ -200,7 +202,7 @@ def test_the_name_of_a_metric_decides_nothing(box: tuple[Catalogue, Connection],
         assert _asked(box[0], policy, request, intent) == _asked(renamed, policy, request, intent)
 
 
-def test_disk_and_api_have_shares(state_dir: Path, box: tuple[Catalogue, Connection]) -> None:
+def test_accuracies_on_disk_and_in_the_api_are_shares(state_dir: Path, box: tuple[Catalogue, Connection]) -> None:
     """A state folder of an earlier version has the same figures on disk, and callers see them unchanged."""
     database = sqlite3.connect(f"file:{next(state_dir.glob('*.db'))}?mode=ro", uri=True)
     rows = database.execute(

@@ -10,7 +10,7 @@ def _found(state: Path, url: str | None = None, key: str | None = None, ca: Path
     return found(url=url, key=key, state=state, ca=ca, as_json=False)
 
 
-def test_a_box_on_this_machine_is_found_by_its_state_folder(tmp_path: Path) -> None:
+def test_local_box_is_found_by_its_state_folder(tmp_path: Path) -> None:
     """Address and admin key come from the folder, without the line breaks of the files."""
     (tmp_path / "address").write_text("http://127.0.0.1:43211\n")
     (tmp_path / "admin.key").write_text("ea_secret\n")
@@ -18,28 +18,27 @@ def test_a_box_on_this_machine_is_found_by_its_state_folder(tmp_path: Path) -> N
     assert (box.url, box.key) == ("http://127.0.0.1:43211", "ea_secret")
 
 
-def test_without_a_running_box_the_default_address_is_tried(tmp_path: Path) -> None:
-    """An empty or missing folder gives the default address and no key."""
+def test_missing_state_folder_gives_default_address_without_key(tmp_path: Path) -> None:
     assert _found(tmp_path / "nowhere") == Connection(DEFAULT_URL, None, None, None, tmp_path / "nowhere")
 
 
-def test_an_address_for_all_interfaces_becomes_one_that_can_be_called(tmp_path: Path) -> None:
+def test_wildcard_address_becomes_the_loopback_address(tmp_path: Path) -> None:
     """0.0.0.0 and [::] are for listening only."""
     for listening, called in (("http://0.0.0.0:80", "http://127.0.0.1:80"), ("http://[::]:80", "http://[::1]:80")):
         (tmp_path / "address").write_text(listening)
         assert _found(tmp_path).url == called
 
 
-def test_options_win_over_the_folder(tmp_path: Path) -> None:
-    """What a person says counts, and a closing slash does not matter."""
+def test_url_and_key_options_override_the_state_folder(tmp_path: Path) -> None:
+    """A closing slash of the URL does not matter."""
     (tmp_path / "address").write_text("http://127.0.0.1:43211")
     (tmp_path / "admin.key").write_text("ea_secret")
     box = _found(tmp_path, url="http://box:8080/", key="ea_mine")
     assert (box.url, box.key) == ("http://box:8080", "ea_mine")
 
 
-def test_the_self_signed_certificate_of_this_machines_box_is_trusted(tmp_path: Path) -> None:
-    """But not for another box, whose authority must be named."""
+def test_self_signed_certificate_is_trusted_for_the_local_box_only(tmp_path: Path) -> None:
+    """The authority of another box must be named."""
     (tmp_path / "address").write_text("https://127.0.0.1:43211")
     (tmp_path / "tls").mkdir()
     (tmp_path / "tls" / "cert.pem").touch()
@@ -47,8 +46,8 @@ def test_the_self_signed_certificate_of_this_machines_box_is_trusted(tmp_path: P
     assert _found(tmp_path, url="https://elsewhere:1").ca is None
 
 
-def test_the_admin_key_is_not_sent_to_another_box(tmp_path: Path) -> None:
-    """A key file of this machine's box is no key for the box of somebody else."""
+def test_admin_key_file_is_used_for_the_local_box_only(tmp_path: Path) -> None:
+    """The key file of a state folder is no key for a box elsewhere."""
     (tmp_path / "address").write_text("http://127.0.0.1:43211")
     (tmp_path / "admin.key").write_text("ea_secret")
     for other in ("http://elsewhere:8080", "http://127.0.0.1.elsewhere:8080", "http://localhost@elsewhere:8080"):
@@ -57,7 +56,7 @@ def test_the_admin_key_is_not_sent_to_another_box(tmp_path: Path) -> None:
     assert _found(tmp_path, url="http://localhost:9").key == "ea_secret"
 
 
-def test_an_empty_list_says_where_things_may_be() -> None:
+def test_empty_list_suggests_the_tenant_option() -> None:
     """Unless a tenant was named."""
     own = Connection(DEFAULT_URL, None, None, None, Path("state"))
     assert "--tenant NAME" in own.nothing("There is none.")

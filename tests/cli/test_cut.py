@@ -20,13 +20,12 @@ def told(*arguments: str) -> str:
     return done.stdout
 
 
-def test_limits_are_known_by_name() -> None:
-    """The stage has a table of each."""
+def test_vendor_limits_have_a_table_for_each_kind() -> None:
     assert tuple(TABLES) == WITH_LIMITS
 
 
 @pytest.mark.usefixtures("processes")
-def test_parts_of_a_network(tmp_path: Path) -> None:
+def test_cut_command_lists_parts_with_their_processor_kinds(tmp_path: Path) -> None:
     """An accelerator for convolutions has most of a ShuffleNet, and not what moves channels about."""
     path = str(toys.shufflenet(tmp_path / "net.onnx"))
     parts = json.loads(told(path, "--json"))["parts"]
@@ -40,14 +39,14 @@ def test_parts_of_a_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_network_that_stays_whole_says_why(tmp_path: Path) -> None:
+def test_cut_command_says_why_a_network_stays_whole(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["cut", write(relu((1, 3, 4, 4)), tmp_path, "net.onnx")])
     assert done.exit_code == 0
     assert "stays whole: all of it runs on the same kinds of processors" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("wrong", [["--for", "abacus"], ["--task", "abacus"]])
-def test_what_is_not_known(tmp_path: Path, wrong: list[str]) -> None:
+def test_cut_command_refuses_unknown_kind_or_task(tmp_path: Path, wrong: list[str]) -> None:
     done = CliRunner().invoke(app, ["cut", write(relu(), tmp_path, "net.onnx"), *wrong])
     assert done.exit_code == 1
     assert "abacus" in str(done.exception)

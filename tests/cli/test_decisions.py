@@ -47,7 +47,7 @@ def _decision(**changed: Any) -> DecisionShape:
     return DecisionShape.model_validate(facts | changed)
 
 
-def test_a_row_says_what_became_of_whom() -> None:
+def test_decision_row_shows_outcome_actions_and_reason() -> None:
     assert row(_decision()) == [
         7,
         "2026-03-01 12:30:05",
@@ -59,12 +59,12 @@ def test_a_row_says_what_became_of_whom() -> None:
     ]
 
 
-def test_a_decision_on_a_pipeline_says_on_which() -> None:
+def test_decision_row_of_a_pipeline_names_the_pipeline() -> None:
     planned = _decision(kind="pipeline", application=None, answer={"outcome": "planned", "pipeline": "harbour/signs"})
     assert row(planned)[2:5] == ["pipeline", "harbour/signs", "planned"]
 
 
-def test_a_kind_that_nobody_knows_yet_is_told_as_well() -> None:
+def test_decision_of_unknown_kind_is_shown_with_its_own_keys() -> None:
     """No outcome, no actions, other keys: what is there is shown, what is not is a dash."""
     other = _decision(
         kind="weather",
@@ -79,7 +79,7 @@ def test_a_kind_that_nobody_knows_yet_is_told_as_well() -> None:
     assert "  kind weather, rain yes" in shown
 
 
-def test_everything_that_was_known_stands_in_the_width_of_the_screen() -> None:
+def test_decision_text_shows_the_whole_problem_within_screen_width() -> None:
     shown = list(lines(_decision(), 60))
     assert all(len(line) <= 60 for line in shown)
     assert "concerns also museum/sound" in shown
@@ -88,13 +88,13 @@ def test_everything_that_was_known_stands_in_the_width_of_the_screen() -> None:
         assert part in text
 
 
-def test_what_is_left_out_for_a_tenant_is_said() -> None:
+def test_masked_decision_says_what_is_not_shown() -> None:
     shown = "\n".join(lines(_decision(is_whole=False, problem=None, reason="", application=None), 80))
     assert "not shown: another tenant's application asked" in shown
     assert "no reason is shown" in shown
 
 
-def test_answers_are_compared_without_timings_and_masked_reasons() -> None:
+def test_decision_answers_are_compared_without_timings_and_masked_reasons() -> None:
     assert differences(ANSWER, {**ANSWER, "elapsed_ms": 0.2}) == []
     assert differences({**ANSWER, "elapsed_ms": 9.0}, {**ANSWER, "elapsed_ms": 0.2}) == []
     assert differences({"outcome": "cold", "reason": ""}, ANSWER) == []

@@ -33,16 +33,16 @@ REQUEST = httpx.Request("GET", "http://box:8080/v1/models")
         (UnexpectedAnswer(502, "Bad Gateway"), "check --url"),
     ],
 )
-def test_a_known_error_is_one_sentence(error: Exception, part: str) -> None:
-    """It names the thing and what to do, on one line."""
+def test_known_error_is_one_sentence_with_the_remedy(error: Exception, part: str) -> None:
+    """On one line."""
     sentence = sentence_of(error)
     assert sentence is not None
     assert part in sentence
     assert "\n" not in sentence
 
 
-def test_a_time_out_has_a_status_of_its_own() -> None:
-    """So a script tells a box that may answer later from what will not work again either."""
+def test_time_out_has_exit_status_75() -> None:
+    """So that a script tells a box that may answer later from an error that a repetition will not mend."""
     for error in (NoAnswer("http://box:8080", 20.0), TimeoutError(), httpx.ReadTimeout("", request=REQUEST)):
         assert status_of(error) == 75
     for other in (httpx.ConnectError("refused", request=REQUEST), UnknownModel(name="net"), CommandFailed("so")):
@@ -50,6 +50,6 @@ def test_a_time_out_has_a_status_of_its_own() -> None:
     assert status_of(SettingsUnfit("so")) == 78
 
 
-def test_our_own_mistakes_keep_their_traceback() -> None:
-    """A bug is not dressed up as the caller's."""
+def test_unexpected_exception_keeps_its_traceback() -> None:
+    """A bug of the command line is not shown as a mistake of the caller."""
     assert sentence_of(KeyError("x")) is None

@@ -20,7 +20,7 @@ CUT = {"stage": "lines", "items": [{"stage": "read", "none": "dropped"}]}
         (False, [{"stage": "find", "none": "error"}], "incomplete"),
     ],
 )
-def test_whether_it_was_in_time(in_time: bool, items: list[dict[str, Any]], word: str) -> None:
+def test_frame_text_says_in_time_late_or_incomplete(in_time: bool, items: list[dict[str, Any]], word: str) -> None:
     """A frame that lacks an item has not come late for that."""
     frame = {"items": items, "timings_ms": {"find": 1.0}, "cost": {"seconds": 0.001}, "in_time": in_time}
     assert tree_of(frame)[-1].startswith(f"— {word}; ")

@@ -20,19 +20,19 @@ from appliance.terminal.failure import CommandFailed
         ("/tmp/" + "x" * 80 + ".onnx", "x" * 63),
     ],
 )
-def test_a_file_name_becomes_a_legal_model_name(file: str, name: str) -> None:
+def test_file_name_becomes_a_legal_model_name(file: str, name: str) -> None:
     """Lower case, no blanks, no ending, at most 63 characters."""
     assert name_of(Path(file)) == name
 
 
-def test_metadata_comes_as_text_or_from_a_file(tmp_path: Path) -> None:
+def test_metadata_option_is_json_text_or_a_file(tmp_path: Path) -> None:
     """`@FILE` reads the file; nothing is an empty object."""
     (tmp_path / "m.json").write_text('{"labels": ["cat"]}')
     assert read_metadata(f"@{tmp_path / 'm.json'}") == read_metadata('{"labels": ["cat"]}') == {"labels": ["cat"]}
     assert read_metadata(None) == {}
 
 
-def test_a_folder_is_packed_the_same_whenever_and_by_whom(tmp_path: Path) -> None:
+def test_packed_folder_depends_on_contents_only(tmp_path: Path) -> None:
     """Equal contents give equal bytes, whatever the times of the files say; sub-folders keep their names."""
     packed = []
     for name in ("one", "two"):
@@ -48,7 +48,6 @@ def test_a_folder_is_packed_the_same_whenever_and_by_whom(tmp_path: Path) -> Non
     assert packed[0] == packed[1]
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    """Before anything is sent."""
+def test_folder_without_onnx_file_is_refused_before_upload(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"no .onnx file in the folder"), as_file(tmp_path):
         pass

@@ -26,7 +26,7 @@ def _callbacks(group: typer.Typer) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("processes")
-def test_help_comes_without_heavy_modules() -> None:
+def test_help_imports_no_heavy_modules() -> None:
     """Start-up stays quick, because nothing large is imported before a command runs."""
     script = (
         "import sys\n"
@@ -41,15 +41,14 @@ def test_help_comes_without_heavy_modules() -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), list(_callbacks(app)))
-def test_every_command_teaches_with_an_example(name: str, text: str) -> None:
-    """Its help has a sentence and at least one line that can be typed."""
+def test_help_of_each_command_has_a_sentence_and_an_example(name: str, text: str) -> None:
     assert text.split(".", maxsplit=1)[0], name
     assert f"appliance {name.split(maxsplit=1)[0]}" in text, name
 
 
 @pytest.mark.parametrize("name", [name for name, _ in _callbacks(app)])
-def test_help_is_text_that_can_be_read_and_typed(name: str) -> None:
-    """No marks of a formatter are left in it, and every example stands on a line of its own."""
+def test_help_of_each_command_is_plain_text_with_examples_on_own_lines(name: str) -> None:
+    """No marks of a formatter are left in the text."""
     shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "100"})
     assert shown.exit_code == 0, shown.output
     marks = [sign for sign in shown.stdout if unicodedata.category(sign) == "Cc" and sign != "\n"]
@@ -62,8 +61,7 @@ def test_help_is_text_that_can_be_read_and_typed(name: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], *([group.name] for group in app.registered_groups)])
-def test_help_of_groups_can_be_read(arguments: list[str]) -> None:
-    """The lists of commands bear no marks either."""
+def test_help_of_each_command_group_is_plain_text(arguments: list[str]) -> None:
     shown = CliRunner().invoke(app, [*arguments, "--help"]).stdout
     assert not [sign for sign in shown if unicodedata.category(sign) == "Cc" and sign != "\n"]
     assert "\\b" not in shown
@@ -71,15 +69,15 @@ def test_help_of_groups_can_be_read(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), list(_callbacks(app)))
-def test_no_docstring_marks_its_examples(name: str, text: str) -> None:
+def test_command_docstring_has_no_formatter_marks(name: str, text: str) -> None:
     """A mark that the shown text loses would still stand in what other formatters show."""
     assert not [sign for sign in text if unicodedata.category(sign) == "Cc" and sign != "\n"], name
     assert "\\b" not in text
 
 
 @pytest.mark.usefixtures("ports")
-def test_no_box_is_a_sentence_and_status_1(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody listens on port 9: the person is told what to do, without a traceback."""
+def test_command_without_a_running_box_prints_a_sentence_and_exits_1(capsys: pytest.CaptureFixture[str]) -> None:
+    """No program listens on port 9: the sentence says what to do, without a traceback."""
     with pytest.raises(SystemExit) as end:
         main(["models", "list", "--url", "http://127.0.0.1:9"])
     said = capsys.readouterr()
@@ -100,8 +98,8 @@ def test_no_box_is_a_sentence_and_status_1(capsys: pytest.CaptureFixture[str]) -
         ["keys", "create", "harbour", "--role", "king"],
     ],
 )
-def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Told apart from what did not work."""
+def test_wrong_usage_exits_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """So that a script tells wrong usage from an error of the command."""
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2
@@ -126,7 +124,7 @@ def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFix
         (["serve", "--config", "[http\n"], "box.toml is no TOML file"),
     ],
 )
-def test_a_command_that_cannot_go_on_says_why(
+def test_failed_command_prints_one_sentence_and_its_exit_status(
     arguments: list[str],
     part: str,
     capsys: pytest.CaptureFixture[str],
@@ -153,7 +151,7 @@ def test_a_command_that_cannot_go_on_says_why(
     assert said.out == ""
 
 
-def test_a_kind_of_decision_that_there_is_not_is_refused_by_name() -> None:
+def test_decisions_list_refuses_unknown_kind() -> None:
     """An empty list would say that nothing of the kind was decided."""
     answer = CliRunner().invoke(app, ["decisions", "list", "--kind", "nosuch"], env={"COLUMNS": "200"})
     assert answer.exit_code == 2

@@ -63,16 +63,14 @@ def _shown(memory: MemoryShape, width: int = 80) -> list[str]:
         ([150, 50], "[AAAAAAAABB]"),
     ],
 )
-def test_the_bar_is_the_budget(sizes: list[int], drawn: str) -> None:
+def test_memory_bar_is_scaled_to_the_budget(sizes: list[int], drawn: str) -> None:
     """Half and a quarter; all; nothing; what is smaller than half a cell; more than the budget (while it shrinks)."""
     memory = _memory(*(_build(size) for size in sizes), budget=100)
     assert bar(memory, [BuildShape.model_validate(one) for one in memory.builds], 12).plain == drawn
 
 
-def test_a_row_says_why_it_is_there() -> None:
-    """Letter, variant, MB, window, when it is expected, pins; who shares a build has a row too; who is absent comes
-    last.
-    """
+def test_memory_row_shows_build_window_expectation_and_pins() -> None:
+    """An application that shares a build has a row, too; an absent application comes last."""
     memory = _memory(_build(50_000_000, "harbour/face", "harbour/gate", pins=2, variant="fp32"))
     rows = [line.split() for line in _shown(memory)]
     assert ["A", "harbour/face", "fp32", "50.0", "resident", "inside", "0.3", "s", "2", "1.5", "s"] in rows
@@ -81,16 +79,15 @@ def test_a_row_says_why_it_is_there() -> None:
     assert ["harbour", "50.0", "MB", "50%", "–", "60.0", "MB"] in rows
 
 
-def test_what_guards_take_is_told_where_there_are_any() -> None:
-    """It counts against the budget and is no build."""
+def test_memory_heading_shows_memory_of_guards_if_any() -> None:
+    """The memory of guards counts against the budget and is no build."""
     memory = _memory(_build(50_000_000))
     assert _shown(memory)[0].startswith("50.0 MB of 100.0 MB, 1 build;")
     guarded = memory.model_copy(update={"used_bytes": 68_000_000, "overhead_bytes": 18_000_000})
     assert _shown(guarded)[0].startswith("68.0 MB of 100.0 MB, of them 18.0 MB beside models, 1 build;")
 
 
-def test_who_sleeps_is_told_where_there_are_any() -> None:
-    """What sleepers keep, and how often one was woken."""
+def test_memory_heading_shows_sleeping_builds_and_wakes_if_any() -> None:
     memory = _memory(_build(50_000_000), _build(700_000, state="asleep"))
     shown = _shown(memory.model_copy(update={"asleep_bytes": 700_000, "wakes": 7}), 160)
     assert shown[0].startswith("50.7 MB of 100.0 MB, 2 builds, of them 1 asleep (700.0 kB); since the start 3 loads")
@@ -98,7 +95,7 @@ def test_who_sleeps_is_told_where_there_are_any() -> None:
     assert "asleep" not in _shown(_memory(_build(50_000_000)))[0]
 
 
-def test_it_fits_in_eighty_columns() -> None:
+def test_memory_picture_fits_in_eighty_columns() -> None:
     long = "a-tenant-with-a-long-name/an-application-with-a-longer-name"
     memory = _memory(*(_build(1_000_000 + n, f"{long}{n}", pins=9) for n in range(60)))
     shown = _shown(memory)
@@ -106,7 +103,7 @@ def test_it_fits_in_eighty_columns() -> None:
     assert any(line.startswith("# ") for line in shown)
 
 
-def test_durations_read_well() -> None:
+def test_duration_is_in_seconds_or_minutes() -> None:
     assert [duration(ms) for ms in (None, 320.0, -2000.0, 119_000.0, 180_000.0)] == [
         "–",
         "0.3 s",
@@ -120,6 +117,5 @@ def test_durations_read_well() -> None:
     ("size", "told"),
     [(0, "0.0"), (50, "< 0.0001"), (100, "0.0001"), (32_800, "0.033"), (50_000, "0.1"), (22_940_000, "22.9")],
 )
-def test_small_builds_take_something(size: int, told: str) -> None:
-    """No build in memory is shown as nothing."""
+def test_small_build_is_not_shown_as_zero_megabytes(size: int, told: str) -> None:
     assert megabytes(size) == told

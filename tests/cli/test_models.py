@@ -8,8 +8,8 @@ from appliance.cli.models import _avoids, _explain_kinds
 from appliance.wire.catalogue import GivenUpShape, VariantShape
 
 
-def test_kinds_that_are_avoided_are_named_with_the_way_out() -> None:
-    """By kind, where it serves meanwhile, and how it is let back."""
+def test_models_show_names_avoided_kinds_and_how_to_release_them() -> None:
+    """With the kind that serves meanwhile."""
     facts: dict[str, Any] = {"name": "int8", "avoids": ["openvino", "cuda"], "serves_on": "cpu"}
     variant = VariantShape.model_construct(**facts)
     assert _avoids("face", variant) == (
@@ -18,8 +18,8 @@ def test_kinds_that_are_avoided_are_named_with_the_way_out() -> None:
     )
 
 
-def test_kinds_are_told_with_the_reasons(capsys: pytest.CaptureFixture[str]) -> None:
-    """Why it serves where it does, and why it does not run elsewhere."""
+def test_models_show_explains_chosen_and_given_up_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Why the variant serves on its kind, and why it does not run on another."""
     given_up = GivenUpShape(kind="dla", reason="dla cannot compile it: its inputs are of free size")
     facts: dict[str, Any] = {"name": "int8", "profiles": [], "avoids": [], "awaited": [], "cut": None}
     reason = "a request costs 18.9 ms on openvino and 24.1 on cpu, loads and memory counted in"

@@ -25,8 +25,7 @@ STATUS = {
 }
 
 
-def test_costs_and_what_became_of_frames() -> None:
-    """All that the box knows of them is told."""
+def test_pipeline_status_shows_costs_and_frame_ends() -> None:
     text = "\n".join(status_lines(PipelineStatusShape.model_validate(STATUS)))
     for told in (
         "20 ms of processors and 0.3 J and price 0.004 a frame",
@@ -48,8 +47,10 @@ def test_costs_and_what_became_of_frames() -> None:
         (0.5, 0.346, ("runs take 0.5 times", "2/s, 0.35 workers, 4 ms")),
     ],
 )
-def test_one_and_hardly_any(ballooning: float, workers: float, told: tuple[str, ...]) -> None:
-    """Of one thing as of one, and no digits that say nothing."""
+def test_pipeline_status_has_singular_forms_and_rounded_workers(
+    ballooning: float, workers: float, told: tuple[str, ...]
+) -> None:
+    """One item is no plural, and no digits are shown that say nothing."""
     row = {"stage": "what", "worker": "cpu", "variant": "fp32", "batch": 1, "concurrency": 1, "rate_rps": 2.0}
     row |= {"instances": workers, "latency_ms": 4.0, "wait_ms": 0.0}
     plan = {"number": 1, "fps": 2.0, "feasible": True, "degraded": False, "cost": 0.1, "cost_by": "seconds"}
@@ -60,8 +61,7 @@ def test_one_and_hardly_any(ballooning: float, workers: float, told: tuple[str, 
         assert one in text, one
 
 
-def test_a_pipeline_that_nobody_uses() -> None:
-    """No figures of a plan for nothing, and no prices of it."""
+def test_pipeline_status_without_clients_has_no_rates_or_costs() -> None:
     plan = {
         "number": 3,
         "fps": 0.0,
@@ -82,8 +82,8 @@ def test_a_pipeline_that_nobody_uses() -> None:
     assert "cost          nothing a frame, nothing a second" in text
 
 
-def test_how_pipelines_in_a_list_do() -> None:
-    """Frames of the last seconds, and what one costs; of a pipeline nobody uses neither a share nor a cost."""
+def test_pipelines_list_row_shows_rate_share_in_time_and_frame_cost() -> None:
+    """Of the last seconds; an unused pipeline has neither a share nor a cost."""
     figures = {"rate_fps": 4.5, "in_time": 0.9875, "cost_per_frame": {"seconds": 0.0312}}
     used = PipelineRowShape.model_validate({**STATUS, **figures})
     assert list_row(used)[4:7] == ("4.5", "98.8%", "31.2 ms")

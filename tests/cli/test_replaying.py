@@ -25,7 +25,7 @@ INPUTS = [
 ]
 
 
-def test_inputs_have_the_shapes_of_the_metadata() -> None:
+def test_replay_inputs_have_the_shapes_of_the_metadata() -> None:
     """Free axes: one row, the preferred picture, a usual length; the lengths announced are the bytes that follow."""
     body, length = Feed(INPUTS, Random(1), Sizes(48, 320)).body()
     described = json.loads(body[:length])["inputs"]
@@ -35,7 +35,7 @@ def test_inputs_have_the_shapes_of_the_metadata() -> None:
     assert body.endswith(b"\x04\x00\x00\x00text" * 2)
 
 
-def test_the_seed_decides_the_values() -> None:
+def test_replay_inputs_depend_on_the_seed_only() -> None:
     assert Feed(INPUTS, Random(1)).body() == Feed(INPUTS, Random(1)).body()
     assert Feed(INPUTS, Random(1)).body() != Feed(INPUTS, Random(2)).body()
 
@@ -49,7 +49,7 @@ def _silero() -> ModelShape:
     return ModelShape.model_validate(whole | {"state": "ready", "variants": []})
 
 
-def test_what_the_box_fills_itself_is_not_sent() -> None:
+def test_replay_leaves_out_constants_and_state_of_the_model() -> None:
     """No made-up rate, no noise for a state; a chunk is as long as the task says."""
     inputs: list[dict[str, object]] = [
         {"name": "input", "datatype": "FP32", "shape": [-1, -1]},
@@ -62,8 +62,8 @@ def test_what_the_box_fills_itself_is_not_sent() -> None:
     assert head["parameters"] == {"binary_data_output": True, "sequence_id": "a"}
 
 
-def test_replay_of_model_with_optional_input_leaves_it_out() -> None:
-    """Its default is what the model was made with; noise might mean anything."""
+def test_replay_leaves_out_optional_inputs() -> None:
+    """The default is what the model was made with; noise might mean anything."""
     shown = [TensorShape(name=name, datatype="FP32", shape=(1,), optional=name == "scale") for name in ("x", "scale")]
     variant = VariantShape.model_validate(Variant("t/m:v", "t/m", "v", Precision.OWN, "0" * 64, 1, (), ()))
     model = _silero().model_copy(update={"variants": [variant.model_copy(update={"inputs": shown})]})
@@ -71,9 +71,9 @@ def test_replay_of_model_with_optional_input_leaves_it_out() -> None:
     assert [one["name"] for one in json.loads(body[:length])["inputs"]] == ["x"]
 
 
-def test_a_sequence_goes_on_only_when_it_was_answered() -> None:
-    """Start, middle and end in order; requests in flight together are of different sequences; a refused one is not
-    gone on with.
+def test_replay_sequence_continues_only_after_an_answer() -> None:
+    """Start, middle and end in order; requests in flight together are of different sequences; a refused sequence is not
+    continued.
     """
     streams, seen = Streams(), []
     for _ in range(SEQUENCE_LENGTH + 1):
@@ -96,14 +96,14 @@ def test_a_sequence_goes_on_only_when_it_was_answered() -> None:
     assert streams.take(IDLE_NS_MAX)[0] is not other
 
 
-def test_an_error_tells_its_problem() -> None:
-    """By the box's header; what another program answers by its status."""
+def test_replay_error_is_told_by_problem_type_or_http_status() -> None:
+    """The answer of the box by its header, the answer of another program by its status."""
     of_the_box = httpx.Response(429, headers={"Problem-Type": "/problems/queue-full"}, json={"error": "256 wait"})
     assert told_by(of_the_box) == ("queue-full", "256 wait")
     assert told_by(httpx.Response(502, text="Bad Gateway")) == ("HTTP 502", "Bad Gateway")
 
 
-def test_the_timing_header_is_read() -> None:
+def test_server_timing_header_is_read() -> None:
     """Marks without a duration count 0 and are there; no header, no timing."""
     assert read_timing("cold, queue;dur=0.125, load;dur=80.000, compute;dur=3") == {
         "cold": 0.0,
@@ -114,7 +114,7 @@ def test_the_timing_header_is_read() -> None:
     assert read_timing("") == {}
 
 
-def test_what_is_not_sent_is_told() -> None:
+def test_replay_names_the_pipelines_and_devices_left_out() -> None:
     """Pipelines and devices send pictures, of which a scenario has none."""
     assert left_out(parse_scenario(document())) == []
     assert left_out(parse_scenario(streamed(CAMERA))) == ["pipelines (signs)", "devices (camera)"]

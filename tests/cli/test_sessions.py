@@ -58,8 +58,8 @@ def _shape(**changed: Any) -> SessionShape:
     return SessionShape.model_validate({**SESSION, **changed})
 
 
-def test_a_row_and_all_of_it() -> None:
-    """Promise, plan, frames by how they ended and why, and the link."""
+def test_session_text_shows_promise_plan_frames_and_link() -> None:
+    """Frames by how they ended and why."""
     assert list_row(_shape())[1:] == (
         *("glasses", "gate", "served", "15/s within 150 ms", "1 of 1", "40 of 100", "75.0%", "fp32", ""),
     )
@@ -75,8 +75,7 @@ def test_a_row_and_all_of_it() -> None:
         assert told in text, told
 
 
-def test_one_of_a_pipeline_that_waits() -> None:
-    """No plan, no frames, and the reason."""
+def test_waiting_pipeline_session_shows_reason_and_no_plan() -> None:
     waiting = _shape(application=None, pipeline="signs", state="waiting", reason="processor", plan=None, sent=0)
     assert list_row(waiting)[2:4] == ("signs", "waiting")
     assert list_row(waiting)[-3:] == ("–", "", "processor")
@@ -86,8 +85,7 @@ def test_one_of_a_pipeline_that_waits() -> None:
     assert list_row(_shape(paused=True, state="suspended"))[3] == "paused"
 
 
-def test_a_promise_of_accuracy() -> None:
-    """Against what, and what was lost of late."""
+def test_accuracy_session_shows_reference_and_recent_drop() -> None:
     own = _shape(promise={"kind": "accuracy", "drop_max": 0.05, "reference": "fresh"}, drop=0.021)
     assert promise_text(own) == "drop ≤ 0.05 against fresh"
     assert "drop      0.021 in the last window" in "\n".join(status_lines(own))

@@ -15,7 +15,7 @@ def _write(folder: Path, **changes: object) -> str:
     return str(path)
 
 
-def test_json_is_all_that_stands_on_standard_output(tmp_path: Path) -> None:
+def test_simulate_json_prints_only_the_document_on_standard_output(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["simulate", _write(tmp_path), "--json", "--duration-s", "30", "--seed", "4"])
     assert (done.exit_code, done.stderr) == (0, "")
     figures = json.loads(done.stdout)
@@ -23,16 +23,16 @@ def test_json_is_all_that_stands_on_standard_output(tmp_path: Path) -> None:
     assert list(figures)[:5] == ["requests", "warm", "cold", "failed", "dropped"]
 
 
-def test_a_person_gets_a_table(tmp_path: Path) -> None:
+def test_simulate_prints_a_table_without_json(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["simulate", _write(tmp_path), "--policy", "eviction=none"])
     assert done.exit_code == 0
     assert {"door", "captions", "all"} <= {line.split(" ")[0] for line in done.stdout.splitlines()}
     assert "evictions" in done.stderr
 
 
-def test_a_person_is_told_of_wakes_and_waits(tmp_path: Path) -> None:
-    """Two that do not fit together take turns: loads of 100 ms, the second after 10 of sleep, then sleep and wake, 20
-    each.
+def test_simulate_summary_has_wakes_and_waits(tmp_path: Path) -> None:
+    """Two models that do not fit together take turns: loads of 100 ms, the second after 10 of sleep, then sleep and
+    wake, 20 each.
     """
     variant = {"name": "v", "size_mb": 60, "accuracy": 90, "load_ms": 100, "asleep_mb": 5, "wake_ms": 10}
     scenario = _write(
@@ -49,7 +49,7 @@ def test_a_person_is_told_of_wakes_and_waits(tmp_path: Path) -> None:
     assert "wait 62.5 ms in the mean, 110.0 at P99" in done.stderr
 
 
-def test_the_reference_stands_beside_the_figures(tmp_path: Path) -> None:
+def test_simulate_reference_adds_the_clairvoyant_bounds(tmp_path: Path) -> None:
     scenario = _write(tmp_path)
     done = CliRunner().invoke(app, ["simulate", scenario, "--json", "--duration-s", "30", "--reference"])
     figures = json.loads(done.stdout)
@@ -61,7 +61,7 @@ def test_the_reference_stands_beside_the_figures(tmp_path: Path) -> None:
     assert f"utility {best['utility_reached']:.2f}" in done.stderr
 
 
-def test_a_bad_scenario_is_one_line_and_status_2(tmp_path: Path) -> None:
+def test_simulate_of_bad_scenario_prints_one_line_and_exits_2(tmp_path: Path) -> None:
     for arguments, sentence in [
         ([_write(tmp_path), "--duration-s", "0"], "duration_s: must be > 0"),
         ([_write(tmp_path), "--policy", "eviction=magic"], "policies.eviction: 'magic' is not one of"),
@@ -75,6 +75,6 @@ def test_a_bad_scenario_is_one_line_and_status_2(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_simulate_without_scenario_ends_with_status_2() -> None:
+def test_simulate_without_scenario_exits_2() -> None:
     done = CliRunner().invoke(app, ["simulate"])
     assert (done.exit_code, done.stdout) == (2, "")

@@ -10,7 +10,7 @@ from appliance.cli.streaming import _as_options, _until_answered, in_time_of
 from appliance.clock import NS_PER_MS
 
 
-def test_frames_that_a_plan_leaves_out_are_no_misses() -> None:
+def test_frames_left_out_by_the_plan_are_no_misses() -> None:
     """A camera of 15 frames a second that is planned with one of them sends every fifteenth, all of them in time."""
     assert in_time_of({"captured": 870, "sent": 58, "answered": 58}) == "100.0%"
     assert in_time_of({"captured": 870, "sent": 58, "answered": 29}) == "50.0%"
@@ -40,8 +40,7 @@ class _Clock:
         return self._now_ns
 
 
-def test_what_was_sent_last_has_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is waited for, and for a second at most."""
+def test_stream_end_waits_for_frames_under_way_for_at_most_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(streaming, "pause_s", pauses.append)
     for frames, waited in ((1, 0), (4, 3), (10_000, 99)):
@@ -52,7 +51,6 @@ def test_what_was_sent_last_has_its_end(monkeypatch: pytest.MonkeyPatch) -> None
         assert len(pauses) == waited
 
 
-def test_offers_are_told_as_options() -> None:
-    """As one would ask for them."""
+def test_offered_promise_is_shown_as_command_line_options() -> None:
     assert _as_options({"kind": "latency", "slo_ms": 84.0, "rate_rps": 12.5}) == "--slo-ms 84 --rate 12.5"
     assert _as_options({"kind": "accuracy", "drop_max": 0.05, "reference": "fresh"}) == "--drop 0.05"

@@ -22,12 +22,12 @@ from appliance.wire.box import ProcessorShape, SensorsShape, SystemShape
         ),
     ],
 )
-def test_a_line_each(facts: dict[str, object], words: str) -> None:
+def test_processor_line_shows_kind_state_reason_and_workers(facts: dict[str, object], words: str) -> None:
     """What a tenant's key is not shown is left out."""
     assert _in_words(ProcessorShape.model_validate({"name": "npu", "kind": "npu"} | facts)) == words
 
 
-def test_sensors_by_device() -> None:
+def test_sensor_lines_summarise_each_device() -> None:
     """The hottest place and the highest clock of each device, every rail and fan, what is unknown left out."""
 
     def reading(name: str, device: str, quantity: str, value: float | None) -> dict[str, object]:
@@ -72,7 +72,9 @@ def test_sensors_by_device() -> None:
         ("cpu.max: 1.5", " (by the limit of its container or unit, cpu.max: 1.5)"),
     ],
 )
-def test_system_says_what_bounds_cores_and_memory(limit: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_system_shows_the_limits_of_cores_and_memory(
+    limit: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     facts = {
         "version": "1",
         "ready": True,

@@ -17,8 +17,8 @@ def _run(port: Port, *arguments: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_what_becomes_of_a_promise(port: Port) -> None:
-    """`create` warns, `--strict` refuses, `show` tells the share that was kept."""
+def test_applications_command_reports_impossible_and_kept_slo(port: Port) -> None:
+    """`create` warns, `--strict` refuses, `show` tells the share of requests that kept the SLO."""
     hasty = ("create", "hasty", "--model", "digits", "--latency-slo-ms", "0.001")
     refused = _invoke(port, *hasty, "--strict").exception
     assert isinstance(refused, SloNotKept)

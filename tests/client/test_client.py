@@ -33,8 +33,8 @@ def fp32_only(digits: toys.Digits) -> dict[str, object]:
     return metadata
 
 
-def test_a_models_whole_life(port: Port, digits: toys.Digits) -> None:
-    """Upload, follow, look, call, delete: with progress, typed shapes and the task's own fields."""
+def test_client_uploads_calls_and_deletes_a_model(port: Port, digits: toys.Digits) -> None:
+    """With progress, typed shapes and the fields of the task."""
     sent: list[tuple[int, int]] = []
     with port.client("museum") as box:
         job = box.upload_model(
@@ -61,8 +61,10 @@ def test_a_models_whole_life(port: Port, digits: toys.Digits) -> None:
             box.model("mine")
 
 
-def test_large_files_go_in_pieces(port: Port, digits: toys.Digits, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the form's limit the client uploads by itself, and tells how far it is."""
+def test_client_uploads_large_file_in_pieces_with_progress(
+    port: Port, digits: toys.Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above the limit of the form."""
     monkeypatch.setattr(client_module, "FORM_BYTES_MAX", 1000)
     sent: list[tuple[int, int]] = []
     with port.client("museum") as box:
@@ -110,8 +112,8 @@ class _Cut(httpx.SyncByteStream):
             yield block
 
 
-def test_a_broken_line_is_taken_up(port: Port, tmp_path: Path) -> None:
-    """Two breaks within one upload: it goes on where the box stopped and every byte is right."""
+def test_upload_resumes_after_broken_connections(port: Port, tmp_path: Path) -> None:
+    """Two breaks within one upload: the client goes on where the box stopped and every byte is right."""
     content = bytes(range(256)) * 4096
     (tmp_path / "large").write_bytes(content)
     with Client(port.url, port.keys["museum"], transport=Breaking(2)) as box:
@@ -121,8 +123,8 @@ def test_a_broken_line_is_taken_up(port: Port, tmp_path: Path) -> None:
         box.delete_upload(done.id)
 
 
-def test_a_line_that_stays_broken_is_told(port: Port, tmp_path: Path) -> None:
-    """After some tries without a byte gained the error comes up."""
+def test_upload_over_a_connection_that_stays_broken_raises(port: Port, tmp_path: Path) -> None:
+    """After some tries without a byte gained."""
 
     class Dead(httpx.HTTPTransport):
         def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -135,8 +137,8 @@ def test_a_line_that_stays_broken_is_told(port: Port, tmp_path: Path) -> None:
         box.upload(tmp_path / "f")
 
 
-def test_applications(port: Port) -> None:
-    """Make, change one field, list, delete; an explicit null takes the promise away."""
+def test_client_creates_changes_lists_and_deletes_an_application(port: Port) -> None:
+    """An explicit null takes the promise away."""
     with port.client("museum") as box:
         made = box.create_application(ApplicationOrder(name="sums", model="adding", latency_slo_ms=500))
         assert made.latency_slo_ms == 500
@@ -150,8 +152,8 @@ def test_applications(port: Port) -> None:
         box.delete_application("sums")
 
 
-def test_lists_of_all_tenants(port: Port) -> None:
-    """Whole and in short, for an admin; others hear that it is not for them."""
+def test_client_lists_resources_of_every_tenant_for_an_admin_only(port: Port) -> None:
+    """Whole and in short; a tenant's key is refused."""
     with port.client("admin") as box:
         assert {"harbour", "default"} <= {one.tenant for one in box.models(every_tenant=True)}
         assert all(one.variants == [] and one.variants_count for one in box.models(every_tenant=True, summary=True))
@@ -163,8 +165,8 @@ def test_lists_of_all_tenants(port: Port) -> None:
         list(box.models(every_tenant=True))
 
 
-def test_tenants_and_keys(port: Port) -> None:
-    """An admin makes a tenant and its key; the key opens; revoked it does not."""
+def test_client_manages_tenants_and_revoked_key_is_refused(port: Port) -> None:
+    """An admin makes a tenant and its key; the key opens, and once revoked it does not."""
     with port.client("admin") as box:
         assert box.create_tenant("airport", QuotaShape(requests_per_s=5)).quota.requests_per_s == 5
         assert "airport" in [tenant.name for tenant in box.tenants()]
@@ -181,14 +183,13 @@ def test_tenants_and_keys(port: Port) -> None:
             box.tenant("airport")
 
 
-def test_an_admin_acts_in_a_tenant(port: Port) -> None:
-    """The client's `tenant` is the X-Tenant of every call."""
+def test_client_tenant_option_is_sent_as_x_tenant(port: Port) -> None:
+    """With every call."""
     with port.client("admin", tenant="harbour") as box:
         assert "digits" in [model.name for model in box.models()]
 
 
-def test_the_box(port: Port) -> None:
-    """System, memory, processors, metrics, readiness."""
+def test_client_reads_system_memory_history_processors_and_metrics(port: Port) -> None:
     with port.client("admin") as box:
         assert box.is_ready()
         assert box.system().ready
@@ -200,7 +201,7 @@ def test_the_box(port: Port) -> None:
         assert "appliance_ready 1.0" in box.metrics()
 
 
-def test_events(port: Port) -> None:
+def test_client_streams_past_events_and_chosen_kinds(port: Port) -> None:
     """What happened since an id, then what happens."""
     with port.client("admin") as box:
         box.create_tenant("shortlived")
@@ -222,7 +223,7 @@ CALLS: list[tuple[str, Callable[[Client], object], type[Exception]]] = [
 
 
 @pytest.mark.parametrize(("who", "call", "error"), CALLS)
-def test_errors_are_the_classes_they_were(
+def test_client_raises_the_error_class_of_the_problem(
     port: Port, who: str, call: Callable[[Client], object], error: type[Exception]
 ) -> None:
     """With their facts and their sentence."""
@@ -231,8 +232,8 @@ def test_errors_are_the_classes_they_were(
     assert str(raised.value)
 
 
-def test_facts_survive_the_way(port: Port) -> None:
-    """A mismatch tells where to go on."""
+def test_client_error_carries_the_facts_of_the_problem(port: Port) -> None:
+    """An offset mismatch tells where to go on."""
     with port.client("museum") as box:
         upload = box.begin_upload(Path(__file__))
         with pytest.raises(OffsetMismatch) as raised:
@@ -241,14 +242,14 @@ def test_facts_survive_the_way(port: Port) -> None:
         box.delete_upload(upload.id)
 
 
-def test_without_a_key(port: Port) -> None:
+def test_client_without_a_key_raises_missing_key(port: Port) -> None:
     """The box says what to send."""
     with Client(port.url) as box, pytest.raises(MissingKey, match="Bearer"):
         list(box.models())
 
 
-def test_another_program_answers() -> None:
-    """What is no problem document of ours is told as it is; a reader of JSON that is no object does not fall over."""
+def test_answer_of_another_program_raises_unexpected_answer() -> None:
+    """A body that is no problem document of the box is told as it is, also JSON that is no object."""
     for content in (
         b"<html>gateway</html>",
         b"[1]",
@@ -262,8 +263,8 @@ def test_another_program_answers() -> None:
 
 
 @pytest.mark.usefixtures("ports")
-def test_nobody_answers(tmp_path: Path) -> None:
-    """Readiness is False, a call is a transport error."""
+def test_client_of_an_absent_box_is_not_ready_and_raises(tmp_path: Path) -> None:
+    """A call raises a transport error."""
     with Client("http://127.0.0.1:9") as box:
         assert not box.is_ready()
         with pytest.raises(httpx.TransportError):
@@ -271,8 +272,8 @@ def test_nobody_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_the_client_is_light() -> None:
-    """Importing it brings no web framework, no database, no ONNX Runtime, no pictures."""
+def test_client_import_loads_no_server_dependencies() -> None:
+    """No web framework, no database, no ONNX Runtime, no pictures."""
     import subprocess
     import sys
 

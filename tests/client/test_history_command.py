@@ -13,8 +13,8 @@ from tests.client.conftest import Port
 from tests.e2e.waiting import until
 
 
-def test_the_box_and_its_memory(port: Port) -> None:
-    """Figures as a table and as JSON, and who was in memory; a tenant's key sees its own part."""
+def test_history_command_shows_series_and_memory_stays(port: Port) -> None:
+    """As a table and as JSON; a tenant's key sees its own series only."""
     who = ["--url", port.url, "--key", port.keys["admin"]]
     with port.client("admin") as admin:
         until(lambda: "disk" in admin.history().known, "the first sample")
@@ -38,8 +38,8 @@ def test_the_box_and_its_memory(port: Port) -> None:
     assert json.loads(CliRunner().invoke(app, ["history", "--memory", "--json", *who]).stdout)["is_whole"] is True
 
 
-def test_a_series_as_a_line() -> None:
-    """In its unit; a blank where nothing was sampled, and one bar of many where nothing has changed."""
+def test_history_row_has_unit_range_and_sparkline() -> None:
+    """A blank where nothing was sampled, and one bar of many where nothing has changed."""
     one = SeriesShape(name="memory", unit="bytes", mean=[1e6, None, 2e6], least=[1e6, None, 0], most=[1e6, None, 9e6])
     assert row(one) == ("memory", "1.5 MB", "0 B", "9.0 MB", "▁ █")
     assert row(SeriesShape(name="warm", unit="share", mean=[0.5], least=[0.5], most=[1])) == (
@@ -53,8 +53,8 @@ def test_a_series_as_a_line() -> None:
     assert course([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
 
 
-def test_lengths_of_time() -> None:
-    """A number and a unit; else a sentence that says so."""
+def test_history_duration_is_a_number_and_a_unit() -> None:
+    """Anything else is refused with an example."""
     assert [seconds_of(text) for text in ("30m", "1.5h", "30d")] == [1800, 5400, 2_592_000]
     for text in ("", "h", "-1h", "1", "1w", "nanh", "9999999d"):
         with pytest.raises(CommandFailed, match="for example 24h"):

@@ -6,7 +6,7 @@ from appliance.cli.main import app
 from tests.client.conftest import Port
 
 
-def test_few_samples_are_called_few(port: Port) -> None:
+def test_models_command_warns_of_too_few_samples(port: Port) -> None:
     """The model came without inputs, so that a handful of synthetic ones had to do."""
     arguments = ["models", "show", "digits", "--url", port.url, "--key", port.keys["harbour"]]
     done = CliRunner().invoke(app, arguments)

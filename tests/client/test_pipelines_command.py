@@ -34,7 +34,7 @@ def run(port: Port, *words: str) -> Result:
     return CliRunner().invoke(app, ["pipelines", *words, "--url", port.url, "--key", port.keys["harbour"]])
 
 
-def test_the_client_defines_and_joins(box: Client) -> None:
+def test_client_defines_joins_changes_and_deletes_a_pipeline(box: Client) -> None:
     """Errors are those of the domain, with their facts."""
     with box:
         order = PipelineOrder(name="one", latency_slo_ms=500, stages=[AskOrder(name="what", application="digits")])
@@ -60,8 +60,8 @@ def test_the_client_defines_and_joins(box: Client) -> None:
             box.pipeline("one")
 
 
-def test_the_demo_defines_a_pipeline_once(port: Port, box: Client) -> None:
-    """On a machine that is too slow for its SLO with a longer one, which a second run finds."""
+def test_demo_defines_a_pipeline_once_with_an_slo_that_is_possible(port: Port, box: Client) -> None:
+    """On a machine that is too slow for the SLO, with a longer one, which a second run finds."""
     order = PipelineOrder(name="demo", latency_slo_ms=0.0001, stages=[AskOrder(name="what", application="digits")])
     tenancy = Tenancy(port.url, port.state_dir)
     tenancy.make(["harbour"])
@@ -73,7 +73,7 @@ def test_the_demo_defines_a_pipeline_once(port: Port, box: Client) -> None:
     tenancy.close()
 
 
-def test_the_command_line(port: Port, digits: toys.Digits, tmp_path: Path) -> None:
+def test_pipelines_command_creates_calls_and_deletes_pipelines(port: Port, digits: toys.Digits, tmp_path: Path) -> None:
     """Create from TOML and JSON, list, show, change, join, predict, leave, delete; a bad file is one sentence."""
     toml, other = tmp_path / "one.toml", tmp_path / "two.json"
     toml.write_text(TOML)

@@ -22,8 +22,8 @@ def request_end(client: Client, id: str) -> RequestShape:
     return client.request(id)
 
 
-def test_the_client_asks_and_fetches(port: Port, digits: toys.Digits) -> None:
-    """What comes later is what `predict` says; another tenant's client finds nothing."""
+def test_client_fetches_deferred_answer_of_its_own_tenant_only(port: Port, digits: toys.Digits) -> None:
+    """The deferred answer is what `predict` says; another tenant's client finds nothing."""
     picture = next(digits.evaluation.glob("*.png"))
     with port.client("device") as box, port.client("museum") as stranger:
         later = box.predict_later("digits", picture, variant="fp32", timeout_ms=60_000)
@@ -39,9 +39,9 @@ def test_the_client_asks_and_fetches(port: Port, digits: toys.Digits) -> None:
             box.predict_later("digits", b"")
 
 
-def test_the_command_line_asks_and_shows(port: Port, digits: toys.Digits) -> None:
-    """`--no-wait` shows the id and what to type next; that shows the answer, or fails with the sentence of the
-    problem.
+def test_requests_command_shows_deferred_answer_or_problem(port: Port, digits: toys.Digits) -> None:
+    """`predict --no-wait` shows the id and what to type next; `requests show` shows the answer, or fails with the
+    sentence of the problem.
     """
     picture = str(next(digits.evaluation.glob("*.png")))
     who = ["--url", port.url, "--key", port.keys["device"]]

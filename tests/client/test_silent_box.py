@@ -66,7 +66,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[SilentBox]:
                 one.close()
 
 
-def test_device_asks_again_after_a_time_out_what_may_be_asked_twice(silent: SilentBox) -> None:
+def test_device_repeats_idempotent_requests_after_a_time_out(silent: SilentBox) -> None:
     silent.silent = 1
     assert Box(silent.url).shown("s1") == {}
     assert silent.asked == ["GET /v1/sessions/s1"] * 2
@@ -75,14 +75,14 @@ def test_device_asks_again_after_a_time_out_what_may_be_asked_twice(silent: Sile
     assert silent.asked[2:] == ["DELETE /v1/sessions/s1"] * 2
 
 
-def test_device_asks_once_for_a_session(silent: SilentBox) -> None:
-    """The box may have begun one."""
+def test_device_does_not_repeat_begin_of_session_after_a_time_out(silent: SilentBox) -> None:
+    """The box may have begun the session."""
     with pytest.raises(NoAnswer, match=r"did not answer within 0\.2 s"):
         Box(silent.url).begin({})
     assert silent.asked == ["POST /v1/sessions"]
 
 
-def test_client_asks_again_after_a_time_out_what_only_reads(silent: SilentBox) -> None:
+def test_client_repeats_only_reads_after_a_time_out(silent: SilentBox) -> None:
     with Client(silent.url) as client:
         with pytest.raises(httpx.ReadTimeout):
             client.memory()
@@ -95,7 +95,7 @@ def test_client_asks_again_after_a_time_out_what_only_reads(silent: SilentBox) -
 @pytest.mark.parametrize(
     "command", [["memory"], ["sessions", "list"], ["stream", "PHOTO", "-a", "a", "--slo-ms", "300"]]
 )
-def test_command_to_a_box_that_hangs_is_one_line_and_a_status(
+def test_command_to_a_hanging_box_prints_a_sentence_and_exits_75(
     silent: SilentBox, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     photo = tmp_path / "photo.png"

@@ -41,7 +41,9 @@ def _run(*arguments: str) -> int:
     return int(end.value.code or 0)
 
 
-def test_two_devices_in_numbers(box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stream_command_reports_each_device_as_json(
+    box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every key of the document; every frame counted once."""
     options = ["-a", "street", "--slo-ms", "3000", "--devices", "2", "--duration-s", "3", "--fps", "20"]
     assert _run(photo, *options, "--url", box.url, "--key", "k", "--tenant", "harbour", "--json") == 0
@@ -62,15 +64,18 @@ def test_two_devices_in_numbers(box: SessionBox, photo: str, capsys: pytest.Capt
     assert box.ended == ["s-1"] * 2
 
 
-def test_a_table_for_a_person(box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what was promised and kept."""
+def test_stream_command_prints_a_table_of_promise_and_kept_windows(
+    box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert _run(photo, "-a", "street", "--drop", "0.05", "--duration-s", "1", "--url", box.url) == 0
     shown = capsys.readouterr().out
     assert "drop ≤ 0.05" in shown
     assert "1 of 2" in shown
 
 
-def test_what_cannot_be(box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stream_command_refuses_bad_source_promise_or_box(
+    box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One sentence each, and nothing begun: no source, a promise that the box refuses, no promise, no box."""
     assert _run("pan:nowhere.jpg", "-a", "street", "--slo-ms", "100", "--url", box.url) == 1
     assert "nowhere.jpg is no picture, or is not there" in capsys.readouterr().err
@@ -87,8 +92,9 @@ def test_what_cannot_be(box: SessionBox, photo: str, capsys: pytest.CaptureFixtu
     assert "no box answers" in capsys.readouterr().err
 
 
-def test_a_file_begins_again(box: SessionBox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second of video streams for as long as is wanted."""
+def test_stream_command_repeats_a_video_shorter_than_the_duration(
+    box: SessionBox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "clip.avi"
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 20.0, (320, 240))
     picture = scene(2)
@@ -100,8 +106,10 @@ def test_a_file_begins_again(box: SessionBox, tmp_path: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["sessions"][0]["captured"] > 10
 
 
-def test_a_pipeline_is_streamed_to(box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its name in the place of an application's; both, or neither, is a usage error."""
+def test_stream_command_takes_either_pipeline_or_application(
+    box: SessionBox, photo: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both, or neither, is a usage error."""
     options = ["--slo-ms", "3000", "--duration-s", "0.5", "--fps", "10", "--url", box.url, "--key", "k", "--json"]
     assert _run(photo, "--pipeline", "signs", *options) == 0
     assert box.orders[0]["pipeline"] == "signs"

@@ -62,7 +62,7 @@ def der(tls: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert((tls / AUTHORITY).read_text())
 
 
-def test_a_box_is_known_by_its_authority(tmp_path: Path) -> None:
+def test_box_is_trusted_by_the_fingerprint_of_its_authority(tmp_path: Path) -> None:
     """In any notation, also once the certificate was renewed; the key is sent to the right box only."""
     ensure(tmp_path, NAMES, NOW)
     known = fingerprint_of(tmp_path / AUTHORITY)
@@ -76,8 +76,8 @@ def test_a_box_is_known_by_its_authority(tmp_path: Path) -> None:
         assert Box(url, "ea_mine", fingerprint=known).trust is not None
 
 
-def test_a_certificate_that_others_have_signed_is_known_by_itself(tmp_path: Path) -> None:
-    """Where the box has no authority of its own."""
+def test_box_without_authority_is_trusted_by_certificate_fingerprint(tmp_path: Path) -> None:
+    """A certificate that an authority outside the box has signed."""
     ensure(tmp_path, NAMES, NOW)
     with (
         served(tmp_path, None, []) as url,
@@ -86,8 +86,8 @@ def test_a_certificate_that_others_have_signed_is_known_by_itself(tmp_path: Path
         assert list(client.models()) == []
 
 
-def test_nobody_else_is_sent_anything(tmp_path: Path) -> None:
-    """Another box, one that only shows the authority of the right one, and whoever speaks no TLS."""
+def test_key_is_not_sent_to_a_box_with_another_fingerprint(tmp_path: Path) -> None:
+    """Another box, a box that only shows the authority of the right one, and a server without TLS."""
     for name in ("mine", "other"):
         ensure(tmp_path / name, NAMES, NOW)
     known = fingerprint_of(tmp_path / "mine" / AUTHORITY)
@@ -106,8 +106,7 @@ def test_nobody_else_is_sent_anything(tmp_path: Path) -> None:
         trusted(url=url, fingerprint=known)
 
 
-def test_who_speaks_no_http_is_not_the_box(tmp_path: Path) -> None:
-    """Said as of any other box."""
+def test_server_without_http_is_an_unknown_box(tmp_path: Path) -> None:
     for name in ("mine", "other"):
         ensure(tmp_path / name, NAMES, NOW)
     known = fingerprint_of(tmp_path / "mine" / AUTHORITY)
@@ -115,7 +114,7 @@ def test_who_speaks_no_http_is_not_the_box(tmp_path: Path) -> None:
         trusted(url=url, fingerprint=known)
 
 
-def test_one_way_to_know_a_box(tmp_path: Path) -> None:
+def test_trust_by_both_certificate_file_and_fingerprint_is_refused(tmp_path: Path) -> None:
     """A fingerprint is not passed over because there is a file, too."""
     ensure(tmp_path, NAMES, NOW)
     with pytest.raises(ValueError, match="not by both"):

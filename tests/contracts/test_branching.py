@@ -49,7 +49,9 @@ def plain(tmp_path: Path) -> Path:
 
 
 @pytest.mark.anyio
-async def test_a_prepared_form_serves(processor: Any, home: str, plain: Path, tmp_path: Path) -> None:
+async def test_prepared_form_with_branches_loads_sleeps_and_computes(
+    processor: Any, home: str, plain: Path, tmp_path: Path
+) -> None:
     """Both branches, also after sleeping; twice, for what was put into a guard's folder goes with its build."""
     folder = tmp_path / "form"
     folder.mkdir()
@@ -69,8 +71,8 @@ async def test_a_prepared_form_serves(processor: Any, home: str, plain: Path, tm
 
 
 @pytest.mark.anyio
-async def test_a_load_that_fails_leaves_nothing(processor: Any, home: str, tmp_path: Path) -> None:
-    """Not in the folder of a guard either: who is asked for again and again would fill it."""
+async def test_failed_load_leaves_no_files_behind(processor: Any, home: str, tmp_path: Path) -> None:
+    """Not in the folder of a guard either: a form that is asked for again and again would fill it."""
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"garbage")
     form = PreparedForm("broken", str(broken), 7, optimised=False, guarded_for="harbour" if "guard" in home else None)

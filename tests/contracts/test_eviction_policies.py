@@ -48,7 +48,7 @@ def _read(written: dict[str, Any]) -> ResidencyProblem:
 
 @every_policy
 @given(seed=seeds)
-def test_answers_keep_every_rule(name: str, seed: int) -> None:
+def test_eviction_plan_keeps_every_rule(name: str, seed: int) -> None:
     """Never a pinned or maximalist victim, memory, guarantees and ceilings within their bounds, a failure changes
     nothing.
     """
@@ -60,7 +60,7 @@ def test_answers_keep_every_rule(name: str, seed: int) -> None:
 
 @every_policy
 @given(seed=seeds, intent=st.sampled_from(("procure", "rebalance")))
-def test_background_plans_keep_every_rule(name: str, seed: int, intent: Intent) -> None:
+def test_background_eviction_plan_keeps_every_rule(name: str, seed: int, intent: Intent) -> None:
     """Without a request in wait the same bounds hold, and the requester never ends with less than it had."""
     written = {**_drawn(seed), "intent": intent}
     answer: Any = plan_one({**written, "policy": name})
@@ -79,8 +79,8 @@ def test_background_plans_keep_every_rule(name: str, seed: int, intent: Intent) 
 
 @every_policy
 @given(seed=seeds)
-def test_equal_input_gives_equal_output(name: str, seed: int) -> None:
-    """A policy keeps no state: asked twice, by one object or by two, it says the same."""
+def test_eviction_policy_is_deterministic_and_stateless(name: str, seed: int) -> None:
+    """Asked twice, by one object or by two, it says the same."""
     written = _drawn(seed)
     question = residency.read({**written, "policy": name})
     assert question.decide() == question.decide() == _plan(copy.deepcopy(written), name)
@@ -88,7 +88,7 @@ def test_equal_input_gives_equal_output(name: str, seed: int) -> None:
 
 @every_policy
 @given(seed=seeds, intent=st.sampled_from(("serve", "procure", "rebalance")))
-def test_order_of_applications_and_variants_does_not_matter(name: str, seed: int, intent: Intent) -> None:
+def test_eviction_plan_ignores_order_of_applications_and_variants(name: str, seed: int, intent: Intent) -> None:
     """The same applications in another order get the same plan."""
     written = {**_drawn(seed), "intent": intent}
     shuffled = copy.deepcopy(written)
@@ -101,7 +101,7 @@ def test_order_of_applications_and_variants_does_not_matter(name: str, seed: int
 
 @every_policy
 @given(seed=seeds)
-def test_what_is_there_serves_at_once(name: str, seed: int) -> None:
+def test_eviction_plan_serves_a_resident_variant_without_changes(name: str, seed: int) -> None:
     """A request that finds a variant that will do changes nothing."""
     written = _drawn(seed)
     asker = next(a for a in written["applications"] if a["name"] == written["request"])
@@ -114,7 +114,7 @@ def test_what_is_there_serves_at_once(name: str, seed: int) -> None:
 
 @every_policy
 @given(seed=seeds)
-def test_nobody_gives_way_for_what_fits(name: str, seed: int) -> None:
+def test_eviction_plan_evicts_nothing_when_the_best_variant_fits(name: str, seed: int) -> None:
     """Where all the requester's variants fit into free memory, the best is loaded and nothing else moves."""
     written = _drawn(seed)
     written.pop("tenants", None)
@@ -128,7 +128,7 @@ def test_nobody_gives_way_for_what_fits(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["bfe", "expected-utility", "iws-bfe", "lfe", "lru", "ws-bfe"])
 @given(seed=seeds)
-def test_fails_only_when_it_must(name: str, seed: int) -> None:
+def test_eviction_plan_fails_only_if_victims_would_not_suffice(name: str, seed: int) -> None:
     """Where every minimalist's memory together would do for the smallest variant, the request does not fail."""
     written = _drawn(seed)
     written.pop("tenants", None)
@@ -147,14 +147,13 @@ def test_fails_only_when_it_must(name: str, seed: int) -> None:
 
 
 @every_policy
-def test_nobody_asks(name: str) -> None:
-    """A rebalance of a box without applications is a plan without changes."""
+def test_eviction_plan_without_applications_is_empty(name: str) -> None:
     empty = ResidencyProblem(0, 100, 0, 0, (), None, "rebalance")
     assert EVICTION_POLICIES[name]().plan(empty).changes == ()
     assert EVICTION_POLICIES[name]().plan(replace(empty, memory_bytes=-5)).changes == ()
 
 
-def test_a_former_name_still_finds_its_policy() -> None:
+def test_eviction_policy_is_found_by_its_former_name() -> None:
     """For one release `floors` is accepted wherever a policy is named; lists show the name of today."""
     assert isinstance(EVICTION_POLICIES["floors"](), type(EVICTION_POLICIES["expected-utility"]()))
     assert "floors" in EVICTION_POLICIES

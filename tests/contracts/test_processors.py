@@ -34,7 +34,7 @@ def numbers(value: float) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.anyio
-async def test_description_is_constant(processor: Any) -> None:
+async def test_processor_description_is_constant(processor: Any) -> None:
     """Name and numbers as asked for, the same every time."""
     described = processor.describe()
     assert (described.name, described.workers, described.threads_per_run) == ("p", 2, 1)
@@ -45,8 +45,10 @@ async def test_description_is_constant(processor: Any) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("outputs", [None, ["SUM"]])
-async def test_run_computes(processor: Any, form: PreparedForm, outputs: list[str] | None, tenant: str | None) -> None:
-    """All outputs or the named ones, several at once or on the calling thread, each with its own numbers."""
+async def test_processor_runs_compute_the_requested_outputs(
+    processor: Any, form: PreparedForm, outputs: list[str] | None, tenant: str | None
+) -> None:
+    """All outputs or the named outputs, several runs at once or on the calling thread, each with its own numbers."""
     handle = await processor.load(form)
     results = await asyncio.gather(*(processor.run(handle, numbers(i), outputs) for i in range(4)))
     if not tenant:
@@ -57,7 +59,7 @@ async def test_run_computes(processor: Any, form: PreparedForm, outputs: list[st
 
 
 @pytest.mark.anyio
-async def test_builds_are_independent(processor: Any, form: PreparedForm) -> None:
+async def test_processor_loads_of_one_form_are_independent(processor: Any, form: PreparedForm) -> None:
     """Unloading one leaves the other; the same build may be loaded again."""
     one, other = await processor.load(form), await processor.load(form)
     await processor.unload(one)
@@ -77,10 +79,10 @@ class PaddedElsewhere(Padded):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("home", HOMES, indirect=True)  # fakes compute nothing
-async def test_inputs_are_padded_where_they_run(
+async def test_processor_pads_inputs_off_the_event_loop(
     processor: Any, tmp_path: Path, as_form: Callable[[Path], PreparedForm]
 ) -> None:
-    """One by itself, and several of different sizes in one run, of which each gets its own rows."""
+    """An input by itself, and several of different sizes in one run, of which each gets its own rows."""
     handle = await processor.load(as_form(Path(networks.write(networks.relu(("n", "w")), tmp_path))))
     rows = [np.arange(3, dtype=np.float32)[None], np.full((2, 2), 7, np.float32), np.full((1, 4), 9, np.float32)]
     inputs = [PaddedElsewhere({"x": each}, {"x": (4, 4)}, Fill.EDGE) for each in rows]
@@ -95,8 +97,10 @@ async def test_inputs_are_padded_where_they_run(
 
 
 @pytest.mark.anyio
-async def test_failures_have_their_errors(processor: Any, form: PreparedForm, tmp_path: Path) -> None:
-    """What cannot be loaded is LoadFailed, what cannot be run is RunRefused, and the processor goes on."""
+async def test_processor_reports_failed_load_and_refused_run_and_goes_on(
+    processor: Any, form: PreparedForm, tmp_path: Path
+) -> None:
+    """A broken form is LoadFailed, an input of a wrong shape is RunRefused."""
     garbage = tmp_path / "garbage"
     garbage.write_bytes(b"garbage")
     with pytest.raises(LoadFailed):

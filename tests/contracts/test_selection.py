@@ -32,8 +32,8 @@ def problems(draw: st.DrawFn) -> SelectionInput:
 
 @every_policy
 @given(problem=problems())
-def test_order_names_exactly_who_is_allowed(name: str, problem: SelectionInput) -> None:
-    """Each candidate that reaches the accuracy floor stands in the order once, nobody else."""
+def test_selection_order_has_exactly_the_variants_above_the_accuracy_floor(name: str, problem: SelectionInput) -> None:
+    """Each of them once."""
     plan = SELECTION_POLICIES[name]().order(problem)
     allowed = {c.name for c in problem.candidates if c.accuracy >= problem.accuracy_min}
     assert sorted(plan.order) == sorted(allowed)
@@ -42,7 +42,9 @@ def test_order_names_exactly_who_is_allowed(name: str, problem: SelectionInput) 
 
 @every_policy
 @given(data=st.data(), problem=problems())
-def test_order_of_input_does_not_matter(name: str, data: st.DataObject, problem: SelectionInput) -> None:
+def test_selection_order_ignores_the_order_of_candidates(
+    name: str, data: st.DataObject, problem: SelectionInput
+) -> None:
     """The same candidates in any order give the same plan."""
     shuffled = tuple(data.draw(st.permutations(problem.candidates)))
     policy = SELECTION_POLICIES[name]()

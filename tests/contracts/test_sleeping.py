@@ -77,8 +77,10 @@ def mapped_bytes(handle: Any, form: PreparedForm) -> int:
 
 
 @pytest.mark.anyio
-async def test_sleeping_gives_memory_back_and_changes_no_answer(processor: Any, form: PreparedForm) -> None:
-    """Asleep and awake again, any number of times: the same numbers; asleep, the mapped weights are out of memory."""
+async def test_sleeping_build_gives_memory_back_and_wakes_with_equal_answers(
+    processor: Any, form: PreparedForm
+) -> None:
+    """Any number of times; asleep, the mapped weights are out of memory."""
     handle = await processor.load(form)
     assert processor.can_sleep(handle)
     assert handle.mapped_bytes > MEGABYTES * 1e6 / 2
@@ -95,8 +97,7 @@ async def test_sleeping_gives_memory_back_and_changes_no_answer(processor: Any, 
 
 
 @pytest.mark.anyio
-async def test_twice_is_once(processor: Any, form: PreparedForm) -> None:
-    """Who sleeps may be sent to sleep, who is awake may be woken."""
+async def test_repeated_sleep_or_wake_of_a_build_changes_nothing(processor: Any, form: PreparedForm) -> None:
     handle = await processor.load(form)
     await processor.wake(handle)
     kept = [await processor.sleep(handle) for _ in range(2)]
@@ -107,8 +108,7 @@ async def test_twice_is_once(processor: Any, form: PreparedForm) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_sleeper_is_unloaded(processor: Any, form: PreparedForm) -> None:
-    """And its build may be loaded anew."""
+async def test_sleeping_build_can_be_unloaded_and_loaded_anew(processor: Any, form: PreparedForm) -> None:
     handle = await processor.load(form)
     await processor.sleep(handle)
     await processor.unload(handle)
@@ -119,8 +119,8 @@ async def test_a_sleeper_is_unloaded(processor: Any, form: PreparedForm) -> None
 
 
 @pytest.mark.anyio
-async def test_others_over_the_same_file_stay_awake(processor: Any, form: PreparedForm) -> None:
-    """Two loads of one file: each sleeps for itself, and the end of one leaves the other its memory."""
+async def test_builds_over_one_file_sleep_independently(processor: Any, form: PreparedForm) -> None:
+    """The unload of one leaves the other its memory."""
     one, other = [await processor.load(form) for _ in range(2)]
     expected = (await processor.run(one, IMAGE, None))["probabilities"]
     await processor.sleep(one)
@@ -131,8 +131,8 @@ async def test_others_over_the_same_file_stay_awake(processor: Any, form: Prepar
 
 
 @pytest.mark.anyio
-async def test_deleted_while_asleep(processor: Any, form: PreparedForm) -> None:
-    """The mapping of a file that was deleted lives on: the build wakes and answers as before."""
+async def test_sleeping_build_wakes_after_its_file_was_deleted(processor: Any, form: PreparedForm) -> None:
+    """The mapping of a file that was deleted lives on."""
     handle = await processor.load(form)
     expected = (await processor.run(handle, IMAGE, None))["probabilities"]
     await processor.sleep(handle)
@@ -144,8 +144,10 @@ async def test_deleted_while_asleep(processor: Any, form: PreparedForm) -> None:
 
 
 @pytest.mark.anyio
-async def test_file_that_is_not_in_the_page_cache(processor: Any, form: PreparedForm, tmp_path: Path) -> None:
-    """Waking is expected to take longer then, reading ahead mends that, and the answer is the same."""
+async def test_wake_estimate_grows_outside_the_page_cache_until_read_ahead(
+    processor: Any, form: PreparedForm, tmp_path: Path
+) -> None:
+    """The answer is the same."""
     skip_if(lacks_page_cache(tmp_path))
     handle = await processor.load(form)
     expected = (await processor.run(handle, IMAGE, None))["probabilities"]
@@ -164,8 +166,8 @@ async def test_file_that_is_not_in_the_page_cache(processor: Any, form: Prepared
 
 
 @pytest.mark.anyio
-async def test_damaged_while_asleep(processor: Any, form: PreparedForm) -> None:
-    """Pages that cannot be read any more are a failed load, and end no process."""
+async def test_wake_of_a_build_with_truncated_weights_is_a_failed_load(processor: Any, form: PreparedForm) -> None:
+    """Pages that cannot be read any more end no process."""
     handle = await processor.load(form)
     other = await processor.load(replace(form, build_id="other"))
     await processor.sleep(handle)
@@ -194,9 +196,11 @@ WRITERS = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("tenant", [None, "harbour"])
 @pytest.mark.parametrize("writer", WRITERS)
-async def test_written_by_another_program(writer: str, tenant: str | None, form: PreparedForm, tmp_path: Path) -> None:
-    """It waits until the build has been unloaded, whether that sleeps or is awake; until then answers are right, and no
-    process ends. Nobody waits for a program that opens the file for reading.
+async def test_program_that_writes_weights_waits_until_builds_are_unloaded(
+    writer: str, tenant: str | None, form: PreparedForm, tmp_path: Path
+) -> None:
+    """Whether the build sleeps or is awake; until then answers are right, and no process ends. The box does not wait
+    for a program that opens the file for reading.
     """
     skip_if(lacks_leases(tmp_path))
     inner = PROCESSORS["cpu"](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
@@ -226,8 +230,8 @@ async def test_written_by_another_program(writer: str, tenant: str | None, form:
 
 
 @pytest.mark.anyio
-async def test_plain_files_cannot_sleep(processor: Any, plain: Path, form: PreparedForm) -> None:
-    """Their weights are copies."""
+async def test_build_of_an_unprepared_file_cannot_sleep(processor: Any, plain: Path, form: PreparedForm) -> None:
+    """Its weights are copies."""
     copied = replace(form, build_id="plain", path=str(plain), optimised=False)
     handle = await processor.load(copied)
     assert not processor.can_sleep(handle)
@@ -235,8 +239,8 @@ async def test_plain_files_cannot_sleep(processor: Any, plain: Path, form: Prepa
 
 
 @pytest.mark.anyio
-async def test_kernel_without_the_calls(prepared: Path) -> None:
-    """Nothing can sleep there, and all else is as ever."""
+async def test_build_cannot_sleep_on_a_kernel_without_the_calls(prepared: Path) -> None:
+    """All else is as ever."""
     processor = PROCESSORS["cpu"](
         name="p", workers=1, threads_per_run=1, loads_parallel_max=1, advise=lambda *_: errno.EINVAL
     )
@@ -250,9 +254,9 @@ async def test_kernel_without_the_calls(prepared: Path) -> None:
 
 @pytest.mark.nightly("a process that is killed")
 @pytest.mark.anyio
-async def test_a_guard_is_killed_at_any_moment(form: PreparedForm, tmp_path: Path) -> None:
-    """While its build goes to sleep, wakes or does neither: whoever asked gets an answer or an error of ours, the build
-    is lost once, nobody is blamed, and the next load finds another guard.
+async def test_guard_killed_around_sleep_loses_its_build_without_blame(form: PreparedForm, tmp_path: Path) -> None:
+    """While its build goes to sleep, wakes or does neither: each caller gets an answer or an error of the box, the
+    build is lost once, no build is blamed, and the next load finds another guard.
     """
     inner = PROCESSORS["cpu"](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
     processor = GuardedProcessor(inner, CLOCK, GuardOptions(scratch=tmp_path / "scratch"))
@@ -282,8 +286,8 @@ async def take_turns(processor: GuardedProcessor, handle: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_guard_that_dies_takes_its_sleepers_along(form: PreparedForm, tmp_path: Path) -> None:
-    """They are lost as if they had been awake; nobody is blamed, and what is asked of them fails by its name."""
+async def test_sleeping_builds_are_lost_with_their_guard(form: PreparedForm, tmp_path: Path) -> None:
+    """As if they had been awake; no build is blamed, and later calls for them fail by name."""
     inner = PROCESSORS["cpu"](name="p", workers=2, threads_per_run=1, loads_parallel_max=1)
     processor = GuardedProcessor(inner, SystemClock(), GuardOptions(scratch=tmp_path / "scratch"))
     lost: list[str] = []

@@ -37,8 +37,8 @@ def _screen(picture: Picture, columns: int = 100, lines: int = 50) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_everything_fits_100_columns() -> None:
-    """One line an application, with every figure whole."""
+def test_board_fits_100_columns_with_one_line_an_application() -> None:
+    """With every figure whole."""
     lines = _screen(_picture(READY, IMPORTING, WAITING, BROKEN))
     assert max(len(line) for line in lines) <= 100
     objects = next(line for line in lines if line.startswith("objects"))
@@ -50,15 +50,14 @@ def test_everything_fits_100_columns() -> None:
     assert "cpu 1204 runs   openvino 312 runs   1.09 items a run" in lines
 
 
-def test_it_says_where_the_api_and_the_key_are() -> None:
-    """A person needs both to go on."""
+def test_board_shows_the_address_of_the_api_and_the_key_file() -> None:
     text = "\n".join(_screen(_picture(READY)))
     assert "http://127.0.0.1:8080/docs" in text
     assert "/admin.key" in text
 
 
 @pytest.mark.parametrize("lines", [24, 30, 50])
-def test_a_low_terminal_shows_fewer_recognised_things(lines: int) -> None:
+def test_board_on_a_low_terminal_shows_fewer_recognised_things(lines: int) -> None:
     """The table and the footer stay whole."""
     screen = _screen(_picture(*[READY] * 11, recognised=11), lines=lines)
     assert len(screen) <= lines
@@ -66,8 +65,8 @@ def test_a_low_terminal_shows_fewer_recognised_things(lines: int) -> None:
     assert any("/docs" in line for line in screen)
 
 
-def test_a_log_gets_a_line_an_application() -> None:
-    """What answers, what is imported, what is wrong."""
+def test_board_in_a_log_has_one_line_an_application() -> None:
+    """Variants that answer, imports under way, and errors."""
     lines = list(in_lines(_picture(READY, IMPORTING, WAITING, BROKEN)))
     assert lines[0].split() == (
         "75 s 4 applications, in memory 28 of 1700 MB cpu 1204 runs openvino 312 runs 1.09 items a run".split()
@@ -78,8 +77,8 @@ def test_a_log_gets_a_line_an_application() -> None:
     assert lines[4].endswith("its import failed: no disk")
 
 
-def test_promised_and_kept() -> None:
-    """A line for each stream, on a terminal and in a log; recognised things give way to them."""
+def test_board_has_one_line_a_stream_with_promise_and_kept_windows() -> None:
+    """On a terminal and in a log; recognised things give way to streams."""
     streamed = Streamed("objects", "10/s within 500 ms", "served", 7, 6, 812, 810, 803)
     picture = dataclasses.replace(_picture(*[READY] * 11, recognised=11), streamed=(streamed, streamed))
     lines = _screen(picture, lines=30)
@@ -90,8 +89,8 @@ def test_promised_and_kept() -> None:
     assert any("promised 10/s within 500 ms: served, kept 6 of 7" in line for line in in_lines(picture))
 
 
-def test_pipelines() -> None:
-    """Frames in time, items and cost a frame: a line each, which streams give way to; why one is silent is said."""
+def test_board_has_one_line_a_pipeline_with_items_and_cost() -> None:
+    """Frames in time, items and cost a frame; streams give way to pipelines; a silent pipeline has a reason."""
     signs = Framed("signs", "glasses", 0.5, 118.4, 240.0, 0.98, 7.6, 92.3)
     silent = Framed("people", "camera", 0.0, None, None, None, None, None, "no processor is there")
     streamed = Streamed("objects", "10/s within 500 ms", "served", 7, 6, 812, 810, 803)

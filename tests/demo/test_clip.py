@@ -22,7 +22,7 @@ class Enough(Exception):
     """It has reported what the test waits for."""
 
 
-def test_a_clip_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clip_streams_and_reports_answers_failures_and_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its frames in turn, over and over."""
     paths = []
     for number in range(3):

@@ -14,8 +14,8 @@ def _order(is_stream: bool) -> DeviceOrder:
     return DeviceOrder("http://box", "key", "speech", "voice-activity", 2.0, ("0.wav", "1.wav", "2.wav"), is_stream)
 
 
-def test_a_stream_is_one_sequence_a_round() -> None:
-    """Its first and last pieces are marked, and each round has an id of its own."""
+def test_demo_device_stream_sends_one_sequence_a_round() -> None:
+    """First and last pieces are marked, and each round has an id of its own."""
     sent = list(islice(shots(_order(is_stream=True)), 6))
     assert [shot.path.name for shot in sent] == ["0.wav", "1.wav", "2.wav"] * 2
     assert [(shot.is_first, shot.is_last) for shot in sent[:3]] == [(True, False), (False, False), (False, True)]
@@ -23,15 +23,15 @@ def test_a_stream_is_one_sequence_a_round() -> None:
     assert sent[0].sequence_id != sent[3].sequence_id
 
 
-def test_single_pictures_are_no_sequence() -> None:
+def test_demo_device_sends_single_pictures_without_a_sequence() -> None:
     """Nothing is remembered between them."""
     sent = list(islice(shots(_order(is_stream=False)), 4))
     assert all(shot.sequence_id is None and not shot.is_first and not shot.is_last for shot in sent)
     assert sent[3].path.name == "0.wav"
 
 
-def test_what_cannot_be_sent_in_time_is_dropped() -> None:
-    """After a slow answer the device goes on at the next moment of its rhythm, without catching up."""
+def test_demo_device_skips_moments_missed_during_a_slow_answer() -> None:
+    """The device goes on at the next moment of its rhythm, without catching up."""
     clock = HandClock()
     begin_ns, rhythm = clock.now_ns(), moments(10.0, clock, clock.pass_s)
     next(rhythm)

@@ -18,12 +18,12 @@ def _figures() -> DeviceFigures:
     ("values", "share", "expected"),
     [([], 0.5, None), ([3.0], 0.99, 3.0), ([1.0, 2.0, 3.0, 4.0], 0.5, 2.0), (list(range(1, 101)), 0.99, 99.0)],
 )
-def test_percentile_is_a_value_that_was_seen(values: list[float], share: float, expected: float | None) -> None:
+def test_percentile_is_an_observed_value(values: list[float], share: float, expected: float | None) -> None:
     """The smallest one that enough are not above."""
     assert percentile(values, share) == expected
 
 
-def test_the_rate_looks_back_ten_seconds() -> None:
+def test_application_rate_counts_the_last_ten_seconds() -> None:
     """Answers before that do not count; a burst in the first instant is no rate of thousands."""
     figures = _figures()
     for at_s in range(30):
@@ -35,7 +35,7 @@ def test_the_rate_looks_back_ten_seconds() -> None:
     assert fresh.rate_per_s(int(5.001 * NS_PER_S)) == 1.0
 
 
-def test_the_summary_tells_of_the_variant_that_answered_last() -> None:
+def test_application_summary_names_the_variant_that_answered_last() -> None:
     """With its accuracy; failures count as requests, not as answers."""
     figures = _figures()
     for at_s, variant in enumerate(["fp32", "fp32", "int8"]):
@@ -55,13 +55,12 @@ def test_the_summary_tells_of_the_variant_that_answered_last() -> None:
     assert figures.warm_share == pytest.approx(2 / 3)
 
 
-def test_an_application_that_never_answered_has_a_summary_too() -> None:
-    """Zeros and nulls, no error."""
+def test_application_summary_without_answers_has_zeros_and_nulls() -> None:
     summary = _figures().summary()
     assert (summary["ok"], summary["variant"], summary["p99_ms"], summary["accuracy"]) == (0, None, None, None)
 
 
-def test_memory_is_bounded() -> None:
+def test_application_figures_keep_a_bounded_number_of_answers() -> None:
     """However long the demo runs."""
     figures = _figures()
     for number in range(KEPT_MAX + 10):

@@ -23,8 +23,8 @@ def _frame(*items: ItemShape) -> list[ItemShape]:
     return [ItemShape(stage="find", variant="int8", answer={"regions": []}, items=list(items))]
 
 
-def test_words_of_a_frame() -> None:
-    """Texts as they were read; things by what was said of them last, and how many; faces by their number."""
+def test_frame_in_words_tells_texts_things_and_faces() -> None:
+    """Texts as they were read; things by their last label, and how many; faces by their number."""
     assert frame_in_words(_frame(_read("NO PARKING"), _read(" "), _read("GATE 7"))) == "“NO PARKING”, “GATE 7”"
     street = _frame(_thing("person"), _thing("person"), _thing("bag", "backpack, rucksack"))
     assert frame_in_words(street) == "2 person, backpack"
@@ -34,14 +34,14 @@ def test_words_of_a_frame() -> None:
     assert len(frame_in_words(_frame(*[_read("word " * 9)] * 5))) == WORDS_MAX
 
 
-def test_what_was_cut_out_of_a_frame_is_counted() -> None:
+def test_cut_out_items_of_a_frame_are_counted() -> None:
     """Regions and boxes, however deep, and nothing else."""
     assert cut_out(_frame()) == 0
     assert cut_out(_frame(_read("A"), _thing("car", "cab"), _thing("person"))) == 3
 
 
-def test_figures_of_a_pipeline() -> None:
-    """Frames that failed are frames that were not in time; costs and items are means of the answered ones."""
+def test_pipeline_figures_count_failed_frames_as_not_in_time() -> None:
+    """Costs and items are means of the answered frames."""
     figures = FrameFigures("glasses", "signs")
     assert figures.in_time_share is None
     for at_s in range(4):
@@ -64,8 +64,7 @@ def test_figures_of_a_pipeline() -> None:
     }
 
 
-def test_a_pipeline_that_never_answered_has_a_summary_too() -> None:
-    """Zeros and nulls, no error."""
+def test_pipeline_summary_without_answers_has_zeros_and_nulls() -> None:
     summary = FrameFigures("glasses", "signs").summary()
     assert (summary["frames"], summary["p50_ms"], summary["items_per_frame"], summary["cost_s"]) == (
         0,

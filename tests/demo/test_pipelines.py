@@ -22,12 +22,11 @@ def _models(zoo: ZooName) -> list[ZooModel]:
 
 
 @pytest.mark.parametrize(("zoo", "names"), [("demo", ["signs", "people", "street"]), ("small", ["signs"]), ("ci", [])])
-def test_those_whose_networks_are_at_hand(zoo: ZooName, names: list[str]) -> None:
-    """No network is missing."""
+def test_zoo_has_the_demo_pipelines_whose_networks_are_all_there(zoo: ZooName, names: list[str]) -> None:
     assert [one.name for one in pipelines_of(_models(zoo))] == names
 
 
-def test_each_is_sent_what_its_tenant_and_first_stage_have() -> None:
+def test_demo_pipeline_gets_inputs_of_its_first_network() -> None:
     """The stages fit together, and the inputs are those of a network that a frame begins with."""
     kinds = {one.name: TaskKind(one.task) for one in ZOOS["demo"]}
     for pipeline in PIPELINES:
@@ -38,7 +37,7 @@ def test_each_is_sent_what_its_tenant_and_first_stage_have() -> None:
         assert [one.application_id for one in first] == [f"t/{pipeline.inputs_of}"]
 
 
-def test_what_belongs_to_others_is_shared() -> None:
+def test_demo_pipeline_borrows_applications_of_another_tenant() -> None:
     """`street` asks an application of the glasses."""
     assert borrowed(STREET, _models("demo")) == [("glasses", "objects")]
     assert all(borrowed(one, _models("demo")) == [] for one in PIPELINES if one is not STREET)

@@ -32,20 +32,20 @@ from appliance.demo.recognised import WORDS_MAX, Nearest, in_words
         ("tensor", {"outputs": {"pitch": {"data": [100.0, None, 120.0, 110.0]}, "s": {"data": []}}}, "pitch 110"),
     ],
 )
-def test_each_task_has_its_words(task: str, answer: dict[str, Any], words: str) -> None:
+def test_answer_in_words_depends_on_the_task(task: str, answer: dict[str, Any], words: str) -> None:
     """Nothing where nothing was recognised."""
     assert in_words(task, answer) == words
 
 
-def test_words_stay_on_one_line() -> None:
+def test_answer_in_words_is_cut_to_one_line() -> None:
     """A paragraph is cut."""
     words = in_words("text-recognition", {"text": "word " * 40})
     assert len(words) == WORDS_MAX
     assert words.endswith("…")
 
 
-def test_an_embedding_is_told_by_its_nearest_neighbour() -> None:
-    """The first has none; later ones name the nearest other one, never themselves."""
+def test_embedding_in_words_names_its_nearest_neighbour() -> None:
+    """The first has none; later ones name the nearest other input, never themselves."""
     nearest = Nearest()
     assert nearest.in_words("hello", [1.0, 0.0]) == ""
     assert nearest.in_words("good day", [0.8, 0.6]) == "“good day” ≈ “hello” 0.80"
@@ -53,7 +53,7 @@ def test_an_embedding_is_told_by_its_nearest_neighbour() -> None:
     assert nearest.in_words("hello", [1.0, 0.0]) == "“hello” ≈ “good day” 0.80"
 
 
-def test_the_neighbours_are_bounded() -> None:
+def test_known_embeddings_are_bounded() -> None:
     """The oldest is forgotten."""
     nearest = Nearest(known_max=2)
     for name in ("a", "b", "c"):

@@ -28,7 +28,7 @@ FLOODING = Path(__file__).parent / "flooding.py"
 SPACES = [f"appliance-{os.getpid()}-{side}" for side in "ab"]
 
 
-def test_what_is_told_is_read_back() -> None:
+def test_announced_service_is_read_back_from_its_txt_record() -> None:
     """The TXT record has the version and the certificate, and nothing else."""
     service = Service("box", ("192.0.2.7", "2001:db8::7"), 8443, "1.2.3", True, "ab" * 32)
     assert set(service.properties()) == {"version", "tls", "fingerprint"}
@@ -38,14 +38,14 @@ def test_what_is_told_is_read_back() -> None:
     assert (plain.url, plain.properties()) == ("http://[2001:db8::7]:8080", {"version": "1.2.3", "tls": "0"})
 
 
-def test_what_strangers_tell_is_cut() -> None:
+def test_foreign_announcement_is_stripped_and_shortened() -> None:
     """No control characters for a terminal, nothing long."""
     found = read("\x1b[2Jbox._inference._tcp.local.", (), 1, {"version": "9\x07" * 200, "tls": None, "tenants": "all"})
     assert found == Service("[2Jbox", (), 1, "9" * 100, False, "")
 
 
-def test_a_box_on_the_loopback_is_not_told_of() -> None:
-    """Nobody could reach it."""
+def test_box_on_the_loopback_is_not_announced() -> None:
+    """No other machine could reach it."""
     assert reachable("127.0.0.1") == reachable("::1") == reachable("localhost") == ()
     assert reachable("192.0.2.7") == ("192.0.2.7",)
     assert all(not address.startswith(("127.", "fe80")) for address in reachable("0.0.0.0"))
@@ -53,7 +53,7 @@ def test_a_box_on_the_loopback_is_not_told_of() -> None:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.anyio
-async def test_addresses_that_cannot_be_read_are_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_announcement_reads_addresses_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interfaces may go while they are listed."""
     monkeypatch.setattr(announcement, "_LOOK_S", 0.0)
     answers: Iterator[Service | OSError] = iter([OSError(19, "No such device"), Service("box", (), 1, "1", False, "")])
@@ -146,8 +146,8 @@ def resident_kb(pid: int) -> int:
 
 @pytest.mark.nightly("networks of several boxes")
 @pytest.mark.usefixtures("processes")
-def test_two_boxes_of_one_name(networks: list[str]) -> None:
-    """Both are found, each under its own address; a new address is told, and who stops is gone."""
+def test_boxes_of_one_name_are_found_under_different_names(networks: list[str]) -> None:
+    """Each under its own address; a new address is announced, and a box that stops is gone."""
     a, b = networks
     with announced(a, "box") as first:
         until(lambda seen: set(seen) == {"box"}, b)
@@ -172,9 +172,9 @@ def test_two_boxes_of_one_name(networks: list[str]) -> None:
 
 @pytest.mark.nightly("networks of several boxes")
 @pytest.mark.usefixtures("processes")
-def test_a_stranger_who_floods_the_network(networks: list[str]) -> None:
-    """With what is malformed, and with boxes that there are not: who looks ends in time with a bounded list, the box
-    goes on, holds no more memory than before, and is found when it is over.
+def test_discovery_survives_a_flood_of_announcements(networks: list[str]) -> None:
+    """Malformed announcements, and boxes that there are not: a search ends in time with a bounded list, the box goes
+    on, holds no more memory than before, and is found when the flood is over.
     """
     a, b = networks
     with announced(a, "box") as box:

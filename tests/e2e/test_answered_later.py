@@ -19,7 +19,7 @@ ROWS = 200_000
 
 
 @pytest.mark.nightly("a server of its own, started twice")
-def test_a_stop_finishes_them_and_a_start_knows_nothing(tmp_path: Path) -> None:
+def test_deferred_requests_finish_before_a_stop_and_are_unknown_after(tmp_path: Path) -> None:
     """An answer is fetched over the box's own protocol; SIGTERM amid a large request ends the box cleanly, and after
     the next start both ids are unknown.
     """

@@ -48,8 +48,10 @@ def measured(server: Server, name: str, label: str = "") -> float:
 
 
 @pytest.mark.parametrize("path", BODIES)
-async def test_callers_that_left_are_not_run(server: Server, path: str) -> None:
-    """Forty ask, and leave while one runs: the others of them are never run, and a caller that stays waits for none."""
+async def test_queued_requests_of_closed_connections_are_cancelled(server: Server, path: str) -> None:
+    """Forty callers ask, and leave while one request runs: the other requests are never run, and a caller that stays
+    waits for none.
+    """
     host, port = server.url.removeprefix("http://").split(":")
     body = json.dumps(BODIES[path]).encode()
     head = (

@@ -23,8 +23,8 @@ from tests.e2e.server import Server, running_server
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 
 
-def test_a_tenant_from_making_to_deleting(appliance: Run) -> None:
-    """Tenant, keys, lists and their end; what exists cannot be made twice."""
+def test_tenants_and_keys_commands_create_change_revoke_and_delete(appliance: Run) -> None:
+    """What exists cannot be made twice."""
     assert "tenant harbour is made" in appliance("tenants", "create", "harbour", "--requests-per-s", "50")
     assert "is changed" in appliance("tenants", "change", "harbour", "--memory-guarantee-mb", "2.5")
     assert "is changed" in appliance("tenants", "change", "harbour", "--isolation", "process")
@@ -50,7 +50,7 @@ def test_a_tenant_from_making_to_deleting(appliance: Run) -> None:
     assert "is deleted" in appliance("tenants", "delete", "harbour")
 
 
-def test_a_model_from_import_to_delete(appliance: Run, tmp_path: Path) -> None:
+def test_model_is_imported_called_and_deleted_by_commands(appliance: Run, tmp_path: Path) -> None:
     """A folder with its evaluation set is imported, shown, called by file and by device key, and deleted."""
     made = digits(tmp_path / "digits")
     picture = str(made.evaluation / "0003.png")
@@ -79,8 +79,8 @@ def test_a_model_from_import_to_delete(appliance: Run, tmp_path: Path) -> None:
     assert "there is no model 'digits'" in appliance("models", "show", "digits", status=1)
 
 
-def test_jobs_tell_of_imports_that_worked_and_that_did_not(appliance: Run, tmp_path: Path) -> None:
-    """A file that is no model fails with a reason and status 1; both kinds stand in the list."""
+def test_jobs_command_lists_failed_and_finished_imports(appliance: Run, tmp_path: Path) -> None:
+    """A file that is no model fails with a reason and status 1; both jobs stand in the list."""
     (tmp_path / "broken.onnx").write_bytes(b"no graph at all")
     said = appliance("import", str(tmp_path / "broken.onnx"), "--task", "tensor", status=1)
     assert "the import of broken failed" in said
@@ -97,7 +97,7 @@ def test_jobs_tell_of_imports_that_worked_and_that_did_not(appliance: Run, tmp_p
     assert answer["outputs"]["SUM"]["data"] == [11, 12, 13, 14]
 
 
-def test_events_are_followed_until_ctrl_c(appliance: Run, server: Server, tmp_path: Path) -> None:
+def test_events_command_follows_until_ctrl_c(appliance: Run, server: Server, tmp_path: Path) -> None:
     """What happened before comes first; one JSON object a line; Ctrl-C is a normal end."""
     command = [sys.executable, "-m", "appliance", "events", "--after", "0", "--json", "--state", str(server.state_dir)]
     (tmp_path / "broken.onnx").write_bytes(b"no graph at all")
@@ -113,8 +113,8 @@ def test_events_are_followed_until_ctrl_c(appliance: Run, server: Server, tmp_pa
     assert first["event"]
 
 
-def test_the_admin_key_is_rotated(appliance: Run, server: Server) -> None:
-    """The new key stands in the file, only its owner can read it, the old one no longer opens."""
+def test_rotated_admin_key_replaces_the_old_key(appliance: Run, server: Server) -> None:
+    """The new key stands in the file, only its owner can read it, the old key no longer opens."""
     old = server.admin_key
     appliance("keys", "rotate-admin")
     new = server.admin_key
@@ -124,7 +124,7 @@ def test_the_admin_key_is_rotated(appliance: Run, server: Server) -> None:
     assert "unknown, expired or revoked" in appliance("tenants", "list", "--key", old, status=1)
 
 
-def test_a_backup_of_the_running_box_can_be_restored(appliance: Run, tmp_path: Path) -> None:
+def test_backup_of_a_running_box_can_be_restored(appliance: Run, tmp_path: Path) -> None:
     """One file, readable by its owner; a folder that is in use is not overwritten."""
     assert "written to" in appliance("backup", str(tmp_path / "box.tar"))
     assert stat.S_IMODE((tmp_path / "box.tar").stat().st_mode) == 0o600
@@ -167,8 +167,8 @@ class _Counted(httpx.SyncByteStream):
             yield block
 
 
-def test_a_large_upload_goes_on_after_a_broken_line(server: Server, tmp_path: Path) -> None:
-    """The second try, by another process, sends only what the box does not have; the import then works."""
+def test_import_resumes_a_broken_upload_in_another_process(server: Server, tmp_path: Path) -> None:
+    """The second try sends only what the box does not have; the import then works."""
     model = conv_net(tmp_path / "large.onnx", 6)
     size = model.stat().st_size
     memory = tmp_path / "uploads.json"
@@ -188,10 +188,10 @@ def test_a_large_upload_goes_on_after_a_broken_line(server: Server, tmp_path: Pa
     assert json.loads(memory.read_text()) == {}
 
 
-def test_a_box_that_is_stopped_drains_and_takes_its_address_away(
+def test_stopped_box_removes_its_address_and_keeps_its_data(
     furnished: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
-    """SIGTERM ends it with status 0; the next start is on the same data."""
+    """SIGTERM ends the box with status 0; the next start, also after SIGKILL, is on the same data."""
     with running_server(copied(furnished[0], tmp_path / "state")) as box:
         with box.client() as client:
             client.create_tenant("stays")
@@ -206,7 +206,7 @@ def test_a_box_that_is_stopped_drains_and_takes_its_address_away(
             assert "stays" in [tenant.name for tenant in client.tenants()]
 
 
-def test_a_second_box_on_the_same_folder_is_refused(server: Server) -> None:
+def test_second_box_on_the_same_state_folder_is_refused(server: Server) -> None:
     """One sentence, status 1; the running box keeps its folder and its address."""
     command = [sys.executable, "-m", "appliance", "serve", "--state", str(server.state_dir), "--port", "0"]
     second = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -215,8 +215,7 @@ def test_a_second_box_on_the_same_folder_is_refused(server: Server) -> None:
     assert (server.state_dir / "address").read_text().strip() == server.url
 
 
-def test_a_port_that_is_taken_is_a_sentence(server: Server, tmp_path: Path) -> None:
-    """The person is told which port, and what to do."""
+def test_serve_on_a_taken_port_names_the_port_and_the_option(server: Server, tmp_path: Path) -> None:
     port = server.url.rpartition(":")[2]
     command = [sys.executable, "-m", "appliance", "serve", "--state", str(tmp_path / "other"), "--port", port]
     second = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -226,8 +225,8 @@ def test_a_port_that_is_taken_is_a_sentence(server: Server, tmp_path: Path) -> N
     )
 
 
-def test_a_state_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
-    """A file in its place: the person is told which folder, and what to do."""
+def test_serve_with_unusable_state_folder_names_the_folder(tmp_path: Path) -> None:
+    """A file in its place."""
     place = tmp_path / "state"
     place.touch()
     command = [sys.executable, "-m", "appliance", "serve", "--state", str(place), "--port", "0"]
@@ -239,9 +238,7 @@ def test_a_state_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> Non
 
 
 @pytest.mark.nightly("a server of its own")
-def test_a_self_signed_box_is_trusted_on_its_own_machine_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_self_signed_box_is_trusted_on_its_own_machine_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The certificate is found in the state folder; without it the person is told to name its authority."""
     with running_server(tmp_path / "state", APPLIANCE_HTTP__TLS_SELF_SIGNED="true") as box:
         with pytest.raises(SystemExit) as end:
@@ -254,8 +251,10 @@ def test_a_self_signed_box_is_trusted_on_its_own_machine_only(
         assert "is not trusted here; name its authority with --ca FILE" in capsys.readouterr().err
 
 
-def test_what_an_operator_keeps(appliance: Run, tmp_path: Path) -> None:
-    """A backup is made, listed, fetched and deleted; the audit says who did; a link signs a browser in."""
+def test_backups_audit_and_sign_in_link_commands_of_an_operator(appliance: Run, tmp_path: Path) -> None:
+    """A backup is made, listed, fetched and deleted; the audit names the role of each change; a link signs a browser
+    in.
+    """
     made = json.loads(appliance("backups", "create", "--json"))
     assert made["name"] in appliance("backups", "list")
     fetched = tmp_path / "box.tar"

@@ -19,10 +19,8 @@ pytestmark = [pytest.mark.nightly("a server killed while it imports"), pytest.ma
 KILLS = 6
 
 
-def test_imports_survive_kills(tmp_path: Path) -> None:
-    """An acknowledged import is finished after any number of kills, its model answers, and no file is without an
-    owner.
-    """
+def test_acknowledged_imports_finish_after_kills(tmp_path: Path) -> None:
+    """After any number of kills the model answers, and no file is without an owner."""
     chance = random.Random(11)
     model = toys.tiny_add(tmp_path / "add.onnx")
     acknowledged: list[str] = []
@@ -44,8 +42,8 @@ def test_imports_survive_kills(tmp_path: Path) -> None:
         _check_whole(server.state_dir)
 
 
-def test_uploads_resume_after_kills(tmp_path: Path) -> None:
-    """A large upload goes on at the offset that the box acknowledged, and what arrives is what was sent."""
+def test_upload_resumes_at_the_acknowledged_offset_after_kills(tmp_path: Path) -> None:
+    """What arrives is what was sent."""
     chance = random.Random(5)
     model = toys.conv_net(tmp_path / "net.onnx", 12)
     with running_server(tmp_path / "state") as server:

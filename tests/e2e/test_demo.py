@@ -54,8 +54,8 @@ def _run(folder: Path, *options: str) -> tuple[subprocess.CompletedProcess[str],
 
 
 @pytest.mark.timeout(420)
-def test_without_a_registry_a_smaller_demo_still_works_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Says what is missing and why, answers with what there is, and imports nothing twice."""
+def test_demo_without_a_registry_shows_what_is_made_locally_and_resumes(tmp_path: Path) -> None:
+    """The demo says what is missing and why, answers with what there is, and imports nothing twice."""
     first, summary = _run(tmp_path)
     assert summary["tenants"] == 3
     assert summary["pipelines"] == []
@@ -76,8 +76,8 @@ def test_without_a_registry_a_smaller_demo_still_works_and_goes_on_where_it_was(
 
 
 @pytest.mark.timeout(240)
-def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Devices and server are gone, the address is taken away, and the summary is still given."""
+def test_demo_ends_on_ctrl_c_without_processes_or_address_left(tmp_path: Path) -> None:
+    """The summary is still given."""
     said = []
     with subprocess.Popen(
         _command(tmp_path), env=_offline(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -98,8 +98,8 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("package_index")
 @pytest.mark.nightly("takes more than a minute")
 @pytest.mark.timeout(600)
-def test_the_small_zoo_recognises_real_things(tmp_path: Path) -> None:
-    """Real networks of three tenants answer real frames and sound: words on signs, a face, speech."""
+def test_demo_of_the_small_zoo_recognises_text_faces_and_speech(tmp_path: Path) -> None:
+    """Real networks of three tenants answer real frames and sound."""
     done = subprocess.run(
         [
             sys.executable,

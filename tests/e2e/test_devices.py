@@ -94,8 +94,8 @@ def _until(device: Device, picture: np.ndarray, is_done: Callable[[Shown], bool]
 
 
 @pytest.mark.parametrize("promise", [Latency(slo_ms=3000.0, rate_rps=10.0), Accuracy(drop_max=0.5)])
-def test_a_device_streams(server: Server, picture: np.ndarray, promise: Promise) -> None:
-    """Labels are shown with their age; both sides count the same frames, but for those that the line lost."""
+def test_device_and_box_count_the_same_streamed_frames(server: Server, picture: np.ndarray, promise: Promise) -> None:
+    """Labels are shown with their age; both sides count the same frames, but for those that the connection lost."""
     with _device(server, promise) as device:
         answered = device.counts.ends
         shown = _until(device, picture, lambda shown: answered[FrameEnd.ANSWERED] >= 5)
@@ -116,8 +116,8 @@ def test_a_device_streams(server: Server, picture: np.ndarray, promise: Promise)
 
 
 @pytest.mark.nightly("the box tells the same over HTTP: tests/api/v1/test_sessions.py")
-def test_what_cannot_be_promised_is_said_at_once(server: Server, tmp_path: Path) -> None:
-    """With what is in the way: runs of this model take milliseconds on any machine."""
+def test_session_beyond_the_processor_is_refused_with_its_cause(server: Server, tmp_path: Path) -> None:
+    """Runs of this model take milliseconds on any machine."""
     with server.client(tenant=TENANT) as client:
         job = client.upload_model(
             products(tmp_path / "slow.onnx"), "slow", "image-classification", metadata={"precisions": []}
@@ -130,8 +130,8 @@ def test_what_cannot_be_promised_is_said_at_once(server: Server, tmp_path: Path)
 
 
 @pytest.mark.nightly("a server that is killed")
-def test_a_box_that_is_killed_is_found_again(server: Server, relay: Relay, picture: np.ndarray) -> None:
-    """The device goes on with its session as soon as the box is there."""
+def test_device_resumes_its_session_after_a_box_kill(server: Server, relay: Relay, picture: np.ndarray) -> None:
+    """As soon as the box is there."""
     with _device(server, Latency(slo_ms=3000.0, rate_rps=10.0), url=relay.url) as device:
         _until(device, picture, lambda shown: shown.answer is not None)
         server.kill()
@@ -145,8 +145,10 @@ def test_a_box_that_is_killed_is_found_again(server: Server, relay: Relay, pictu
         assert device.box_says()["id"] == device.session["id"]
 
 
-def test_the_command(appliance: Run, server: Server, picture: np.ndarray, tmp_path: Path) -> None:
-    """Two devices for three seconds, in numbers."""
+def test_stream_command_streams_two_devices_to_a_real_box(
+    appliance: Run, server: Server, picture: np.ndarray, tmp_path: Path
+) -> None:
+    """For three seconds, in numbers."""
     photo = tmp_path / "photo.png"
     cv2.imwrite(str(photo), picture)
     options = [

@@ -145,8 +145,8 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("make", HOSTILE, ids=lambda make: str(make.__name__).strip("_"))
-def test_refused_with_a_reason(box: Server, tmp_path: Path, make: FunctionType) -> None:
-    """The upload or its job fails with a sentence; no model of that name is left, and the good one answers."""
+def test_hostile_upload_is_refused_with_a_reason(box: Server, tmp_path: Path, make: FunctionType) -> None:
+    """The upload or its job fails with a sentence; no model of that name is left, and the good model answers."""
     name = make.__name__.strip("_").replace("_", "-")
     path = make(tmp_path)
     with box.client() as client:

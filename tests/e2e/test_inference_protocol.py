@@ -37,7 +37,7 @@ def headers(furnished_server: Server) -> dict[str, str]:
     return {"Authorization": f"Bearer {furnished_server.admin_key}"}
 
 
-def test_health_and_metadata(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
+def test_triton_client_reads_health_and_metadata(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
     """Probes need no key; metadata names inputs and outputs, and versions are variants."""
     assert client.is_server_live()
     assert client.is_server_ready()
@@ -54,8 +54,10 @@ def test_health_and_metadata(client: triton.InferenceServerClient, headers: dict
 
 
 @pytest.mark.parametrize("is_binary", [True, False])
-def test_infer(client: triton.InferenceServerClient, headers: dict[str, str], is_binary: bool) -> None:
-    """Binary and JSON tensors give the same sum, with a request id, a timeout and a priority."""
+def test_triton_client_infers_with_binary_and_json_tensors(
+    client: triton.InferenceServerClient, headers: dict[str, str], is_binary: bool
+) -> None:
+    """With a request id, a timeout and a priority."""
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
     answer = client.infer(
         "adding",
@@ -73,10 +75,10 @@ def test_infer(client: triton.InferenceServerClient, headers: dict[str, str], is
 @pytest.mark.parametrize("packing", ["gzip", "deflate"])
 @pytest.mark.parametrize("rows", [1, 8])
 @pytest.mark.parametrize("is_binary", [True, False])
-def test_infer_with_a_packed_body_is_answered(
+def test_triton_client_infers_with_compressed_bodies(
     client: triton.InferenceServerClient, headers: dict[str, str], packing: str, rows: int, is_binary: bool
 ) -> None:
-    """As the client packs it; the next request on the connection is another one."""
+    """The next request on the connection is read as another request."""
     for start in (0, 7):
         values = np.arange(start, start + 4 * rows, dtype=np.float32).reshape(rows, 4)
         inputs = _inputs({"A": values, "B": values}, is_binary)
@@ -84,8 +86,8 @@ def test_infer_with_a_packed_body_is_answered(
         np.testing.assert_array_equal(answer.as_numpy("SUM"), 2 * values)
 
 
-def test_infer_by_version(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
-    """The version pins the variant, by number or by name; the answer says which one ran."""
+def test_infer_version_pins_the_variant(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
+    """By number or by name; the answer says which variant ran."""
     zeros = np.zeros((1, 4), np.float32)
     for version in ("fp32", "1"):
         answer = client.infer("adding", _inputs({"A": zeros, "B": zeros}), model_version=version, headers=headers)
@@ -93,7 +95,9 @@ def test_infer_by_version(client: triton.InferenceServerClient, headers: dict[st
         assert answer.get_response()["parameters"] == {"variant": "fp32", "evidence": "original"}
 
 
-def test_errors_are_the_protocols(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
+def test_infer_errors_have_the_format_of_the_protocol(
+    client: triton.InferenceServerClient, headers: dict[str, str]
+) -> None:
     """A wrong shape, a wrong type, an unknown model and a missing key are errors that the client can read."""
     wrong_shape = _inputs({"A": np.zeros((1, 5), np.float32), "B": np.zeros((1, 4), np.float32)})
     with pytest.raises(InferenceServerException, match=r"input 'A' has shape \[1, 5\]"):
@@ -108,8 +112,10 @@ def test_errors_are_the_protocols(client: triton.InferenceServerClient, headers:
         client.infer("adding", right)
 
 
-def test_unload_and_load(client: triton.InferenceServerClient, headers: dict[str, str]) -> None:
-    """An explicit unload makes the model unavailable until it is loaded; its statistics survive."""
+def test_unloaded_model_is_unavailable_until_it_is_loaded(
+    client: triton.InferenceServerClient, headers: dict[str, str]
+) -> None:
+    """Its statistics survive."""
     zeros = np.zeros((1, 4), np.float32)
     client.infer("adding", _inputs({"A": zeros, "B": zeros}), headers=dict(headers))
     before = client.get_inference_statistics("adding", headers=headers)["model_stats"][0]["inference_count"]
@@ -125,10 +131,10 @@ def test_unload_and_load(client: triton.InferenceServerClient, headers: dict[str
     assert after == before + 1
 
 
-def test_tenants_do_not_see_each_other(
+def test_model_of_another_tenant_is_unknown_in_inference_protocol(
     furnished_server: Server, client: triton.InferenceServerClient, headers: dict[str, str]
 ) -> None:
-    """Another tenant's model is exactly as unknown as one that does not exist, and stands in no index."""
+    """As unknown as a model that does not exist, and in no index."""
     assert [row["name"] for row in client.get_model_repository_index(headers=headers)].count("digits") == 0
     with pytest.raises(InferenceServerException) as foreign:
         client.get_model_metadata("digits", headers=headers)
@@ -150,8 +156,8 @@ def _inputs(arrays: dict[str, np.ndarray], is_binary: bool = True) -> list[trito
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the kernel tells nothing of its connections")
-def test_a_known_caller_may_send_a_whole_picture_at_once(furnished_server: Server) -> None:
-    """What may be on its way bounds what a link carries: with 128 KiB, 50 Mbit/s where an answer takes 20 ms."""
+def test_receive_window_grows_for_a_connection_with_a_good_key(furnished_server: Server) -> None:
+    """The window bounds what a link carries: with 128 KiB, 50 Mbit/s where an answer takes 20 ms."""
     asked = _add(furnished_server, 1, rows=20_000)  # more than the model takes, which is found out when all is read
     host, port = furnished_server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=120) as connection, connection.makefile("rb") as answers:
@@ -165,8 +171,8 @@ def test_a_known_caller_may_send_a_whole_picture_at_once(furnished_server: Serve
 
 
 def test_pipelined_requests_are_answered_in_order(furnished_server: Server) -> None:
-    """Quick ones, slow ones, refused ones and ones in pieces on one connection: each gets its own answer, in the
-    order they were sent.
+    """Quick, slow and refused requests and requests in pieces on one connection: each gets its own answer, in the order
+    of sending.
     """
     asked = [_add(furnished_server, value) for value in range(40)]
     asked[7] = asked[7].replace(b"/adding/", b"/nobody/")
@@ -186,7 +192,7 @@ def test_pipelined_requests_are_answered_in_order(furnished_server: Server) -> N
                 assert np.frombuffer(body[-16:], np.float32).tolist() == [index + 1.0] * 4
 
 
-def test_blanks_around_the_length_of_the_json_are_none_of_it(furnished_server: Server) -> None:
+def test_blanks_around_inference_header_length_are_ignored(furnished_server: Server) -> None:
     """Whichever way the request is read: with a head seen before, or the first of a connection."""
     asked = _add(furnished_server, 1)
     host, port = furnished_server.url.removeprefix("http://").split(":")
@@ -203,7 +209,7 @@ def test_blanks_around_the_length_of_the_json_are_none_of_it(furnished_server: S
                 assert (status, np.frombuffer(body[-16:], np.float32).tolist()) == (200, [2.0] * 4)
 
 
-def test_a_wrong_key_counts_once(furnished_server: Server) -> None:
+def test_infer_with_a_wrong_key_counts_as_one_failed_key(furnished_server: Server) -> None:
     """Twenty of the thirty a minute that are answered 401: a request that is answered with others asks the key ring
     once, as any other does.
     """
@@ -214,8 +220,8 @@ def test_a_wrong_key_counts_once(furnished_server: Server) -> None:
             assert _answer(answers)[0] == 401
 
 
-def test_requests_of_many_connections_at_once(furnished_server: Server) -> None:
-    """What is answered together is not mixed up; a caller that has gone takes nobody along."""
+def test_concurrent_connections_each_get_their_own_answer(furnished_server: Server) -> None:
+    """Answers of shared runs are not mixed up; a caller that has gone takes no other caller along."""
     host, port = furnished_server.url.removeprefix("http://").split(":")
     with ExitStack() as stack:
         connections = [stack.enter_context(socket.create_connection((host, int(port)), timeout=120)) for _ in range(24)]

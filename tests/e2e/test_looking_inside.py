@@ -51,8 +51,8 @@ def _decided(client: Client) -> list[int]:
     return [one.id for one in client.decisions(application="add")]
 
 
-def test_decisions_are_listed_shown_and_made_again(server: Server, asked: Path, appliance: Run) -> None:
-    """Newest first, by filters; what is decided again is equal; what is not there is a sentence."""
+def test_decisions_command_lists_shows_and_replays(server: Server, asked: Path, appliance: Run) -> None:
+    """Newest first, by filters; a replayed decision is equal; an unknown decision is a sentence."""
     with server.client() as client:
         until(lambda: bool(_decided(client)), "the decision to drop the second request is written")
     listed = json.loads(appliance("decisions", "list", "--json"))
@@ -80,8 +80,8 @@ def test_decisions_are_listed_shown_and_made_again(server: Server, asked: Path, 
     assert "there is no decision '999999'" in appliance("decisions", "show", "999999", status=1)
 
 
-def test_a_tenant_sees_its_own_decisions_only(server: Server, asked: Path, appliance: Run) -> None:
-    """What did not concern it is no decision at all, also when its number is known."""
+def test_tenant_key_sees_decisions_of_its_own_tenant_only(server: Server, asked: Path, appliance: Run) -> None:
+    """A decision that did not concern the tenant is unknown, also when its number is known."""
     with server.client() as client:
         until(lambda: bool(_decided(client)), "the decision to drop the second request is written")
         (first, *_) = _decided(client)
@@ -90,7 +90,7 @@ def test_a_tenant_sees_its_own_decisions_only(server: Server, asked: Path, appli
     assert f"there is no decision '{first}'" in appliance("decisions", "show", str(first), "--key", key, status=1)
 
 
-def test_memory_is_shown_and_watched(server: Server, asked: Path, appliance: Run) -> None:
+def test_memory_command_shows_and_watches_resident_builds(server: Server, asked: Path, appliance: Run) -> None:
     """The build that was asked stands in the bar, in a row and in the JSON; --watch ends with Ctrl-C."""
     (build,) = json.loads(appliance("memory", "--json"))["builds"]
     assert (build["variant"], build["applications"]) == ("fp32", ["default/add"])
@@ -108,8 +108,7 @@ def test_memory_is_shown_and_watched(server: Server, asked: Path, appliance: Run
     assert [look["builds"][0]["variant"] for look in looks] == ["fp32", "fp32"]
 
 
-def test_the_box_is_shown_at_a_glance(server: Server, asked: Path, appliance: Run) -> None:
-    """The Python that it runs on, with how that was built."""
+def test_system_command_shows_the_python_build(server: Server, asked: Path, appliance: Run) -> None:
     shown = json.loads(appliance("system", "--json"))
     assert shown["python_build"]
     said = appliance("system")
@@ -117,8 +116,8 @@ def test_the_box_is_shown_at_a_glance(server: Server, asked: Path, appliance: Ru
     assert "1, 1 application" in said
 
 
-def test_an_application_is_changed_and_the_rest_stays(server: Server, asked: Path, appliance: Run) -> None:
-    """What is named changes at once; --no-slo takes the promise away; a stranger's name is a sentence."""
+def test_applications_change_command_changes_named_fields_only(server: Server, asked: Path, appliance: Run) -> None:
+    """Named fields change at once; --no-slo takes the promise away; an unknown name is a sentence."""
 
     def now() -> tuple[object, object, object]:
         one = next(a for a in json.loads(appliance("applications", "list", "--json")) if a["name"] == "add")

@@ -78,7 +78,7 @@ def by_hand(box: Client, picture: Path) -> list[str]:
     return [box.predict("read-text", png, timeout_ms=PATIENCE_MS).task_fields["text"] for png in pngs]
 
 
-def test_signs_are_read(server: Server, zoo: dict[str, ZooModel]) -> None:
+def test_pipeline_reads_signs_as_well_as_single_requests(server: Server, zoo: dict[str, ZooModel]) -> None:
     """The words that are on the pictures, and at least as well as by a client that asks stage after stage."""
     evaluation = zoo["read-text"].evaluation
     assert evaluation is not None
@@ -102,8 +102,8 @@ def test_signs_are_read(server: Server, zoo: dict[str, ZooModel]) -> None:
         assert frame.cost.seconds > 0
 
 
-def test_a_device_that_may_call_it(server: Server, zoo: dict[str, ZooModel]) -> None:
-    """With its own key, as a client that has joined; the networks behind are not its to call."""
+def test_device_key_of_a_pipeline_may_call_the_pipeline_only(server: Server, zoo: dict[str, ZooModel]) -> None:
+    """As a client that has joined; the key may not call the networks behind the pipeline."""
     picture = zoo["find-text"].inputs[0]
     with server.client() as admin:
         key = admin.create_key("harbour", KeyOrder(role=Role.DEVICE, pipelines=["signs"])).key
@@ -116,8 +116,8 @@ def test_a_device_that_may_call_it(server: Server, zoo: dict[str, ZooModel]) -> 
         device.leave_pipeline("signs", client.id)
 
 
-def test_a_kill_amid_frames_forgets_nothing(server: Server, zoo: dict[str, ZooModel]) -> None:
-    """What was acknowledged is there after it, is held as before, and reads again."""
+def test_pipelines_survive_a_kill_amid_frames(server: Server, zoo: dict[str, ZooModel]) -> None:
+    """Acknowledged pipelines are there after the kill, keep their applications as before, and read again."""
     picture = zoo["find-text"].inputs[3]
     with server.client(tenant="harbour") as box:
         before = box.run_pipeline("signs", picture, timeout_ms=PATIENCE_MS)

@@ -49,8 +49,10 @@ def asked(server: Server, path: str, framing: str, key: str | None) -> tuple[htt
 
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize("framing", FRAMINGS)
-def test_large_body_that_is_refused_is_answered(furnished_server: Server, path: str, framing: str) -> None:
-    """Whatever the route and the framing: with the reason, and the word that the connection ends."""
+def test_refused_large_body_is_answered_with_a_reason_and_close(
+    furnished_server: Server, path: str, framing: str
+) -> None:
+    """Whatever the route and the framing."""
     answer, told = asked(furnished_server, path, framing, furnished_server.admin_key)
     assert (answer.status, answer.getheader("connection")) == (ROUTES[path], "close")
     assert told.get("detail") or told["error"]
@@ -58,15 +60,14 @@ def test_large_body_that_is_refused_is_answered(furnished_server: Server, path: 
 
 @pytest.mark.parametrize("path", ["/v1/uploads", "/v2/models/adding/infer"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_large_body_of_a_stranger_is_answered(furnished_server: Server, path: str, framing: str) -> None:
-    """A wrong key is told as such, too."""
+def test_large_body_with_a_wrong_key_is_answered_401(furnished_server: Server, path: str, framing: str) -> None:
     answer, _ = asked(furnished_server, path, framing, "ea_wrong")
     assert (answer.status, answer.getheader("connection")) == (401, "close")
 
 
 @pytest.mark.parametrize("path", ["/v1/applications/nothing/predict", "/v2/models/nothing/infer"])
-def test_body_of_known_length_that_is_refused_leaves_the_connection(furnished_server: Server, path: str) -> None:
-    """Where it is not too large to be dropped: the next request comes behind it."""
+def test_refused_body_of_known_length_keeps_the_connection_open(furnished_server: Server, path: str) -> None:
+    """Where the body is not too large to be dropped: the next request comes behind it."""
     headers = {"Authorization": f"Bearer {furnished_server.admin_key}"}
     with closing(http.client.HTTPConnection(furnished_server.url.removeprefix("http://"), timeout=120)) as connection:
         for _ in range(3):

@@ -20,7 +20,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("is_announced", [True, False])
-def test_request_whose_key_is_revoked_inside_its_body_changes_nothing(
+def test_request_with_key_revoked_amid_its_body_changes_nothing(
     furnished_server: Server, order: str, is_announced: bool
 ) -> None:
     """401, whether the length of the body is stated or not."""

@@ -58,7 +58,7 @@ def _run(box: Server, *arguments: str) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_the_box_is_simulated_and_replayed_by_its_own_scenario(box: Server, tmp_path: Path) -> None:
+def test_exported_scenario_runs_in_the_lab_and_on_the_box_alike(box: Server, tmp_path: Path) -> None:
     """TOML out of the box, the same requests in the lab and on the box, the same keys from both."""
     path = tmp_path / "box.toml"
     _run(box, "scenario", "-o", str(path), "--rate-rps", "8", "--duration-s", "5")
@@ -93,7 +93,7 @@ def test_the_box_is_simulated_and_replayed_by_its_own_scenario(box: Server, tmp_
     assert all(entry["poisson_rps"] > 0 for entry in again["arrivals"])
 
 
-def test_what_the_box_does_not_have_is_named(box: Server, tmp_path: Path) -> None:
+def test_replay_names_an_application_that_the_box_lacks(box: Server, tmp_path: Path) -> None:
     """One sentence, status 1, and nothing is sent."""
     path = tmp_path / "box.json"
     document = json.loads(_run(box, "scenario", "--json", "--rate-rps", "5"))
@@ -126,9 +126,9 @@ def _moving_sum(path: Path) -> Path:
 
 
 @pytest.mark.timeout(300)
-def test_a_stateful_model_is_asked_in_sequences_and_failures_are_told(box: Server, tmp_path: Path) -> None:
-    """Every request of the sequences is answered; an application whose promise nobody can keep is told with its
-    problem and an example.
+def test_replay_sends_sequences_to_stateful_models_and_reports_failures(box: Server, tmp_path: Path) -> None:
+    """Every request of the sequences is answered; an application whose SLO is impossible is reported with its problem
+    and an example.
     """
     state = [{"input": "S", "output": "SN", "shape": [1, 2]}]
     metadata = {"precisions": [], "state": state, "constants": {"gain": 0.5}}

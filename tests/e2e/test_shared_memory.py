@@ -153,8 +153,8 @@ def refused(call: Callable[[], Any], words: str, status: str = "400") -> None:
     assert error.value.status() == status
 
 
-def test_in_and_out(box: Box, caller: Caller) -> None:
-    """A batch in, a batch out, both by shared memory; the answer says where it is, and carries none of it."""
+def test_shared_memory_carries_input_and_output_tensors(box: Box, caller: Caller) -> None:
+    """The answer says where the output is, and carries none of it."""
     assert "system_shared_memory" in caller.client.get_server_metadata()["extensions"]
     source, target = caller.make("ea_in", 64), caller.make("/ea_out", 100)
     shm.set_shared_memory_region(source, [A, B])
@@ -177,7 +177,7 @@ def test_in_and_out(box: Box, caller: Caller) -> None:
         assert len(device.status()) == 2
 
 
-def test_beside_tensors_in_the_body(caller: Caller) -> None:
+def test_shared_memory_input_mixes_with_tensors_in_the_body(caller: Caller) -> None:
     """One input by shared memory, another in binary; the output in binary, or in JSON."""
     shm.set_shared_memory_region(caller.make("ea_in", 32), [A])
     caller.register("in", "ea_in", 32)
@@ -188,8 +188,8 @@ def test_beside_tensors_in_the_body(caller: Caller) -> None:
 
 
 @pytest.mark.nightly("a model of its own")
-def test_large_ones(box: Box, caller: Caller, tmp_path: Path) -> None:
-    """Copied aside of the event loop, some beside a large body."""
+def test_large_shared_memory_tensors_are_copied_off_the_event_loop(box: Box, caller: Caller, tmp_path: Path) -> None:
+    """Some beside a large body."""
     _upload(box, toys.tiny_add(tmp_path / "add.onnx"), "many", shape_max={"A": [MANY, 4], "B": [MANY, 4]})
     many = np.arange(MANY * 4, dtype=np.float32).reshape(-1, 4)
     source, target = caller.make("ea_in", many.nbytes), caller.make("ea_out", many.nbytes)
@@ -202,8 +202,8 @@ def test_large_ones(box: Box, caller: Caller, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly("a model of its own")
-def test_halves_and_texts(box: Box, caller: Caller, tmp_path: Path) -> None:
-    """FP16 and BYTES, in both directions; texts take the bytes that they take."""
+def test_shared_memory_carries_fp16_and_bytes_tensors(box: Box, caller: Caller, tmp_path: Path) -> None:
+    """In both directions; the size of texts is the bytes of their encoding."""
     _upload(box, halves_and_texts(tmp_path / "mixed.onnx"), "mixed")
     halves = np.array([[1.5, -2], [0, 3]], np.float16)
     texts = np.array([["one", "zwölf"], ["", "three"]], np.object_)
@@ -223,7 +223,7 @@ def test_halves_and_texts(box: Box, caller: Caller, tmp_path: Path) -> None:
     refused(lambda: caller.infer("mixed", inputs), "BYTES data ends inside an element")
 
 
-def test_requests_that_do_not_fit(caller: Caller) -> None:
+def test_infer_with_bad_shared_memory_placement_is_refused(caller: Caller) -> None:
     """Places outside the region, sizes that are not the tensor's, outputs that overlap or find no room."""
     shm.set_shared_memory_region(caller.make("ea_in", 64), [A, B])
     caller.register("in", "ea_in", 64)
@@ -253,7 +253,7 @@ def test_requests_that_do_not_fit(caller: Caller) -> None:
     np.testing.assert_array_equal(held, A + B)
 
 
-def test_registering(caller: Caller) -> None:
+def test_shared_memory_registration_is_validated_and_bounded(caller: Caller) -> None:
     """A name is registered once; what is asked for has to be there, and within the bounds of a tenant."""
     caller.make("ea_in", 4096)
     caller.register("in", "ea_in", 64)
@@ -276,8 +276,8 @@ def test_registering(caller: Caller) -> None:
     caller.register("last", "ea_large", BYTES_MAX)
 
 
-def test_only_objects(box: Box, caller: Caller, tmp_path: Path) -> None:
-    """No key leads out of the folder of the objects, nor to anything in it that is none."""
+def test_shared_memory_key_reaches_shared_memory_objects_only(box: Box, caller: Caller, tmp_path: Path) -> None:
+    """No key leads out of the folder of the objects, nor to a link, a pipe or a folder in it."""
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(100))
     link, pipe, folder = FOLDER / "ea_link", FOLDER / "ea_pipe", FOLDER / "ea_folder"
@@ -300,8 +300,8 @@ def test_only_objects(box: Box, caller: Caller, tmp_path: Path) -> None:
     assert box.server.process.poll() is None
 
 
-def test_tenants_are_apart(box: Box, caller: Caller) -> None:
-    """A name is a tenant's own: another sees, uses and unregisters nothing of it, and does not get its object."""
+def test_shared_memory_regions_of_tenants_are_isolated(box: Box, caller: Caller) -> None:
+    """Another tenant sees, uses and unregisters no region of this tenant, and cannot register its object."""
     shm.set_shared_memory_region(caller.make("ea_in", 64), [A, B])
     caller.register("in", "ea_in", 64)
     with box.caller("museum") as other:
@@ -325,8 +325,8 @@ def test_tenants_are_apart(box: Box, caller: Caller) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_objects_are_their_users(caller: Caller) -> None:
-    """Who may open an object is not asked: the process that registers it must be of the user whom it belongs to."""
+def test_shared_memory_object_of_another_user_is_refused(caller: Caller) -> None:
+    """The permissions of the object do not count: the process that registers it must run as the user that owns it."""
     caller.make("ea_in", 64)
     os.chmod(FOLDER / "ea_in", 0o666)
     words = {"key": "ea_in", "offset": 0, "byte_size": 64}
@@ -347,7 +347,7 @@ def test_objects_are_their_users(caller: Caller) -> None:
     assert caller.status() == []
 
 
-def test_an_object_cut_short(box: Box, caller: Caller) -> None:
+def test_truncated_shared_memory_object_is_an_error(box: Box, caller: Caller) -> None:
     """Under a mapping this would kill the box; here it is an error, and nothing makes the object longer again."""
     shm.set_shared_memory_region(caller.make("ea_in", 64), [A, B])
     caller.make("ea_out", 64)
@@ -363,7 +363,7 @@ def test_an_object_cut_short(box: Box, caller: Caller) -> None:
     assert box.server.process.poll() is None
 
 
-def test_cut_short_all_the_time(box: Box, caller: Caller) -> None:
+def test_box_survives_shared_memory_truncated_during_requests(box: Box, caller: Caller) -> None:
     """An object that grows and shrinks while requests read and write it: right answers or that error, and no end."""
     shm.set_shared_memory_region(caller.make("ea_in", 64), [A, B])
     caller.register("in", "ea_in", 64)
@@ -407,8 +407,8 @@ def _open_objects(server: Server) -> list[str]:
     return [name for name in names if name.startswith(f"{FOLDER}/ea_")]
 
 
-def test_they_go_with_their_key_and_their_tenant(box: Box) -> None:
-    """A revoked key's regions are closed, a deleted tenant's too; a new tenant of the same name has none."""
+def test_shared_memory_regions_close_with_their_key_or_tenant(box: Box) -> None:
+    """A new tenant of the same name has none."""
     with box.server.client() as admin, ExitStack() as stack:
         admin.create_tenant("passing")
         keys = [admin.create_key("passing", KeyOrder()) for _ in range(2)]
@@ -436,8 +436,8 @@ def _client(box: Box) -> Any:
 
 
 @pytest.mark.nightly("a server of its own")
-def test_off(furnished_server: Server) -> None:
-    """Unless it is turned on, nobody registers anything, and a request that names a region is told why."""
+def test_shared_memory_is_refused_unless_turned_on(furnished_server: Server) -> None:
+    """A request that names a region is told the setting."""
     with triton.InferenceServerClient(furnished_server.url.removeprefix("http://")) as client:
         caller = Caller(client, furnished_server.admin_key, furnished_server.url)
         assert "system_shared_memory" not in client.get_server_metadata()["extensions"]
@@ -450,8 +450,7 @@ def test_off(furnished_server: Server) -> None:
 
 
 @pytest.mark.nightly("a server of its own")
-def test_over_tls(tmp_path: Path) -> None:
-    """Who is at the other end is the same question."""
+def test_shared_memory_can_be_registered_over_tls(tmp_path: Path) -> None:
     with (
         running_server(tmp_path / "state", **SETTINGS, APPLIANCE_HTTP__TLS_SELF_SIGNED="true") as server,
         ExitStack() as stack,
@@ -465,8 +464,8 @@ def test_over_tls(tmp_path: Path) -> None:
             assert client.post("/v2/systemsharedmemory/region/in/register", json=order).status_code == 200
 
 
-def test_over_the_unix_socket(tmp_path: Path) -> None:
-    """The same, without a network; regions do not survive a restart."""
+def test_shared_memory_works_over_the_unix_socket(tmp_path: Path) -> None:
+    """Regions do not survive a restart."""
     path = tmp_path / "box.sock"
     settings = {**SETTINGS, "APPLIANCE_HTTP__UNIX_SOCKET": str(path)}
     with running_server(tmp_path / "state", **settings) as server, ExitStack() as stack:
@@ -490,7 +489,7 @@ def test_over_the_unix_socket(tmp_path: Path) -> None:
             assert local.get("/v2/systemsharedmemory/status").json() == []
 
 
-def test_the_program_of_the_documentation(box: Box) -> None:
+def test_shared_memory_example_of_the_documentation_runs(box: Box) -> None:
     """As it stands in docs/api.md: the numbers are in the region."""
     text = (Path(__file__).parents[2] / "docs" / "api.md").read_text().partition("## Tensors in shared memory")[2]
     program = text.partition("```python\n")[2].partition("```")[0].replace("127.0.0.1:8080", "HERE")

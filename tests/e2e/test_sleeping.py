@@ -39,10 +39,8 @@ def _is_of(path: Path, size_bytes: int) -> bool:
     return path.exists() and path.stat().st_size == size_bytes
 
 
-def test_files_that_another_program_cuts_short(box: SleepingBox, client: httpx.Client) -> None:
-    """Awake or asleep: the program waits, all answers are right, and the box goes on in the same process; the file is
-    made anew.
-    """
+def test_weight_files_truncated_by_another_program_are_rebuilt(box: SleepingBox, client: httpx.Client) -> None:
+    """Awake or asleep: the program waits, all answers are right, and the box goes on in the same process."""
     for state in ("resident", "asleep"):
         for name in NAMES:
             assert box.ask(client, name).status_code == 200
@@ -62,8 +60,12 @@ def test_files_that_another_program_cuts_short(box: SleepingBox, client: httpx.C
     assert box.server.process.poll() is None
 
 
-def test_deleted_and_imported_again_while_asleep(box: SleepingBox, client: httpx.Client, tmp_path: Path) -> None:
-    """A sleeper goes with its model; other content by its name, and then the same again, answers as itself."""
+def test_sleeping_model_deleted_and_imported_again_answers_right(
+    box: SleepingBox, client: httpx.Client, tmp_path: Path
+) -> None:
+    """A sleeping build goes with its model; other content by its name, and then the same content again, answers as
+    itself.
+    """
     for name in NAMES:
         assert box.ask(client, name).status_code == 200
     name = next(name for name, build in box.builds(client).items() if build["state"] == "asleep")
@@ -84,14 +86,16 @@ def test_deleted_and_imported_again_while_asleep(box: SleepingBox, client: httpx
 
 
 @pytest.mark.parametrize("isolation", ["none", "process"])
-def test_killed_at_any_instant(box: SleepingBox, isolation: str) -> None:
-    """Of sleeping, waking and reading ahead, in the service and in guards: every start is clean, no answer is wrong."""
+def test_box_killed_around_sleep_and_wake_starts_clean(box: SleepingBox, isolation: str) -> None:
+    """During sleeping, waking and reading ahead, in the service and in guards: every start is clean, no answer is
+    wrong.
+    """
     chance = Random(7)
     box.restart(APPLIANCE_GUARD__ISOLATION=isolation)
     assert sum(killed(box, chance) for _ in range(KILLS)) > 0
 
 
-def test_nobody_sleeps_where_the_share_is_nothing(box: SleepingBox) -> None:
+def test_builds_never_sleep_with_an_asleep_share_of_zero(box: SleepingBox) -> None:
     """Builds come and go as before there was sleep."""
     box.restart(APPLIANCE_MEMORY__ASLEEP_SHARE="0")
     with box.client() as client:

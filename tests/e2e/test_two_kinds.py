@@ -48,8 +48,8 @@ def _is_where_it_serves(client: Client, name: str) -> bool:
     return variants[name].serves_on in {build.build.split("@")[1] for build in alike if build.state == "resident"}
 
 
-def test_each_model_is_measured_on_both(tmp_path: Path) -> None:
-    """It serves on whichever costs less, which is shown; started with one kind only, it answers the same."""
+def test_model_is_profiled_on_both_kinds_and_serves_on_the_cheaper(tmp_path: Path) -> None:
+    """Which is shown; started with one kind only, the box answers the same."""
     with running_server(tmp_path / "state", APPLIANCE_PROCESSORS=BOTH) as server:
         with server.client() as client:
             assert [one.kind for one in client.processors()] == ["cpu", "openvino"]

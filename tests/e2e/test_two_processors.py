@@ -93,9 +93,9 @@ def _pinned(server: Server) -> Counter[str]:
 
 @pytest.mark.skipif(len(CORES) < 2, reason="there is one core")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_runs_on_both(tmp_path: Path, threads: int) -> None:
-    """Runs are counted on both, their threads are pinned, and one build is in memory: with several threads a run, of
-    which each processor makes its own, as often as there are processors.
+def test_runs_of_a_build_are_spread_over_two_pinned_processors(tmp_path: Path, threads: int) -> None:
+    """One build is in memory: with several threads a run, of which each processor makes its own, as often as there are
+    processors.
     """
     options = {"workers": 1, "threads_per_run": threads}
     with (
@@ -127,8 +127,8 @@ def test_runs_on_both(tmp_path: Path, threads: int) -> None:
 
 @pytest.mark.skipif(len(CORES) < 2, reason="there is one core")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_core_that_is_taken_away(tmp_path: Path, threads: int) -> None:
-    """Its processor is lost within seconds, the other one answers everything, and it is back with its core."""
+def test_processor_whose_core_is_taken_away_is_lost_until_it_returns(tmp_path: Path, threads: int) -> None:
+    """The other processor answers everything meanwhile."""
     options = {"workers": 1, "threads_per_run": threads}
     with (
         running_server(tmp_path / "state", **SETTINGS, APPLIANCE_PROCESSORS=processors(**options)) as server,
@@ -149,8 +149,8 @@ def test_a_core_that_is_taken_away(tmp_path: Path, threads: int) -> None:
         assert (client.processors()[1].runs or 0) > (lost.runs or 0)
 
 
-def test_what_the_settings_may_not_say(tmp_path: Path) -> None:
-    """The box does not start, and names the key."""
+def test_start_with_one_core_in_two_processors_is_refused(tmp_path: Path) -> None:
+    """The box names the key."""
     alike = json.dumps([{"name": "a", "cores": CORES[:1]}, {"name": "b", "cores": CORES[:1]}])
     with pytest.raises(AssertionError, match=r"processors\[1\]\.cores: \d+ is one of processors\[0\]'s, too"):
         running_server(tmp_path / "state", APPLIANCE_PROCESSORS=alike).__enter__()

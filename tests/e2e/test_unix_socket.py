@@ -28,8 +28,8 @@ def local(path: Path, key: str | None = None) -> httpx.Client:
 
 
 @pytest.mark.parametrize("mode", ["0600", "0660"])
-def test_it_answers_as_the_port_does(tmp_path: Path, mode: str) -> None:
-    """Only with a key, only to whom the file allows; nothing is left of it after the end."""
+def test_unix_socket_answers_like_the_port_with_its_file_mode(tmp_path: Path, mode: str) -> None:
+    """Only with a key; the file is removed at the end."""
     path = tmp_path / "box.sock"
     settings = {"APPLIANCE_HTTP__UNIX_SOCKET": str(path), "APPLIANCE_HTTP__UNIX_SOCKET_MODE": mode}
     with running_server(tmp_path / "state", **settings) as server:
@@ -49,8 +49,8 @@ def test_it_answers_as_the_port_does(tmp_path: Path, mode: str) -> None:
     assert not path.exists()
 
 
-def test_its_connections_count(tmp_path: Path) -> None:
-    """One more than there may be: the oldest without a key gives way, as at the port."""
+def test_unix_socket_connections_count_against_the_connection_limit(tmp_path: Path) -> None:
+    """At one more than the limit the oldest connection without a key gives way, as at the port."""
     path = tmp_path / "box.sock"
     settings = {"APPLIANCE_HTTP__UNIX_SOCKET": str(path), "APPLIANCE_HTTP__CONNECTIONS_MAX": "2"}
     with running_server(tmp_path / "state", **settings):
@@ -67,7 +67,7 @@ def test_its_connections_count(tmp_path: Path) -> None:
             line.close()
 
 
-def test_what_a_killed_box_has_left_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+def test_unix_socket_left_by_a_killed_box_is_replaced(tmp_path: Path) -> None:
     """A file stays, and so does the socket of a box that runs."""
     path = tmp_path / "box.sock"
     settings = {"APPLIANCE_HTTP__UNIX_SOCKET": str(path)}

@@ -101,8 +101,8 @@ def _adds_up(device: Device) -> bool:
     return counts.captured == counts.sent + counts.skipped and counts.sent == counts.ends.total()
 
 
-def test_objects_are_shown_where_they_are_now(box: SessionBox) -> None:
-    """Not where they were when the frame was sent; and what was promised, sent and asked is what the box hears."""
+def test_device_moves_objects_to_their_place_in_the_current_frame(box: SessionBox) -> None:
+    """Not where the objects were when the frame was sent; the box hears what was promised, sent and asked."""
     box.delay_s = 0.1
     with _device(box, name="door", weight=2.0) as device:
 
@@ -146,7 +146,7 @@ def test_objects_are_shown_where_they_are_now(box: SessionBox) -> None:
     assert box.clocks >= 1
 
 
-def test_pictures_have_the_size_that_the_box_asks_for(box: SessionBox) -> None:
+def test_frames_have_size_and_interval_of_the_current_plan(box: SessionBox) -> None:
     """Longer side 320 of 640 × 480; another plan, another size, one frame of three."""
 
     def has_come(variant: str, size: int) -> Callable[[Shown], bool]:
@@ -167,16 +167,15 @@ def test_pictures_have_the_size_that_the_box_asks_for(box: SessionBox) -> None:
     assert device.counts.skips[Skip.NOT_PLANNED] > 0
 
 
-def test_a_promise_that_is_not_possible_is_said_at_once(box: SessionBox) -> None:
-    """Before anything is streamed, with the box's own error."""
+def test_refused_session_raises_the_error_of_the_box_before_any_frame(box: SessionBox) -> None:
     box.refusal = {"type": "/problems/unknown-application", "title": "x", "status": 404, "name": "street"}
     with pytest.raises(ApplianceError), _device(box):
         raise AssertionError("it was refused")
     assert box.heads == []
 
 
-def test_see_waits_for_nothing(box: SessionBox) -> None:
-    """A box that takes frames and says nothing: frames are skipped and counted, and none takes long."""
+def test_device_see_returns_at_once_while_the_box_is_silent(box: SessionBox) -> None:
+    """A box that takes frames and says nothing: frames are skipped and counted, and no call takes long."""
     box.is_deaf = True
     clock = SystemClock()
     with _device(box) as device:
@@ -190,8 +189,8 @@ def test_see_waits_for_nothing(box: SessionBox) -> None:
     assert device.counts.ends[FrameEnd.LOST] == device.counts.sent
 
 
-def test_a_line_that_breaks_is_made_anew(box: SessionBox) -> None:
-    """The session goes on, and the box hears what was seen."""
+def test_broken_connection_is_opened_again_within_the_session(box: SessionBox) -> None:
+    """The box hears which result was seen last."""
     with _device(box) as device:
         _seen_until(device, lambda shown: shown.answer is not None)
         box.cut()
@@ -205,7 +204,7 @@ def test_a_line_that_breaks_is_made_anew(box: SessionBox) -> None:
     assert int(box.seen[-1] or -1) >= 0
 
 
-def test_a_box_that_closes_every_line_is_not_asked_without_a_pause(box: SessionBox) -> None:
+def test_reconnects_pause_while_the_box_closes_every_connection(box: SessionBox) -> None:
     """Else a device whose messages the box refuses would open hundreds of connections a second."""
 
     class Watched(SystemClock):
@@ -221,8 +220,8 @@ def test_a_box_that_closes_every_line_is_not_asked_without_a_pause(box: SessionB
         assert Watched.pauses >= 3
 
 
-def test_a_dead_line_is_raced_by_a_fresh_one(box: SessionBox) -> None:
-    """No close comes: frames are overdue, and another connection is opened beside."""
+def test_connection_with_overdue_frames_is_raced_by_a_new_connection(box: SessionBox) -> None:
+    """No close comes: frames are overdue, and another connection is opened beside the first."""
     with _device(box) as device:
         _seen_until(device, lambda shown: shown.answer is not None)
         box.is_deaf = True
@@ -234,8 +233,8 @@ def test_a_dead_line_is_raced_by_a_fresh_one(box: SessionBox) -> None:
     assert device.counts.ends[FrameEnd.LOST] >= 1
 
 
-def test_frames_end_as_the_box_says(box: SessionBox) -> None:
-    """Dropped with their head, or unreadable; both are counted, and the stream goes on."""
+def test_dropped_and_unreadable_frames_are_counted_and_stream_goes_on(box: SessionBox) -> None:
+    """Dropped by their head, or answered with an error."""
     box.drops, box.errors = frozenset(range(0, 5000, 2)), frozenset(range(1, 5000, 4))
     with _device(box) as device:
         _seen_until(device, lambda shown: shown.answer is not None and device.counts.ends[FrameEnd.DROPPED] > 3)
@@ -243,8 +242,8 @@ def test_frames_end_as_the_box_says(box: SessionBox) -> None:
     assert device.counts.ends[FrameEnd.ANSWERED] >= 1
 
 
-def test_frames_that_the_box_does_not_take_hold_up_nothing(box: SessionBox) -> None:
-    """It does not count them, and the device does, at once: no line is given up for them."""
+def test_frames_not_taken_by_the_box_are_lost_without_a_reconnect(box: SessionBox) -> None:
+    """The box does not count them, and the device does, at once."""
     box.untaken = frozenset(range(0, 5000, 2))
     with _device(box) as device:
         _seen_until(device, lambda shown: shown.answer is not None and device.counts.ends[FrameEnd.LOST] > 3)
@@ -252,8 +251,8 @@ def test_frames_that_the_box_does_not_take_hold_up_nothing(box: SessionBox) -> N
     assert _adds_up(device)
 
 
-def test_a_session_that_ends_sends_no_more(box: SessionBox) -> None:
-    """The box's word and its reason reach the program; a stream that is refused says why."""
+def test_ended_session_sends_no_more_frames(box: SessionBox) -> None:
+    """The notice of the box and its reason reach the program; a stream that is refused says why."""
     with _device(box) as device:
         _seen_until(device, lambda shown: shown.answer is not None)
         box.end("no room: harbour/gate came back")
@@ -270,8 +269,8 @@ def test_a_session_that_ends_sends_no_more(box: SessionBox) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_mistake_of_the_sdk_itself_ends_the_stream_and_is_told(box: SessionBox) -> None:
-    """A line that began again would make it again, for ever, and nobody would know why nothing comes."""
+def test_error_inside_the_sdk_ends_the_stream_and_is_reported(box: SessionBox) -> None:
+    """A new connection would meet the error again, for ever, and the program would not learn why no result comes."""
 
     class Mistaken(Device):
         def reports(self) -> dict[str, Any]:
@@ -288,8 +287,8 @@ def test_a_mistake_of_the_sdk_itself_ends_the_stream_and_is_told(box: SessionBox
         line.wake()  # a frame was due just before: the camera's loop hears nothing of it
 
 
-def test_a_notice_of_another_variant(box: SessionBox) -> None:
-    """Accuracy changes with it, which the program may want to show (X-05)."""
+def test_notice_of_another_variant_reaches_the_program_with_accuracy(box: SessionBox) -> None:
+    """Accuracy changes with the variant, which the program may want to show (X-05)."""
     with _device(box) as device:
         _seen_until(device, lambda shown: shown.answer is not None)
         notice = {"type": "notice", "kind": "variant", "state": "served", "variant": "a-224", "accuracy": 0.37}
@@ -310,7 +309,7 @@ def test_a_notice_of_another_variant(box: SessionBox) -> None:
 
 
 @pytest.mark.usefixtures("ports")
-def test_tasks_without_boxes_are_held_with_their_age() -> None:
+def test_answer_without_boxes_is_held_with_its_age() -> None:
     """The answer as it came, and how old it is; where nothing changes, nothing is lost."""
     with session_box(lambda frame, body: {"labels": [{"label": "cat", "score": 0.8}]}) as box:
         box.plan = PlanMessage(number=1, variant="a-320", size=320, quality=75, interval=6)
@@ -327,9 +326,10 @@ def test_tasks_without_boxes_are_held_with_their_age() -> None:
 
 
 @pytest.mark.usefixtures("ports")
-def test_a_pipeline_in_the_place_of_an_application() -> None:
-    """Asked for by its name; what its first stage has found in the picture is tracked, what it has found in a cutout is
-    not, and the answer is the whole tree."""
+def test_device_on_a_pipeline_tracks_objects_of_the_first_stage() -> None:
+    """What the first stage has found in the picture is tracked, what a stage has found in a cutout is not, and the
+    answer is the whole tree.
+    """
 
     def tree(frame: int, body: bytes) -> dict[str, Any]:
         inner = {"objects": [{"label": "dog", "score": 0.9, "box": [0.0, 0.0, 9.0, 9.0]}]}
@@ -354,7 +354,7 @@ def test_a_pipeline_in_the_place_of_an_application() -> None:
 
 
 @pytest.mark.usefixtures("ports")
-def test_boxes_are_those_of_the_cameras_picture() -> None:
+def test_object_boxes_are_in_pixels_of_the_camera_frame() -> None:
     """Of a camera of 640 × 480, though the box saw 320 × 240 and answered in that."""
 
     def halved(frame: int, body: bytes) -> dict[str, Any]:
@@ -374,23 +374,22 @@ def test_boxes_are_those_of_the_cameras_picture() -> None:
         assert bottom - top == pytest.approx(BOX[3] - BOX[1], rel=0.1)
 
 
-def test_what_only_cutouts_show_is_held() -> None:
-    """No place in the picture is known of it: the answer, and how old it is."""
+def test_pipeline_answer_with_objects_in_cutouts_only_is_not_tracked() -> None:
+    """No place in the picture is known of such objects."""
     inner = {"stage": "look", "answer": {"objects": [{"box": [0.0, 0.0, 9.0, 9.0]}]}, "items": []}
     assert found_in({"pipeline": "signs", "items": [{"stage": "cut", "box": BOX, "items": [inner]}]}) is None
     assert found_in({"pipeline": "signs", "items": [{"stage": "find", "none": "dropped", "items": []}]}) is None
 
 
-def test_results_that_are_pictures(box: SessionBox) -> None:
-    """They come behind their message, and are shown as they came."""
+def test_picture_result_is_shown_as_received(box: SessionBox) -> None:
+    """A picture comes behind its message."""
     box.picture = b"\x89PNG and so on"
     with _device(box) as device:
         shown = _seen_until(device, lambda shown: shown.picture is not None)
         assert shown.picture == box.picture
 
 
-def test_a_camera_that_gives_jpeg(box: SessionBox) -> None:
-    """Sent as it is; its results are held."""
+def test_jpeg_of_the_camera_is_sent_unchanged_and_its_result_held(box: SessionBox) -> None:
     jpeg = encoded(next(PAN.frames()), 640, 75)
 
     def forever() -> Iterator[bytes]:
@@ -405,8 +404,8 @@ def test_a_camera_that_gives_jpeg(box: SessionBox) -> None:
     assert {(head.size, head.quality) for head in box.heads} == {(None, None)}
 
 
-def test_who_makes_jpegs_in_a_way_of_its_own_gets_whole_frames(box: SessionBox) -> None:
-    """With the size that the box asks for: hardware may take frames of one size only."""
+def test_custom_encoder_gets_whole_frames_and_the_planned_size(box: SessionBox) -> None:
+    """Hardware may take frames of one size only."""
     asked = []
 
     def encode(frame: Any, size_px: int, quality: int) -> bytes:
@@ -419,8 +418,8 @@ def test_who_makes_jpegs_in_a_way_of_its_own_gets_whole_frames(box: SessionBox) 
 
 
 @pytest.mark.usefixtures("ports", "processes")
-def test_a_device_is_light() -> None:
-    """One that is refused nothing has neither httpx nor the box's errors in memory, nor numpy's masked arrays."""
+def test_running_device_imports_no_http_client_or_box_errors() -> None:
+    """A device that is refused nothing has neither httpx nor the box's errors in memory, nor numpy's masked arrays."""
     still = {"objects": [{"label": "cat", "score": 0.9, "box": BOX}], "width": 640, "height": 480}
     with session_box(lambda frame, body: still) as box:
         code = f"""if True:
@@ -439,8 +438,8 @@ def test_a_device_is_light() -> None:
     assert not {"httpx", "appliance.domain.errors", "numpy.ma", "fastapi"} & set(done.stdout.split())
 
 
-def test_what_is_no_picture_is_skipped(box: SessionBox) -> None:
-    """And counted; the stream goes on."""
+def test_unreadable_camera_frame_is_skipped_and_counted(box: SessionBox) -> None:
+    """The stream goes on."""
 
     def some() -> Iterator[Any]:
         for number, frame in enumerate(PAN.frames()):
@@ -451,7 +450,7 @@ def test_what_is_no_picture_is_skipped(box: SessionBox) -> None:
     assert _adds_up(device)
 
 
-def test_what_results_lose_is_told_by_variant(box: SessionBox) -> None:
+def test_frame_head_reports_drop_rate_and_gaps_by_variant(box: SessionBox) -> None:
     """After another plan the rates of both are known, and what the results of the first were behind the second's."""
 
     def has_come(enough: int, _: Shown) -> bool:
@@ -471,7 +470,7 @@ def test_what_results_lose_is_told_by_variant(box: SessionBox) -> None:
 
 
 @pytest.mark.parametrize(("letters", "variants", "gaps"), [(10, 8, 56), (63, 8, 10), (63, 60, 0)])
-def test_curves_of_long_names_fit_into_a_head(letters: int, variants: int, gaps: int) -> None:
+def test_drop_curves_of_long_variant_names_fit_into_a_frame_head(letters: int, variants: int, gaps: int) -> None:
     """As many as there is room for, rates first: the box breaks the stream off at a head that is too large."""
     names = [f"{number:02}".ljust(letters, "x") for number in range(variants)]
     known = {one: VariantDrop(1 / 7, {other: 1 / 7 for other in names if other != one}) for one in names}

@@ -16,8 +16,8 @@ def silent(what: str, done: int, total: int | None) -> None:
     pass
 
 
-def test_default_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """XDG_CACHE_HOME wins where it is absolute; else ~/.cache."""
+def test_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where it is absolute; else ~/.cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_folder() == tmp_path / "edge-appliance"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
@@ -25,7 +25,7 @@ def test_default_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert default_folder() == tmp_path / "home" / ".cache" / "edge-appliance"
 
 
-def test_kept_folder_appears_whole_and_replaces(tmp_path: Path) -> None:
+def test_cache_folder_appears_whole_and_replaces_the_earlier_one(tmp_path: Path) -> None:
     """A folder is finished only after `keep`, and a second one takes the place of the first."""
     cache = Cache(tmp_path / "a folder with spaces")
     with cache.locked(silent):
@@ -39,7 +39,7 @@ def test_kept_folder_appears_whole_and_replaces(tmp_path: Path) -> None:
         assert not list((cache.folder / "staging").iterdir())
 
 
-def test_failed_work_leaves_nothing(tmp_path: Path) -> None:
+def test_cache_keeps_nothing_of_failed_work(tmp_path: Path) -> None:
     """An exception in the middle leaves neither a finished nor an unfinished folder."""
     cache = Cache(tmp_path)
 
@@ -82,7 +82,7 @@ def holder(folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.usefixtures("processes")
-def test_killed_process_leaves_no_lock_and_its_rest_is_swept(tmp_path: Path) -> None:
+def test_cache_of_a_killed_process_is_unlocked_and_swept(tmp_path: Path) -> None:
     """After kill -9 the next process gets the lock at once and sweeps the half work."""
     child = holder(tmp_path)
     os.kill(child.pid, signal.SIGKILL)
@@ -93,8 +93,8 @@ def test_killed_process_leaves_no_lock_and_its_rest_is_swept(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("processes")
-def test_second_process_waits_and_says_so(tmp_path: Path) -> None:
-    """Who comes second reports that it waits, and goes on when the first is done."""
+def test_second_process_waits_for_the_cache_and_reports_it(tmp_path: Path) -> None:
+    """It goes on when the first process is done."""
     child = holder(tmp_path)
     said: list[str] = []
 
@@ -110,7 +110,7 @@ def test_second_process_waits_and_says_so(tmp_path: Path) -> None:
     assert said == ["another process is fetching; waiting for it"]
 
 
-def test_unwritable_folder_is_a_clear_error(tmp_path: Path) -> None:
+def test_unwritable_cache_folder_is_a_clear_error(tmp_path: Path) -> None:
     """A cache that cannot be made says so instead of a bare OSError."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CacheUnusable, match="name another folder"), Cache(tmp_path / "file" / "cache").locked(silent):

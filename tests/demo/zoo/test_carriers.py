@@ -12,7 +12,7 @@ from appliance.demo.zoo.zoos import ZOOS, ZooName, carriers_of
 DOCUMENT = Path(__file__).parents[3] / "docs" / "zoo.md"
 
 
-def test_entries_are_sound() -> None:
+def test_carrier_entries_are_valid_and_used() -> None:
     """Keys are unique, hashes are SHA-256, names stay below the carrier's folder, every carrier is used."""
     assert len(BY_KEY) == len(CARRIERS)
     for carrier in CARRIERS:
@@ -28,18 +28,17 @@ def test_entries_are_sound() -> None:
 
 
 @pytest.mark.parametrize(("name", "limit_bytes"), [("small", 30e6), ("ci", 20e6)])
-def test_small_zoos_stay_small(name: ZooName, limit_bytes: float) -> None:
+def test_downloads_of_small_zoos_stay_below_the_limit(name: ZooName, limit_bytes: float) -> None:
     """The downloads of a zoo, beyond the Python environment, stay below what is promised."""
     assert sum(BY_KEY[key].size_bytes for key in carriers_of(name)) < limit_bytes
 
 
-def test_small_needs_wheels_only() -> None:
-    """The small zoo needs nothing but pip."""
+def test_small_zoo_needs_pip_only() -> None:
     assert {BY_KEY[key].client for key in carriers_of("small")} == {"pip"}
 
 
 @pytest.mark.parametrize(("name", "models_min"), [("demo", 7), ("small", 4), ("ci", 5)])
-def test_zoos_have_three_tenants(name: ZooName, models_min: int) -> None:
+def test_zoos_have_several_tenants_and_unique_models(name: ZooName, models_min: int) -> None:
     """Each zoo has three tenants or enough models to tell tenants apart, and names are unique within a tenant."""
     recipes = ZOOS[name]
     assert len(recipes) >= models_min
@@ -48,7 +47,7 @@ def test_zoos_have_three_tenants(name: ZooName, models_min: int) -> None:
 
 
 @pytest.mark.parametrize("table", [carriers_table, recipes_table])
-def test_document_has_the_table(table: object) -> None:
+def test_zoo_document_has_the_printed_tables(table: object) -> None:
     """docs/zoo.md lists every carrier with its licence and every model; write the printed table there when this
     fails.
     """

@@ -76,7 +76,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor]) -> Path:
 
 
 @pytest.mark.usefixtures("torch_names")
-def test_tensors_come_back(tmp_path: Path) -> None:
+def test_checkpoint_tensors_are_read_with_shapes_and_strides(tmp_path: Path) -> None:
     """Values and shapes are those that were written, strides included."""
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     tensors = {
@@ -97,7 +97,7 @@ class Hostile:
         return os.system, ("touch /tmp/this-must-not-exist",)
 
 
-def test_hostile_pickle_runs_nothing(tmp_path: Path) -> None:
+def test_checkpoint_with_hostile_pickle_is_refused_and_runs_nothing(tmp_path: Path) -> None:
     """A checkpoint that names any other function is refused by that name."""
     path = tmp_path / "net.pth"
     with path.open("wb") as file:
@@ -110,7 +110,7 @@ def test_hostile_pickle_runs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("torch_names")
 @pytest.mark.parametrize("cut", [1, 10, 40])
-def test_truncated_file(tmp_path: Path, cut: int) -> None:
+def test_truncated_checkpoint_is_refused(tmp_path: Path, cut: int) -> None:
     """A file that ends early is an error, wherever it ends."""
     path = write_checkpoint(tmp_path / "net.pth", {"a": Tensor(np.ones((4, 4)), "0")})
     path.write_bytes(path.read_bytes()[:-cut])
@@ -119,8 +119,7 @@ def test_truncated_file(tmp_path: Path, cut: int) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 a zip", pickle.dumps("text"), pickle.dumps(MAGIC, 2) * 5])
-def test_other_files(tmp_path: Path, content: bytes) -> None:
-    """What is no such checkpoint is refused as one error."""
+def test_file_that_is_no_checkpoint_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "net.pth"
     path.write_bytes(content)
     with pytest.raises(BadCheckpoint):
@@ -128,7 +127,7 @@ def test_other_files(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.usefixtures("torch_names")
-def test_efficientnet_folds_norms(tmp_path: Path) -> None:
+def test_efficientnet_graph_computes_the_reference_arithmetic(tmp_path: Path) -> None:
     """A net of two blocks on a grey 1x1 picture equals the arithmetic written out: convolution, batch norm, ReLU6,
     residual, softmax.
     """

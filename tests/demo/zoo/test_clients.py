@@ -74,7 +74,7 @@ def empty(folder: Path) -> Path:
     return folder
 
 
-def test_pip_brings_a_wheel_with_progress(tmp_path: Path, pip_folder: Path) -> None:
+def test_pip_downloads_a_wheel_with_progress(tmp_path: Path, pip_folder: Path) -> None:
     """The package comes by name and version, and the progress ends at its size."""
     seen: list[tuple[str, int, int | None]] = []
     downloader = Downloader(Cache(tmp_path / "cache"), lambda *step: seen.append(step))
@@ -84,8 +84,8 @@ def test_pip_brings_a_wheel_with_progress(tmp_path: Path, pip_folder: Path) -> N
     assert all(total == 7_000 and 0 <= done <= 7_000 for _, done, total in seen)
 
 
-def test_version_that_is_not_served(tmp_path: Path, pip_folder: Path) -> None:
-    """A missing version is told apart from a missing registry, and the message says what to do."""
+def test_missing_version_is_told_apart_from_a_missing_registry(tmp_path: Path, pip_folder: Path) -> None:
+    """The message says what to do."""
     downloader = Downloader(Cache(tmp_path / "cache"), silent)
     with pytest.raises(NotServed, match=r"does not serve tiny-carrier 9\.9") as caught:
         downloader.download(Client.PIP, "tiny-carrier", "9.9", 1, empty(tmp_path / "in"))
@@ -93,8 +93,8 @@ def test_version_that_is_not_served(tmp_path: Path, pip_folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_registry_out_of_reach_is_asked_once(tmp_path: Path) -> None:
-    """Nobody answers: a clear error, and the next carrier of that registry fails without asking again."""
+def test_unreachable_registry_is_asked_once(tmp_path: Path) -> None:
+    """A clear error, and the next carrier of that registry fails without asking again."""
     downloader = Downloader(Cache(tmp_path / "cache"), silent)
     with pytest.raises(RegistryUnreachable, match="check the connection"):
         downloader.download(Client.PIP, "tiny-carrier", "1.0", 1, empty(tmp_path / "in"))
@@ -106,8 +106,7 @@ def test_registry_out_of_reach_is_asked_once(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("waits for a registry that is not there")
 @pytest.mark.usefixtures("nowhere")
-def test_npm_registry_out_of_reach(tmp_path: Path) -> None:
-    """npm's own words for a refused connection are understood."""
+def test_unreachable_npm_registry_is_recognised(tmp_path: Path) -> None:
     skip_if(lacks_tools({"npm": "npm"}))
     downloader = Downloader(Cache(tmp_path / "cache"), silent)
     with pytest.raises(RegistryUnreachable, match="npm could not download"):
@@ -167,7 +166,7 @@ def npm_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 
 
 @pytest.mark.usefixtures("npm_registry")
-def test_npm_brings_a_scoped_tarball(tmp_path: Path) -> None:
+def test_npm_downloads_a_scoped_tarball(tmp_path: Path) -> None:
     """`npm pack` of a scoped package gives one tarball, and a version that is not there is `NotServed`."""
     skip_if(lacks_tools({"npm": "npm"}))
     downloader = Downloader(Cache(tmp_path / "cache"), silent)
@@ -178,7 +177,9 @@ def test_npm_brings_a_scoped_tarball(tmp_path: Path) -> None:
         downloader.download(Client.NPM, "@some/carrier", "2.0.0", 1000, empty(tmp_path / "second"))
 
 
-def test_machine_without_npm_or_apt(tmp_path: Path, pip_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_npm_or_apt_is_an_error_with_the_remedy(
+    tmp_path: Path, pip_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without npm the Node package is asked from pip, which has none here; without apt that part is skipped."""
     monkeypatch.setenv("PATH", str(empty(tmp_path / "bare")))
     downloader = Downloader(Cache(tmp_path / "cache"), silent)
@@ -188,7 +189,7 @@ def test_machine_without_npm_or_apt(tmp_path: Path, pip_folder: Path, monkeypatc
         downloader.download(Client.APT, "some-doc", "1.0", 1, empty(tmp_path / "second"))
 
 
-def test_client_that_stands_still_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_download_client_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client whose files do not grow is killed with its children and counts as out of reach."""
     sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
     monkeypatch.setattr(clients, "PIP_DOWNLOAD", sleeper)

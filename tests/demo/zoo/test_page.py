@@ -20,7 +20,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> page.Pages:
     return page.plates(tmp_path_factory.mktemp("plates"), count=40)
 
 
-def test_plates_are_found_and_their_numerals_read(pages: page.Pages, tmp_path: Path) -> None:
+def test_page_networks_find_plates_and_read_their_numerals(pages: page.Pages, tmp_path: Path) -> None:
     """All plates of all pages, where they are, from left to right; and nine of ten numerals at least."""
     spec = TaskSpec(TaskKind.TEXT_DETECTION, params=json.loads(pages.metadata.read_text())["params"])
     finder = onnxruntime.InferenceSession(pages.model)
@@ -47,8 +47,7 @@ def test_plates_are_found_and_their_numerals_read(pages: page.Pages, tmp_path: P
     assert right >= 0.9 * numerals
 
 
-def test_pages_are_equal_from_run_to_run(pages: page.Pages, tmp_path: Path) -> None:
-    """Of one seed."""
+def test_pages_of_one_seed_are_reproducible(pages: page.Pages, tmp_path: Path) -> None:
     again = page.plates(tmp_path, count=40)
     names = sorted(path.name for path in pages.evaluation.iterdir())
     assert names == sorted(path.name for path in again.evaluation.iterdir())

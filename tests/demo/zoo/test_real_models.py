@@ -46,7 +46,7 @@ def check(model: ZooModel) -> None:
 
 
 @pytest.mark.parametrize("name", ["ci", "small"])
-def test_light_zoos_answer_right(name: ZooName) -> None:
+def test_models_of_the_light_zoos_answer_right(name: ZooName) -> None:
     """Every model of the zoo is right on its labelled inputs; what could not be fetched is named at the end."""
     zoo = zoo_of(name)
     for model in zoo.models:
@@ -56,7 +56,7 @@ def test_light_zoos_answer_right(name: ZooName) -> None:
 
 @pytest.mark.usefixtures("processes")
 @pytest.mark.nightly("takes more than a minute")
-def test_demo_zoo_answers_right() -> None:
+def test_models_of_the_demo_zoo_answer_right() -> None:
     """All models of the demo, on its photos, clips, speech and sentences."""
     zoo = zoo_of("demo")
     models = zoo.models
@@ -70,8 +70,8 @@ def test_demo_zoo_answers_right() -> None:
     skip_if(LEFT_OUT + "; ".join(zoo.missing) if zoo.missing else None)
 
 
-def test_pitch_of_a_voice() -> None:
-    """A man reads aloud: where the net is sure, the pitch is that of a male voice."""
+def test_pitch_model_hears_the_pitch_of_a_male_voice() -> None:
+    """A man reads aloud; only where the net is sure."""
     model = model_of("pitch", "ci")
     outputs = judged(model).answer(model.inputs[1])["outputs"]
     pitch, confidence = (np.array(outputs[name]["data"]).ravel() for name in ("pitch", "confidence"))
@@ -79,7 +79,7 @@ def test_pitch_of_a_voice() -> None:
     assert 75 < np.median(pitch[confidence > 0.9]) < 180
 
 
-def test_centerface_with_free_sizes_is_the_same_net() -> None:
+def test_centerface_rewritten_for_free_sizes_computes_equal_maps() -> None:
     """Rewritten for any size, the face detector gives the original's maps at the original's size, and four maps at
     another.
     """

@@ -69,7 +69,7 @@ def noise(*shape: int) -> npt.NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_pointwise_convolution_norm_and_relu6(tmp_path: Path, half: bool) -> None:
+def test_tfjs_pointwise_convolution_norm_and_relu6_are_converted(tmp_path: Path, half: bool) -> None:
     """1x1 convolution, scale, shift and max(min(relu, 6), 0): one Clip for three bounds, and the same numbers."""
     kernel, scale, shift = noise(1, 1, 3, 5), np.abs(noise(5)) * 4, noise(5) * 2
     weights = {
@@ -109,7 +109,7 @@ def test_pointwise_convolution_norm_and_relu6(tmp_path: Path, half: bool) -> Non
     assert not kinds & {"Relu", "Min", "Max"}, "three bounds are one"
 
 
-def test_depthwise_with_same_padding_and_stride(tmp_path: Path) -> None:
+def test_tfjs_depthwise_convolution_with_same_padding_is_converted(tmp_path: Path) -> None:
     """TensorFlow pads below and right first; the depthwise kernel stays with its channel."""
     kernel = noise(3, 3, 2, 1)
     nodes = [
@@ -128,7 +128,7 @@ def test_depthwise_with_same_padding_and_stride(tmp_path: Path) -> None:
     )
 
 
-def test_split_reshape_transpose_and_mean(tmp_path: Path) -> None:
+def test_tfjs_split_reshape_transpose_and_mean_are_converted(tmp_path: Path) -> None:
     """Second output of a split, a reshape whose leading 1 is the batch, and a mean over axes."""
     weights = {
         "sizes": np.array([1, 2], np.int32),
@@ -149,7 +149,7 @@ def test_split_reshape_transpose_and_mean(tmp_path: Path) -> None:
     assert np.allclose(run(write_graph(tmp_path, nodes, weights), image, ("n", 2), "mean"), expected, atol=1e-6)
 
 
-def test_pad_pool_concat_resize_and_shape_arithmetic(tmp_path: Path) -> None:
+def test_tfjs_pad_pool_concat_resize_and_shapes_are_converted(tmp_path: Path) -> None:
     """Padding by minus infinity, max pooling, doubling in size, joining channels, and a target that is computed from
     constants.
     """
@@ -193,15 +193,16 @@ def test_pad_pool_concat_resize_and_shape_arithmetic(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_it_does_not_know_is_named(tmp_path: Path, nodes: list[dict[str, Any]], message: str) -> None:
-    """An unknown operation or use is an error with its name, not a wrong graph."""
+def test_tfjs_unsupported_operation_is_refused_by_name(
+    tmp_path: Path, nodes: list[dict[str, Any]], message: str
+) -> None:
+    """Not converted to a wrong graph."""
     topology = write_graph(tmp_path, [node("input", "Placeholder"), *nodes], {"size": np.array([2, 2], np.int32)})
     with pytest.raises(UnsupportedOperation, match=message):
         run(topology, noise(1, 4, 4, 3), ("n", "h", "w", 3), "out")
 
 
-def test_weight_file_of_another_length(tmp_path: Path) -> None:
-    """A weight file that does not fit its description is refused."""
+def test_tfjs_weight_file_of_wrong_length_is_refused(tmp_path: Path) -> None:
     topology = write_graph(tmp_path, [node("input", "Placeholder")], {"size": np.array([2, 2], np.int32)})
     (tmp_path / "model.bin").write_bytes(b"\0" * 12)
     with pytest.raises(UnsupportedOperation, match="12 bytes"):

@@ -32,7 +32,7 @@ def test_tiny_add_adds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("megabytes", [0.5, 2, 20])
-def test_conv_net_has_the_size_asked_for(tmp_path: Path, megabytes: float) -> None:
+def test_conv_net_has_the_requested_size(tmp_path: Path, megabytes: float) -> None:
     """The file is within 2 % of the size, and batch, height and width are free."""
     path = toys.conv_net(tmp_path / "net.onnx", megabytes)
     assert path.stat().st_size == pytest.approx(megabytes * 1e6, rel=0.02)
@@ -43,7 +43,7 @@ def test_conv_net_has_the_size_asked_for(tmp_path: Path, megabytes: float) -> No
         assert np.allclose(answer.sum(axis=1), 1, atol=1e-5)
 
 
-def test_conv_net_is_the_same_each_time(tmp_path: Path) -> None:
+def test_conv_net_is_reproducible(tmp_path: Path) -> None:
     """Equal arguments give equal bytes, so a store that goes by content keeps one copy."""
     assert toys.conv_net(tmp_path / "a", 0.5).read_bytes() == toys.conv_net(tmp_path / "b", 0.5).read_bytes()
 
@@ -65,12 +65,12 @@ def test_expanded_nets_answer_any_batch(tmp_path: Path, make: object) -> None:
 
 
 @pytest.mark.nightly("makes a network of 100 MB")
-def test_resnet50_is_as_large_as_the_real_one(tmp_path: Path) -> None:
+def test_toy_resnet50_has_the_size_of_the_real_network(tmp_path: Path) -> None:
     """The benchmark's ResNet-50 has the parameters of the real one: 25.6 million, 98 MiB."""
     assert toys.resnet50(tmp_path / "net.onnx").stat().st_size == pytest.approx(102.5e6, rel=0.01)
 
 
-def test_digits_learnt_what_they_were_shown(tmp_path: Path) -> None:
+def test_trained_digits_net_is_right_on_unseen_images(tmp_path: Path) -> None:
     """The digits net is right on at least 88 of 100 images that it has not seen, and its metadata says how to feed
     it.
     """

@@ -43,7 +43,7 @@ def _agreement(pan: Pan, boxes: np.ndarray, *, stride: int, latency: int, frames
 
 
 @pytest.mark.parametrize("step", [(3.0, 1.0), (-7.3, 5.1), (12.0, 0.0), (8.4, 8.4)])
-def test_pans_are_followed(step: tuple[float, float]) -> None:
+def test_tracker_follows_a_panning_camera(step: tuple[float, float]) -> None:
     """Up to 12 pixels a frame, a result every 8 frames that comes 3 later: overlap at least 0.90."""
     pan = Pan(scene(1), step=step)
     boxes = things(2, 40, pan.photo.shape[1], pan.photo.shape[0])
@@ -51,7 +51,7 @@ def test_pans_are_followed(step: tuple[float, float]) -> None:
 
 
 @pytest.mark.parametrize("latency", [1, 6, 30])
-def test_flat_things_move_with_the_picture(latency: int) -> None:
+def test_object_without_texture_moves_with_the_picture(latency: int) -> None:
     """Where a box shows nothing that could be followed; slow pans are not taken for slower ones."""
     pan = Pan(scene(11), step=(2.0, 1.0))
     box = np.array([[300.0, 200.0, 420.0, 310.0]])
@@ -65,7 +65,7 @@ def test_flat_things_move_with_the_picture(latency: int) -> None:
             assert np.abs(tracker.boxes - _there(box, pan, frame)).max() < 1.0
 
 
-def test_a_result_is_taken_from_its_frame_to_now() -> None:
+def test_late_result_is_carried_from_its_frame_to_the_current_frame() -> None:
     """12 frames and 120 pixels later, in one step."""
     pan = Pan(scene(3), step=(10.0, 0.0))
     boxes = things(4, 30, 900, 700)
@@ -82,7 +82,7 @@ def test_a_result_is_taken_from_its_frame_to_now() -> None:
     assert tracker.carried(found, 0, 99) is None
 
 
-def test_what_comes_nearer_grows() -> None:
+def test_box_of_an_approaching_object_grows() -> None:
     """A zoom of 1.5 % a frame."""
     photo, frames, boxes = scene(5), 10, np.array([[260.0, 180.0, 380.0, 300.0]])
     tracker = Tracker()
@@ -97,8 +97,8 @@ def test_what_comes_nearer_grows() -> None:
     assert (box[2] - box[0]) / 120.0 == pytest.approx(1.015 ** (frames - 1), rel=0.05)
 
 
-def test_ids_stay_with_their_things() -> None:
-    """Over results in another order; what is new gets a new one, what left loses it."""
+def test_object_ids_persist_over_results_in_another_order() -> None:
+    """A new object gets a new id, an object that left loses its id."""
     pan = Pan(scene(6), step=(4.0, 0.0))
     boxes = np.array([[300.0, 100.0, 400.0, 200.0], [480.0, 250.0, 580.0, 360.0], [300.0, 380.0, 420.0, 460.0]])
     labels = ("cat", "dog", "cat")
@@ -114,8 +114,8 @@ def test_ids_stay_with_their_things() -> None:
     assert tracker.shown() == ()
 
 
-def test_what_leaves_the_view_is_shown_no_more() -> None:
-    """And what is half outside is cut at the edge."""
+def test_object_outside_the_view_is_not_shown() -> None:
+    """An object that is half outside is cut at the edge."""
     pan = Pan(scene(7), step=(12.0, 0.0))
     tracker = Tracker()
     tracker.observe(0, pan.frame(0), (0, Found(np.array([[40.0, 100.0, 140.0, 200.0]]), ("thing",), ({"score": 0.5},))))
@@ -127,8 +127,8 @@ def test_what_leaves_the_view_is_shown_no_more() -> None:
     assert widths[-1] == []
 
 
-def test_a_camera_that_changes_its_size_begins_anew() -> None:
-    """No picture before it can be compared."""
+def test_changed_frame_size_discards_earlier_pictures() -> None:
+    """No earlier picture can be compared."""
     tracker = Tracker()
     tracker.observe(0, scene(8)[:480, :640], (0, Found(np.array([[40.0, 100.0, 140.0, 200.0]]), ("thing",))))
     tracker.observe(1, scene(8)[:720, :720])
@@ -136,8 +136,7 @@ def test_a_camera_that_changes_its_size_begins_anew() -> None:
     assert len(tracker.shown()) == 1
 
 
-def test_old_pictures_are_forgotten() -> None:
-    """A result that took longer is shown where it was."""
+def test_result_older_than_the_history_is_shown_unmoved() -> None:
     tracker = Tracker(history=4)
     for frame in range(6):
         tracker.observe(frame, scene(9)[:240, :320])
@@ -146,8 +145,8 @@ def test_old_pictures_are_forgotten() -> None:
     assert np.array_equal(tracker.boxes, box)
 
 
-def test_pictures_of_frames_that_no_result_comes_of_are_kept_for_one_step() -> None:
-    """Of those that were sent for `history` frames, sent or not."""
+def test_picture_of_an_unsent_frame_is_kept_for_one_step_only() -> None:
+    """Pictures of sent frames are kept for `history` frames."""
     pan, tracker = Pan(scene(9), step=(4.0, 2.0)), Tracker(history=12)
     boxes = np.array([[200.0, 200.0, 320.0, 300.0]])
 
@@ -164,7 +163,7 @@ def test_pictures_of_frames_that_no_result_comes_of_are_kept_for_one_step() -> N
     assert [frame for frame in range(13) if carried(frame, 12) is not None] == [5, 10, 12]
 
 
-def test_pictures_of_frames_before_known_results_are_forgotten() -> None:
+def test_pictures_before_the_last_result_are_forgotten() -> None:
     """But for the newest, from which the next step is made."""
     pan, tracker = Pan(scene(9), step=(4.0, 2.0)), Tracker()
     found = Found(np.array([[200.0, 200.0, 320.0, 300.0]]), ("thing",))
