@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.discovery.test_discovery import FLOODING, inside, networks_joined
+from tests.discovery.networks import FLOODING, inside, networks_joined
 
 ROUNDS = 7
 LOOKING = """

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from appliance import log
 from tests.attacks.killed_box import guarded_box, killed
-from tests.modelstore.test_chores_killed import killed_often, killed_restores
-from tests.modelstore.test_crashes import archived, check_restored, killed_again_and_again, killed_restore
+from tests.modelstore.crashes import archived, check_restored, killed_again_and_again, killed_restore
+from tests.modelstore.kills import killed_often, killed_restores
 
 LIVES = 20
 """Kills of one box; then it finishes its jobs, and another one begins."""

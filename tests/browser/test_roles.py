@@ -12,7 +12,7 @@ import pytest
 
 from appliance.wire.access import KeyOrder
 from tests.browser.conftest import MODEL, WIDTHS, Box, Tab
-from tests.browser.test_stories import PAGES
+from tests.browser.pages import PAGES
 
 TENANT, OWN = "workshop", "numbers"
 CLICKS_MAX = 3

@@ -19,25 +19,11 @@ from appliance.demo.zoo import toys
 from appliance.wire.access import KeyOrder
 from tests.browser.axe import violations
 from tests.browser.conftest import HOSTILE, MODEL, SHOTS, TURNED, WIDTHS, Box, archive, sign_in
+from tests.browser.pages import PAGES
 from tests.e2e.server import running_server
 from tests.e2e.waiting import until
 
 Tab = Callable[..., AbstractContextManager[Any]]
-PAGES = {
-    "/": "Overview",
-    "/models": "Models",
-    f"/models/{MODEL}": MODEL,
-    "/applications": "Applications",
-    f"/applications/{MODEL}": MODEL,
-    "/pipelines": "Pipelines",
-    "/memory": "Memory",
-    "/sessions": "Sessions",
-    "/tenants": "Tenants and keys",
-    "/tenants/default": "default",
-    "/processors": "Processors",
-    "/what-if": "What if",
-    "/box": "Box",
-}
 EARLIEST, LATEST = "Pacific/Kiritimati", "Pacific/Pago_Pago"
 """Zones of time 25 hours apart."""
 PIECE_BYTES = 4 * 2**20

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from appliance.discovery import announcement
 from appliance.discovery.announcement import Announcement
 from appliance.discovery.finding import FOUND_MAX
 from appliance.discovery.service import Service, reachable, read
+from tests.discovery.networks import FLOODING, inside, ip, networks_joined
 from tests.harness.lacking import lacks_namespaces, lacks_tools, skip_if
 
 ROUNDS, GROWTH_MAX_KB = 60_000, 40_000
@@ -24,8 +23,6 @@ ROUNDS, GROWTH_MAX_KB = 60_000, 40_000
 PATIENCE_S = 120
 CLOCK = SystemClock()
 ANNOUNCING = Path(__file__).parent / "announcing.py"
-FLOODING = Path(__file__).parent / "flooding.py"
-SPACES = [f"appliance-{os.getpid()}-{side}" for side in "ab"]
 
 
 def test_announced_service_is_read_back_from_its_txt_record() -> None:
@@ -79,35 +76,12 @@ def _lacks_cables() -> str | None:
     return None if tried.returncode == 0 else f"the kernel joins no networks (veth): {tried.stderr.strip()}"
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-@contextmanager
-def networks_joined() -> Iterator[list[str]]:
-    """Two namespaces with a cable between them."""
-    with ExitStack() as stack:
-        for space in SPACES:
-            ip("netns", "add", space)
-            stack.callback(ip, "netns", "delete", space)
-        ip("link", "add", "eth0", "netns", SPACES[0], "type", "veth", "peer", "name", "eth0", "netns", SPACES[1])
-        for number, space in enumerate(SPACES, 1):
-            ip("-n", space, "address", "add", f"10.97.0.{number}/24", "dev", "eth0")
-            ip("-n", space, "link", "set", "lo", "up")
-            ip("-n", space, "link", "set", "eth0", "up")
-        yield SPACES
-
-
 @pytest.fixture
 def networks() -> Iterator[list[str]]:
     skip_if(lacks_namespaces("net"), lacks_tools({"ip": "iproute2"}))
     skip_if(_lacks_cables())
     with networks_joined() as spaces:
         yield spaces
-
-
-def inside(space: str, *words: str) -> list[str]:
-    return ["ip", "netns", "exec", space, sys.executable, *words]
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def test_discard_of_an_ended_or_closed_connection_takes_nothing(pair: tuple[sock
     assert discard(-1, 10) == 0
 
 
-class _Transport:
+class HandTransport:
     def __init__(self, **known: object) -> None:
         self._known = known
 
@@ -62,6 +62,6 @@ def test_discard_is_not_used_for_unix_sockets_and_tls(pair: tuple[socket.socket,
     """There the kernel's bytes are not the body's."""
     near, far = socket.socketpair()
     with near, far:
-        assert tcp_file(_Transport(socket=far)) is None
-    assert tcp_file(_Transport(socket=pair[1], sslcontext=object())) is None
-    assert tcp_file(_Transport(socket=pair[1])) == pair[1].fileno()
+        assert tcp_file(HandTransport(socket=far)) is None
+    assert tcp_file(HandTransport(socket=pair[1], sslcontext=object())) is None
+    assert tcp_file(HandTransport(socket=pair[1])) == pair[1].fileno()

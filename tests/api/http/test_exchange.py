@@ -1,105 +1,18 @@
 """The exchange over uvicorn's own protocol: the body as it was gathered, the answer in one write."""
 
-import asyncio
-import socket
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from appliance.api.auth.callers import CONNECTION
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
-from appliance.api.http.connections import Connections, Counted
 from appliance.api.http.exchange import EXCHANGE, AlignedBody, HttpExchange
-from appliance.api.http.pace import Pace
-from appliance.api.http.turns import Turns
 from appliance.api.http.unread import Unread
-from appliance.api.protocol import BoxProtocol
-from appliance.clock import SystemClock
+from tests.api.http.exchanges import connect, head
 from tests.fakes.clock import run_virtual, settle, story
 
-PATH = "/v2/models/m/infer"
 OK = [(b"content-length", b"2")]
-
-
-class _Transport(asyncio.Transport):
-    """Notes what is written."""
-
-    def __init__(self) -> None:
-        super().__init__({"socket": self})
-        self.written: list[bytes] = []
-        self.is_closed = self.is_half_closed = False
-        self.unread_bytes = 0
-
-    def setsockopt(self, *_: int) -> None:
-        """The transport is its own socket."""
-
-    def getsockname(self) -> tuple[str, int]:
-        return "127.0.0.1", 1
-
-    def fileno(self) -> int:
-        return -1
-
-    getpeername = getsockname
-    family = socket.AF_INET
-
-    def write(self, data: Any) -> None:
-        self.written.append(bytes(data))
-
-    def get_write_buffer_size(self) -> int:
-        return self.unread_bytes
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def can_write_eof(self) -> bool:
-        return True
-
-    def write_eof(self) -> None:
-        self.is_half_closed = True
-
-    def set_protocol(self, protocol: Any) -> None:
-        self.receiver = protocol
-
-    def pause_reading(self) -> None:
-        pass
-
-    def resume_reading(self) -> None:
-        pass
-
-
-def connect(
-    app: Callable[[Any, Any, Any], Any], unread: Unread | None = None, turns: Turns | None = None
-) -> tuple[BoxProtocol, _Transport]:
-    """A protocol with an application and a transport, as after the connection was made."""
-    config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None, proxy_headers=False)
-    connections = Connections[Counted](10, 1)
-    pace = Pace(head_s=10, keep_alive_s=30, body_s=10, body_bytes_per_s_min=1000)
-    protocol = BoxProtocol(
-        config,
-        ServerState(),
-        {},
-        connections=connections,
-        unread=Unread(2**20) if unread is None else unread,
-        pace=pace,
-        head_bytes_max=32 * 1024,
-        turns=turns or Turns(SystemClock()),
-    )
-    transport = _Transport()
-    protocol.connection_made(transport)
-    return protocol, transport
-
-
-def head(size: int, *more: str, path: str = PATH) -> bytes:
-    return "\r\n".join([f"POST {path} HTTP/1.1", "host: box", f"content-length: {size}", *more, "", ""]).encode()
 
 
 class Seen:

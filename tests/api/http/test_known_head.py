@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from appliance.api.http.bounded_protocol import BODY_WATER_BYTES
 from appliance.api.http.known_head import KNOWN_BYTES_MAX, KnownHead, head_of
-from tests.api.http.test_exchange import connect, head
-from tests.api.http.test_receiving import CUTS, Application, received, sent
+from tests.api.http.exchanges import connect, head
+from tests.api.http.receiving import CUTS, Application, received, sent
 from tests.fakes.clock import run_virtual, settle, story
 from tests.harness.lanes import examples
 

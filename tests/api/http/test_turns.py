@@ -11,7 +11,7 @@ from appliance.api.gateway import Gateway
 from appliance.api.http.turns import PART_NS, STRANGER, Turns
 from appliance.api.http.websocket import WebSocket
 from appliance.clock import NS_PER_MS
-from tests.api.http.test_exchange import connect
+from tests.api.http.exchanges import connect
 from tests.fakes.clock import settle, story
 from tests.fakes.hand_clock import HandClock
 

@@ -1,7 +1,6 @@
 """Media in, answers out, over HTTP."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +9,11 @@ from appliance.demo.zoo import toys
 from appliance.domain.errors import QuotaExceeded
 from appliance.domain.request import Request
 from tests.api.stand import Asking, Stand, request_end
+from tests.api.v1.pictures import samples
 
 pytestmark = pytest.mark.anyio
 SELDOM = 0.001
 """Requests a second: none more is allowed while a test runs, however slow the machine is."""
-
-
-def samples(digits: toys.Digits, count: int) -> list[tuple[bytes, str]]:
-    truth = json.loads((digits.evaluation / "truth.json").read_text())["samples"]
-    return [(Path(digits.evaluation / one["file"]).read_bytes(), str(one["label"])) for one in truth[:count]]
 
 
 async def test_predict_recognises_real_pictures(stand: Stand, digits: toys.Digits) -> None:

@@ -24,7 +24,7 @@ from appliance.runtime.sessions.live import LiveSession
 from appliance.tasks.base import Media
 from tests.api.stand import Stand, running
 from tests.api.v1.joining import LATENCY, SLO_MS, joined, order
-from tests.api.v1.test_predict import samples
+from tests.api.v1.pictures import samples
 from tests.fakes.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from appliance.api.v2.handler import V2
 from appliance.api.v2.messages import Answer
 from appliance.clock import SystemClock
 from appliance.runtime.serving.eager import in_task
-from tests.api.http.test_exchange import _Transport, connect, head
+from tests.api.http.exchanges import HandTransport, connect, head
 from tests.fakes.clock import settle, story
 
 BODY = bytes(range(256)) * 800
@@ -48,7 +48,7 @@ def _is_in_task() -> bool:
     return asyncio.current_task() is not None
 
 
-def _connected(*, in_the_end: bool = False) -> tuple[BoxProtocol, _Transport, Reading]:
+def _connected(*, in_the_end: bool = False) -> tuple[BoxProtocol, HandTransport, Reading]:
     async def service(*_: Any) -> None:
         raise AssertionError("only /v2 is asked")
 
