@@ -74,8 +74,7 @@ def test_pipeline_stages_given_in_any_order_are_sorted() -> None:
 
 
 def test_join_stage_lies_one_level_above_the_joined_items() -> None:
-    """The join's node hangs beside those of the items that it puts together, and its text can be looked at as a whole.
-    """
+    """The join's node hangs beside those of the joined items, and its text can be looked at as a whole."""
     joined = Join(name="text", after=("read",))
     graph = graph_of(*SIGNS, joined, ask("mean", "meaning", "text"))
     assert (graph.level_of("text"), graph.parent_of("text"), graph.gives["text"]) == (ROOT, "find", Data.TEXT)
@@ -153,7 +152,9 @@ def test_pipeline_critical_path_is_the_longest_by_duration() -> None:
         ((), StageMismatch, "stages"),
     ],
 )  # fmt: skip
-def test_invalid_pipeline_is_refused_with_the_key_at_fault(stages: Sequence[Stage], kind: type[BadPipeline] | None, key: str) -> None:
+def test_invalid_pipeline_is_refused_with_the_key_at_fault(
+    stages: Sequence[Stage], kind: type[BadPipeline] | None, key: str
+) -> None:
     """The message begins with the key."""
     if kind is None:
         graph_of(*stages)

@@ -18,7 +18,9 @@ P99_MS = {"fp32": 20.0, "int8": 5.0}
         (None, 1.0, True, True),
     ],
 )
-def test_variant_keeps_slo_when_twice_its_p99_fits(p99_ms: float | None, slo_ms: float | None, keeps: bool, alone: bool) -> None:
+def test_variant_keeps_slo_when_twice_its_p99_fits(
+    p99_ms: float | None, slo_ms: float | None, keeps: bool, alone: bool
+) -> None:
     """At the edge it still does, and an unknown P99 is taken to fit; a run alone needs one P99."""
     assert (keeps_slo(p99_ms, slo_ms), fits_alone(p99_ms, slo_ms)) == (keeps, alone)
 

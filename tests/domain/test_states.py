@@ -42,14 +42,18 @@ machines = pytest.mark.parametrize(
 
 
 @machines
-def test_state_table_has_a_row_for_every_state(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+def test_state_table_has_a_row_for_every_state(
+    states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]
+) -> None:
     """Rows name states of the same machine only."""
     assert set(table) == set(states)
     assert set().union(*table.values()) <= set(states)
 
 
 @machines
-def test_state_machine_final_states_have_no_moves(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+def test_state_machine_final_states_have_no_moves(
+    states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]
+) -> None:
     """From every other state a final state, or the start, can be reached."""
     assert {state for state in states if not table[state]} == ends
     for state in set(states) - ends:
@@ -57,13 +61,17 @@ def test_state_machine_final_states_have_no_moves(states: type[StrEnum], table: 
 
 
 @machines
-def test_state_machine_reaches_every_state_from_the_start(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+def test_state_machine_reaches_every_state_from_the_start(
+    states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]
+) -> None:
     """Except that of a rejected request, which never started."""
     assert set(states) - _reachable(table, start) - {start} <= {RequestState.REJECTED}
 
 
 @machines
-def test_state_move_is_allowed_only_as_the_table_lists(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+def test_state_move_is_allowed_only_as_the_table_lists(
+    states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]
+) -> None:
     """`move` returns the new state where the table lists it and asserts everywhere else."""
     for old in states:
         for new in states:
