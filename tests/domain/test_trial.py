@@ -75,7 +75,7 @@ def test_promoted_variant_that_drifts_is_on_trial_again_from_nothing() -> None:
     assert trial.after(0.0, RULES) == Trial()
 
 
-def test_promoted_variant_that_agrees_on_99_percent_is_not_taken_for_drifted() -> None:
+def test_promoted_variant_agreeing_on_99_percent_is_not_taken_for_drifted() -> None:
     rng, trial = random.Random(1), ended(lambda: 1.0)
     for _ in range(10_000):
         trial = trial.after(float(rng.random() < 0.99), RULES)

@@ -70,7 +70,7 @@ def test_setup_for_cpu_takes_the_dev_environment(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["lock", "extra", pytest.param("moved", marks=pytest.mark.nightly("installs anew"))])
-def test_setup_rebuilds_a_stale_environment(checkout: Path, change: str) -> None:
+def test_setup_tries_to_rebuild_a_stale_environment(checkout: Path, change: str) -> None:
     """A changed lock, another extra and a moved checkout each lead to a new attempt (which fails here: no index)."""
     pretend_environment(checkout, "cpu")
     if change == "lock":
