@@ -54,14 +54,13 @@ def run(folder: Path, argument: str, wall_s: float = PATIENCE_S) -> tuple[list[d
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_lines_and_end(tmp_path: Path, status: int) -> None:
-    """The order arrives whole, lines come back, and the end says how and why."""
+def test_child_receives_order_and_returns_lines_and_status(tmp_path: Path, status: int) -> None:
     lines, ended, stderr = run(tmp_path, str(status))
     assert (lines[0]["got"], ended, stderr.strip()) == ({"a": 1}, status, "said aloud")
 
 
-def test_what_it_started_ends_with_it(tmp_path: Path) -> None:
-    """A child that takes too long is killed, and its own child with it. Its time is over when both are there."""
+def test_child_past_its_time_is_killed_with_its_own_child(tmp_path: Path) -> None:
+    """The time is over when both are there."""
     pids: list[int] = []
     rests = Rests()
 
@@ -104,8 +103,8 @@ async def _until_it_is(state: str, pid: int) -> None:
             await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
 
 
-def test_children_rest(tmp_path: Path) -> None:
-    """With all that they have started, and grow no older meanwhile; who begins then waits for the end."""
+def test_resting_children_stop_and_new_ones_wait(tmp_path: Path) -> None:
+    """With all that they have started, and grow no older meanwhile; a child that is begun then waits for the end."""
 
     async def story() -> None:
         lines: list[dict[str, int]] = []
@@ -146,8 +145,8 @@ def test_children_rest(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_child_that_times_something_does_not_rest(tmp_path: Path) -> None:
-    """What it would find is of no use: it ends, however far it has come."""
+def test_timed_child_is_interrupted_instead_of_resting(tmp_path: Path) -> None:
+    """A measurement with a rest in it would be of no use."""
 
     async def story() -> None:
         rests, lines = Rests(), asyncio.Event()

@@ -16,7 +16,7 @@ def budget(root: Path, **memory: object) -> int:
     return runtime_config(settings, MemoryLimits(root).now().available_bytes).budget_bytes // MIB
 
 
-def test_budget_in_container_is_share_of_what_its_limit_leaves(tmp_path: Path) -> None:
+def test_memory_budget_in_container_is_a_share_of_the_limit_left(tmp_path: Path) -> None:
     """Of 512 MiB 312 are used, of which 200 are page cache; a budget that is set is taken as it is."""
     stat = {"inactive_file": 150 * MIB, "active_file": 50 * MIB}
     v2 = version_2(tmp_path / "v2", "/", {"": memory_v2(str(512 * MIB), 312 * MIB, **stat)})
@@ -27,10 +27,10 @@ def test_budget_in_container_is_share_of_what_its_limit_leaves(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("available", "reserve"), [(400, 100), (1024, 256), (16_000, 256)])
-def test_reserve_is_a_quarter_in_a_small_container(available: int, reserve: int) -> None:
+def test_memory_reserve_is_a_quarter_in_a_small_container(available: int, reserve: int) -> None:
     assert runtime_config(Settings(), available * MIB).reserve_bytes == reserve * MIB
 
 
-def test_reserve_that_is_set_is_taken_as_it_is() -> None:
+def test_memory_reserve_that_is_set_is_taken_unchanged() -> None:
     settings = Settings.model_validate({"memory": {"reserve_bytes": 0}})
     assert runtime_config(settings, 400 * MIB).reserve_bytes == 0

@@ -44,7 +44,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await SystemClock().sleep_until_ns(SystemClock().now_ns() + 1_000_000)
 
 
-async def test_children_share_one_fork_server_and_tell_how_they_ended(server: ForkServer) -> None:
+async def test_children_share_a_fork_server_and_report_their_exit_status(server: ForkServer) -> None:
     said: list[dict[str, Any]] = []
     ends = await asyncio.gather(*(ended(server, end, said) for end in ("0", "3", "crash")))
     assert [(one.status, one.stderr.strip()) for one in ends] == [
@@ -78,7 +78,7 @@ async def test_child_cancelled_at_any_moment_leaves_nothing(server: ForkServer) 
     assert (await ended(server, "0", said)).status == 0
 
 
-async def test_fork_server_that_was_killed_takes_its_children_along_and_is_replaced(server: ForkServer) -> None:
+async def test_killed_fork_server_ends_its_children_and_is_replaced(server: ForkServer) -> None:
     said: list[dict[str, Any]] = []
     hanging = asyncio.create_task(ended(server, "hang", said))
     await until(lambda: bool(said))
@@ -88,7 +88,7 @@ async def test_fork_server_that_was_killed_takes_its_children_along_and_is_repla
     assert said[0]["server"] != said[1]["server"] == server.pid
 
 
-async def test_fork_server_that_is_closed_lets_go_of_a_child_that_is_about_to_begin(server: ForkServer) -> None:
+async def test_closed_fork_server_fails_a_child_about_to_begin(server: ForkServer) -> None:
     beginning = asyncio.create_task(ended(server, "0", []))
     await until(lambda: bool(server.pid))
     await asyncio.to_thread(server.close)

@@ -15,21 +15,21 @@ def _runs(program: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_box_that_logs_has_not_imported_rich() -> None:
+def test_logging_does_not_import_rich() -> None:
     _runs("import sys; from appliance import log; log.get('box'); assert 'rich' not in sys.modules")
 
 
-def test_rich_can_be_imported_after_it() -> None:
+def test_rich_can_be_imported_after_logging() -> None:
     _runs("from appliance import log; import rich.console")
 
 
-def test_who_has_imported_rich_before_keeps_it() -> None:
+def test_rich_imported_before_logging_stays_imported() -> None:
     _runs("import sys, rich; from appliance import log; assert sys.modules['rich'] is rich")
 
 
 @pytest.mark.parametrize("style", ["json", "console"])
-def test_nobody_fails_for_a_line_that_cannot_be_written(style: str) -> None:
-    """The disk with the log is full, or nobody reads it any more."""
+def test_log_line_that_cannot_be_written_does_not_fail_the_caller(style: str) -> None:
+    """The disk with the log is full, or the pipe has no reader any more."""
     program = f"""
 import os, sys
 from appliance import log
@@ -51,8 +51,8 @@ print("went on")
 
 
 @pytest.mark.parametrize("style", ["json", "console"])
-def test_nobody_waits_for_a_reader_that_does_not_read(style: str) -> None:
-    """The process goes on, and ends; who reads at last finds the lines in their order, and how many are missing."""
+def test_log_with_stalled_reader_does_not_block_the_process(style: str) -> None:
+    """The process goes on, and ends; a late reader finds the lines, and how many are missing."""
     program = f"""
 import logging, sys
 from appliance import log
@@ -81,8 +81,8 @@ sys.stdin.read()
     assert text.index("log lines dropped") > 0
 
 
-def test_all_lines_are_there_at_the_end() -> None:
-    """Those of libraries, too; nothing is dropped for somebody who reads."""
+def test_log_lines_are_all_written_at_exit() -> None:
+    """Those of libraries, too; no line is dropped while the reader reads."""
     program = """
 import logging
 from appliance import log

@@ -12,8 +12,8 @@ from tests.runtime.pipelines.whole import WholeBox
 
 
 @story
-async def test_a_tenant_that_changes_is_planned_with_at_once() -> None:
-    """Its pipelines do not wait for the next look at the figures."""
+async def test_changed_tenant_quota_replans_pipelines_at_once() -> None:
+    """The tenant's pipelines do not wait for the next look at the figures."""
     whole = WholeBox({"fine": Cost(run_ms=20)}, {"fine": Cost(run_ms=8)})
     live = whole.add()
     serving: Any = SimpleNamespace(
@@ -38,8 +38,8 @@ async def test_a_tenant_that_changes_is_planned_with_at_once() -> None:
 
 
 @story
-async def test_a_new_tenant_finds_nothing_of_another_one_of_its_name() -> None:
-    """Neither what was counted when that was deleted nor what of it ended after."""
+async def test_new_tenant_finds_nothing_of_deleted_tenant_of_same_name() -> None:
+    """Neither counts from before the deletion nor those of requests that ended after."""
     whole = WholeBox({"fine": Cost(run_ms=20)}, {"fine": Cost(run_ms=8)})
     telemetry = whole.box.telemetry
     gone: list[str] = []

@@ -22,8 +22,8 @@ def described(settings: Settings) -> dict[str, tuple[Any, str]]:
     return {one["name"]: (one["value"], one["source"]) for one in settings.described()}
 
 
-def test_the_strongest_source_is_named() -> None:
-    """Also where a weaker one says something else."""
+def test_setting_names_the_strongest_source() -> None:
+    """Also where a weaker source has another value."""
     shown = described(Settings(http={"port": 3333}, state_dir=Path("/tmp/box")))
     assert shown["http.port"] == (3333, "option")
     assert shown["state_dir"] == ("/tmp/box", "option")
@@ -34,7 +34,7 @@ def test_the_strongest_source_is_named() -> None:
     assert shown["processors"][0][0]["workers"] == 1
 
 
-def test_a_section_may_be_given_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_section_may_be_given_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a branch of the tree, or as JSON."""
     monkeypatch.setenv("APPLIANCE_MEMORY", json.dumps({"loads_parallel_max": 3}))
     shown = described(Settings(http=HttpSettings(port=4444)))
@@ -43,15 +43,15 @@ def test_a_section_may_be_given_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown["memory.loads_parallel_max"] == (3, "environment")
 
 
-def test_a_copy_knows_them_too() -> None:
-    """The command line makes one with an absolute state folder."""
+def test_settings_copy_keeps_the_sources() -> None:
+    """The command line makes a copy with an absolute state folder."""
     copy = Settings(http={"port": 3333}).model_copy(update={"state_dir": Path("/tmp/there")})
     assert described(copy)["http.port"] == (3333, "option")
     assert described(copy)["state_dir"] == ("/tmp/there", "default")
 
 
-def test_each_setting_is_there_once_and_described() -> None:
-    """With its default."""
+def test_settings_are_listed_once_and_described() -> None:
+    """With their defaults."""
     rows = Settings().described()
     assert len({one["name"] for one in rows}) == len(rows) > 100
     processors = next(one for one in rows if one["name"] == "processors")

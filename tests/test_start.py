@@ -38,15 +38,15 @@ def _imported(state: Path, *, when_over: bool = False) -> list[str]:
     return over if when_over else ready
 
 
-def test_a_box_serves_before_it_is_managed(tmp_path: Path) -> None:
+def test_box_serves_before_management_is_imported(tmp_path: Path) -> None:
     """A state folder that was in use needs neither tables nor framework for the first answer; a new one does."""
     assert "sqlalchemy" in _imported(tmp_path)
     assert _imported(tmp_path) == []
 
 
 @pytest.mark.nightly("starts five boxes")
-def test_what_ends_at_once_is_remembered(tmp_path: Path) -> None:
-    """A stop before the second half of the start does without it, and leaves a folder that starts quickly again."""
+def test_box_stopped_at_once_never_imports_management(tmp_path: Path) -> None:
+    """The folder that it leaves starts quickly again."""
     for _ in range(3):
         _imported(tmp_path)
     assert _imported(tmp_path) == []
@@ -74,8 +74,8 @@ serve(Settings(state_dir=Path(sys.argv[1]), http={"port": 0}, log={"level": "err
 
 
 @pytest.mark.nightly("starts three boxes")
-def test_what_a_start_makes_is_never_collected(tmp_path: Path) -> None:
-    """Neither what serves nor what manages: a full collection would stop the box for as long as looking at it takes."""
+def test_objects_made_at_start_are_frozen_for_garbage_collection(tmp_path: Path) -> None:
+    """Of serving and of management: a full collection would stop the box for as long as looking at them takes."""
     _imported(tmp_path)
     ran = subprocess.run(
         [sys.executable, "-c", _SERVE, str(tmp_path)], check=True, capture_output=True, text=True, timeout=240

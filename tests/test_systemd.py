@@ -28,7 +28,7 @@ def told(manager: socket.socket) -> dict[str, str]:
     return dict(word.split("=", 1) for word in manager.recv(4096).decode().splitlines())
 
 
-def test_the_words_are_those_of_sd_notify(manager: socket.socket) -> None:
+def test_systemd_messages_are_those_of_sd_notify(manager: socket.socket) -> None:
     """A sign of life comes three times in the time of the watchdog, however often it is offered."""
     environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "3000000", "OTHER": "stays"}
     systemd = Systemd.of(environment)
@@ -44,8 +44,8 @@ def test_the_words_are_those_of_sd_notify(manager: socket.socket) -> None:
     assert told(manager)["STOPPING"] == "1"
 
 
-def test_an_abstract_socket() -> None:
-    """Its name begins with @ in the environment, and with a zero in the kernel."""
+def test_systemd_messages_reach_an_abstract_socket() -> None:
+    """The name begins with @ in the environment, and with a zero in the kernel."""
     name = f"appliance-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(f"\0{name}")
@@ -63,14 +63,14 @@ def test_an_abstract_socket() -> None:
         {"WATCHDOG_USEC": "nonsense"},
     ],
 )
-def test_nobody_is_told_without_a_manager(environment: dict[str, str]) -> None:
+def test_systemd_messages_without_a_manager_do_not_fail(environment: dict[str, str]) -> None:
     systemd = Systemd.of(environment)
     systemd.ready("listens")
     systemd.alive(1)
 
 
-def test_the_watchdog_of_another_process_is_not_ours(manager: socket.socket) -> None:
-    """A child that was started with the service's environment feeds nobody."""
+def test_systemd_watchdog_of_another_process_is_not_fed(manager: socket.socket) -> None:
+    """A child that was started with the service's environment feeds no watchdog."""
     systemd = Systemd.of({"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "3", "WATCHDOG_PID": "1"})
     systemd.alive(1)
     systemd.stopping()
@@ -78,8 +78,8 @@ def test_the_watchdog_of_another_process_is_not_ours(manager: socket.socket) -> 
 
 
 @pytest.mark.usefixtures("processes")
-def test_a_box_tells_how_it_is(manager: socket.socket, tmp_path: Path) -> None:
-    """That a new folder takes its time, that it answers, that it lives, and that it stops."""
+def test_box_reports_start_watchdog_and_stop_to_systemd(manager: socket.socket, tmp_path: Path) -> None:
+    """Also that a new state folder takes its time."""
     order = [sys.executable, "-m", "appliance", "serve", "--state", str(tmp_path / "state"), "--port", "0"]
     environment = {**os.environ, "NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "600000"}
     with subprocess.Popen(order, env=environment, stdout=subprocess.PIPE) as box:

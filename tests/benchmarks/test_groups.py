@@ -3,13 +3,13 @@
 from benchmarks.groups import least_loaded
 
 
-def test_the_best_maps_of_equal_cores_each_once() -> None:
-    """25 and 20 ms, two ways, then 28 and 17. Of mirror images the one with less on the core that will be slowed."""
+def test_least_loaded_maps_of_equal_cores_leave_out_mirror_images() -> None:
+    """25 and 20 ms, two ways, then 28 and 17. The mirror image with less on the core that will be slowed is kept."""
     first, second, third = least_loaded([[5.0, 8.0, 12.0, 20.0]] * 2)
     assert {first, second} == {(0, 0, 0, 1), (0, 1, 1, 0)}
     assert third == (1, 0, 1, 0)
 
 
-def test_where_one_core_is_slower_a_mirror_image_is_another_map() -> None:
+def test_least_loaded_map_of_unequal_cores_prefers_the_quick_core() -> None:
     """The longest on the quick core: 32 and 26 ms."""
     assert least_loaded([[5.0, 8.0, 12.0, 20.0], [10.0, 16.0, 24.0, 40.0]])[0] == (1, 1, 0, 0)

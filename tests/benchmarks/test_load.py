@@ -24,7 +24,7 @@ def order(port: int, **facts: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
-def test_each_connection_keeps_to_its_request_or_sends_all(in_turn: bool) -> None:
+def test_load_connection_repeats_its_request_or_sends_all_in_turn(in_turn: bool) -> None:
     came: list[list[bytes]] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,7 +74,7 @@ def refusing() -> Iterator[int]:
         loop.close()
 
 
-def test_a_refusal_is_no_answer() -> None:
+def test_load_run_fails_when_requests_are_refused() -> None:
     """Refusals are quicker than runs, so they would be the best figures of all."""
     with refusing() as port:
         with pytest.raises(RuntimeError, match=r"(?s)refused: HTTP/1\.1 400.*height"):

@@ -18,7 +18,7 @@ def _scenario(name: str, seconds: float) -> Scenario:
 
 
 @pytest.mark.parametrize("name", ["traffic-lte.toml", "depth-5g.toml"])
-def test_a_device_of_a_scenario_streams_without_a_break(name: str) -> None:
+def test_scenario_device_streams_without_reconnecting(name: str) -> None:
     document, _ = streams.live(_scenario(name, 4.0), has_links=False)
     figures = document["sessions"]
     assert figures["reconnects"] == 0

@@ -1,4 +1,4 @@
-"""docs/architecture.md names what is there: its links lead somewhere, its files and classes exist, and no room is
+"""docs/architecture.md names what is there: its links lead somewhere, its files and classes exist, and no package is
 left out.
 """
 
@@ -31,24 +31,22 @@ def rooms() -> list[str]:
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)[^)]*\)", TEXT))))
-def test_links_lead_somewhere(link: str) -> None:
+def test_architecture_page_links_lead_to_existing_files(link: str) -> None:
     """Relative links of the page, seen from its folder."""
     assert link.startswith("http") or (ROOT / "docs" / link).exists()
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_exist(name: str) -> None:
+def test_architecture_page_names_only_existing_files(name: str) -> None:
     """A path is one of the package, or of the project."""
     assert (PACKAGE / name).exists() or (ROOT / name).exists()
 
 
-def test_classes_exist() -> None:
-    """What is written like a class is one."""
+def test_architecture_page_names_only_existing_classes() -> None:
     known = defined()
     assert [name for name in CLASSES if name not in known] == []
 
 
 @pytest.mark.parametrize("room", rooms())
-def test_every_room_is_named(room: str) -> None:
-    """A stranger finds each folder on the page."""
+def test_architecture_page_names_every_package(room: str) -> None:
     assert f"`{room}/`" in TEXT

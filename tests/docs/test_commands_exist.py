@@ -25,7 +25,7 @@ def shown() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(shown())))
-def test_the_command_exists(page: str, line: str) -> None:
+def test_documented_command_exists_with_its_options(page: str, line: str) -> None:
     command: Any = get_command(app)
     words = line.split()
     while hasattr(command, "commands"):
@@ -38,6 +38,5 @@ def test_the_command_exists(page: str, line: str) -> None:
     assert options <= known | {"--help"}, f"{page}: appliance {line}"
 
 
-def test_there_are_some() -> None:
-    """The pattern finds what it is to find."""
+def test_command_pattern_finds_commands_in_pages() -> None:
     assert len(shown()) > 30

@@ -15,8 +15,8 @@ ELSEWHERE = {
 """Problems of what no page asks for."""
 
 
-def test_every_problem_has_its_advice() -> None:
-    """By its slug; of what is not there by one sentence for all."""
+def test_web_page_texts_have_advice_for_every_problem() -> None:
+    """Advice is found by the problem's slug; problems of unknown things share one sentence."""
     _, _, rest = TEXTS.read_text().partition("whatToDo: {")
     advised = set(re.findall(r"^    '?([a-z-]+)'?: '", rest.partition("\n  } as")[0], re.MULTILINE))
     wanted = {slug for slug in all_problems() if not slug.startswith("unknown-")} - ELSEWHERE

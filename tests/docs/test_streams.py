@@ -27,7 +27,7 @@ MESSAGES = [
 ]
 
 
-def test_the_exchange_goes_both_ways() -> None:
+def test_documented_exchange_has_messages_in_both_directions() -> None:
     """Each line has its direction, and a picture stands behind its head."""
     assert len(FROM_DEVICE) >= 3
     assert len(FROM_BOX) >= 5
@@ -38,28 +38,25 @@ def test_the_exchange_goes_both_ways() -> None:
 
 
 @pytest.mark.parametrize("line", FROM_DEVICE)
-def test_what_the_device_says_is_read_whole(line: str) -> None:
-    """With every field of the line, and with no other one."""
+def test_documented_device_message_is_parsed_with_every_field(line: str) -> None:
+    """The parsed message has no other field."""
     message = read_device_message(line)
     assert json.loads(message.model_dump_json(exclude_unset=True)) == json.loads(line)
 
 
 @pytest.mark.parametrize("line", FROM_BOX)
-def test_what_the_box_says_is_read_whole(line: str) -> None:
-    """The same of the box's messages."""
+def test_documented_box_message_is_parsed_with_every_field(line: str) -> None:
     message = read_box_message(line)
     assert message is not None
     assert json.loads(message.model_dump_json(exclude_unset=True)) == json.loads(line)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
-def test_every_field_is_named(message: type[Message]) -> None:
-    """A stranger who writes a client needs no other page."""
+def test_stream_page_names_every_message_field(message: type[Message]) -> None:
     missing = [name for name in message.model_fields if not re.search(rf"`{name}`|\"{name}\"", TEXT)]
     assert missing == ["expected_drop"] * ("expected_drop" in missing)
 
 
-def test_every_code_is_named() -> None:
-    """What the box closes with."""
+def test_stream_page_lists_exactly_the_close_codes() -> None:
     codes = {value for name, value in vars(Close).items() if name.isupper()}
     assert codes == {int(code) for code in re.findall(r"^\| (\d{4}) \|", TEXT, re.M)}

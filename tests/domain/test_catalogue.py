@@ -13,6 +13,6 @@ from appliance.domain.trial import Trial
         (Trial(1, 0.5, 0.25), "agrees with the original to 50 % on 1 request (0 to 100 % at 95 %)"),
     ],
 )
-def test_a_trial_says_on_how_many_requests_it_stands(trial: Trial, words: str) -> None:
-    """Fewer than two show nothing about the mean."""
+def test_trial_text_states_number_of_requests_and_interval(trial: Trial, words: str) -> None:
+    """Fewer than two requests show nothing about the mean."""
     assert shown_by(trial) == words

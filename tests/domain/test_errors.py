@@ -34,14 +34,13 @@ def sample(kind: type[ApplianceError]) -> ApplianceError:
     return kind(**{f.name: fact(f.type) for f in dataclasses.fields(kind)})
 
 
-def test_tree_in_the_docstring_is_whole() -> None:
-    """The list at the top of the module names every class, so it can be read as the table of contents."""
+def test_errors_module_docstring_names_every_class() -> None:
     text = inspect.getdoc(errors) or ""
     assert [c.__name__ for c in CLASSES if c.__name__ not in text] == []
 
 
 @every_error
-def test_message_is_a_sentence(kind: type[ApplianceError]) -> None:
+def test_error_message_is_a_sentence_with_required_facts_only(kind: type[ApplianceError]) -> None:
     """The text is not empty even with nothing but the required facts, and is what `str` gives."""
     error = sample(kind)
     assert str(error) == error.message()
@@ -50,40 +49,36 @@ def test_message_is_a_sentence(kind: type[ApplianceError]) -> None:
 
 
 @every_error
-def test_message_is_its_own(kind: type[ApplianceError]) -> None:
-    """Whatever the program raises says more than the root's "could not do this"."""
+def test_error_message_differs_from_that_of_the_root_error(kind: type[ApplianceError]) -> None:
     if kind is not ApplianceError:
         assert sample(kind).message() != ApplianceError().message()
 
 
 @every_error
-def test_facts_are_the_fields(kind: type[ApplianceError]) -> None:
-    """`facts` has every field with its value, and nothing else."""
+def test_error_facts_are_exactly_the_dataclass_fields(kind: type[ApplianceError]) -> None:
     assert sample(kind).facts() == {f.name: fact(f.type) for f in dataclasses.fields(kind)}
 
 
 @every_error
-def test_errors_can_be_kept_in_sets(kind: type[ApplianceError]) -> None:
-    """Hashable, as every exception: logging and task groups put them into sets."""
+def test_error_is_hashable(kind: type[ApplianceError]) -> None:
+    """Logging and task groups put errors into sets."""
     error = sample(kind)
     assert len({error, error}) == 1
 
 
-def test_retry_after_is_there_where_trying_again_helps() -> None:
-    """Limits and unavailability say when to come back; the others do not promise anything."""
+def test_retry_after_is_present_only_on_limits_and_unavailability() -> None:
     with_retry = {c for c in CLASSES if "retry_after_s" in c.__dataclass_fields__}
     assert with_retry == {c for c in CLASSES if issubclass(c, errors.LimitReached | errors.Unavailable)}
 
 
-def test_every_cause_of_a_drop_is_told_in_words() -> None:
-    """None more and none less than there are."""
+def test_dropped_frame_error_has_words_for_every_cause() -> None:
     assert DROPPED.keys() == set(DropCause)
     assert str(FrameDropped(frame=7, cause=DropCause.LATE)).endswith("late (its deadline came while it waited)")
     assert str(FrameDropped(frame=7, cause="other")) == "frame 7 was dropped: other"
 
 
 @pytest.mark.parametrize(("waiting", "words"), [(256, "256 requests"), (None, "256 requests"), (3, "3 requests")])
-def test_full_queue_names_requests_that_wait(waiting: int | None, words: str) -> None:
-    """Fewer than may wait of one tenant where other tenants' requests leave it no more places."""
+def test_full_queue_error_states_number_of_waiting_requests(waiting: int | None, words: str) -> None:
+    """Fewer than one tenant may have waiting, where other tenants' requests leave no more places."""
     error = QueueFull(application_id="harbour/door", queue_len_max=256, waiting=waiting)
     assert str(error).startswith(f"{words} of 'harbour/door' are waiting")

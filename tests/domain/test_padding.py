@@ -10,10 +10,10 @@ def step(width: int, items: int = 1) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(("failures", "is_certain", "is_unfit"), [(1, False, False), (2, False, True), (1, True, True)])
-def test_unfit_takes_a_step_after_two_failures_or_a_certain_one(
+def test_padding_step_is_unfit_after_two_failures_or_a_certain_one(
     failures: int, is_certain: bool, is_unfit: bool
 ) -> None:
-    """One failure may be for the values in the run; how many items were in it does not matter."""
+    """One failure may be for the values in the run; the number of items in the run does not matter."""
     unfit = Unfit()
     for items in range(1, failures + 1):
         unfit.note(step(64, items), has_failed=True, is_certain=is_certain)
@@ -21,7 +21,7 @@ def test_unfit_takes_a_step_after_two_failures_or_a_certain_one(
     assert step(96) not in unfit
 
 
-def test_unfit_forgets_a_steps_failure_when_a_run_succeeds() -> None:
+def test_padding_step_failure_is_forgotten_after_a_successful_run() -> None:
     """Two failures with a success between are not one after the other."""
     unfit = Unfit()
     for has_failed in (True, False, True):
@@ -29,8 +29,8 @@ def test_unfit_forgets_a_steps_failure_when_a_run_succeeds() -> None:
     assert step(64) not in unfit
 
 
-def test_unfit_with_256_steps_forgets_the_oldest_for_a_new_one() -> None:
-    """The 256 that it keeps stay when one of them fails again; another one takes the place of the first."""
+def test_unfit_padding_steps_beyond_256_replace_the_oldest() -> None:
+    """All 256 stay when one of them fails again; another step takes the place of the first."""
     unfit = Unfit()
     for width in range(256):
         unfit.note(step(width), has_failed=True, is_certain=True)

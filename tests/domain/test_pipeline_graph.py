@@ -55,8 +55,8 @@ def refusal(*stages: Stage) -> BadPipeline:
     return refused.value
 
 
-def test_levels_parents_and_order() -> None:
-    """The pipeline of the issue: an item per line, both networks about the same one, in an order that fits."""
+def test_pipeline_graph_has_levels_parents_and_topological_order() -> None:
+    """One item per line, both networks about the same item, in an order that fits."""
     graph = graph_of(*SIGNS)
     assert graph.order == ("find", "lines", "side", "read")
     assert graph.edges == (("find", "lines"), ("lines", "side"), ("lines", "read"), ("side", "read"))
@@ -68,13 +68,13 @@ def test_levels_parents_and_order() -> None:
     assert graph.root_takes is Data.PICTURE
 
 
-def test_stages_may_stand_in_any_order() -> None:
-    """What was sent is sorted; among those that are ready the first goes first."""
+def test_pipeline_stages_given_in_any_order_are_sorted() -> None:
+    """Of the stages that are ready the first one given goes first."""
     assert graph_of(READ, SIDE, LINES, FIND).order == ("find", "lines", "side", "read")
 
 
-def test_a_join_is_one_level_up() -> None:
-    """Its node hangs beside those of the items that it puts together, and a text of it can be looked at as a whole."""
+def test_join_stage_lies_one_level_above_the_joined_items() -> None:
+    """The join's node hangs beside those of the joined items, and its text can be looked at as a whole."""
     joined = Join(name="text", after=("read",))
     graph = graph_of(*SIGNS, joined, ask("mean", "meaning", "text"))
     assert (graph.level_of("text"), graph.parent_of("text"), graph.gives["text"]) == (ROOT, "find", Data.TEXT)
@@ -82,7 +82,7 @@ def test_a_join_is_one_level_up() -> None:
     assert graph_of(*SIGNS, Join(name="all", after=("read", "side"))).gives["all"] is Data.SEVERAL
 
 
-def test_crops_in_crops() -> None:
+def test_nested_crop_stages_make_nested_levels() -> None:
     """A detector that looks at crops makes a level below theirs, and a join leads up one of them."""
     stages = (
         ask("people", "objects"),
@@ -99,8 +99,8 @@ def test_crops_in_crops() -> None:
     assert (graph.level_of("who"), graph.parent_of("who")) == ("persons", "names")
 
 
-def test_picks_and_forks() -> None:
-    """The best of the items go on; a fork of two crops meets in a join, not before."""
+def test_forked_crops_of_a_pipeline_meet_only_in_a_join() -> None:
+    """The best of the items go on behind a pick."""
     best = Pick(name="best", best=3, after=("lines",))
     objects = (ask("things", "objects"), Crop(name="thing", after=("things",), of="objects"))
     graph = graph_of(FIND, LINES, best, ask("read", "read-text", "best"), *objects, ask("what", "page-side", "thing"))
@@ -114,8 +114,7 @@ def test_picks_and_forks() -> None:
     assert "join" in refused.reason
 
 
-def test_the_longest_path() -> None:
-    """What is behind a stage, and which path decides."""
+def test_pipeline_critical_path_is_the_longest_by_duration() -> None:
     graph = graph_of(*SIGNS)
     takes_ms = {"find": 24.0, "lines": 1.0, "side": 3.0, "read": 10.0}
     assert graph.longest_behind(takes_ms) == {"find": 14.0, "lines": 13.0, "side": 10.0, "read": 0.0}
@@ -153,8 +152,10 @@ def test_the_longest_path() -> None:
         ((), StageMismatch, "stages"),
     ],
 )  # fmt: skip
-def test_refusals(stages: Sequence[Stage], kind: type[BadPipeline] | None, key: str) -> None:
-    """Each with what of the definition is wrong, and a sentence that begins with it."""
+def test_invalid_pipeline_is_refused_with_the_key_at_fault(
+    stages: Sequence[Stage], kind: type[BadPipeline] | None, key: str
+) -> None:
+    """The message begins with the key."""
     if kind is None:
         graph_of(*stages)
         return
@@ -191,24 +192,24 @@ BADGES = (
          "stages[5].when", "'text' puts answers together and has no label of its own"),
     ],
 )  # fmt: skip
-def test_graph_of_stages_on_wrong_levels_is_refused_with_the_reason(
+def test_pipeline_of_stages_on_wrong_levels_is_refused_with_reason(
     stages: Sequence[Stage], key: str, reason: str
 ) -> None:
-    """What has no regions, no single item for each of another level, no common parent, or no label."""
+    """No regions, no single item for each of another level, no common parent, or no label."""
     refused = refusal(*stages)
     assert isinstance(refused, StageMismatch)
     assert (refused.key, refused.reason) == (key, reason)
 
 
-def test_join_about_a_stage_above_it_is_taken() -> None:
+def test_join_conditioned_on_a_stage_above_is_accepted() -> None:
     """The names on a person's badges are put together where the person was recognised: one item for each of both."""
     names = Join(name="names", after=("read",), when=When("look"))
     graph = graph_of(*BADGES, ask("look", "page-side", "persons"), names)
     assert (graph.level_of("names"), graph.parent_of("names")) == ("persons", "badges")
 
 
-def test_a_circle_is_told_as_it_goes() -> None:
-    """The stages of it only, each waited for by the next."""
+def test_pipeline_cycle_error_lists_stages_in_cycle_order() -> None:
+    """The stages of the cycle only, each waited for by the next."""
     circle = refusal(FIND, replace(LINES, after=("find", "read")), SIDE, READ)
     assert isinstance(circle, PipelineCycle)
     waits = {"lines": {"read"}, "side": {"lines"}, "read": {"lines", "side"}}
@@ -221,19 +222,17 @@ def test_a_circle_is_told_as_it_goes() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Find", "a/b", "é", "-x", "x" * 64, "\N{GREEK SMALL LETTER ALPHA}"])
-def test_names(name: str) -> None:
-    """As of all that people name."""
+def test_illegal_stage_name_is_refused(name: str) -> None:
     with pytest.raises(BadName):
         graph_of(replace(FIND, name=name))
 
 
-def test_a_name_is_one_stages() -> None:
-    """Two of a name could not be told apart."""
+def test_duplicate_stage_name_is_refused() -> None:
     with pytest.raises(BadName, match=r"stages\[0\] has it already; give each stage a name"):
         graph_of(FIND, replace(FIND))
 
 
-def test_what_is_not_known_fits_anywhere() -> None:
+def test_stage_of_unknown_application_fits_any_data() -> None:
     """A stored pipeline whose applications have gone can still be shown, and its frames say `error`."""
     graph = Graph.of((*SIGNS, ask("loud", "speech", "find")), {})
     assert set(graph.takes.values()) == {Data.ANY, Data.REGIONS}
@@ -272,10 +271,8 @@ def chains(draw: st.DrawFn) -> tuple[Stage, ...]:
 
 
 @given(st.integers(0, 8).flatmap(lambda n: st.tuples(*(stage_of(name) for name in NAMES[:n]))) | chains())
-def test_any_graph_is_refused_or_can_be_run(stages: tuple[Stage, ...]) -> None:
-    """Nothing but a refusal is raised; what is taken has an order that fits, levels on one chain, and parents that are
-    waited for.
-    """
+def test_random_pipeline_graph_is_refused_or_runnable(stages: tuple[Stage, ...]) -> None:
+    """An accepted graph has an order that fits, levels on one chain, and parents that are waited for."""
     try:
         graph = graph_of(*stages)
     except BadInput:

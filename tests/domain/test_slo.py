@@ -18,8 +18,10 @@ P99_MS = {"fp32": 20.0, "int8": 5.0}
         (None, 1.0, True, True),
     ],
 )
-def test_a_run_to_wait_for_and_its_own(p99_ms: float | None, slo_ms: float | None, keeps: bool, alone: bool) -> None:
-    """Twice the P99 must fit; at the edge it still does; what is not known is taken to fit."""
+def test_variant_keeps_slo_when_twice_its_p99_fits(
+    p99_ms: float | None, slo_ms: float | None, keeps: bool, alone: bool
+) -> None:
+    """At the edge it still does, and an unknown P99 is taken to fit; a run alone needs one P99."""
     assert (keeps_slo(p99_ms, slo_ms), fits_alone(p99_ms, slo_ms)) == (keeps, alone)
 
 
@@ -33,6 +35,6 @@ def test_a_run_to_wait_for_and_its_own(p99_ms: float | None, slo_ms: float | Non
         (4.0, ["fp32", "int8"]),
     ],
 )
-def test_who_goes_first(slo_ms: float | None, first: list[str]) -> None:
-    """Who keeps it, else who is in time alone, else all."""
+def test_variants_that_keep_the_slo_are_preferred(slo_ms: float | None, first: list[str]) -> None:
+    """Where none keeps it, variants that are in time alone; else all."""
     assert preferred(list(P99_MS), P99_MS.__getitem__, slo_ms) == first

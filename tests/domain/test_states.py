@@ -42,28 +42,36 @@ machines = pytest.mark.parametrize(
 
 
 @machines
-def test_table_is_total(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
-    """Each state has a row, and rows name states of the same machine only."""
+def test_state_table_has_a_row_for_every_state(
+    states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]
+) -> None:
+    """Rows name states of the same machine only."""
     assert set(table) == set(states)
     assert set().union(*table.values()) <= set(states)
 
 
 @machines
-def test_ends_are_ends(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
-    """Exactly the final states lead nowhere; from every other one a final state, or the start, can be reached."""
+def test_state_machine_final_states_have_no_moves(
+    states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]
+) -> None:
+    """From every other state a final state, or the start, can be reached."""
     assert {state for state in states if not table[state]} == ends
     for state in set(states) - ends:
         assert _reachable(table, state) & (ends or {start, *table[start]})
 
 
 @machines
-def test_states_are_reached(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
-    """No state is there for nothing: each is reached from the start (a rejected request never started)."""
+def test_state_machine_reaches_every_state_from_the_start(
+    states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]
+) -> None:
+    """Except that of a rejected request, which never started."""
     assert set(states) - _reachable(table, start) - {start} <= {RequestState.REJECTED}
 
 
 @machines
-def test_move_follows_the_table(states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]) -> None:
+def test_state_move_is_allowed_only_as_the_table_lists(
+    states: type[StrEnum], table: Table, start: StrEnum, ends: set[StrEnum]
+) -> None:
     """`move` returns the new state where the table lists it and asserts everywhere else."""
     for old in states:
         for new in states:

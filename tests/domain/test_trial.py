@@ -30,7 +30,7 @@ def verdicts(share: float) -> list[Verdict]:
     return [verdict(random.Random(seed)) for seed in range(400)]
 
 
-def test_step_is_the_log_likelihood_ratio_of_good_against_poor() -> None:
+def test_trial_step_is_log_likelihood_ratio_of_good_against_poor() -> None:
     assert RULES.step(1.0) == pytest.approx(log(0.99 / 0.95))
     assert RULES.step(0.0) == pytest.approx(log(0.01 / 0.05))
     assert RULES.step(0.5) == pytest.approx((RULES.step(1.0) + RULES.step(0.0)) / 2)
@@ -53,7 +53,7 @@ def test_variant_that_never_agrees_is_dismissed_after_four_requests() -> None:
     assert ended(lambda: 0.0).samples == 4
 
 
-def test_poor_variant_is_dismissed_and_good_one_promoted_99_times_in_100() -> None:
+def test_trial_dismisses_poor_and_promotes_good_variants_99_in_100_times() -> None:
     assert verdicts(0.95).count(Verdict.DISMISSED) >= 396
     assert verdicts(0.99).count(Verdict.PROMOTED) >= 396
 
@@ -75,7 +75,7 @@ def test_promoted_variant_that_drifts_is_on_trial_again_from_nothing() -> None:
     assert trial.after(0.0, RULES) == Trial()
 
 
-def test_promoted_variant_that_agrees_on_99_percent_is_not_taken_for_drifted() -> None:
+def test_promoted_variant_agreeing_on_99_percent_is_not_taken_for_drifted() -> None:
     rng, trial = random.Random(1), ended(lambda: 1.0)
     for _ in range(10_000):
         trial = trial.after(float(rng.random() < 0.99), RULES)
@@ -83,7 +83,7 @@ def test_promoted_variant_that_agrees_on_99_percent_is_not_taken_for_drifted() -
 
 
 @given(st.lists(st.floats(0, 1), max_size=60))
-def test_interval_holds_the_mean_and_lies_in_0_to_1(agreements: list[float]) -> None:
+def test_trial_interval_holds_the_mean_and_lies_in_0_to_1(agreements: list[float]) -> None:
     trial = Trial()
     for one in agreements:
         trial = trial.after(one, RULES)
@@ -92,7 +92,7 @@ def test_interval_holds_the_mean_and_lies_in_0_to_1(agreements: list[float]) -> 
     assert trial.agreement - 1e-9 <= high <= 1.0
 
 
-def test_interval_covers_true_agreement_at_95_percent() -> None:
+def test_trial_interval_covers_true_agreement_at_95_percent() -> None:
     """Of 400 runs of 200 samples each, spread between 0.9 and 1."""
     covered = 0
     for seed in range(400):

@@ -12,8 +12,8 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 @pytest.mark.parametrize(("batch", "expected"), [(1, 1.0), (2, 3.0), (4, 3.0), (5, 3.0)])
-def test_p50_of_a_batch(batch: int, expected: float) -> None:
-    """The smallest profiled batch that holds it; beyond the largest, the largest."""
+def test_profile_p50_of_batch_is_that_of_next_profiled_batch(batch: int, expected: float) -> None:
+    """Beyond the largest profiled batch, that of the largest."""
     rows = (Latency(1, 1.0, 2.0), Latency(4, 3.0, 4.0))
     assert Profile("cpu", 1, 1, 1.0, 1.0, rows).p50_ms(batch) == expected
 
@@ -27,8 +27,8 @@ def test_p50_of_a_batch(batch: int, expected: float) -> None:
         (VariantState.FAILED, False),
     ],
 )
-def test_servable_states(state: VariantState, servable: bool) -> None:
-    """A excluded variant still answers who names it; one in the making or failed does not."""
+def test_variant_is_servable_only_when_ready_or_excluded(state: VariantState, servable: bool) -> None:
+    """An excluded variant still answers requests that name it."""
     variant = Variant("t/m:v", "t/m", "v", Precision.FP32, "00", 1, (), (), state)
     assert variant.servable is servable
 
@@ -44,7 +44,7 @@ def test_servable_states(state: VariantState, servable: bool) -> None:
         ([(-1, 16)], None),
     ],
 )
-def test_input_px_of_tensors_is_the_longer_side_of_the_first_fixed_picture(
+def test_variant_input_px_is_longer_side_of_first_fixed_picture(
     shapes: list[tuple[int, ...]], input_px: int | None
 ) -> None:
     """Channels first or last; a picture with a free side, or a tensor that is none, says nothing."""
@@ -53,6 +53,6 @@ def test_input_px_of_tensors_is_the_longer_side_of_the_first_fixed_picture(
 
 
 @pytest.mark.parametrize(("offset", "length", "complete"), [(5, None, True), (5, 5, True), (4, 5, False)])
-def test_upload_is_complete(offset: int, length: int | None, complete: bool) -> None:
+def test_upload_is_complete_at_announced_length_or_without_one(offset: int, length: int | None, complete: bool) -> None:
     """Without an announced length the caller decides when it is done; with one, the last byte does."""
     assert UploadRecord("u", "t", offset, length, None, "f", NOW, NOW).is_complete is complete

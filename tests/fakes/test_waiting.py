@@ -9,7 +9,7 @@ from tests.fakes.waiting import until
 
 
 @story
-async def test_until_returns_when_the_condition_holds() -> None:
+async def test_waiting_returns_when_the_condition_holds() -> None:
     loop = asyncio.get_running_loop()
     is_set = asyncio.Event()
     begun_s = loop.time()
@@ -19,14 +19,14 @@ async def test_until_returns_when_the_condition_holds() -> None:
 
 
 @story
-async def test_until_sees_a_condition_that_holds_for_one_turn() -> None:
+async def test_waiting_sees_a_condition_that_holds_for_one_turn() -> None:
     states = iter([False] * 1000 + [True] + [False] * 1000)
     await until(lambda: next(states), every_s=0)
     assert len(list(states)) == 1000
 
 
 @story
-async def test_until_fails_with_the_condition_after_its_time() -> None:
+async def test_waiting_past_its_time_fails_with_the_condition() -> None:
     def never_true() -> bool:
         return False
 

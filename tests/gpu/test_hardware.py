@@ -96,5 +96,5 @@ def tells_temperature(_kind: str, _folder: Path) -> None:
 
 
 @pytest.mark.parametrize("check", checks())
-def test_kind_on_its_hardware(check: Callable[[Path], None], tmp_path: Path) -> None:
+def test_processor_kind_works_on_its_hardware(check: Callable[[Path], None], tmp_path: Path) -> None:
     check(tmp_path)

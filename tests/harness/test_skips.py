@@ -6,8 +6,8 @@ from tests.harness.skips import FOLDER, QUARANTINE_MAX, AllowedSkip, quarantined
 
 
 @pytest.mark.parametrize("row", rows("skips_allowed.txt"), ids=lambda row: f"{row[0]} {row[1]}")
-def test_row_of_an_allowed_skip_is_whole(row: list[str]) -> None:
-    """Test, reason and need; the reason is long enough to mean one thing only."""
+def test_allowed_skip_row_has_test_reason_and_need(row: list[str]) -> None:
+    """The reason is long enough to mean one thing only."""
     test, reason, need = row
     path, _, name = test.partition("::")
     file = FOLDER.parent / path
@@ -17,7 +17,7 @@ def test_row_of_an_allowed_skip_is_whole(row: list[str]) -> None:
     assert len(reason) > 4
 
 
-def test_allowed_skip_covers_names_and_reasons_that_begin_so() -> None:
+def test_allowed_skip_covers_names_and_reasons_by_prefix() -> None:
     skip = AllowedSkip("tests/gpu/", "no NVIDIA GPU")
     assert skip.covers("tests/gpu/test_hardware.py::test_kind[all]", "no NVIDIA GPU: there is no driver")
     assert not skip.covers("tests/gpu/test_hardware.py::test_kind[all]", "something else")

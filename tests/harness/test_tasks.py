@@ -19,7 +19,7 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> Iterator[TaskGuard]:
     made.uninstall()
 
 
-def test_task_left_open_fails(guard: TaskGuard) -> None:
+def test_task_left_open_fails_the_test(guard: TaskGuard) -> None:
     async def story() -> None:
         kept.append(asyncio.create_task(asyncio.Event().wait(), name="left open"))
 
@@ -31,7 +31,7 @@ def test_task_left_open_fails(guard: TaskGuard) -> None:
     guard.check()
 
 
-def test_task_that_was_cancelled_or_ends_by_itself_does_not_fail(
+def test_task_cancelled_or_about_to_end_does_not_fail_the_test(
     guard: TaskGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "PATIENCE_S", 60.0)
@@ -48,7 +48,7 @@ def test_task_that_was_cancelled_or_ends_by_itself_does_not_fail(
     assert kept[1].result() is False
 
 
-def test_error_is_not_hidden_by_what_it_left_open(guard: TaskGuard) -> None:
+def test_error_of_a_test_is_not_hidden_by_open_tasks(guard: TaskGuard) -> None:
     async def story() -> None:
         kept.append(asyncio.create_task(asyncio.Event().wait()))
         raise ValueError("the test's own")
@@ -60,5 +60,5 @@ def test_error_is_not_hidden_by_what_it_left_open(guard: TaskGuard) -> None:
 
 
 @pytest.mark.anyio
-async def test_runner_of_anyio_is_no_task_of_the_test(guard: TaskGuard) -> None:
+async def test_anyio_runner_is_no_open_task_of_the_test(guard: TaskGuard) -> None:
     assert tasks._open(asyncio.get_running_loop()) == set()

@@ -35,8 +35,8 @@ def stay(id: int, since: float, until: float | None, **fields: Any) -> StayRow:
     return row._replace(**fields)
 
 
-def test_a_day_is_read_as_it_was_written(made: HistoryFile) -> None:
-    """Whether it lies in minutes, hours or was not written yet; rates are zero where nothing was counted."""
+def test_history_day_is_read_back_as_written(made: HistoryFile) -> None:
+    """Whether the samples lie in minutes or hours or were not written yet; rates are zero where nothing was counted."""
     end = START + 3 * HOUR_S + 5 * MINUTE_S
     fill(made, START, end)
     more = {end + 10: {"up": 1.0, "memory": 5.0}}
@@ -57,7 +57,7 @@ def test_a_day_is_read_as_it_was_written(made: HistoryFile) -> None:
     assert part.tolist() == [slot // 10 % 997 for slot in range(START + 1230, START + 5000, STEP_S)]
 
 
-def test_five_minutes_keep_mean_and_extremes(made: HistoryFile) -> None:
+def test_history_five_minute_points_keep_mean_and_extremes(made: HistoryFile) -> None:
     """Of days that are over, and of the present one, which is not folded yet."""
     end = START + 2 * DAY_S + 2 * HOUR_S + 10 * MINUTE_S
     fill(made, START, end)
@@ -71,7 +71,7 @@ def test_five_minutes_keep_mean_and_extremes(made: HistoryFile) -> None:
     assert found["requests"].most[0] == 2
 
 
-def test_rates_add_up_though_the_box_was_down(made: HistoryFile) -> None:
+def test_history_rates_add_up_over_downtime_of_the_box(made: HistoryFile) -> None:
     """Half an hour of a day at two requests a second: 3600 requests, however the day is divided."""
     made.write({slot: {"up": 1.0, "requests": 2.0} for slot in range(START + 40, START + 40 + 1800, STEP_S)})
     for now in (START + HOUR_S, START + DAY_S):  # before and after the day is over
@@ -82,8 +82,8 @@ def test_rates_add_up_though_the_box_was_down(made: HistoryFile) -> None:
             assert np.nansum(rate * up) * 300 * group == pytest.approx(3600, rel=0.03)
 
 
-def test_a_minute_may_be_written_twice(made: HistoryFile) -> None:
-    """The box began anew within it, or its clock was set back: what is new counts, what was there stays."""
+def test_history_minute_written_twice_merges_the_samples(made: HistoryFile) -> None:
+    """The box restarted within the minute, or its clock was set back: new samples count, the others stay."""
     made.write({START: {"up": 1.0, "memory": 1.0, "p50": 3.0}, START + 10: {"up": 1.0, "memory": 2.0}})
     made.write({START + 10: {"up": 1.0, "memory": 7.0, "p99": 9.0}, START + 20: {"up": 1.0}})
     made.fold(START + HOUR_S)
@@ -94,8 +94,8 @@ def test_a_minute_may_be_written_twice(made: HistoryFile) -> None:
     assert (found["p50"].mean[0], found["p99"].mean[1]) == (3, 9)
 
 
-def test_a_killed_box_loses_nothing_written(path: Path) -> None:
-    """Another process finds it without a word of farewell; stays that were open end with the last minute."""
+def test_history_of_killed_box_keeps_everything_written(path: Path) -> None:
+    """Without a close; stays that were open end with the last minute."""
     killed = HistoryFile(path, days=30, series_max=100)
     killed.write({START: {"up": 1.0, "memory": 4.0}}, [stay(1, START - 5.0, None)])
     again = HistoryFile(path, days=30, series_max=100)
@@ -107,8 +107,8 @@ def test_a_killed_box_loses_nothing_written(path: Path) -> None:
     killed.close()
 
 
-def test_old_hours_and_days_go_by_their_number(made: HistoryFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that was far ahead for two hours has cost two hours, and what it left in the future goes first."""
+def test_history_prunes_hours_by_count_after_clock_jump(made: HistoryFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that was far ahead for two hours costs two hours, and the samples that it left in the future go first."""
     monkeypatch.setattr(folding, "HOURS_KEPT", 4)
     fill(made, START, START + 6 * HOUR_S)
     far = START + 5000 * DAY_S
@@ -122,8 +122,8 @@ def test_old_hours_and_days_go_by_their_number(made: HistoryFile, monkeypatch: p
     assert np.isnan(ahead[360:]).all()
 
 
-def test_series_are_bounded(path: Path) -> None:
-    """Further ones are left out and counted; names of which nothing is left make room."""
+def test_history_series_beyond_the_bound_are_left_out_and_counted(path: Path) -> None:
+    """Names of which nothing is left make room."""
     file = HistoryFile(path, days=30, series_max=3)
     file.write({START: {"up": 1.0, "p50:a/1": 1.0, "p50:a/2": 1.0, "p50:a/3": 1.0}})
     assert (file.skipped, len(file.names())) == (1, 3)
@@ -134,8 +134,8 @@ def test_series_are_bounded(path: Path) -> None:
     file.close()
 
 
-def test_no_tenant_takes_all_series(path: Path) -> None:
-    """Whoever comes next finds room, and so does the box."""
+def test_history_tenant_cannot_take_all_series(path: Path) -> None:
+    """Room is left for the next tenant and for the box."""
     file = HistoryFile(path, days=30, series_max=80)
     file.write({START: {f"p50:many/{number}": 1.0 for number in range(200)}})
     assert len(file.names()) == 70
@@ -144,8 +144,8 @@ def test_no_tenant_takes_all_series(path: Path) -> None:
     file.close()
 
 
-def test_a_write_that_failed_names_no_series(made: HistoryFile) -> None:
-    """A full disk takes names back with the rest: their numbers are other series' next."""
+def test_history_write_failed_on_full_disk_adds_no_series(made: HistoryFile) -> None:
+    """Names of series are rolled back with the rest; their numbers go to other series next."""
     made.write({START: {"up": 1.0}})
     pages = made._database.execute("PRAGMA page_count").fetchone()[0]
     made._database.execute(f"PRAGMA max_page_count={pages}")
@@ -160,8 +160,8 @@ def test_a_write_that_failed_names_no_series(made: HistoryFile) -> None:
     assert {name: own.mean.tolist() for name, own in found.items()} == {"requests:harbour": [1], "memory:museum": [5]}
 
 
-def test_what_was_a_tenants_goes_with_it(made: HistoryFile) -> None:
-    """Series, stays and windows; what it shared with others loses its name only."""
+def test_history_of_deleted_tenant_is_removed(made: HistoryFile) -> None:
+    """Series, stays and windows; a stay that other tenants share loses the tenant's name only."""
     made.write(
         {
             START: {
@@ -184,7 +184,9 @@ def test_what_was_a_tenants_goes_with_it(made: HistoryFile) -> None:
     assert np.isnan(made.read(["p99:harbour/door"], START, START + 10, is_fine=True)["p99:harbour/door"].mean).all()
 
 
-def test_stays_and_reasons(made: HistoryFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_keeps_newest_stays_and_drops_unnamed_reasons(
+    made: HistoryFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A stay is replaced when it ends; the newest are answered and kept, and reasons as long as a stay names them."""
     monkeypatch.setattr(folding, "STAYS_MAX", 3)
     made.write({}, [stay(1, START, None, came=7)], [ReasonRow(7, "first", ""), ReasonRow(8, "second", "a b")])
@@ -201,8 +203,7 @@ def test_stays_and_reasons(made: HistoryFile, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("damage", ["noise", "cut", "another database", "newer version", "middle"])
-def test_damage_is_told(path: Path, damage: str) -> None:
-    """As such, so that the file can be moved aside and begun anew."""
+def test_damaged_history_file_is_reported_and_can_be_set_aside(path: Path, damage: str) -> None:
     file = HistoryFile(path, days=30, series_max=1000)
     fill(file, START, START + 2 * HOUR_S)
     file.close()
@@ -229,7 +230,7 @@ def test_damage_is_told(path: Path, damage: str) -> None:
     fresh.close()
 
 
-def test_a_damaged_piece_is_left_out(made: HistoryFile, path: Path) -> None:
+def test_history_read_leaves_out_a_damaged_piece(made: HistoryFile, path: Path) -> None:
     """Bytes that SQLite does not check: one hour of one series is missing, the rest is read."""
     fill(made, START, START + 2 * HOUR_S)
     other = sqlite3.connect(path)

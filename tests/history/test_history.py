@@ -69,8 +69,8 @@ class Box:
         return HistoryFile(self.path, days=30, series_max=100)
 
 
-def test_a_minute_is_lost_at_most(tmp_path: Path) -> None:
-    """A box that is killed: all but the samples of the present minute are in the file."""
+def test_history_of_killed_box_lacks_at_most_one_minute(tmp_path: Path) -> None:
+    """All but the samples of the present minute are in the file."""
 
     async def story() -> None:
         box = Box(tmp_path / "history.db")
@@ -87,7 +87,7 @@ def test_a_minute_is_lost_at_most(tmp_path: Path) -> None:
     run_virtual(story)
 
 
-def test_a_month(tmp_path: Path) -> None:
+def test_history_query_of_a_month_has_bounded_points_and_extremes(tmp_path: Path) -> None:
     """Answers hold as many points as asked for, and know the extremes of each stretch; what is too old is gone."""
 
     async def story() -> None:
@@ -114,8 +114,8 @@ def test_a_month(tmp_path: Path) -> None:
     run_virtual(story)
 
 
-def test_a_clock_that_steps(tmp_path: Path) -> None:
-    """Forward and back, by hours and by years: samples go on, and what was there stays."""
+def test_history_sampling_survives_clock_steps(tmp_path: Path) -> None:
+    """Forward and back, by hours and by years: samples go on, and earlier ones stay."""
 
     async def story() -> None:
         box = Box(tmp_path / "history.db")
@@ -134,8 +134,8 @@ def test_a_clock_that_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "while it runs"])
-def test_damage_stops_nothing(tmp_path: Path, when: str) -> None:
-    """The file is moved aside and begun anew; somebody is told, and what comes is kept."""
+def test_history_goes_on_after_its_file_is_damaged(tmp_path: Path, when: str) -> None:
+    """The file is moved aside and begun anew, an event tells of the damage, and later samples are kept."""
 
     async def story() -> None:
         box = Box(tmp_path / "history.db")
@@ -162,8 +162,8 @@ def test_damage_stops_nothing(tmp_path: Path, when: str) -> None:
     run_virtual(story)
 
 
-def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
-    """What could not be written waits, an hour at most, and is written then; meanwhile it is answered."""
+def test_history_writes_pending_samples_once_disk_is_writable(tmp_path: Path) -> None:
+    """Samples that could not be written wait, an hour of them at most, and are answered meanwhile."""
 
     async def story() -> None:
         folder = tmp_path / "away"
@@ -185,8 +185,8 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path) -> None:
     run_virtual(story)
 
 
-def test_what_cannot_be_read_for_a_while_ends_nothing(tmp_path: Path) -> None:
-    """Samples are missing for that while, and are taken again."""
+def test_history_sampling_resumes_after_disk_read_errors(tmp_path: Path) -> None:
+    """Samples of the time between are missing."""
 
     async def story() -> None:
         box = Box(tmp_path / "history.db")
@@ -203,8 +203,8 @@ def test_what_cannot_be_read_for_a_while_ends_nothing(tmp_path: Path) -> None:
     run_virtual(story)
 
 
-def test_a_tenant_is_forgotten_once_it_can_be(tmp_path: Path) -> None:
-    """It goes while the file cannot be written: another one of its name finds nothing of it, nor do later starts."""
+def test_history_of_deleted_tenant_is_removed_once_disk_is_writable(tmp_path: Path) -> None:
+    """A new tenant of the same name finds nothing of the deleted one, nor do later starts."""
 
     async def story() -> None:
         box = Box(tmp_path / "history.db", ["harbour", "museum"])
@@ -234,8 +234,8 @@ def test_a_tenant_is_forgotten_once_it_can_be(tmp_path: Path) -> None:
     run_virtual(story)
 
 
-def test_none_is_kept_where_none_is_wanted(tmp_path: Path) -> None:
-    """`days` 0: no file, no samples, and an answer without points."""
+def test_history_of_zero_days_keeps_no_file_and_no_samples(tmp_path: Path) -> None:
+    """An answer has no points."""
 
     async def story() -> None:
         box = Box(tmp_path / "history.db")

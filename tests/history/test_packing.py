@@ -15,8 +15,8 @@ def noise(count: int, seed: int = 1) -> np.ndarray[tuple[int], np.dtype[np.float
     return values
 
 
-def test_samples_come_back() -> None:
-    """To one in 8,000; zero, whole numbers of requests and what is missing exactly."""
+def test_packed_samples_are_read_back_to_one_in_8000() -> None:
+    """Zero, whole numbers of requests and missing samples exactly."""
     values = noise(1000)
     back = unpacked(packed(values), len(values))
     assert np.array_equal(np.isnan(back), np.isnan(values))
@@ -26,7 +26,7 @@ def test_samples_come_back() -> None:
     assert np.array_equal(unpacked(packed(whole), len(whole)), whole)
 
 
-def test_what_is_kept_of_400_series_fits() -> None:
+def test_packed_history_of_400_series_fits_in_40_mb() -> None:
     """26 hours of ten seconds and 30 days of five minutes, of noise: 40 MB for 400 series are 100 kB for each."""
     fine = sum(len(packed(noise(360, seed))) for seed in range(26))
     coarse = sum(len(packed(noise(3 * 288, seed))) for seed in range(30))
@@ -34,7 +34,7 @@ def test_what_is_kept_of_400_series_fits() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"no bytes of ours", packed(noise(10))[:-3], packed(noise(11))])
-def test_damage_is_found(body: bytes) -> None:
+def test_damaged_packed_samples_are_refused(body: bytes) -> None:
     """Neither fewer samples nor others, whatever the bytes are."""
     with pytest.raises(ValueError, match=r"compressed|samples"):
         unpacked(body, 10)
@@ -42,8 +42,8 @@ def test_damage_is_found(body: bytes) -> None:
         unpacked_rows(body)
 
 
-def test_rows_come_back_with_their_ids() -> None:
-    """Also where there are none."""
+def test_packed_rows_are_read_back_with_ids() -> None:
+    """Also where there are no rows."""
     ids = np.array([3, 70_000], np.uint32)
     rows = np.array([[1, 2, 3], [4, np.nan, 6]], np.float32)
     back_ids, back = unpacked_rows(packed_rows(ids, rows))
@@ -53,8 +53,8 @@ def test_rows_come_back_with_their_ids() -> None:
     assert (none.tolist(), nothing.shape) == ([], (0, 3))
 
 
-def test_fewer_points_keep_the_extremes() -> None:
-    """The highest and the lowest sample of a day are in any answer, and its mean is."""
+def test_thinned_samples_keep_the_extremes() -> None:
+    """The highest and the lowest sample of a day are in any answer, and its mean lies between them."""
     random = np.random.default_rng(3)
     values = random.normal(5, 1, 8640).astype(np.float32)
     values[4321], values[17] = 1000, -1000

@@ -24,8 +24,8 @@ def planned(*changes: Change, reason: str = "harbour/face is asked for") -> dict
     return {"problem": problem(), "plan": plan, "policy": "p", "sharing": {}}
 
 
-def test_a_replacement_has_one_decision() -> None:
-    """What comes and what leaves for it name the same one, whose number comes when it is stored."""
+def test_stays_of_replaced_and_new_build_name_the_same_decision() -> None:
+    """The decision has its number when it is stored."""
     clock, residence = made()
     residence.happened("variant loaded", facts("big@cpu", 100))
     clock.pass_s(5)
@@ -46,8 +46,8 @@ def test_a_replacement_has_one_decision() -> None:
     assert (reason.decision, reason.text, reason.tenants) == (4711, "harbour/face is asked for", "harbour")
 
 
-def test_a_decision_orders_each_change_once_and_soon() -> None:
-    """What comes later for room that is there has none, and one that is two minutes old orders nothing."""
+def test_residency_decision_explains_a_change_once_within_two_minutes() -> None:
+    """A later load into room that is there has no decision."""
     clock, residence = made()
     stored = residence.decided("residency", planned(Change("harbour/face", None, "fp32")))
     assert stored is not None
@@ -63,8 +63,8 @@ def test_a_decision_orders_each_change_once_and_soon() -> None:
     assert residence.decided("drop", {"problem": {}, "answer": {}}) is None
 
 
-def test_decisions_without_a_policy() -> None:
-    """Least recently used: who leaves, and for whom, whichever variant that has."""
+def test_eviction_decision_without_policy_is_named_by_both_stays() -> None:
+    """Least recently used: of the application that leaves and of the one that comes, whichever variant it has."""
     _, residence = made()
     residence.happened("variant loaded", facts("big@cpu", 1, "museum/sound"))
     rule = {
@@ -88,8 +88,8 @@ def test_decisions_without_a_policy() -> None:
     assert newcomer.came == 9
 
 
-def test_what_could_not_be_written_is_written_later() -> None:
-    """With what has changed since; what was is told again only where a number is missing."""
+def test_stays_that_could_not_be_written_are_written_later() -> None:
+    """With what has changed since; a written stay is written again only where a decision's number was missing."""
     _, residence = made()
     residence.begin_at(100)
     stored = residence.decided("residency", planned(Change("harbour/face", None, "fp32")))
@@ -109,7 +109,7 @@ def test_what_could_not_be_written_is_written_later() -> None:
     assert residence.taken().stays == []
 
 
-def test_windows_that_follow_one_another_are_one() -> None:
+def test_adjacent_windows_of_an_application_are_merged() -> None:
     """A busy application has a window a minute, not one for each request."""
     clock, residence = made()
     for pause in (1, 0.5, 1, 30):
@@ -124,8 +124,8 @@ def test_windows_that_follow_one_another_are_one() -> None:
     assert opened.until - opened.since == 2
 
 
-def test_the_end_of_the_box_ends_all() -> None:
-    """And a tenant that is gone is named no more."""
+def test_box_stop_ends_all_stays_and_windows() -> None:
+    """A deleted tenant is named no more."""
     _, residence = made()
     residence.happened("variant loaded", facts("big@cpu", 1, "harbour/face", "museum/face"))
     residence.happened("variant lost", facts("small@cpu"))
@@ -137,8 +137,8 @@ def test_the_end_of_the_box_ends_all() -> None:
     assert changes.windows == []
 
 
-def test_what_is_put_back_has_no_tenant_that_is_gone() -> None:
-    """It went while its stay was written, in vain."""
+def test_stays_put_back_after_failed_write_lack_the_deleted_tenant() -> None:
+    """The tenant was deleted while the write was under way."""
     clock, residence = made()
     residence.happened("variant loaded", facts("big@cpu", 1, "museum/sound", "harbour/face"))
     residence.happened("variant unloaded", facts("big@cpu"))

@@ -56,8 +56,8 @@ class Machine:
         return self.sampler.take(self.clock.now_ns())
 
 
-def test_requests_are_counted_once() -> None:
-    """Rates of the box, of who asked and of the application; the next sample knows nothing of them any more."""
+def test_history_sample_counts_requests_once() -> None:
+    """Rates of the box, of the caller and of the application; the next sample has none of them."""
     machine = Machine()
     machine.take()
     for _ in range(20):
@@ -82,7 +82,7 @@ def test_requests_are_counted_once() -> None:
     assert "memory:museum" not in after
 
 
-def test_a_registry_that_begins_anew_is_not_subtracted() -> None:
+def test_history_sample_after_counter_reset_counts_from_zero() -> None:
     """An application is deleted and made again between two samples; an SLO is changed."""
     machine = Machine()
     for _ in range(5):
@@ -98,8 +98,8 @@ def test_a_registry_that_begins_anew_is_not_subtracted() -> None:
     assert "kept:harbour/door" not in values or values["kept:harbour/door"] == 0
 
 
-def test_processors_and_sensors() -> None:
-    """Load is the share of all workers; what does not answer is left out; the box's heat is the hottest sensor."""
+def test_history_sample_has_processor_load_and_hottest_sensor() -> None:
+    """Load is the share of all workers; silent sensors are left out; the box's heat is its hottest sensor."""
     machine = Machine()
     machine.take()
     machine.busy_ms = 5_000
@@ -115,8 +115,8 @@ def test_processors_and_sensors() -> None:
     assert [name for name in values if name.startswith(("rpm", "mega"))] == []
 
 
-def test_quantiles_lie_in_their_bucket() -> None:
-    """As far as buckets tell; beyond the last one its beginning."""
+def test_history_latency_quantile_lies_within_its_bucket() -> None:
+    """As far as buckets tell; beyond the last bucket the quantile is that bucket's beginning."""
     buckets = [0] * (len(BUCKETS_S) + 1)
     assert quantile_ms(buckets, 0.5) == 0
     buckets[3] = 98

@@ -13,8 +13,7 @@ from appliance.resources.memory import MemoryLimits
 from tests.harness.lacking import lacks_cgroups, skip_if
 
 
-def test_cgroups_of_this_process_hold_it() -> None:
-    """The nearest one lists this process among its own."""
+def test_nearest_cgroup_lists_this_process() -> None:
     skip_if(lacks_cgroups())
     found = {controller: own_cgroups(controller) for controller in ("memory", "cpu", "cpuset", "")}
     assert any(found.values())
@@ -22,8 +21,8 @@ def test_cgroups_of_this_process_hold_it() -> None:
     assert all(str(os.getpid()) in members for members in own.values())
 
 
-def test_memory_and_cores_of_this_machine_are_within_what_it_has() -> None:
-    """And those of a machine whose cgroups have no limit are the machine's own."""
+def test_memory_and_cores_of_the_box_are_within_those_of_the_machine() -> None:
+    """And where cgroups have no limit, they are the machine's own."""
     limits, machine = MemoryLimits(), psutil.virtual_memory()
     memory, cores = limits.now(), usable_cores()
     assert 0 <= memory.free_bytes <= memory.total_bytes <= machine.total
@@ -36,7 +35,7 @@ def test_memory_and_cores_of_this_machine_are_within_what_it_has() -> None:
     assert memory.total_bytes <= min([machine.total, *map(int, stated)])
 
 
-def test_cores_of_this_process_stay_when_thread_keeps_to_one() -> None:
+def test_cores_of_process_stay_when_a_thread_is_pinned() -> None:
     """Threads that run networks are pinned by the box itself; that is no limit."""
     before = usable_cores()
 

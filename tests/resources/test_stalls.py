@@ -17,7 +17,7 @@ from tests.harness.lacking import lacks_stalls, skip_if
 from tests.resources.trees import stalled, tree, version_1, version_2
 
 
-def test_stalls_are_those_of_own_cgroup_else_of_machine(tmp_path: Path) -> None:
+def test_memory_stalls_are_those_of_the_own_cgroup_or_the_machine(tmp_path: Path) -> None:
     """On a hybrid machine they are told in the hierarchy of version 2."""
     of_machine = {"proc/pressure/memory": stalled(0)}
     clock = SystemClock()
@@ -31,8 +31,8 @@ def test_stalls_are_those_of_own_cgroup_else_of_machine(tmp_path: Path) -> None:
 
 
 @story
-async def test_stalls_are_heard_without_trigger_while_processes_stand(tmp_path: Path) -> None:
-    """A tenth of the time is enough; what was before the box began, and what is over, is not heard."""
+async def test_memory_stalls_are_reported_without_a_kernel_trigger(tmp_path: Path) -> None:
+    """A tenth of the time is enough; stalls before the box began, and those that are over, are not reported."""
     clock, file = LoopClock(), tmp_path / "proc/pressure/memory"
     tree(tmp_path, {"proc/pressure/memory": stalled(70_000, avg10=40.0)})
     heard: list[int] = []
@@ -49,7 +49,7 @@ async def test_stalls_are_heard_without_trigger_while_processes_stand(tmp_path: 
 
 
 @pytest.mark.anyio
-async def test_stalls_are_heard_by_trigger_of_kernel() -> None:
+async def test_stall_is_reported_by_the_trigger_of_the_kernel() -> None:
     """Of processors: two threads on one core wait for one another, as processes without memory would."""
     skip_if(lacks_stalls())
     heard: list[None] = []

@@ -22,8 +22,10 @@ def asked(server: Server, *names: str, key_file: str = "admin.key") -> "subproce
     return subprocess.run(order, capture_output=True, text=True, check=False)
 
 
-def test_what_answered_before_must_answer(tmp_path: Path) -> None:
-    """Who does is printed; who does no more is named. Without a key the box and its management are asked alone."""
+def test_answers_script_fails_for_model_that_no_longer_answers(tmp_path: Path) -> None:
+    """Models that answer are printed, a model that no longer does is named. Without a key the box and its management
+    are asked alone.
+    """
     with running_server(tmp_path / "state", APPLIANCE_HTTP__TLS_SELF_SIGNED="true") as server, server.client() as admin:
         job = admin.upload_model(toys.tiny_add(tmp_path / "add.onnx"), "adding", "tensor")
         for _ in admin.follow_job(job.id):

@@ -47,13 +47,12 @@ def example() -> str:
     return block[1]
 
 
-def test_a_camera_is_forty_lines() -> None:
-    """At most."""
+def test_device_page_camera_example_has_at_most_forty_lines() -> None:
     assert len(example().splitlines()) <= 40
 
 
-def test_the_ranges_are_those_of_the_box() -> None:
-    """One lock tests both. pydantic comes with FastAPI there."""
+def test_device_package_dependencies_match_those_of_the_box() -> None:
+    """One lock tests both. On the box pydantic comes with FastAPI."""
     box = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     device = tomllib.loads((ROOT / "packaging" / "device.toml").read_text())["project"]
     wanted = [*device["dependencies"], *device["optional-dependencies"]["track"]]
@@ -61,8 +60,8 @@ def test_the_ranges_are_those_of_the_box() -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_no_server_is_in_it(wheel: Path) -> None:
-    """Only rooms that a device uses."""
+def test_device_wheel_contains_no_server_code(wheel: Path) -> None:
+    """Only packages that a device uses."""
     with zipfile.ZipFile(wheel) as archive:
         files = [name.split("/") for name in archive.namelist() if name.startswith("appliance/")]
     assert {file[1] for file in files} == set("__init__.py py.typed clock.py client wire domain policies".split())
@@ -70,8 +69,8 @@ def test_no_server_is_in_it(wheel: Path) -> None:
 
 
 @pytest.mark.usefixtures("ports", "processes")
-def test_the_camera_of_the_page_runs(wheel: Path, tmp_path: Path) -> None:
-    """With the wheel alone, against a box; it tells what it sees, and ends with Ctrl-C."""
+def test_device_page_camera_example_runs_with_device_wheel_alone(wheel: Path, tmp_path: Path) -> None:
+    """Against a box; the camera prints what it sees, and ends with Ctrl-C."""
     script = tmp_path / "camera.py"
     script.write_text(ALONE.format(wheel=str(wheel), root=str(ROOT)) + example())
     photo = tmp_path / "photo.png"

@@ -39,8 +39,8 @@ def instructions(word: str) -> list[str]:
     return re.findall(rf"(?m)^{word} (.*)$", RECIPE[RECIPE.rindex("\nFROM") :])
 
 
-def test_it_runs_as_a_user_and_says_how_it_is() -> None:
-    """Its state is a volume, the port is that of its settings, and its programs are there."""
+def test_container_image_runs_unprivileged_with_a_health_check() -> None:
+    """Its state is a volume, the port is that of its settings, and the program of its health check is there."""
     assert instructions("USER") == ["edge-appliance"]
     (environment,) = instructions("ENV")
     settings = dict(word.split("=", 1) for word in environment.split())
@@ -54,7 +54,7 @@ def test_it_runs_as_a_user_and_says_how_it_is() -> None:
 
 
 @pytest.mark.usefixtures("processes")
-def test_without_a_builder_it_says_so(tmp_path: Path) -> None:
+def test_image_script_without_container_builder_names_the_builders(tmp_path: Path) -> None:
     for tool in ("bash", "dirname", "readlink", "sed"):
         (tmp_path / tool).symlink_to(str(shutil.which(tool)))
     done = subprocess.run(
@@ -66,8 +66,8 @@ def test_without_a_builder_it_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("a box with a file system of its own")
 @pytest.mark.usefixtures("processes", "ports")
-def test_a_box_with_a_read_only_root() -> None:
-    """Without capabilities, as nobody, with nothing to write to but its state; its own health check asks it."""
+def test_box_with_read_only_root_passes_its_health_check() -> None:
+    """Without capabilities, as the user nobody, with nothing to write to but its state."""
     skip_if(lacks_namespaces("mount"))
     state = Path(tempfile.mkdtemp())  # folders of pytest's own are for nobody but their owner
     os.chown(state, 65534, 65534)

@@ -148,16 +148,16 @@ def report(tmp_path_factory: pytest.TempPathFactory, processes: None) -> dict[st
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.contract}-{fault.module}")
-def test_planted_fault_breaks_its_contract(report: dict[str, str], fault: Fault) -> None:
+def test_planted_import_fault_breaks_its_contract(report: dict[str, str], fault: Fault) -> None:
     assert fault.report in report[contract_names()[fault.contract]]
 
 
-def test_every_contract_has_a_fault() -> None:
+def test_import_contracts_all_have_a_planted_fault() -> None:
     assert {fault.contract for fault in FAULTS} == set(contract_names())
 
 
-def test_every_package_is_seen() -> None:
-    """A folder without `__init__.py` would be invisible to the contracts (Alembic runs its versions as scripts)."""
+def test_package_folders_all_have_an_init_module() -> None:
+    """Without one a folder would be invisible to the contracts (Alembic runs its versions as scripts)."""
     folders = {module.parent for module in (ROOT / "appliance").rglob("*.py")} - {
         ROOT / "appliance/modelstore/store/migrations/versions"
     }

@@ -32,8 +32,8 @@ def names(requirements: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("lock", [*LOCKS, SHARED], ids=lambda lock: lock.stem)
-def test_lock_names_no_place(lock: Path) -> None:
-    """A lock holds pins, hashes and the reason for each package: no address, no path, no option but the shared pins."""
+def test_lock_contains_no_address_and_no_path(lock: Path) -> None:
+    """A lock holds pins, hashes and the reason for each package, and no option but the shared pins."""
     lines = lock.read_text().splitlines()
     if lock != SHARED:
         assert lines.pop(0) == "-r shared.txt"
@@ -42,7 +42,7 @@ def test_lock_names_no_place(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", [*LOCKS, SHARED], ids=lambda lock: lock.stem)
-def test_every_pin_has_a_hash(lock: Path) -> None:
+def test_lock_has_a_hash_for_every_pin(lock: Path) -> None:
     """pip refuses a whole lock when one package in it has no hash."""
     lines = lock.read_text().splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -51,7 +51,7 @@ def test_every_pin_has_a_hash(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
-def test_lock_holds_what_the_project_asks_for(lock: Path) -> None:
+def test_lock_contains_every_dependency_of_the_project(lock: Path) -> None:
     """A dependency added to pyproject.toml without `scripts/lock` is missing here."""
     extras = {name: ["cpu", name] for name in ("dev", "openvino", "discovery")}.get(lock.stem, [lock.stem])
     wanted = names([requirement for extra in ["", *extras] for requirement in project()[extra]])
@@ -65,25 +65,23 @@ def test_lock_has_one_onnx_runtime(lock: Path) -> None:
     assert len(found) == (0 if lock.stem == "jetson" else 1)
 
 
-def test_every_extra_has_a_lock() -> None:
-    """What pyproject.toml offers can be installed as it was tested; all but TensorRT, which is on no index."""
+def test_project_extras_all_have_a_lock() -> None:
+    """All but TensorRT, which is on no index."""
     assert {lock.stem for lock in LOCKS} == project().keys() - {"", "tensorrt"}
 
 
-def test_shared_pins_stand_in_no_other_lock() -> None:
-    """A package that all locks pin alike is written once."""
+def test_pins_common_to_all_locks_stand_in_the_shared_lock() -> None:
     lines = [set(filter(PIN.match, lock.read_text().splitlines())) for lock in LOCKS]
     assert set.intersection(*lines) == set()
 
 
-def test_dev_contains_cpu() -> None:
+def test_dev_lock_contains_the_cpu_lock() -> None:
     """A developer's environment serves a request for cpu only because it has the very same packages."""
     dev, cpu = pins(ROOT / "locks/dev.txt"), pins(ROOT / "locks/cpu.txt")
     assert {name: dev.get(name) for name in cpu} == cpu
 
 
-def test_every_dependency_is_documented() -> None:
-    """docs/dependencies.md says why each one is there."""
+def test_dependencies_page_names_every_dependency() -> None:
     text = (ROOT / "docs/dependencies.md").read_text()
     wanted = {name for requirements in project().values() for name in names(requirements)}
     assert {name for name in wanted if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)} == set()

@@ -54,7 +54,7 @@ def pretend_environment(checkout: Path, extra: str) -> None:
     (checkout / ".venv/setup-stamp").write_text(stamp)
 
 
-def test_a_fresh_environment_is_left_alone(checkout: Path) -> None:
+def test_setup_leaves_a_fresh_environment_alone(checkout: Path) -> None:
     """Every call of scripts/appliance asks: nothing is said, made or begun (15 ms on an idle machine)."""
     pretend_environment(checkout, "cpu")
     before = sorted(path.relative_to(checkout) for path in checkout.rglob("*"))
@@ -63,14 +63,14 @@ def test_a_fresh_environment_is_left_alone(checkout: Path) -> None:
     assert sorted(path.relative_to(checkout) for path in checkout.rglob("*")) == before
 
 
-def test_dev_serves_a_request_for_cpu(checkout: Path) -> None:
+def test_setup_for_cpu_takes_the_dev_environment(checkout: Path) -> None:
     """scripts/appliance in a developer's checkout takes the developer's environment."""
     pretend_environment(checkout, "dev")
     assert "ready: .venv (dev)" in run(checkout / "scripts/setup", "cpu").stderr
 
 
 @pytest.mark.parametrize("change", ["lock", "extra", pytest.param("moved", marks=pytest.mark.nightly("installs anew"))])
-def test_stale_environment_is_noticed(checkout: Path, change: str) -> None:
+def test_setup_tries_to_rebuild_a_stale_environment(checkout: Path, change: str) -> None:
     """A changed lock, another extra and a moved checkout each lead to a new attempt (which fails here: no index)."""
     pretend_environment(checkout, "cpu")
     if change == "lock":
@@ -85,7 +85,7 @@ def test_stale_environment_is_noticed(checkout: Path, change: str) -> None:
 
 
 @pytest.mark.nightly("waits for a network that is not there")
-def test_no_network_is_explained(checkout: Path) -> None:
+def test_setup_without_network_explains_the_failure(checkout: Path) -> None:
     """Without an index the last lines say so and what to do, and the log is kept."""
     done = run(checkout / "scripts/setup", "cpu", env=NO_INDEX)
     assert done.returncode == 1
@@ -93,15 +93,14 @@ def test_no_network_is_explained(checkout: Path) -> None:
     assert (checkout / ".venv.log").stat().st_size > 0
 
 
-def test_wrong_python_is_explained(checkout: Path) -> None:
-    """A named Python that does not do is an error, not a reason to take another one."""
+def test_setup_refuses_a_named_python_that_does_not_fit(checkout: Path) -> None:
+    """A named Python that does not do is an error, not a reason to take another."""
     done = run(checkout / "scripts/setup", "cpu", env={"APPLIANCE_PYTHON": "/bin/false"})
     assert done.returncode == 1
     assert "APPLIANCE_PYTHON=/bin/false is no Python 3.11 to 3.14" in done.stderr
 
 
-def test_wrong_usage(checkout: Path) -> None:
-    """An unknown argument is named, with those that exist."""
+def test_setup_with_unknown_argument_names_the_known_ones(checkout: Path) -> None:
     done = run(checkout / "scripts/setup", "rocm")
     assert done.returncode == 2
     assert "'rocm'" in done.stderr
@@ -110,7 +109,7 @@ def test_wrong_usage(checkout: Path) -> None:
 
 @pytest.mark.nightly("takes more than a minute")
 @pytest.mark.usefixtures("package_index")
-def test_whole_environment_in_a_fresh_checkout(checkout: Path) -> None:
+def test_setup_makes_a_whole_environment_in_a_fresh_checkout(checkout: Path) -> None:
     """From nothing to a running command line, with only what the index serves."""
     kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
     done = run(checkout / "scripts/appliance", "--help", env=kept)
@@ -128,7 +127,9 @@ def test_whole_environment_in_a_fresh_checkout(checkout: Path) -> None:
         ("--enable-optimizations", "", "python3"),
     ],
 )
-def test_the_best_built_python_is_taken(checkout: Path, tmp_path: Path, plain: str, other: str, chosen: str) -> None:
+def test_setup_takes_the_python_built_with_most_optimisations(
+    checkout: Path, tmp_path: Path, plain: str, other: str, chosen: str
+) -> None:
     """Of equally good ones the first in line. Only those that the test has made are in reach."""
     shell, folder = shutil.which("bash"), tmp_path / "pythons"
     python = shlex.quote(sys.executable)

@@ -42,8 +42,8 @@ def run(script: Path, *arguments: str, env: dict[str, str]) -> subprocess.Comple
     return subprocess.run([script, *arguments], cwd="/", env=env, capture_output=True, text=True, check=False)
 
 
-def test_without_node_and_network_it_says_what_to_do(checkout: Path, without_node: dict[str, str]) -> None:
-    """And leaves no half-built pages."""
+def test_web_ui_build_without_node_and_network_gives_advice(checkout: Path, without_node: dict[str, str]) -> None:
+    """No half-built pages are left."""
     done = run(checkout / "scripts/web-ui", env=without_node)
     assert done.returncode == 1
     assert "no Node 20.19 or newer on this machine" in done.stderr
@@ -51,13 +51,13 @@ def test_without_node_and_network_it_says_what_to_do(checkout: Path, without_nod
     assert not (checkout / "appliance/web_ui").exists()
 
 
-def test_a_bundle_has_nothing_to_build(checkout: Path, without_node: dict[str, str]) -> None:
-    """The pages come with it, their sources do not."""
+def test_web_ui_build_in_a_bundle_has_nothing_to_do(checkout: Path, without_node: dict[str, str]) -> None:
+    """The pages come with a bundle, their sources do not."""
     shutil.rmtree(checkout / "web-ui")
     assert run(checkout / "scripts/web-ui", env=without_node).returncode == 0
 
 
-def test_pages_that_are_fresh_are_left_alone(checkout: Path, without_node: dict[str, str]) -> None:
+def test_web_ui_build_leaves_fresh_pages_alone(checkout: Path, without_node: dict[str, str]) -> None:
     """As the stamp says; a change of any source is seen."""
     code = (checkout / "scripts/web-ui").read_text()
     (checkout / "appliance/web_ui").mkdir()
@@ -77,7 +77,7 @@ def run_function(checkout: Path, code: str, name: str) -> str:
     return subprocess.run(["bash", script], capture_output=True, text=True, check=True).stdout
 
 
-def test_stale_types_are_known(checkout: Path, without_node: dict[str, str]) -> None:
+def test_web_ui_check_fails_for_stale_types(checkout: Path, without_node: dict[str, str]) -> None:
     """The types name the digest of the document that they are made of."""
     (checkout / ".venv/bin").mkdir(parents=True)
     (checkout / ".venv/bin/python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')

@@ -108,8 +108,8 @@ def running(machine: Machine) -> str:
     return machine.run("basename $(readlink /opt/edge-appliance/current)")
 
 
-def test_a_model_is_imported_under_the_unit(machine: Machine, folder: Path, checkout: Path) -> None:
-    """Confined: what the unit forbids would have turned that off without a word."""
+def test_model_import_is_confined_under_the_service_unit(machine: Machine, folder: Path, checkout: Path) -> None:
+    """What the unit forbids would have turned the confinement off without a word."""
     again = machine.run(f"'{checkout}'/scripts/install")
     assert "the box answers at https://" in again
     assert '"files":true' in call(machine, "/v1/system").replace(" ", "")
@@ -122,7 +122,7 @@ def _asked(path: str) -> str:
     return f"curl --silent --insecure --fail -H {key} https://127.0.0.1:8443{path}"
 
 
-def test_what_hangs_or_dies_is_begun_anew(machine: Machine) -> None:
+def test_hung_or_killed_service_is_restarted(machine: Machine) -> None:
     """By the watchdog, shortened here, and by `Restart=`."""
     machine.run(
         f"mkdir -p /run/systemd/system/{UNIT}.service.d && "
@@ -156,9 +156,9 @@ def installed(machine: Machine, checkout: Path) -> str:
     return machine.run(f"'{checkout}'/scripts/install", timeout_s=1200, check=False)
 
 
-def test_an_upgrade_keeps_state_and_settings(machine: Machine, checkout: Path) -> None:
-    """A release that cannot be loaded is none: the box is not even stopped. One that cannot start leaves the one before
-    in place, with its database; one that can serves; and there is a way back.
+def test_upgrade_keeps_state_and_settings_and_reverts_a_bad_release(machine: Machine, checkout: Path) -> None:
+    """A release that cannot be loaded does not even stop the box. A release that cannot start leaves the one before in
+    place, with its database; one that can serves; and there is a way back.
     """
     machine.run("echo '# mine' >> /etc/edge-appliance/box.toml")
     first = running(machine)
@@ -195,7 +195,7 @@ def test_an_upgrade_keeps_state_and_settings(machine: Machine, checkout: Path) -
     assert "newcomer" in call(machine, "/v1/tenants")  # both releases have the database in the same form
 
 
-def test_what_no_other_release_would_mend_is_no_reason_to_go_back(machine: Machine, checkout: Path) -> None:
+def test_upgrade_is_not_rolled_back_for_bad_settings_or_restarts(machine: Machine, checkout: Path) -> None:
     """Right after an upgrade: a person who starts the box more often than systemd lets them, and settings that do not
     fit.
     """
@@ -217,8 +217,8 @@ def test_what_no_other_release_would_mend_is_no_reason_to_go_back(machine: Machi
     machine.run(f"cd /etc/edge-appliance && mv kept.toml box.toml && systemctl restart {UNIT}")
 
 
-def test_an_upgrade_that_is_cut_short_leaves_a_box_that_runs(machine: Machine, checkout: Path) -> None:
-    """Where the database cannot be kept; after the switch; and while the box is stopped. By whoever takes it up."""
+def test_upgrade_cut_short_leaves_a_running_box(machine: Machine, checkout: Path) -> None:
+    """Where the database cannot be kept; after the switch; and while the box is stopped."""
     first = running(machine)
     stopped = f"while systemctl is-active --quiet {UNIT}; do :; done"
     is_first = f"test $(readlink {PREFIX}/current) = {PREFIX}/releases/{first}"
@@ -238,8 +238,8 @@ def test_an_upgrade_that_is_cut_short_leaves_a_box_that_runs(machine: Machine, c
     machine.until(is_over, 180)
 
 
-def test_a_release_whose_models_answer_no_more_is_left(machine: Machine, checkout: Path) -> None:
-    """It is ready, and manages the box, but who asks a model gets an error."""
+def test_release_whose_models_no_longer_answer_is_rolled_back(machine: Machine, checkout: Path) -> None:
+    """The release is ready, and manages the box, but requests to a model get an error."""
     first = running(machine)
     bad = "\n\nasync def infer(*_, **__):\n    raise RuntimeError('a bad release')\n"
     with release_with(checkout, bad, "appliance/api/v2/infer.py"):
@@ -250,9 +250,9 @@ def test_a_release_whose_models_answer_no_more_is_left(machine: Machine, checkou
     assert running(machine) == first
 
 
-def test_a_release_that_gives_up_soon_is_left(machine: Machine, checkout: Path) -> None:
-    """It answers at first and ends some seconds after that, again and again: systemd gives it up, and the old one
-    serves.
+def test_release_that_keeps_ending_after_its_start_is_rolled_back(machine: Machine, checkout: Path) -> None:
+    """The release answers at first and ends some seconds after that, again and again: systemd gives it up, and the old
+    one serves.
     """
     first = running(machine)
     with release_with(checkout, ENDS_AFTER_ITS_START):
@@ -262,8 +262,8 @@ def test_a_release_that_gives_up_soon_is_left(machine: Machine, checkout: Path) 
     assert "add" in call(machine, "/v1/models")
 
 
-def test_it_goes_without_a_trace_but_the_state(machine: Machine, checkout: Path) -> None:
-    """And what an operator has set for the unit."""
+def test_uninstall_leaves_only_state_and_operator_overrides(machine: Machine, checkout: Path) -> None:
+    """With `--purge` these are gone, too."""
     machine.until(f"flock --nonblock {PREFIX}/.lock true", 60)  # a run that goes back has ended
     machine.run(f"printf '[Service]\\nNice=1\\n' > /etc/systemd/system/{UNIT}.service.d/override.conf")
     machine.run(f"'{checkout}'/scripts/uninstall")

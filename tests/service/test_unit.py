@@ -21,8 +21,8 @@ needs_systemd = pytest.mark.skipif(LACKING is not None, reason=LACKING or "")
 
 @needs_systemd
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "systemd").glob("*.service")))
-def test_systemd_understands_every_line(name: str, tmp_path: Path) -> None:
-    """It says so of an unknown word without failing: so it must say nothing. The program is one that is there."""
+def test_service_unit_is_understood_by_systemd(name: str, tmp_path: Path) -> None:
+    """systemd tells of an unknown word without failing: so it must say nothing. The program is one that is there."""
     text = (ROOT / "systemd" / name).read_text()
     unit = tmp_path / name
     unit.write_text(re.sub(r"(?m)^(Exec\w+=[-+]*)\S+", r"\1/bin/true", text))
@@ -35,7 +35,7 @@ def test_systemd_understands_every_line(name: str, tmp_path: Path) -> None:
 
 
 @needs_systemd
-def test_little_is_exposed() -> None:
+def test_service_unit_exposure_is_within_its_bound() -> None:
     """By systemd's own count, in which 10 is a service that may do anything."""
     order = ["systemd-analyze", "security", "--offline=yes", str(ROOT / "systemd" / "edge-appliance.service")]
     said = subprocess.run(order, capture_output=True, text=True, check=True).stdout
@@ -45,8 +45,8 @@ def test_little_is_exposed() -> None:
 
 
 @pytest.mark.parametrize("script", ["install", "uninstall", "bundle", "image"])
-def test_scripts_explain_themselves(script: str) -> None:
-    """To any user, and refuse what they do not know."""
+def test_script_has_help_and_refuses_unknown_options(script: str) -> None:
+    """For any user."""
     nobody = 65534 if os.geteuid() == 0 else None
     with tempfile.TemporaryDirectory() as folder:  # the checkout may be where nobody else may read
         os.chmod(folder, 0o755)

@@ -173,7 +173,7 @@ def place(tmp_path: Path, processes: None) -> Iterator[Place]:
             unshare.kill()
 
 
-def test_releases_follow_one_another_and_a_bad_one_is_taken_back(place: Place) -> None:
+def test_upgrade_replaces_the_release_and_rolls_back_a_bad_one(place: Place) -> None:
     """With the database that belongs to each."""
     one, two = place.checkout(1), place.checkout(2)
     done = place.install(one)
@@ -209,8 +209,8 @@ def test_releases_follow_one_another_and_a_bad_one_is_taken_back(place: Place) -
 
 
 @pytest.mark.nightly("another upgrade")
-def test_root_follows_no_link_of_the_service(place: Place) -> None:
-    """Whoever has taken over the box gets nothing of root's by an upgrade: no file, no secret, no write."""
+def test_installer_as_root_follows_no_link_of_the_service(place: Place) -> None:
+    """An attacker in the box gets nothing of root's by an upgrade: no file, no secret, no write."""
     place.install(place.checkout(1))
     first = place.current()
     place.shell("install -m 0600 /dev/stdin /etc/of-root <<<ea_secret")
@@ -229,8 +229,8 @@ def test_root_follows_no_link_of_the_service(place: Place) -> None:
 
 
 @pytest.mark.nightly("waits for a release that crashes")
-def test_a_release_that_crashes_twice_soon_is_left(place: Place) -> None:
-    """It answers at first."""
+def test_release_that_crashes_twice_soon_is_rolled_back(place: Place) -> None:
+    """The release answers at first."""
     place.install(place.checkout(1))
     first = place.current()
     done = place.install(place.checkout(2, "ends"))
@@ -242,7 +242,7 @@ def test_a_release_that_crashes_twice_soon_is_left(place: Place) -> None:
     assert (place.current(), place.form()) == (first, "1")
 
 
-def test_an_upgrade_that_did_not_begin_is_over(place: Place) -> None:
+def test_upgrade_that_did_not_begin_is_marked_as_finished(place: Place) -> None:
     """Also where the box that ran before does not start at once, on a machine that has too much to do."""
     place.install(place.checkout(1))
     box = f"{PREFIX}/current/appliance/__main__.py"
@@ -253,7 +253,7 @@ def test_an_upgrade_that_did_not_begin_is_over(place: Place) -> None:
     assert place.shell(f"ls {PREFIX}/unproved {PREFIX}/finishing 2>/dev/null") == ""
 
 
-def test_the_gpus_of_a_machine_are_let_in(place: Place) -> None:
+def test_installer_allows_the_gpu_devices_of_the_machine(place: Place) -> None:
     """The nodes that are there when the installer runs, with the groups that they belong to, and nothing else: what is
     no device, or has another name, or is gone with the next run.
     """
@@ -284,8 +284,8 @@ def test_the_gpus_of_a_machine_are_let_in(place: Place) -> None:
     assert "DeviceAllow=/dev/dri/renderD128 rw" in place.shell(f"cat {drop_in}")
 
 
-def test_two_runs_at_once_and_a_full_disk(place: Place) -> None:
-    """The second run is refused; without room nothing that runs is changed."""
+def test_upgrade_is_refused_during_another_run_and_on_a_full_disk(place: Place) -> None:
+    """Nothing that runs is changed."""
     one, two = place.checkout(1), place.checkout(2)
     place.install(one)
     first = place.current()
@@ -336,13 +336,13 @@ def kill_upgrades(place: Place) -> None:
 
 
 @pytest.mark.nightly("takes more than a minute")
-def test_a_run_that_is_killed_leaves_the_old_release_or_the_new_one(place: Place) -> None:
+def test_killed_upgrade_leaves_the_old_or_the_new_release(place: Place) -> None:
     kill_upgrades(place)
 
 
 @pytest.mark.nightly("takes more than a minute")
 @pytest.mark.skipif(cannot_boot() is not None, reason=cannot_boot() or "")
-def test_by_systemd_itself() -> None:
+def test_upgrade_under_real_systemd_survives_crashes_and_kills() -> None:
     """A release that crashes twice is left, and runs that are killed are ended; with the units as they are."""
     folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="appliance-"))  # not below /tmp: it has one of its own there
     folder.chmod(0o755)

@@ -10,7 +10,7 @@ def region(score: float, label: str = "", side: float = 10.0) -> Region:
     return Region(((0, 0), (side, 0), (side, side), (0, side)), True, score, label)
 
 
-def test_every_sort_of_answer_is_judged() -> None:
+def test_answer_of_every_kind_yields_labels_and_scores() -> None:
     labels = [{"label": "180", "index": 1, "score": 0.8}, {"label": "0", "index": 0, "score": 0.2}]
     objects = [{"label": "car", "score": 0.9, "box": []}, {"label": "dog", "score": 0.4, "box": []}]
     assert judgements({"labels": labels}) == [("180", 0.8)]
@@ -34,11 +34,11 @@ def test_every_sort_of_answer_is_judged() -> None:
         (When("s", labels_not=("dog",)), [("car", 0.9), ("dog", 0.3)], False),
     ],
 )
-def test_a_condition_holds(when: When, found: list[Judgement], is_so: bool) -> None:
+def test_stage_condition_holds_for_matching_labels_and_scores(when: When, found: list[Judgement], is_so: bool) -> None:
     assert holds(when, found) is is_so
 
 
-def test_the_best_are_picked() -> None:
+def test_pick_stage_takes_the_best_regions() -> None:
     """By the answer's score, else the region's, or by size; ties go to the first; labels are a condition."""
     pick = Pick(name="p", best=2)
     regions = [region(0.5), region(0.9), region(0.9), region(0.1)]
@@ -51,7 +51,7 @@ def test_the_best_are_picked() -> None:
     assert picked(Pick(name="p", best=1, by=PickBy.SIZE), [(one, None) for one in sizes]) == {1}
 
 
-def test_answers_are_put_together() -> None:
+def test_join_stage_puts_answers_together() -> None:
     first, second = {"text": "NO", "score": 0.9}, {"text": "EXIT", "score": 0.8}
     assert joined([first, second]) == {"text": "NO\nEXIT", "answers": [first, second]}
     assert joined([first, {"labels": []}]) == {"answers": [first, {"labels": []}]}

@@ -68,21 +68,19 @@ def format_chunk(coding: int, bits: int, channels: int = 1, rate: int = 16_000, 
 
 @pytest.mark.parametrize("channels", [1, 2, 5])
 @pytest.mark.parametrize(("bits", "error"), [(8, 1 / 100), (16, 1e-4), (24, 1e-6), (32, 1e-6)])
-def test_widths_and_channels(bits: int, error: float, channels: int) -> None:
-    """The same sound from every PCM width, with channels averaged."""
+def test_wav_of_every_width_and_channel_count_gives_the_same_samples(bits: int, error: float, channels: int) -> None:
     samples, rate = read_wav(wav(tone(440), 22_050, bits, channels))
     assert (rate, samples.dtype, samples.shape) == (22_050, np.dtype(np.float32), (8000,))
     np.testing.assert_allclose(samples, tone(440), atol=error)
 
 
-def test_channels_are_averaged() -> None:
-    """Left and right count equally."""
+def test_wav_channels_are_averaged() -> None:
     data = np.array([[1000, 3000], [-2000, 0]], "<i2").tobytes()
     samples, _ = read_wav(riff((b"fmt ", format_chunk(1, 16, 2)), (b"data", data)))
     np.testing.assert_allclose(samples * 32768, [2000, -1000])
 
 
-def test_what_the_standard_library_does_not_read() -> None:
+def test_wav_forms_beyond_the_standard_library_are_read() -> None:
     """Extensible headers, floats, odd chunks in between, lengths left open by a pipe."""
     wanted = tone(300)
     extensible = format_chunk(0xFFFE, 24, more=struct.pack("<HHIH", 22, 24, 4, 1) + bytes(14))
@@ -99,8 +97,8 @@ def test_what_the_standard_library_does_not_read() -> None:
 
 
 @pytest.mark.parametrize("file_length", [0, 36], ids=["none", "of the header"])
-def test_lengths_that_a_recorder_never_wrote(file_length: int) -> None:
-    """The data goes to the end; an empty chunk that others follow stays empty."""
+def test_wav_without_recorded_length_is_read_to_the_end(file_length: int) -> None:
+    """An empty chunk that others follow stays empty."""
     wanted = tone(300)
     stopped = bytearray(wav(wanted))
     stopped[4:8], stopped[40:44] = struct.pack("<I", file_length), bytes(4)
@@ -110,14 +108,14 @@ def test_lengths_that_a_recorder_never_wrote(file_length: int) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_samples_that_are_no_numbers_are_refused(value: float) -> None:
+def test_wav_with_nan_or_infinite_samples_is_refused(value: float) -> None:
     samples = np.array([0.0, value], "<f4").tobytes()
     with pytest.raises(BadMedia, match="no numbers"):
         read_wav(riff((b"fmt ", format_chunk(3, 32)), (b"data", samples)))
 
 
 @pytest.mark.parametrize("percent", range(0, 100, 10))
-def test_a_cut_sound_is_refused(percent: int) -> None:
+def test_truncated_wav_is_refused(percent: int) -> None:
     """Cut at every tenth."""
     body = wav(tone(440))
     with pytest.raises(BadMedia):
@@ -135,7 +133,7 @@ def test_a_cut_sound_is_refused(percent: int) -> None:
         b"short",
     ],
 )
-def test_odd_formats_are_refused(chunk: bytes) -> None:
+def test_wav_of_unsupported_format_is_refused(chunk: bytes) -> None:
     """ADPCM, odd widths, no channels, absurd rates."""
     with pytest.raises(BadMedia):
         read_wav(riff((b"fmt ", chunk), (b"data", bytes(100))))
@@ -143,15 +141,14 @@ def test_odd_formats_are_refused(chunk: bytes) -> None:
         read_wav(riff((b"data", bytes(100)), (b"fmt ", chunk)))
 
 
-def test_chunks_without_end_are_refused() -> None:
-    """By the million, before any sound."""
+def test_wav_with_millions_of_chunks_is_refused() -> None:
+    """Before any sound."""
     with pytest.raises(BadMedia, match="chunks"):
         read_wav(b"RIFF" + bytes(4) + b"WAVE" + bytes(8) * 1_000_000)
 
 
 @given(st.binary(max_size=120))
-def test_any_bytes_end_in_samples_or_bad_media(tail: bytes) -> None:
-    """Nothing that a caller sends gets another error out of it."""
+def test_random_bytes_as_wav_give_samples_or_bad_media(tail: bytes) -> None:
     for body in (tail, b"RIFF\0\0\0\0WAVE" + tail, riff((b"fmt ", format_chunk(1, 16))) + tail):
         try:
             samples, _ = read_wav(body)
@@ -161,7 +158,7 @@ def test_any_bytes_end_in_samples_or_bad_media(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("rate", [8_000, 11_025, 22_050, 32_000, 44_100, 48_000, 96_000])
-def test_a_tone_survives_a_change_of_rate(rate: int) -> None:
+def test_resampled_tone_keeps_frequency_and_amplitude(rate: int) -> None:
     """1 kHz sampled at any rate is 1 kHz at 16 kHz, in place and in strength."""
     found = resample(tone(1000, rate), rate, 16_000)
     wanted = tone(1000)
@@ -170,14 +167,14 @@ def test_a_tone_survives_a_change_of_rate(rate: int) -> None:
     np.testing.assert_allclose(found[middle], wanted[middle], atol=5e-3)
 
 
-def test_what_is_too_high_does_not_fold_back() -> None:
-    """10 kHz cannot be told at 16 kHz: it must vanish instead of sounding as 6 kHz."""
+def test_resampling_removes_frequencies_above_nyquist() -> None:
+    """10 kHz cannot be told at 16 kHz: the tone must vanish instead of sounding as 6 kHz."""
     assert np.abs(resample(tone(10_000, 48_000), 48_000, 16_000)[200:-200]).max() < 5e-3
 
 
 @given(st.integers(4000, 192_000), st.integers(0, 3000))
 @examples(gate=40)
-def test_lengths_follow_the_rates(rate: int, count: int) -> None:
+def test_resampled_length_follows_the_rates(rate: int, count: int) -> None:
     """Any rate and length: the duration stays, a constant stays itself."""
     found = resample(np.full(count, 0.25, np.float32), rate, 16_000)
     assert abs(len(found) - count * 16_000 / rate) <= 2
@@ -193,8 +190,8 @@ def loudness(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"output": state, "stateN": state}
 
 
-def test_a_stream_in_pieces_equals_the_whole() -> None:
-    """However it is cut, probabilities are those of the whole sound: samples, context and state are carried."""
+def test_audio_stream_in_pieces_has_the_probabilities_of_the_whole() -> None:
+    """However the sound is cut: samples, context and state are carried."""
     quiet = np.zeros(9000, np.float32)
     sound = np.concatenate([quiet, tone(300, seconds=1.0), quiet, tone(500, seconds=0.7), quiet])
     decoded = TASK.decode(Media(wav(sound)), SPEC, TARGET, {})
@@ -219,8 +216,8 @@ def test_a_stream_in_pieces_equals_the_whole() -> None:
         assert all(start == pytest.approx(before * 0.032, abs=1e-3) for start, before in starts)
 
 
-def test_segments_and_share() -> None:
-    """Where it was loud, in seconds of the stream."""
+def test_speech_segments_and_share_are_those_of_the_loud_part() -> None:
+    """In seconds of the stream."""
     sound = np.concatenate([np.zeros(16_000), tone(300, seconds=1.0), np.zeros(16_000)]).astype(np.float32)
     decoded = TASK.decode(Media(wav(sound, 16_000, 24, 2)), SPEC, TARGET, {})
     body = TASK.encode(run_steps(decoded, SPEC, loudness)[0], decoded, SPEC).body
@@ -234,7 +231,7 @@ def test_segments_and_share() -> None:
     assert TASK.similarity(body, body).value == 1.0
 
 
-def test_too_short_and_too_long() -> None:
+def test_audio_too_short_has_no_answer_and_too_long_is_refused() -> None:
     """Less than a chunk has no answer yet; more than the bound is asked for in pieces."""
     decoded = TASK.decode(Media(wav(np.zeros(100, np.float32))), SPEC, TARGET, {})
     assert decoded.steps == []
@@ -245,8 +242,8 @@ def test_too_short_and_too_long() -> None:
         TASK.decode(Media(wav(tone(1))), SPEC, Target((TensorSpec("x", "FP32", (1, 3, 8, 8)),), ()), {})
 
 
-def test_hysteresis_bridges_and_drops() -> None:
-    """A dip goes on, a click is no speech, an open end is kept for the next piece."""
+def test_speech_hysteresis_bridges_dips_and_drops_clicks() -> None:
+    """An open end is kept for the next piece."""
     chunk_s = 0.032
     speech, dip, silence = [0.9] * 10, [0.4] * 5, [0.1] * 10
     assert speech_segments(speech + dip + speech + silence, chunk_s) == ([(0.0, 25 * chunk_s)], False)

@@ -18,7 +18,7 @@ def running_sum(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"y": total.sum(), "stateN": total}
 
 
-def test_state_goes_from_step_to_step() -> None:
+def test_model_state_is_carried_from_step_to_step() -> None:
     """Zeros at first, then each output's state feeds the next step; the last one comes back for the next request."""
     decoded = Decoded([{"x": np.float32(value) * np.ones(1, np.float32)} for value in (1, 2, 3)])
     outputs, state = run_steps(decoded, SPEC, running_sum)
@@ -28,7 +28,7 @@ def test_state_goes_from_step_to_step() -> None:
     assert state["state"].shape == (2, 1, 3)
 
 
-def test_the_online_pieces_equal_the_loop() -> None:
+def test_online_steps_equal_the_offline_loop() -> None:
     """`step_inputs` and `next_state` one by one give what `run_steps` gives."""
     decoded = Decoded([{"x": np.full(1, value, np.float32)} for value in (4, 5)])
     state: dict[str, np.ndarray] = {}
@@ -40,8 +40,8 @@ def test_the_online_pieces_equal_the_loop() -> None:
     assert found == [float(step["y"]) for step in run_steps(decoded, SPEC, running_sum)[0]]
 
 
-def test_constants_are_scalars_of_the_declared_type() -> None:
-    """By the graph's word where it is known, else whole numbers as int64 and others as float32."""
+def test_model_constants_are_scalars_of_the_declared_type() -> None:
+    """By the graph's word where there is one, else whole numbers as int64 and others as float32."""
     inputs = step_inputs({}, SPEC, {})
     assert (str(inputs["sr"].dtype), inputs["sr"].shape, int(inputs["sr"])) == ("int64", (), 16000)
     assert (str(inputs["share"].dtype), float(inputs["share"])) == ("float32", 0.5)
@@ -59,19 +59,17 @@ def test_scores_add_up_by_weight() -> None:
     assert Score(1.0000001, 1.0, "m").value == 1.0
 
 
-def test_every_kind_has_its_task() -> None:
-    """The registry is complete and each entry knows its kind."""
+def test_task_registry_has_a_task_for_every_kind() -> None:
     assert {kind: task.kind for kind, task in TASKS.items()} == {kind: kind for kind in TaskKind}
 
 
 @pytest.mark.parametrize("word", DTYPES)
-def test_words_and_types_match(word: str) -> None:
-    """Each protocol word survives the way to numpy and back."""
+def test_protocol_datatype_survives_conversion_to_numpy(word: str) -> None:
     assert word_of(dtype_of(word)) == word
     assert zero_state(StateSpec("a", "b", (-1, 2), word)).dtype == dtype_of(word)
 
 
-def test_casts_saturate() -> None:
+def test_datatype_cast_saturates() -> None:
     """Numbers beyond an integer type's range stop at its ends instead of wrapping round."""
     assert cast(np.array([-1, 300]), "UINT8").tolist() == [0, 255]
     assert cast(np.array([-1.5, 300.0, np.nan]), "UINT8").tolist() == [0, 255, 0]

@@ -34,14 +34,14 @@ def slow_nms(table: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou_max
 
 
 @given(boxes(), boxes())
-def test_overlap_agrees_with_the_definition(one: np.ndarray, other: np.ndarray) -> None:
+def test_box_overlap_agrees_with_the_definition(one: np.ndarray, other: np.ndarray) -> None:
     """Every pair, empty boxes included."""
     wanted = [[slow_iou(a, b) for b in other] for a in one]
     np.testing.assert_allclose(iou_matrix(one, other), wanted, atol=1e-6)
 
 
 @given(boxes(), st.data(), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
-def test_suppression_agrees_with_brute_force(table: np.ndarray, data: Any, iou_max: float) -> None:
+def test_box_suppression_agrees_with_brute_force(table: np.ndarray, data: Any, iou_max: float) -> None:
     """The same indices in the same order, ties included."""
     numbers = st.lists(st.integers(0, 5), min_size=len(table), max_size=len(table))
     scores = np.array(data.draw(numbers), np.float32) / 5
@@ -51,7 +51,7 @@ def test_suppression_agrees_with_brute_force(table: np.ndarray, data: Any, iou_m
 
 
 @given(st.lists(st.floats(0, 1, width=32), max_size=30), st.integers(1, 10))
-def test_candidates_are_the_best_above_the_bound(scores: list[float], count_max: int) -> None:
+def test_detection_candidates_are_the_best_above_the_bound(scores: list[float], count_max: int) -> None:
     """Bounded in number, best first, nothing below the bound."""
     array = np.array(scores, np.float32)
     found = top_candidates(array, 0.5, count_max)
@@ -59,13 +59,12 @@ def test_candidates_are_the_best_above_the_bound(scores: list[float], count_max:
     assert array[found].tolist() == wanted
 
 
-def test_nothing_in_nothing_out() -> None:
-    """Empty inputs are no special case for callers."""
+def test_box_functions_accept_empty_input() -> None:
     empty = np.zeros((0, 4), np.float32)
     assert nms(empty, np.zeros(0), np.zeros(0), 0.5).tolist() == []
     assert iou_matrix(empty, np.zeros((3, 4))).shape == (0, 3)
 
 
-def test_centres_to_corners() -> None:
+def test_boxes_are_converted_from_centres_to_corners() -> None:
     """cx, cy, w, h → x1, y1, x2, y2."""
     assert from_centres(np.array([[10.0, 20.0, 4.0, 6.0]])).tolist() == [[8.0, 17.0, 12.0, 23.0]]

@@ -32,7 +32,7 @@ def scene(seed: int, width: int, height: int, flat_from: float) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [(640, 480), (1920, 1080), (200, 300), (33, 200), (1601, 1203)])
 @pytest.mark.parametrize("flat_from", [1.0, 0.9, 0.5])
-def test_whole_picture_has_no_warning(seed: int, kind: str, size: tuple[int, int], flat_from: float) -> None:
+def test_whole_jpeg_has_no_damage_warning(seed: int, kind: str, size: tuple[int, int], flat_from: float) -> None:
     """However much of its end is of one colour."""
     body = cv2.imencode(".jpg", scene(seed, *size, flat_from), KINDS[kind])[1].tobytes()
     assert read_pixels(body, read_header(body)).warnings == ()
@@ -48,7 +48,7 @@ def test_whole_picture_has_no_warning(seed: int, kind: str, size: tuple[int, int
 @pytest.mark.parametrize("kind", ["usual", "fine colours", "best tables", "good"])
 @pytest.mark.parametrize("size", [(640, 480), (1920, 1080), (480, 360), (1601, 1203)])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
-def test_picture_without_its_rest_has_warning(seed: int, kind: str, size: tuple[int, int], share: float) -> None:
+def test_truncated_jpeg_has_a_damage_warning(seed: int, kind: str, size: tuple[int, int], share: float) -> None:
     body = cv2.imencode(".jpg", scene(seed, *size, 1.0), KINDS[kind])[1].tobytes()
     begin = body.index(b"\xff\xda")
     cut = body[: begin + int((len(body) - begin) * share)] + b"\xff\xd9"

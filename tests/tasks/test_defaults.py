@@ -28,7 +28,9 @@ PICTURE = tensors(("x", (-1, 3, -1, -1)))
         ((-1, -1, -1, 3), "NHWC", "RGB", (224, 224)),
     ],
 )
-def test_layout_channels_and_size(shape: tuple[int, ...], layout: str, channels: str, size: tuple[int, int]) -> None:
+def test_picture_layout_channels_and_size_are_guessed_from_the_shape(
+    shape: tuple[int, ...], layout: str, channels: str, size: tuple[int, int]
+) -> None:
     """By where the few channels are; a free size becomes the usual one."""
     image = guess(TaskKind.IMAGE_CLASSIFICATION, tensors(("x", shape)), tensors(("y", (1, 10)))).image
     assert image is not None
@@ -36,7 +38,7 @@ def test_layout_channels_and_size(shape: tuple[int, ...], layout: str, channels:
     assert len(image.mean) == (1 if channels == "GRAY" else 3)
 
 
-def test_byte_inputs_take_pixels_as_they_are() -> None:
+def test_guessed_spec_of_byte_input_does_not_normalise() -> None:
     """A graph whose input is quantised normalises by itself."""
     image = guess(TaskKind.IMAGE_CLASSIFICATION, tensors(("x", (1, 224, 224, 3)), datatype="UINT8"), []).image
     assert image is not None
@@ -67,24 +69,23 @@ ULTRA = tensors(("scores", (1, 4420, 2)), ("boxes", (1, 4420, 4)))
         (TaskKind.IMAGE_CLASSIFICATION, tensors(("y", (-1, 1000))), "", {}),
     ],
 )
-def test_decoders_by_outputs(
+def test_decoder_is_guessed_from_output_shapes_and_names(
     kind: TaskKind, outputs: list[TensorSpec], decoder: str, params: dict[str, object]
 ) -> None:
-    """Each family is known by the shapes and names of its heads."""
     spec = guess(kind, PICTURE, outputs)
     assert (spec.kind, spec.decoder, dict(spec.params)) == (kind, decoder, params)
 
 
 @pytest.mark.parametrize("classes", [4, 5, 6])
-def test_the_dictionary_in_the_graph(classes: int) -> None:
-    """With or without blank and space, it is completed to the classes of the output."""
+def test_text_dictionary_in_graph_is_completed_to_output_classes(classes: int) -> None:
+    """With or without blank and space."""
     spec = guess(TaskKind.TEXT_RECOGNITION, PICTURE, tensors(("y", (-1, -1, classes))), character="a\nb\nc\nd")
     assert (
         spec.labels == {4: ("a", "b", "c", "d"), 5: ("", "a", "b", "c", "d"), 6: ("", "a", "b", "c", "d", " ")}[classes]
     )
 
 
-def test_labels_in_the_graph() -> None:
+def test_labels_in_graph_metadata_are_taken() -> None:
     """As the usual exporters write them."""
     spec = guess(
         TaskKind.OBJECT_DETECTION, PICTURE, tensors(("o", (1, 6, 8400))), names="{0: 'person', 1: 'dog'}", date="today"
@@ -107,7 +108,7 @@ def test_labels_in_the_graph() -> None:
         ),
     ],
 )
-def test_states_and_rate_of_speech_models(
+def test_states_and_rate_of_speech_models_are_guessed(
     inputs: list[TensorSpec], outputs: list[TensorSpec], state: tuple[StateSpec, ...]
 ) -> None:
     """Silero in both of its forms."""
@@ -117,7 +118,7 @@ def test_states_and_rate_of_speech_models(
     assert spec.params["sample_rate_hz"] == 16_000
 
 
-def test_no_state_is_guessed_where_shapes_contradict() -> None:
+def test_model_state_is_not_guessed_when_shapes_contradict() -> None:
     """A name alone is not enough."""
     spec = guess(TaskKind.TENSOR, tensors(("state", (2, 4))), tensors(("stateN", (2, 5)), ("y", (2, 4))))
     assert spec.state == ()

@@ -65,7 +65,7 @@ def test_nanodet_takes_maps_in_any_order_and_form() -> None:
     assert_one(decode("nanodet", {"output": joined}))
 
 
-def test_nanodet_keeps_what_the_bound_lets_through() -> None:
+def test_nanodet_drops_boxes_below_the_score_bound() -> None:
     """The score bound is the caller's."""
     flat = {f"o{at}{part}": array for at, pair in enumerate(nanodet_maps()) for part, array in enumerate(pair)}
     assert len(decode("nanodet", flat, score_min=0.95).boxes) == 0
@@ -112,8 +112,8 @@ def yolo_table(before: int) -> np.ndarray:
     return table
 
 
-def test_yolo_heads_both_ways_round() -> None:
-    """v8 without objectness, v5 with it; channels first or last."""
+def test_yolo_heads_are_read_with_channels_first_or_last() -> None:
+    """v8 without objectness, v5 with it."""
     v8 = yolo_table(4)
     v8[7, 5] = 0.9
     assert_one(decode("yolov8", {"output0": v8[np.newaxis]}))
@@ -123,7 +123,7 @@ def test_yolo_heads_both_ways_round() -> None:
     assert_one(decode("yolov5", {"output0": v5[np.newaxis]}))
 
 
-def test_ssd_in_its_dialects() -> None:
+def test_ssd_heads_are_read_in_every_known_form() -> None:
     """Pixels or shares, corners or centres, x or y first, logits, background, one score per box with classes apart."""
     boxes = np.zeros((1, 30, 4), np.float32)
     boxes[0, 3] = BOX
@@ -144,8 +144,8 @@ def test_ssd_in_its_dialects() -> None:
     assert_one(decode("ssd", {"a": boxes, "b": flat, "c": classes}), label=2)
 
 
-def test_end_to_end_heads() -> None:
-    """Six columns, or seven with the batch's image in front."""
+def test_end_to_end_heads_are_read_with_six_or_seven_columns() -> None:
+    """The seventh is the batch's image in front."""
     six = np.zeros((1, 10, 6), np.float32)
     six[0, 2] = (*BOX, 0.9, 1)
     assert_one(decode("end2end", {"o": six}))
@@ -153,7 +153,7 @@ def test_end_to_end_heads() -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_outputs_of_another_family_are_refused_by_name(name: str) -> None:
+def test_detection_outputs_of_another_family_are_refused_by_name(name: str) -> None:
     """The error tells the shapes and the choice."""
     with pytest.raises(BadMetadata, match=r"other \[1, 5\].*choose another of nanodet"):
         decode(name, {"other": np.zeros((1, 5), np.float32)})
@@ -166,8 +166,8 @@ def answer_of(
     return TASKS[kind].encode([outputs], Decoded([], frame), spec).body
 
 
-def test_answers_are_in_pixels_of_the_original() -> None:
-    """Scaled, clipped to the picture, doubles suppressed, what lies in the padding left out, plain JSON numbers."""
+def test_detection_boxes_are_in_pixels_of_the_original() -> None:
+    """Scaled, clipped to the picture, doubles suppressed, boxes in the padding left out, plain JSON numbers."""
     table = np.zeros((1, 40, 6), np.float16)
     rows = [
         (10, 10, 30, 40, 0.9, 1),
@@ -190,8 +190,8 @@ def test_answers_are_in_pixels_of_the_original() -> None:
     }
 
 
-def test_whatever_a_network_says_is_an_answer() -> None:
-    """Classes that nobody named, or that are no numbers, and boxes without end."""
+def test_detection_of_absurd_outputs_is_still_an_answer() -> None:
+    """Classes without a label, or that are no numbers, and boxes without end."""
     endless = [(-np.inf, -np.inf, np.inf, np.inf, 0.95, 0), (np.inf, 0, 1, 1, 0.94, 0), (-3e38, 0, 3e38, 40, 0.93, 1)]
     rows = [(10, 10, 30, 40, 0.9 - at / 100, klass) for at, klass in enumerate((np.nan, -5, -1, 1e9, 1e30, np.inf))]
     spec = TaskSpec(decoder="end2end", labels=("a", "b"), params={"iou_max": 1.0})
@@ -210,7 +210,7 @@ def labels_of(body: Mapping[str, Any]) -> list[str]:
     return [one["label"] for one in body["objects"]]
 
 
-def test_faces_have_landmarks() -> None:
+def test_face_detection_has_landmarks_in_original_pixels() -> None:
     """Five points in pixels of the original, and the label face."""
     heat, size, offset, points = (np.zeros((1, channels, 24, 32), np.float32) for channels in (1, 2, 2, 10))
     heat[0, 0, 3, 3] = 0.8
@@ -223,14 +223,13 @@ def test_faces_have_landmarks() -> None:
     ]
 
 
-def test_an_unknown_decoder_is_named() -> None:
+def test_unknown_detection_decoder_is_refused_by_name() -> None:
     """A spec that came from elsewhere than `parse_spec` still fails in words."""
     with pytest.raises(BadMetadata, match="no detection decoder 'nope'"):
         answer_of({}, TaskSpec(decoder="nope"))
 
 
-def test_scores_of_detections() -> None:
-    """F1 against a reference and against labels."""
+def test_detection_scores_are_f1_against_reference_and_labels() -> None:
     task = TASKS[TaskKind.OBJECT_DETECTION]
     objects = [
         {"label": "a", "score": 0.9, "box": [0, 0, 10, 10]},

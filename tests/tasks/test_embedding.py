@@ -51,8 +51,8 @@ def embed(body: bytes, to: Target, spec: TaskSpec = SPEC, content_type: str = ""
     return TASK.encode(run_steps(decoded, spec, bag)[0], decoded, spec).body
 
 
-def test_tokens_masks_and_types(tokenizer: str) -> None:
-    """Inputs are filled by what their names say, in their own type, padded with zeros."""
+def test_text_embedding_inputs_are_tokens_masks_and_types(tokenizer: str) -> None:
+    """Inputs are filled by their names, in their own type, padded with zeros."""
     decoded = TASK.decode(Media(b'{"texts": ["one two", "three"]}'), SPEC, target(tokenizer, datatype="INT32"), {})
     (step,) = decoded.steps
     assert step["input_ids"].tolist() == [[1, 4, 5, 2], [1, 6, 2, 0]]
@@ -61,8 +61,7 @@ def test_tokens_masks_and_types(tokenizer: str) -> None:
     assert str(step["input_ids"].dtype) == "int32"
 
 
-def test_texts_are_cut_and_shared_out_to_the_largest_shape(tokenizer: str) -> None:
-    """What a variant takes at most: longer texts are cut, and more texts are several runs."""
+def test_texts_beyond_the_largest_shape_are_cut_and_split_into_runs(tokenizer: str) -> None:
     most = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), (2, 4))
     decoded = TASK.decode(
         Media(b'{"texts": ["one two three one two", "three", "one"]}'),
@@ -73,8 +72,8 @@ def test_texts_are_cut_and_shared_out_to_the_largest_shape(tokenizer: str) -> No
     assert [step["input_ids"].tolist() for step in decoded.steps] == [[[1, 4, 5, 2], [1, 6, 2, 0]], [[1, 4, 2]]]
 
 
-def test_one_text_and_several_agree(tokenizer: str) -> None:
-    """Padding beside a longer text changes nothing; one text answers with one vector."""
+def test_text_embedding_is_the_same_alone_and_beside_longer_text(tokenizer: str) -> None:
+    """Padding changes nothing; one text is answered with one vector."""
     alone = embed(b'{"text": "one"}', target(tokenizer))
     both = embed(b'{"texts": ["one", "two two two two"]}', target(tokenizer))
     assert alone["dimensions"] == both["dimensions"] == len(WORDS)
@@ -83,7 +82,7 @@ def test_one_text_and_several_agree(tokenizer: str) -> None:
     np.testing.assert_allclose(np.array(alone["embedding"]) ** 2, [0, 1 / 3, 1 / 3, 0, 1 / 3, 0, 0], atol=1e-6)
 
 
-def test_poolings(tokenizer: str) -> None:
+def test_text_embedding_is_pooled_as_stated(tokenizer: str) -> None:
     """Mean, the first token, the largest value; and without unit length."""
     for pooling, wanted in (
         ("mean", [0, 1 / 3, 1 / 3, 0, 1 / 3, 0, 0]),
@@ -94,7 +93,7 @@ def test_poolings(tokenizer: str) -> None:
         np.testing.assert_allclose(embed(b"one", target(tokenizer), spec)["embedding"], wanted, atol=1e-6)
 
 
-def test_batches_follow_the_graph(tokenizer: str) -> None:
+def test_text_embedding_batches_follow_the_graph(tokenizer: str) -> None:
     """A free batch takes sixteen texts a run, a fixed one takes one; a fixed length is filled up and keeps the end
     mark.
     """
@@ -109,15 +108,14 @@ def test_batches_follow_the_graph(tokenizer: str) -> None:
     assert len(embed(body, fixed)["embeddings"]) == 20
 
 
-def test_long_texts_are_cut(tokenizer: str) -> None:
-    """At the tokens that the model takes."""
+def test_long_text_is_cut_at_the_tokens_of_the_model(tokenizer: str) -> None:
     spec = TaskSpec(params={"tokens_max": 6.0})
     (step,) = TASK.decode(Media(b"one " * 1000), spec, target(tokenizer), {}).steps
     assert step["input_ids"].tolist() == [[1, 4, 4, 4, 4, 2]]
 
 
-def test_text_that_was_cut_is_told(tokenizer: str) -> None:
-    """Not one that just fits; of several texts how many, and which is the first."""
+def test_cut_text_has_a_warning(tokenizer: str) -> None:
+    """A text that just fits has none; of several texts the warning tells how many, and which is the first."""
     spec = TaskSpec(params={"tokens_max": 6.0})
     told = {
         b"one one one one": (),
@@ -130,8 +128,8 @@ def test_text_that_was_cut_is_told(tokenizer: str) -> None:
         assert TASK.decode(Media(body), spec, target(tokenizer), {}).warnings == warnings
 
 
-def test_forms_of_text() -> None:
-    """JSON with one or several, plain text in UTF-8, and a word for what is neither."""
+def test_text_request_is_read_as_json_or_plain_text() -> None:
+    """JSON with one text or several, plain text in UTF-8; other bodies are refused with the reason."""
     assert read_texts(Media(b'{"text": "\xc3\xa4"}')) == (["ä"], False)
     assert read_texts(Media(b' {"texts": ["a", "b"]}', "application/json")) == (["a", "b"], True)
     assert read_texts(Media("grün".encode(), "text/plain; charset=utf-8")) == (["grün"], False)
@@ -152,7 +150,7 @@ def test_forms_of_text() -> None:
         read_texts(Media(b'["a"]', "application/json"))
 
 
-def test_a_missing_or_broken_tokenizer_is_named(tmp_path: Path) -> None:
+def test_missing_or_broken_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
     """The tenant learns which file to bring."""
     broken = tmp_path / "broken.json"
     broken.write_text("{}")
@@ -163,8 +161,8 @@ def test_a_missing_or_broken_tokenizer_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_picture_embeddings(layout: str) -> None:
-    """Vectors become unit vectors; a feature map is averaged over the picture."""
+def test_picture_embedding_is_a_unit_vector(layout: str) -> None:
+    """A feature map is averaged over the picture."""
     task = TASKS[TaskKind.IMAGE_EMBEDDING]
     spec = TaskSpec(image=ImageSpec(layout=layout))
     plain = task.encode([{"y": np.array([[3.0, 4.0]], np.float32)}], Decoded([]), spec).body
@@ -178,7 +176,7 @@ def test_picture_embeddings(layout: str) -> None:
         task.encode([{"y": np.array([[1]])}], Decoded([]), spec)
 
 
-def test_scores_of_embeddings() -> None:
+def test_embedding_scores_are_cosine_and_retrieval() -> None:
     """Cosine to a reference; retrieval within one answer or over a set."""
     near, far = {"embedding": [1.0, 0.0]}, {"embedding": [0.0, 1.0]}
     assert TASK.similarity(near, near).value == 1.0
@@ -191,8 +189,8 @@ def test_scores_of_embeddings() -> None:
         TASK.accuracy(near, {"text": "?"})
 
 
-def test_a_panic_of_the_library_is_an_error(tmp_path: Path, tokenizer: str) -> None:
-    """Panics are no `Exception`: nobody above would have caught it."""
+def test_tokenizer_panic_is_refused_as_bad_metadata(tmp_path: Path, tokenizer: str) -> None:
+    """A panic is no `Exception`: no caller would have caught it."""
     described = json.loads(Path(tokenizer).read_text())
     described["pre_tokenizer"] = {"type": "FixedLength", "length": 0}
     panicking = tmp_path / "panicking.json"

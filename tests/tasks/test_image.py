@@ -57,8 +57,8 @@ def near(found: list[tuple[int, ...]], wanted: list[tuple[int, ...]]) -> bool:
 
 @pytest.mark.parametrize("extension", pictures.WITH_EXIF)
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_every_orientation_is_undone(extension: str, orientation: int) -> None:
-    """Whatever way the camera was held, red is top left and the frame is that of the upright picture."""
+def test_picture_of_every_exif_orientation_is_decoded_upright(extension: str, orientation: int) -> None:
+    """Red is top left, and the frame is that of the upright picture."""
     stored = pictures.disoriented(pictures.scene(64, 48), orientation)
     body, block = pictures.encoded(stored, extension), pictures.exif(orientation)
     if extension == ".jpg":
@@ -74,8 +74,8 @@ def test_every_orientation_is_undone(extension: str, orientation: int) -> None:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_orientation_of_tiff_is_undone_once(orientation: int) -> None:
-    """Its decoder does that."""
+def test_tiff_orientation_is_undone_once(orientation: int) -> None:
+    """By the decoder of TIFF alone."""
     body = pictures.tiff(pictures.disoriented(pictures.scene(64, 48), orientation), {274: orientation})
     array, frame = tensor_of(body, raw())
     assert (frame.width, frame.height) == (64, 48)
@@ -90,7 +90,7 @@ def test_bmp_and_gif_are_decoded(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_a_large_jpeg_is_decoded_smaller_with_the_same_result(orientation: int) -> None:
+def test_large_jpeg_is_decoded_at_reduced_size_with_the_same_result(orientation: int) -> None:
     """Decoding at an eighth saves most of the time and changes no pixel visibly, upright or turned."""
     x, y = np.meshgrid(np.linspace(0, 1, 1601), np.linspace(0, 1, 1203))
     image = np.stack([200 * x, 255 * y, 127 + 100 * np.sin(9 * x + 5 * y)], axis=2).astype(np.uint8)
@@ -105,8 +105,8 @@ def test_a_large_jpeg_is_decoded_smaller_with_the_same_result(orientation: int) 
     assert read_pixels(jpeg, read_header(jpeg), (place,)).array.shape == (151, 201, 3)
 
 
-def test_alpha_is_laid_over_white() -> None:
-    """What is transparent is white, what is half transparent is pale; colour behind nothing does not show."""
+def test_transparent_picture_is_laid_over_white() -> None:
+    """Half transparent pixels are pale; the colour of fully transparent ones does not show."""
     image = np.dstack([pictures.scene(), np.full((48, 64), 255, np.uint8)])
     image[:24, :32, 3] = 0
     image[24:, :32, 3] = 128
@@ -116,7 +116,7 @@ def test_alpha_is_laid_over_white() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_grey_and_deep_pictures(dtype: type) -> None:
+def test_grey_and_16_bit_pictures_give_the_same_tensor(dtype: type) -> None:
     """8 and 16 bits, grey, colour and with alpha, give the same tensor."""
     factor = np.iinfo(dtype).max // 255
     grey: np.ndarray = (np.arange(48 * 64).reshape(48, 64) % 256 * factor).astype(dtype)
@@ -128,7 +128,7 @@ def test_grey_and_deep_pictures(dtype: type) -> None:
         np.testing.assert_array_equal(array, wanted)
 
 
-def test_grey_palette_and_one_bit_files() -> None:
+def test_grey_palette_and_one_bit_pictures_are_decoded() -> None:
     """A one-bit PNG, a grey JPEG and a palette with a transparent entry are read too."""
     stripes = np.zeros((48, 64), np.uint8)
     stripes[:, ::2] = 255
@@ -153,7 +153,7 @@ def test_grey_palette_and_one_bit_files() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 500), (500, 1), (3, 2), (10_000, 1)])
 @pytest.mark.parametrize("resize", ["stretch", "letterbox", "crop", "keep-height"])
-def test_odd_sizes_fit_every_resize(size: tuple[int, int], resize: str) -> None:
+def test_picture_of_odd_size_fits_every_resize(size: tuple[int, int], resize: str) -> None:
     """Strips and single pixels neither fail nor ask for huge tensors, with fixed sides and with free ones."""
     body = pictures.encoded(np.full((size[1], size[0], 3), 200, np.uint8))
     image = raw(resize=resize, multiple=32)
@@ -167,7 +167,7 @@ def test_odd_sizes_fit_every_resize(size: tuple[int, int], resize: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(50_000, 50_000), (2**31 - 1, 1), (65_500, 65_500)])
-def test_a_decompression_bomb_is_refused_by_its_header(width: int, height: int) -> None:
+def test_decompression_bomb_is_refused_by_its_header(width: int, height: int) -> None:
     """A few bytes that claim billions of pixels cost nothing."""
     png = pictures.encoded(pictures.scene())
     header = b"IHDR" + struct.pack(">II", width, height) + png[24:29]
@@ -176,8 +176,8 @@ def test_a_decompression_bomb_is_refused_by_its_header(width: int, height: int) 
         tensor_of(bomb, ImageSpec())
 
 
-def test_a_damaged_picture_is_refused() -> None:
-    """A whole structure with broken content: the decoder gives up, and so do we."""
+def test_damaged_picture_is_refused() -> None:
+    """A whole structure with broken content: the decoder gives up."""
     png = bytearray(pictures.encoded(np.random.default_rng(2).integers(0, 255, (50, 50, 3), np.uint8)))
     png[60:80] = bytes(20)
     with pytest.raises(BadMedia, match="damaged"):
@@ -188,8 +188,8 @@ def test_a_damaged_picture_is_refused() -> None:
         tensor_of(jpeg[:start] + b"\xff\xd9", ImageSpec())
 
 
-def test_normalisation_channels_layout_and_types() -> None:
-    """(pixel - mean) / std per channel in the order that was asked, as NHWC or NCHW, in floats and in bytes."""
+def test_picture_tensor_follows_normalisation_channels_layout_and_type() -> None:
+    """(pixel - mean) / std per channel in the stated order, as NHWC or NCHW, in floats and in bytes."""
     image = np.full((8, 8, 3), (10, 20, 30), np.uint8)  # BGR
     body = pictures.encoded(image)
     mean, std = (1.0, 2.0, 3.0), (2.0, 4.0, 8.0)
@@ -205,7 +205,7 @@ def test_normalisation_channels_layout_and_types() -> None:
     assert low.max() == 0  # clipped, not wrapped
 
 
-def test_letterbox_pads_below_and_right() -> None:
+def test_letterbox_resize_pads_below_and_right() -> None:
     """The picture keeps its shape; padding has the value of its pixel after normalisation."""
     array, frame = tensor_of(
         pictures.encoded(pictures.scene(64, 32)),
@@ -218,7 +218,7 @@ def test_letterbox_pads_below_and_right() -> None:
     assert (frame.scale_x, frame.scale_y, frame.offset_x) == (1.0, 1.0, 0.0)
 
 
-def test_crop_takes_the_middle() -> None:
+def test_crop_resize_takes_the_middle() -> None:
     """The short side fills the input (less the share that is cut), and the middle of the long side is kept."""
     image = np.zeros((40, 100, 3), np.uint8)
     image[:, 30:70] = 255
@@ -230,7 +230,7 @@ def test_crop_takes_the_middle() -> None:
     assert smaller.shape == (1, 3, 20, 20)
 
 
-def test_keep_height_follows_the_aspect() -> None:
+def test_keep_height_resize_follows_the_aspect() -> None:
     """Width grows with the picture, is padded to the multiple, and is squeezed where the graph bounds it."""
     body = pictures.encoded(np.full((10, 50, 3), 9, np.uint8))
     image = raw(resize="keep-height", height=48, multiple=32, pad_value=255.0)
@@ -243,7 +243,7 @@ def test_keep_height_follows_the_aspect() -> None:
     assert squeezed.max() == 9
 
 
-def test_a_graph_that_takes_no_such_picture_is_named() -> None:
+def test_graph_with_contradicting_picture_input_is_refused() -> None:
     """A channel count that the metadata contradicts, or no picture input at all, is the metadata's fault."""
     body = pictures.encoded(pictures.scene())
     with pytest.raises(BadMetadata, match="channels"):
@@ -258,7 +258,7 @@ sides = st.integers(1, 3000)
 @given(
     sides, sides, st.integers(1, 900), st.integers(1, 900), st.sampled_from(["stretch", "letterbox", "crop"]), st.data()
 )
-def test_coordinates_go_there_and_back(
+def test_picture_coordinates_map_to_the_tensor_and_back(
     width: int, height: int, input_width: int, input_height: int, resize: str, data: Any
 ) -> None:
     """A point of the tensor's filled part is found at the same place of the window in the original, for any sizes."""
@@ -278,7 +278,7 @@ def test_coordinates_go_there_and_back(
     np.testing.assert_allclose(frame.to_original(inside), point, atol=1e-6)
 
 
-def test_a_mark_is_found_where_it_was_drawn() -> None:
+def test_drawn_mark_maps_back_to_its_place_in_the_original() -> None:
     """The brightest pixel of the tensor, mapped back, is the mark in the original: geometry and pixels agree."""
     for resize in ("stretch", "letterbox", "crop"):
         image = np.zeros((301, 407, 3), np.uint8)
@@ -299,7 +299,7 @@ def test_a_mark_is_found_where_it_was_drawn() -> None:
         (raw(height=64), (3200, 64), (64, 416)),
     ],
 )
-def test_what_is_larger_than_the_variant_takes_is_scaled_to_fit(
+def test_picture_larger_than_the_variant_takes_is_scaled_to_fit(
     image: ImageSpec, size: tuple[int, int], expected: tuple[int, int]
 ) -> None:
     """No usual picture is refused for its size, and coordinates find their way back."""

@@ -17,15 +17,14 @@ from tests.tasks import pictures
 
 @pytest.mark.parametrize("extension", pictures.FORMATS)
 @pytest.mark.parametrize("size", [(64, 48), (1, 33), (33, 1), (257, 3)])
-def test_reads_the_size(extension: str, size: tuple[int, int]) -> None:
-    """Width and height are those of the stored picture."""
+def test_picture_header_gives_the_stored_size(extension: str, size: tuple[int, int]) -> None:
     header = read_header(pictures.encoded(pictures.scene(*size), extension))
     assert (header.width, header.height, header.orientation, header.has_alpha) == (*size, 1, False)
 
 
 @pytest.mark.parametrize("extension", pictures.WITH_EXIF)
 @pytest.mark.parametrize("size", [(64, 48), (33, 57)])
-def test_longer_side_is_known_from_the_first_bytes(extension: str, size: tuple[int, int]) -> None:
+def test_picture_longer_side_is_known_from_the_first_bytes(extension: str, size: tuple[int, int]) -> None:
     """Also of a picture that is cut off behind them."""
     body = pictures.encoded(pictures.scene(*size), extension)
     assert longer_side(body) == longer_side(body[: len(body) - 8]) == max(size)
@@ -35,7 +34,7 @@ def test_longer_side_is_known_from_the_first_bytes(extension: str, size: tuple[i
 
 @pytest.mark.parametrize("order", "<>")
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_reads_the_orientation(order: str, orientation: int) -> None:
+def test_picture_header_gives_the_orientation(order: str, orientation: int) -> None:
     """All eight orientations, in both byte orders and all three formats."""
     image, block = pictures.scene(), pictures.exif(orientation, order)
     jpeg = pictures.jpeg_with_exif(pictures.encoded(image, ".jpg"), block)
@@ -54,7 +53,7 @@ def test_damaged_exif_means_upright(block: bytes) -> None:
 
 @pytest.mark.parametrize("extension", pictures.FORMATS)
 @pytest.mark.parametrize("percent", [*range(0, 100, 10), 99])
-def test_a_cut_picture_is_refused(extension: str, percent: int) -> None:
+def test_truncated_picture_is_refused(extension: str, percent: int) -> None:
     """Cut at every tenth: decoders would return a half-grey picture for some of these."""
     noise = np.random.default_rng(1).integers(0, 255, (60, 80, 3), np.uint8)
     body = pictures.encoded(noise, extension)
@@ -66,8 +65,7 @@ def test_a_cut_picture_is_refused(extension: str, percent: int) -> None:
     st.binary(max_size=200),
     st.sampled_from([b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8X", b"RIFF\0\0\0\0WEBPVP8L"]),
 )
-def test_any_bytes_end_in_a_header_or_bad_media(tail: bytes, start: bytes) -> None:
-    """Nothing that a caller sends gets another error out of it."""
+def test_random_bytes_give_a_picture_header_or_bad_media(tail: bytes, start: bytes) -> None:
     assert longer_side(start + tail) != 0
     try:
         header = read_header(start + tail)
@@ -78,7 +76,7 @@ def test_any_bytes_end_in_a_header_or_bad_media(tail: bytes, start: bytes) -> No
 
 
 @pytest.mark.parametrize("body", [b"", b'{"text": "no picture"}', b"RIFF\0\0\0\0WAVE"])
-def test_what_is_no_picture_is_refused_with_advice(body: bytes) -> None:
+def test_body_that_is_no_picture_is_refused_with_advice(body: bytes) -> None:
     """The message says what can be sent."""
     with pytest.raises(BadMedia, match="send a JPEG, PNG, WebP, BMP, GIF or TIFF"):
         read_header(body)
@@ -98,14 +96,14 @@ def test_what_is_no_picture_is_refused_with_advice(body: bytes) -> None:
         (b'<?xml version="1.0"?><svg', "an SVG drawing"),
     ],
 )
-def test_picture_of_format_that_is_not_read_is_named(body: bytes, kind: str) -> None:
-    """The message says what it is, and what to convert it to."""
+def test_picture_of_unsupported_format_is_refused_by_name(body: bytes, kind: str) -> None:
+    """The message names the format, and a format to convert to."""
     with pytest.raises(BadMedia, match=f"this is {kind}.*convert it to JPEG or PNG"):
         read_header(body)
 
 
-def test_first_picture_of_gif_counts() -> None:
-    """However many follow, whole or not; and only what is needed of it reaches the decoder."""
+def test_gif_is_read_as_its_first_picture() -> None:
+    """However many pictures follow, whole or not; and only the needed part reaches the decoder."""
     first = pictures.gif(pictures.scene())
     header = read_header(first)
     assert (header.width, header.height, header.has_alpha) == (64, 48, False)
@@ -127,12 +125,12 @@ def test_first_picture_of_gif_counts() -> None:
     ],
 )
 @pytest.mark.parametrize("order", "<>")
-def test_tiff_that_decoder_should_not_see_is_refused(fields: dict[int, int], words: str, order: str) -> None:
+def test_tiff_of_unsupported_form_is_refused(fields: dict[int, int], words: str, order: str) -> None:
     with pytest.raises(BadMedia, match=words):
         read_header(pictures.tiff(pictures.scene(), fields, order))
 
 
-def test_a_jpeg_of_endless_scans_is_refused() -> None:
+def test_jpeg_of_endless_scans_is_refused() -> None:
     """A progressive JPEG that would be decoded thousands of times over."""
     body = pictures.encoded(pictures.scene(), ".jpg")
     scan = b"\xff\xda" + struct.pack(">H", 8) + b"\x01\x01\x00\x00\x3f\x00"
@@ -152,14 +150,13 @@ def test_a_jpeg_of_endless_scans_is_refused() -> None:
         ),
     ],
 )
-def test_headers_without_end_are_refused(body: bytes, word: str) -> None:
+def test_picture_header_without_end_is_refused(body: bytes, word: str) -> None:
     """Markers, fill bytes or chunks by the million are read no further than any camera writes."""
     with pytest.raises(BadMedia, match=word):
         read_header(body)
 
 
-def test_only_the_first_chunks_of_a_webp_are_looked_at() -> None:
-    """Millions of empty ones before an orientation: taken for upright."""
+def test_webp_orientation_behind_a_million_chunks_is_ignored() -> None:
     chunks = b"VP8X" + struct.pack("<I", 10) + bytes([8, 0, 0, 0, 7, 0, 0, 7, 0, 0]) + bytes(8) * 1_000_000
     exif = b"II*\0" + struct.pack("<IHHHIHH", 8, 1, 0x0112, 3, 1, 6, 0)
     chunks += b"EXIF" + struct.pack("<I", len(exif)) + exif
@@ -167,7 +164,7 @@ def test_only_the_first_chunks_of_a_webp_are_looked_at() -> None:
     assert read_header(body).orientation == 1
 
 
-def test_only_what_the_pixels_need_reaches_the_png_decoder() -> None:
+def test_png_decoder_gets_only_the_chunks_that_pixels_need() -> None:
     """Profiles, texts and animation frames are left out; the rest is untouched."""
     plain = pictures.encoded(pictures.scene())
     bomb = zlib.compress(bytes(50_000_000), 9)

@@ -54,7 +54,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=5), st.sampled_from([None, 2]))
-def test_reads_what_a_reader_in_one_step_reads(value: Any, indent: int | None) -> None:
+def test_stepwise_json_reader_reads_as_orjson_does(value: Any, indent: int | None) -> None:
     """Whatever surrounds the numbers: strings with brackets, quotes and backslashes, spaces and line ends."""
     text = json.dumps(value, indent=indent).encode()
     assert whole(read_json(text)) == orjson.loads(text)
@@ -62,8 +62,8 @@ def test_reads_what_a_reader_in_one_step_reads(value: Any, indent: int | None) -
 
 
 @given(st.text(alphabet='[]{},:"\\ 0123456789.eE-+truefalsn\n', max_size=80))
-def test_refuses_what_a_reader_in_one_step_refuses(text: str) -> None:
-    """Anything: the same value, or both refuse it. Lists that are no tensor are refused here only."""
+def test_stepwise_json_reader_refuses_bodies_that_orjson_refuses(text: str) -> None:
+    """Any text: the same value, or both refuse it. Lists that are no tensor are refused here only."""
     try:
         expected = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -92,29 +92,29 @@ def test_refuses_what_a_reader_in_one_step_refuses(text: str) -> None:
         b"[       ,        ,       ]",
     ],
 )
-def test_lists_that_are_no_tensor(text: bytes) -> None:
+def test_stepwise_json_reader_refuses_lists_that_are_no_tensor(text: bytes) -> None:
     """Uneven, cut off, with a piece missing, or deeper than any tensor."""
     with pytest.raises((BadJson, OverflowError)):
         whole(read_json(text))
 
 
 @pytest.mark.parametrize("text", [b'["",' + b'"",' * 2000 + b'""]', b"[{" * 10_000, b'"' + b'\\"' * 2000])
-def test_parts_are_bounded(text: bytes) -> None:
-    """What cannot be read in large steps is refused early."""
+def test_stepwise_json_reader_refuses_too_many_parts(text: bytes) -> None:
+    """A body that cannot be read in large steps is refused early."""
     with pytest.raises(BadJson, match="has more than"):
         read_json(text)
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=5))
-def test_writes_what_a_writer_in_one_step_writes(value: Any) -> None:
+def test_stepwise_json_writer_writes_as_orjson_does(value: Any) -> None:
     """Long lists are written in pieces; the text is the same."""
     assert write_json(value) == orjson.dumps(value)
     array = np.arange(20, dtype=np.float32)
     assert json.loads(write_json({"x": array})) == {"x": array.tolist()}
 
 
-def test_vectors_are_written_and_listed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where each of them is short: one call that writes all would hold the interpreter for as long."""
+def test_stepwise_json_writer_writes_vectors_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also short vectors: one call that writes all would hold the interpreter for as long."""
     monkeypatch.setattr(large_json, "_LISTED", 3)
     vectors = [listed(row) for row in np.arange(12.0).reshape(4, 3)]
     assert vectors == np.arange(12.0).reshape(4, 3).tolist()

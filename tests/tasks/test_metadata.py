@@ -12,8 +12,7 @@ from appliance.tasks.metadata import labels_from_text, parse_spec
 DETECTION = TaskKind.OBJECT_DETECTION
 
 
-def test_everything_can_be_stated() -> None:
-    """Each key lands in its field."""
+def test_metadata_can_state_every_field() -> None:
     spec = parse_spec(
         DETECTION,
         {
@@ -46,7 +45,7 @@ def test_everything_can_be_stated() -> None:
     )
 
 
-def test_what_is_left_out_comes_from_the_base() -> None:
+def test_metadata_left_out_comes_from_the_base() -> None:
     """Field by field, and within image and params key by key."""
     base = TaskSpec(DETECTION, ("x",), ImageSpec(resize="crop", height=100), "ssd", {"score_min": 0.1, "iou_max": 0.2})
     spec = parse_spec(DETECTION, {"image": {"height": 200}, "params": {"iou_max": 0.9}}, base)
@@ -65,7 +64,7 @@ def test_what_is_left_out_comes_from_the_base() -> None:
         ({}, ()),
     ],
 )
-def test_labels_as_list_or_mapping(value: Any, wanted: tuple[str, ...]) -> None:
+def test_metadata_labels_are_read_from_list_or_mapping(value: Any, wanted: tuple[str, ...]) -> None:
     """A mapping is by index, gaps are numbers."""
     assert parse_spec(DETECTION, {"labels": value}).labels == wanted
 
@@ -105,15 +104,14 @@ def test_labels_as_list_or_mapping(value: Any, wanted: tuple[str, ...]) -> None:
         ({"labels": [["cat"]]}, "'labels'"),
     ],
 )
-def test_a_wrong_key_or_value_is_named(metadata: dict[str, Any], key: str) -> None:
-    """The message says which key, so that it can be mended."""
+def test_wrong_metadata_key_or_value_is_refused_by_name(metadata: dict[str, Any], key: str) -> None:
     with pytest.raises(BadMetadata) as raised:
         parse_spec(DETECTION, metadata)
     assert key in str(raised.value)
 
 
-def test_a_decoder_belongs_to_its_task() -> None:
-    """What one task decodes with is wrong for another, and the message lists what is right."""
+def test_metadata_decoder_of_another_task_is_refused() -> None:
+    """The message lists the decoders of the task."""
     assert parse_spec(TaskKind.TEXT_DETECTION, {"decoder": "db"}).decoder == "db"
     assert parse_spec(TaskKind.TENSOR, {"decoder": ""}).decoder == ""
     with pytest.raises(BadMetadata, match="softmax, sigmoid, probabilities"):
@@ -134,6 +132,6 @@ def test_a_decoder_belongs_to_its_task() -> None:
         ("3", ()),
     ],
 )
-def test_labels_that_exporters_write(text: str, wanted: tuple[str, ...]) -> None:
+def test_labels_written_by_exporters_are_read(text: str, wanted: tuple[str, ...]) -> None:
     """Python or JSON literals, lines, or nothing."""
     assert labels_from_text(text) == wanted

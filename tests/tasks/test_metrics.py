@@ -36,14 +36,14 @@ def test_edit_distance_agrees_with_the_definition(one: str, other: str) -> None:
 
 
 @given(words, words, words)
-def test_edit_distance_is_a_distance(one: str, other: str, third: str) -> None:
+def test_edit_distance_is_a_metric(one: str, other: str, third: str) -> None:
     """Symmetric, zero only for equals, no detour is shorter."""
     assert edit_distance(one, other) == edit_distance(other, one)
     assert (edit_distance(one, other) == 0) == (one == other)
     assert edit_distance(one, third) <= edit_distance(one, other) + edit_distance(other, third)
 
 
-def test_characters_are_weighted_by_length() -> None:
+def test_character_score_is_weighted_by_length() -> None:
     """A long text counts more than a short one; text out of nothing counts against."""
     total = characters("abcd", "abcd") + characters("x", "yz")
     assert total.value == pytest.approx(4 / 6)
@@ -63,16 +63,14 @@ def test_f1_matches_each_truth_once() -> None:
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 30), st.integers(1, 30))
-def test_quads_overlap_like_boxes(x: int, y: int, width: int, height: int) -> None:
-    """For upright quads it is the overlap of boxes."""
+def test_upright_quads_overlap_like_boxes(x: int, y: int, width: int, height: int) -> None:
     one = np.array([[5, 5], [25, 5], [25, 25], [5, 25]], np.float32)
     other = np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]], np.float32)
     common = max(0, min(25, x + width) - max(5, x)) * max(0, min(25, y + height) - max(5, y))
     assert quad_iou(one, other) == pytest.approx(common / (400 + width * height - common), abs=1e-4)
 
 
-def test_cosines() -> None:
-    """Angles between vectors; zeros, lengths and partners that are missing."""
+def test_cosine_score_handles_zeros_lengths_and_missing_partners() -> None:
     assert cosine([1, 0], [2, 0]) == 1.0
     assert cosine([1, 0], [0, 2]) == 0.0
     assert cosine([0, 0], [0, 0]) == 1.0
@@ -107,8 +105,7 @@ def test_nearness_counts_scale_as_well_as_direction() -> None:
     assert nearness({}, {}).value == 1.0
 
 
-def test_retrieval_asks_only_where_there_is_a_partner() -> None:
-    """A group of one has no right answer and is not asked."""
+def test_retrieval_score_leaves_out_groups_of_one() -> None:
     score = retrieval([[1, 0], [1, 0.1], [0, 1]], ["a", "a", "b"])
     assert (score.value, score.weight) == (1.0, 2.0)
     assert retrieval([[1, 0], [0, 1], [0.1, 1]], ["a", "a", "b"]).value == 0.0
@@ -116,7 +113,6 @@ def test_retrieval_asks_only_where_there_is_a_partner() -> None:
         retrieval([[1], [2]], ["a"])
 
 
-def test_agreement_counts_missing_frames() -> None:
-    """A frame that only one side has is a disagreement."""
+def test_agreement_counts_missing_frames_as_disagreement() -> None:
     assert agreement([True, False, True], [True, True, True]).value == pytest.approx(2 / 3)
     assert agreement([True], [True, True]).value == 0.5

@@ -24,8 +24,8 @@ from appliance.tasks.pictures import JPEG, PNG, kind_of, picture_of, wanted
         ("image/png;q=much", None),
     ],
 )
-def test_what_is_asked_for(accept: str, kind: str | None) -> None:
-    """A picture only where one is named, and liked as well as JSON."""
+def test_accept_header_selects_the_picture_format(accept: str, kind: str | None) -> None:
+    """A picture only where the header names a format, and prefers it no less than JSON."""
     assert wanted(accept) == kind
 
 
@@ -34,7 +34,7 @@ def read(encoded: bytes | None) -> np.ndarray:
     return np.asarray(cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_UNCHANGED))
 
 
-def test_depth_has_sixteen_bits() -> None:
+def test_depth_picture_has_sixteen_bits() -> None:
     """From its least to its greatest value, whatever its unit; the axes in front are of no account."""
     depth = np.linspace(0.5, 80.0, 24 * 32, dtype=np.float32).reshape(1, 1, 24, 32)
     encoded = picture_of({"depth": depth}, PNG)
@@ -50,7 +50,7 @@ def test_depth_has_sixteen_bits() -> None:
     assert read(grey).dtype == np.uint8
 
 
-def test_masks_keep_their_numbers() -> None:
+def test_mask_picture_keeps_the_numbers_of_the_mask() -> None:
     """Of classes and instances; truth values are black and white."""
     mask = np.arange(6 * 8).reshape(1, 6, 8)
     assert np.array_equal(read(picture_of({"mask": mask}, PNG)), mask[0])
@@ -59,7 +59,7 @@ def test_masks_keep_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("shape", [(8, 6, 3), (1, 3, 8, 6), (3, 8, 6)])
-def test_colours_stay_what_they_are(shape: tuple[int, ...]) -> None:
+def test_colour_picture_keeps_the_channel_order(shape: tuple[int, ...]) -> None:
     """Red is first in a tensor, channels first or last."""
     tensor = np.zeros(shape, np.uint8)
     if shape[-1] == 3:
@@ -85,13 +85,12 @@ def test_colours_stay_what_they_are(shape: tuple[int, ...]) -> None:
     ],
     ids=["none", "two", "a list", "one row", "two channels", "five channels", "text", "complex"],
 )
-def test_what_is_no_picture(outputs: dict[str, np.ndarray]) -> None:
-    """It stays JSON."""
+def test_output_that_is_no_picture_stays_json(outputs: dict[str, np.ndarray]) -> None:
     assert picture_of(outputs, PNG) is None
 
 
-def test_numbers_that_are_none() -> None:
-    """NaN and infinities, and a plain that has one value."""
+def test_picture_of_nan_and_infinite_values_is_encoded() -> None:
+    """And a plane that has one value."""
     odd = np.array([[np.nan, 1.0], [np.inf, -np.inf], [0.0, 0.5]], np.float32)
     assert read(picture_of({"a": odd}, PNG)).tolist() == [[0, 65535], [65535, 0], [0, 32768]]
     assert not read(picture_of({"a": np.full((4, 4), np.nan)}, PNG)).any()

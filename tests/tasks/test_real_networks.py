@@ -100,8 +100,7 @@ def labelled(model: ZooModel) -> list[tuple[bytes, dict[str, Any]]]:
         ("digits", "top-1", 0.8),
     ],
 )
-def test_answers_are_right(name: str, metric: str, floor: float) -> None:
-    """Each network, fed and read by its task, agrees with what a person saw or heard."""
+def test_real_network_answers_agree_with_the_labels(name: str, metric: str, floor: float) -> None:
     model = model_of(name, "ci", "small")
     network = Network(model)
     scores = (network.task.accuracy(network.answer(body), truth) for body, truth in labelled(model))
@@ -110,10 +109,8 @@ def test_answers_are_right(name: str, metric: str, floor: float) -> None:
     assert score.value >= floor, score
 
 
-def test_sentences_that_say_the_same_are_near() -> None:
-    """MiniLM with its own tokenizer: a paraphrase is nearest to its sentence; one request with all of them gives the
-    same vectors.
-    """
+def test_real_text_embeddings_of_paraphrases_are_nearest() -> None:
+    """MiniLM with its own tokenizer; one request with all sentences gives the same vectors."""
     model = only("meaning")
     network = Network(model)
     samples = labelled(model)
@@ -125,7 +122,7 @@ def test_sentences_that_say_the_same_are_near() -> None:
 
 
 @pytest.mark.parametrize("name", ["faces", "faces-tiny", "find-text", "read-text", "speech"])
-def test_the_guess_alone_does(name: str) -> None:
+def test_real_network_answers_right_with_the_guessed_spec(name: str) -> None:
     """Without a word from the tenant, the decoder, states and dictionary are right, and the first sample's answer is
     too.
     """
@@ -142,8 +139,7 @@ def test_the_guess_alone_does(name: str) -> None:
     assert network.task.accuracy(network.answer(body, guessed), truth).value >= 0.6
 
 
-def test_a_face_keeps_its_place_at_every_size() -> None:
-    """The picture at half and at double size, turned by EXIF or padded: the box follows in pixels of the original."""
+def test_face_box_follows_the_picture_at_every_size() -> None:
     import cv2
 
     model = model_of("faces", "ci", "small")
@@ -158,8 +154,8 @@ def test_a_face_keeps_its_place_at_every_size() -> None:
         assert network.task.accuracy(answer, {"objects": boxes}).value == 1.0, factor
 
 
-def test_only_the_picture_input_size_is_the_variants() -> None:
-    """One free graph at three rungs: the answers agree among themselves."""
+def test_real_network_answers_right_at_every_input_size() -> None:
+    """One graph with free sides, at three rungs."""
     model = model_of("faces", "ci", "small")
     network = Network(model)
     body, truth = labelled(model)[0]

@@ -42,7 +42,7 @@ def smooth(width: int, height: int) -> Pixels:
     return Pixels(np.stack(planes, axis=2).astype(np.uint8), width, height)
 
 
-def test_lists_of_answers_are_read() -> None:
+def test_regions_and_objects_of_answers_are_read() -> None:
     body = {
         "regions": [{"score": 0.7, "quad": [[0, 1], [9, 1], [9, 4], [0, 4]]}],
         "objects": [{"label": "car", "score": 0.9, "box": [1.0, 2.0, 3.0, 5.0]}],
@@ -63,8 +63,8 @@ def test_lists_of_answers_are_read() -> None:
         (Where(score_min=0.6, labels_not=("bus",), size_min=0.001), "ac"),
     ],
 )
-def test_only_what_is_wanted_is_cut(where: Where, left: str) -> None:
-    """By score, label and share of the picture; what has no inside never."""
+def test_crop_takes_only_regions_that_match_the_filter(where: Where, left: str) -> None:
+    """By score, label and share of the picture; a region without an inside never."""
     found = {
         "a": box(0, 0, 40, 10, 0.9, "car"),
         "b": box(0, 0, 10, 10, 0.5, "bus"),
@@ -76,13 +76,13 @@ def test_only_what_is_wanted_is_cut(where: Where, left: str) -> None:
     assert "".join(name for name, one in found.items() if one in chosen) == left
 
 
-def test_of_too_many_the_best_stay_in_their_order() -> None:
+def test_crop_of_too_many_regions_keeps_the_best_in_order() -> None:
     scores = [0.2, 0.9, 0.5, 0.9, 0.7]
     regions = [box(at, 0, at + 2, 2, score) for at, score in enumerate(scores)]
     assert [regions.index(one) for one in wanted(regions, Where(), PICTURE, 3)] == [1, 3, 4]
 
 
-def test_a_box_is_cut_as_it_stands_and_copies_nothing() -> None:
+def test_crop_of_box_is_a_view_of_the_picture() -> None:
     picture = noise(30, 20)
     found = cut(picture, box(2.2, 3.0, 9.5, 11.0))
     assert (found.array == picture.array[3:11, 2:10]).all()
@@ -90,7 +90,7 @@ def test_a_box_is_cut_as_it_stands_and_copies_nothing() -> None:
     assert found.array.base is not None
 
 
-def test_an_upright_quad_is_the_box_to_the_bit() -> None:
+def test_crop_of_upright_quad_equals_the_crop_of_its_box() -> None:
     """A pixel is where its middle is: nothing is moved by half of one."""
     picture = noise(60, 40)
     region = Region(((5, 7), (25, 7), (25, 19), (5, 19)), False)
@@ -98,8 +98,8 @@ def test_an_upright_quad_is_the_box_to_the_bit() -> None:
 
 
 @pytest.mark.parametrize("degrees", [-20, 7, 33])
-def test_a_turned_quad_comes_out_upright(degrees: float) -> None:
-    """Each of its pixels is what the picture has at the place where it lies."""
+def test_crop_of_turned_quad_is_upright(degrees: float) -> None:
+    """Each of the crop's pixels is what the picture has at the place where it lies."""
     picture, region = smooth(300, 200), turned((150, 100), (80, 24), degrees)
     found = cut(picture, region)
     assert (found.width, found.height) == (80, 24)
@@ -109,7 +109,7 @@ def test_a_turned_quad_comes_out_upright(degrees: float) -> None:
         assert np.abs(found.array[y, x].astype(int) - there).max() <= 2
 
 
-def test_what_lies_outside_cannot_be_cut() -> None:
+def test_crop_of_region_outside_the_picture_is_refused() -> None:
     picture = noise(30, 20)
     crossed = Region(((0, 0), (30, 20), (0, 20), (30, 0)), False)
     for region in (box(40, 5, 50, 9), turned((500, 500), (10, 5), 10)):
@@ -124,10 +124,10 @@ def test_what_lies_outside_cannot_be_cut() -> None:
     st.tuples(st.floats(2, 60), st.floats(2, 20)),
     st.tuples(st.floats(0, 1), st.floats(0, 1)),
 )
-def test_a_region_of_a_cut_out_lies_where_it_is_in_the_original(
+def test_region_in_a_crop_maps_to_its_place_in_the_original(
     degrees: float, size: tuple[float, float], share: tuple[float, float]
 ) -> None:
-    """Shares of the cut-out's sides are shares of the quad's sides."""
+    """Shares of the crop's sides are shares of the quad's sides."""
     region = turned((150, 100), size, degrees)
     width, height = size_of(region)
     x, y = share[0] * width, share[1] * height
@@ -136,7 +136,7 @@ def test_a_region_of_a_cut_out_lies_where_it_is_in_the_original(
     assert np.allclose(found, first + share[0] * (second - first) + share[1] * (fourth - first), atol=1e-3)
 
 
-def test_a_box_in_a_box_stays_a_box() -> None:
+def test_box_in_a_cropped_box_stays_a_box() -> None:
     outer = box(10.4, 20.6, 60, 70)
     assert placed(box(1, 2, 3, 5, 0.5, "x"), outer) == box(11, 22, 13, 25, 0.5, "x")
     assert placed(outer, None) is outer
@@ -159,7 +159,7 @@ def _specs() -> list[tuple[TaskKind, TaskSpec, Target]]:
 
 @pytest.mark.parametrize("at", range(4))
 @pytest.mark.parametrize("region", [box(13.4, 20, 171.5, 61.9), turned((150, 100), (180, 40), -11)])
-def test_a_cut_out_gives_the_tensor_of_its_png(at: int, region: Region) -> None:
+def test_crop_gives_the_same_tensor_as_its_png(at: int, region: Region) -> None:
     """To the bit: a pipeline answers what a client is answered that sends the same crop."""
     kind, spec, target = _specs()[at]
     picture = read_picture(pictures.encoded(smooth(300, 200).array + 0))
@@ -170,7 +170,7 @@ def test_a_cut_out_gives_the_tensor_of_its_png(at: int, region: Region) -> None:
     assert (mine.steps[0]["x"] == theirs.steps[0]["x"]).all()
 
 
-def test_a_jpeg_is_decoded_as_small_as_all_who_look_at_it_allow() -> None:
+def test_jpeg_is_decoded_as_small_as_all_consumers_allow() -> None:
     jpeg = pictures.encoded(smooth(800, 640).array, ".jpg")
     small = (TaskSpec(image=ImageSpec()), Target((TensorSpec("x", "FP32", (1, 3, 64, 64)),), ()))
     large = (TaskSpec(image=ImageSpec()), Target((TensorSpec("x", "FP32", (1, 3, 300, 300)),), ()))
@@ -188,10 +188,10 @@ def test_a_jpeg_is_decoded_as_small_as_all_who_look_at_it_allow() -> None:
     st.tuples(*[st.tuples(st.integers(0, 30), st.integers(0, 20))] * 4),
     st.tuples(*[st.tuples(st.floats(0, 40), st.floats(0, 40))] * 4),
 )
-def test_whatever_a_network_finds_is_cut_or_refused(
+def test_crop_of_random_region_succeeds_or_is_refused(
     outer: tuple[tuple[float, float], ...], inner: tuple[tuple[float, float], ...]
 ) -> None:
-    """Corners on a line, twice the same, sides that cross: of a cut-out, and of what is found in that."""
+    """Corners on a line, equal corners, sides that cross: of a picture, and of a crop."""
     picture = noise(30, 20)
     first = Region(outer, False)
     for region in (first, placed(Region(inner, False), first)):

@@ -33,10 +33,8 @@ def npz(**given: Any) -> bytes:
     return file.getvalue()
 
 
-def test_json_and_npz_say_the_same() -> None:
-    """Nested lists, protocol entries and .npz give equal tensors in the graph's types; a missing batch axis is
-    added.
-    """
+def test_json_and_npz_give_equal_tensors() -> None:
+    """Nested lists and protocol entries, in the graph's types; a missing batch axis is added."""
     a, b = np.array([[1, 2], [3, 4]], np.float64), np.array([5, 6, 7])
     bodies = [
         json.dumps({"inputs": {"a": a.tolist(), "b": b.tolist()}}).encode(),
@@ -54,8 +52,8 @@ def test_json_and_npz_say_the_same() -> None:
         assert (str(step["b"].dtype), step["b"].tolist()) == ("int64", [[5, 6, 7]])
 
 
-def test_text_tensors() -> None:
-    """BYTES are Python strings on the way in and text on the way out."""
+def test_text_tensor_is_read_and_answered_as_strings() -> None:
+    """BYTES in the protocol."""
     to = Target((TensorSpec("words", "BYTES", (-1,)),), ())
     step = decode(b'{"inputs": {"words": ["a", "\\u00e4"]}}', to)
     assert step["words"].tolist() == ["a", "ä"]
@@ -78,7 +76,7 @@ def test_text_tensors() -> None:
         ({"a": {"shape": "wide", "data": [1, 2]}, "b": [1]}, "'a'"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(inputs: dict[str, Any], word: str) -> None:
+def test_tensor_that_does_not_fit_is_refused_by_name(inputs: dict[str, Any], word: str) -> None:
     """Names, shapes and types, each with its reason."""
     with pytest.raises(BadTensor, match=word):
         decode(json.dumps({"inputs": inputs}).encode())
@@ -87,8 +85,8 @@ def test_what_does_not_fit_is_refused_by_name(inputs: dict[str, Any], word: str)
 @pytest.mark.parametrize(
     "body", [b"", b"[1]", b'{"a": 1}', b'{"inputs": 3}', b"PK\x03\x04 no zip", b'{"inputs":' + b"[" * 100_000]
 )
-def test_what_is_neither_json_nor_npz(body: bytes) -> None:
-    """Damaged or endless: refused as media."""
+def test_tensor_body_neither_json_nor_npz_is_refused(body: bytes) -> None:
+    """Damaged or endless."""
     with pytest.raises(BadMedia):
         decode(body)
 
@@ -106,7 +104,7 @@ def npy(array: np.ndarray, pickle: bool = False) -> bytes:
     return file.getvalue()
 
 
-def test_hostile_archives_are_refused() -> None:
+def test_hostile_npz_archive_is_refused() -> None:
     """Pickles, headers that claim terabytes, archives that unpack to too much, other ways of packing."""
     wide = npy(np.zeros((2, 2))).replace(b"(2, 2), }" + b" " * 12, b"(2000000, 2000000), }")
     liar = npy(np.zeros(4)).replace(b"(4,)", b"(9,)")
@@ -127,8 +125,7 @@ def test_hostile_archives_are_refused() -> None:
         decode(bytes(large), ONE)
 
 
-def test_answers_leave_out_states_and_what_json_lacks() -> None:
-    """NaN and infinities become null; the state is the box's own."""
+def test_tensor_answer_omits_states_and_has_null_for_nan() -> None:
     spec = TaskSpec(state=(StateSpec("h", "hn", (1,)),))
     outputs: dict[str, np.ndarray] = {"y": np.array([[1.5, np.nan], [np.inf, 2]], np.float16), "hn": np.zeros(1)}
     body = TASK.encode([outputs], Decoded([]), spec).body
@@ -137,8 +134,8 @@ def test_answers_leave_out_states_and_what_json_lacks() -> None:
 
 
 @given(arrays(st.sampled_from([np.float32, np.int64, np.uint8, np.bool_]), array_shapes(max_dims=3, max_side=4)))
-def test_an_answer_can_be_sent_back(array: np.ndarray) -> None:
-    """What comes out of one model goes into the next as it is."""
+def test_tensor_answer_can_be_sent_as_a_request(array: np.ndarray) -> None:
+    """The output of one model goes into the next as it is."""
     if array.dtype.kind == "f":
         array = np.nan_to_num(array)  # JSON has no infinities
     entry_of = tensor.to_json(array)
@@ -148,8 +145,8 @@ def test_an_answer_can_be_sent_back(array: np.ndarray) -> None:
     np.testing.assert_array_equal(back, array)
 
 
-def test_scores_of_tensors() -> None:
-    """Nearness of the worst output: by direction and scale for numbers, by equality for text; top-1 of an index."""
+def test_tensor_score_is_the_nearness_of_the_worst_output() -> None:
+    """By direction and scale for numbers, by equality for text; top-1 of an index."""
     answer = {"outputs": {"y": tensor.to_json(np.array([[1.0, 3.0]])), "z": tensor.to_json(np.array(["a", "b"]))}}
     assert TASK.similarity(answer, answer).value == pytest.approx(1.0)
     other: dict[str, Any] = {
@@ -168,8 +165,8 @@ def test_scores_of_tensors() -> None:
 
 
 @pytest.mark.parametrize("word", ["FP32", "BYTES"])
-def test_one_long_text_among_many_values_takes_no_room_for_as_many_long_texts(word: str) -> None:
-    """It would be 400 GB."""
+def test_long_text_among_many_values_does_not_multiply_memory(word: str) -> None:
+    """As many long texts would be 400 GB."""
     values: list[Any] = ["x" * 1_000_000, *["" if word == "BYTES" else 1] * 100_000]
     to = Target((TensorSpec("x", word, (-1,)),), ())
     body = json.dumps({"inputs": {"x": values}}).encode()
@@ -180,7 +177,7 @@ def test_one_long_text_among_many_values_takes_no_room_for_as_many_long_texts(wo
             decode(body, to)
 
 
-def test_shapes_that_are_stated_are_those_of_numpy() -> None:
+def test_stated_tensor_shape_follows_the_rules_of_numpy() -> None:
     """With one side that follows from the others; nothing else is bent into shape."""
     to = Target((TensorSpec("x", "FP32", (-1, -1)),), ())
     for stated in ([2, 3], [-1, 3], [6, 1], [2, -1]):
@@ -192,15 +189,15 @@ def test_shapes_that_are_stated_are_those_of_numpy() -> None:
             decode(json.dumps({"inputs": {"x": {"shape": wrong, "data": list(range(6))}}}).encode(), to)
 
 
-def test_inputs_larger_than_the_model_takes_are_refused_before_they_are_read() -> None:
-    """What stands in them would be refused in other words."""
+def test_tensor_larger_than_the_model_takes_is_refused_before_parsing() -> None:
+    """Its values would be refused in other words."""
     to = Target((TensorSpec("x", "FP32", (-1,)),), (), shape_max={"x": (3,)})
     with pytest.raises(BadTensor, match="at most"):
         decode(b'{"inputs": {"x": ["a", "b", "c", "d"]}}', to)
 
 
-def test_archives_of_very_many_arrays_are_refused_unread() -> None:
-    """What is known of each takes a kilobyte, and fifty bytes in the file."""
+def test_npz_archive_of_too_many_arrays_is_refused_unread() -> None:
+    """An array's entry takes a kilobyte in memory, and fifty bytes in the file."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for number in range(5000):

@@ -47,15 +47,15 @@ def rectangle(x: float, y: float, width: float, height: float, angle: float = 0.
 
 
 @pytest.mark.parametrize("angle", [0, 7, -12, 30, 90])
-def test_a_line_is_found_where_it_was_drawn(angle: float) -> None:
-    """A shrunken line on the map comes back in full, whatever its slope."""
+def test_text_line_is_found_at_its_place_and_slope(angle: float) -> None:
+    """A shrunken line on the map comes back in full."""
     true = rectangle(160, 120, 150, 30, angle)
     ((score, quad),) = db_quads(map_of(true), TaskSpec())
     assert quad_iou(true, quad) > 0.8
     assert score == pytest.approx(0.9, abs=0.1)
 
 
-def test_corners_go_clockwise_from_the_top_left() -> None:
+def test_text_quad_corners_go_clockwise_from_the_top_left() -> None:
     """The order that a cut-out needs."""
     ((_, quad),) = db_quads(map_of(rectangle(160, 120, 150, 30, 10)), TaskSpec())
     top_left, top_right, bottom_right, bottom_left = quad
@@ -76,7 +76,7 @@ def test_faint_and_tiny_marks_are_no_text() -> None:
     assert db_quads(np.full((50, 50), np.nan, np.float32), TaskSpec()) == []
 
 
-def test_answers_are_in_reading_order_and_original_pixels() -> None:
+def test_text_regions_are_in_reading_order_and_original_pixels() -> None:
     """Line by line, left to right, even when the right word of a line sits a little higher."""
     places = [
         rectangle(250, 48, 80, 24),
@@ -94,14 +94,12 @@ def test_answers_are_in_reading_order_and_original_pixels() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 200)), max_size=12))
-def test_reading_order_loses_nothing(centres: list[tuple[int, int]]) -> None:
-    """Every region comes out once."""
+def test_reading_order_keeps_every_region(centres: list[tuple[int, int]]) -> None:
     quads = [(float(at), rectangle(x, y, 30, 10)) for at, (x, y) in enumerate(centres)]
     assert sorted(score for score, _ in reading_order(quads)) == [score for score, _ in quads]
 
 
-def test_scores_of_regions() -> None:
-    """F1 of quads at half overlap."""
+def test_text_region_score_is_f1_at_half_overlap() -> None:
     quad = rectangle(50, 50, 40, 20).tolist()
     moved = rectangle(52, 50, 40, 20).tolist()
     answer = {"regions": [{"score": 0.9, "quad": quad}]}
@@ -122,7 +120,7 @@ DIALECTS: list[Any] = [("", "a", "b", " "), ("a", "b", " "), ("a", "b")]
 
 
 @pytest.mark.parametrize("labels", DIALECTS)
-def test_repeats_and_blanks_are_dropped(labels: tuple[str, ...]) -> None:
+def test_ctc_decoding_drops_repeats_and_blanks(labels: tuple[str, ...]) -> None:
     """With any habit of writing a dictionary: with blank and space, without the blank, without either."""
     text, score = ctc_greedy(one_hot([0, 1, 1, 0, 1, 2, 3, 2, 0], 4), labels)
     assert text == "aab b"
@@ -130,13 +128,13 @@ def test_repeats_and_blanks_are_dropped(labels: tuple[str, ...]) -> None:
 
 
 @given(st.text("ab ", max_size=12))
-def test_any_text_survives_its_encoding(text: str) -> None:
-    """A blank between any two characters, each lasting two steps: decoding is the inverse."""
+def test_ctc_decoding_inverts_the_encoding_of_any_text(text: str) -> None:
+    """A blank between any two characters, each lasting two steps."""
     codes = [code for character in text for code in (0, " ab ".index(character, 1), " ab ".index(character, 1))] + [0]
     assert ctc_greedy(one_hot(codes, 4), ("a", "b", " "))[0] == text
 
 
-def test_recognition_answers() -> None:
+def test_text_recognition_reads_logits_silence_and_missing_labels() -> None:
     """Logits are fine, silence is empty, missing labels are visible, other shapes are refused."""
     logits = np.log(one_hot([1, 2], 4))[np.newaxis] * 3
     body = RECOGNITION.encode([{"y": logits}], Decoded([]), TaskSpec(labels=("", "a", "b", " "))).body
@@ -149,8 +147,8 @@ def test_recognition_answers() -> None:
         RECOGNITION.encode([{"y": np.zeros((1, 4), np.float32)}], Decoded([]), TaskSpec())
 
 
-def test_scores_of_text() -> None:
-    """One minus the character error rate, never below zero."""
+def test_text_recognition_score_is_one_minus_error_rate() -> None:
+    """Never below zero."""
     assert RECOGNITION.accuracy({"text": "N0 PARKING"}, {"text": "NO PARKING"}).value == pytest.approx(0.9)
     assert RECOGNITION.similarity({"text": "entirely different"}, {"text": "ab"}).value == 0.0
     with pytest.raises(BadMetadata, match="text"):

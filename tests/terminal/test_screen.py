@@ -8,8 +8,8 @@ from appliance.terminal import screen
 from appliance.wire.access import KeyOrder
 
 
-def test_shapes_are_shown_as_the_wire_writes_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """One alone, in a list, or inside something else; what JSON does not know otherwise is text."""
+def test_json_output_shows_shapes_as_the_wire_writes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Alone, in a list, or inside another value; what JSON does not know otherwise is text."""
     shape = KeyOrder(label="glasses")
     screen.show_json(shape)
     assert json.loads(capsys.readouterr().out) == shape.model_dump(mode="json")

@@ -90,7 +90,7 @@ def box(**changes: Any) -> Snapshot:
     return Snapshot(**{**facts, **changes})
 
 
-def test_pipelines_of_several_clusters_are_simulated() -> None:
+def test_scenario_of_box_with_core_clusters_simulates_pipelines() -> None:
     found = scenario_of(box(), rate_rps=0.0, duration_s=20.0)
     figures: Any = simulate(parse_scenario(found)).outcome.document()
     assert figures["pipelines"]["harbour/signs"]["finished_in_time"] > 20
@@ -98,14 +98,14 @@ def test_pipelines_of_several_clusters_are_simulated() -> None:
     assert "pipelines" not in without
 
 
-def test_pipelines_are_planned_by_what_the_box_plans_by() -> None:
+def test_scenario_has_the_planning_figures_of_the_box() -> None:
     found = parse_scenario(scenario_of(box(), rate_rps=0.0, duration_s=20.0)).box
     assert [(one.power_w, one.price_per_hour) for one in found.processors] == [(8.0, 3.6), (2.0, 3.6)]
     assert (found.media_threads, found.turn_off_s, found.window_ms) == (3, 7.0, 300.0)
 
 
 @pytest.mark.parametrize("settings", [{**SETTINGS, "queues": {**SETTINGS["queues"], "media_threads": None}}])
-def test_what_is_not_set_is_not_written(settings: dict[str, Any]) -> None:
+def test_scenario_leaves_out_settings_that_are_not_set(settings: dict[str, Any]) -> None:
     """TOML has no null; boxes of earlier versions do not tell of pipelines."""
     del settings["pipelines"]
     system = _some(SystemShape, uptime_s=50.0, policies={}, settings=settings, engine={"workers": [1]})
@@ -114,8 +114,8 @@ def test_what_is_not_set_is_not_written(settings: dict[str, Any]) -> None:
     assert "turn_off_s" not in found
 
 
-def test_how_far_apart_runs_are_is_that_of_as_many_at_once() -> None:
-    """As many times what was seen since as was measured at import."""
+def test_scenario_p99_has_the_spread_measured_at_the_same_concurrency() -> None:
+    """P99 to P50 of the runs seen since is the ratio that was measured at import."""
     snapshot = box()
     (use,) = snapshot.uses
     (variant,) = use.model.variants
@@ -129,10 +129,8 @@ def test_how_far_apart_runs_are_is_that_of_as_many_at_once() -> None:
 
 
 @pytest.mark.parametrize(("serves_on", "quicker"), [("openvino", 4), ("cpu", 40)])
-def test_a_variant_runs_on_the_kind_of_processor_that_the_box_chose(serves_on: str, quicker: float) -> None:
-    """Both kinds are in the scenario with what the import measured; runs that were seen are those of the one it serves
-    on.
-    """
+def test_scenario_variant_runs_on_the_processor_kind_the_box_chose(serves_on: str, quicker: float) -> None:
+    """Both kinds are in the scenario with the figures of the import; seen runs are those of the kind that serves."""
     snapshot = box(pipelines=[])
     (use,) = snapshot.uses
     (variant,) = use.model.variants

@@ -20,13 +20,13 @@ from appliance.wire.paths import hide_folder, without_paths
         ("between 3/4 and image/png, or and/or, at /frames", None),
     ],
 )
-def test_words_for_callers_hold_no_path_of_the_machine(text: str, expected: str | None) -> None:
-    """The name of a file stays; paths of the API, and what only looks like one, too."""
+def test_error_text_for_callers_contains_no_machine_path(text: str, expected: str | None) -> None:
+    """The name of a file stays; paths of the API, and text that only looks like a path, too."""
     assert without_paths(text) == (text if expected is None else expected)
 
 
-def test_paths_in_the_folder_of_the_box_are_told_by_the_name_of_their_file() -> None:
-    """Wherever it is; the folder itself, too."""
+def test_error_text_shortens_paths_in_the_box_folder_to_file_names() -> None:
+    """Wherever the folder is; the folder itself, too."""
     folder = Path("/data/edge box")
     assert without_paths(f"{folder}/blobs/ab12: no") == f"{folder}/blobs/ab12: no"
     hide_folder(folder)

@@ -51,7 +51,7 @@ def status(**changes: Any) -> PipelineStatusShape:
     return PipelineStatusShape.model_validate({**facts, **changes})
 
 
-def test_what_was_seen_is_written() -> None:
+def test_scenario_pipeline_has_the_figures_seen_on_the_box() -> None:
     (found,) = pipelines_of([status()], KNOWN, 50.0)
     assert (found["name"], found["rate_rps"], found["clients"], found["weight"]) == ("default/signs", 2.0, [], 2.0)
     find, lines, side, read = found["stages"]
@@ -62,24 +62,24 @@ def test_what_was_seen_is_written() -> None:
     assert (read["application"], read["accuracy_min"]) == ("harbour/captions", 50.0)
 
 
-def test_clients_stay_and_the_rest_is_of_nobody() -> None:
+def test_scenario_pipeline_rate_excludes_frames_of_listed_clients() -> None:
     (found,) = pipelines_of([status(clients=[{"id": "c", "fps": 5.0}], rate_fps=6.5)], KNOWN, 50.0)
     assert (found["clients"], found["rate_rps"]) == ([{"fps": 5.0}], 1.5)
 
 
-def test_items_are_no_calls_of_their_own() -> None:
+def test_pipeline_items_are_counted_per_application() -> None:
     assert items_asked([status()], KNOWN) == {"door": 490, "harbour/captions": 300}
 
 
-def test_who_is_not_in_the_scenario_takes_the_pipeline_along() -> None:
+def test_pipeline_with_application_outside_the_scenario_is_left_out() -> None:
     alone = Applications({("default", "door"): "door"})
     assert pipelines_of([status()], alone, 50.0) == []
     assert left_out([status()], alone) == ["default/signs"]
     assert left_out([status()], KNOWN) == []
 
 
-def test_private_applications_of_others_are_nobodys() -> None:
-    """`read` is private at `attic` and shared at `zoo`: harbour's pipeline is on that of zoo, not on the first one."""
+def test_pipeline_does_not_use_private_application_of_other_tenant() -> None:
+    """`read` is private at `attic` and shared at `zoo`: harbour's pipeline takes that of zoo, not the first."""
     names = {("attic", "read"): "attic/read", ("zoo", "read"): "zoo/read"}
     one = status(tenant="harbour", stages=[{"name": "read", "application": "read"}], figures={"read": {"items": 7}})
     known = Applications(names, {("zoo", "read")})
@@ -91,7 +91,7 @@ def test_private_applications_of_others_are_nobodys() -> None:
     assert left_out([by_owner], known) == ["harbour/signs"]
 
 
-def test_items_behind_a_pick_are_counted_once() -> None:
+def test_scenario_pipeline_counts_items_behind_a_pick_once() -> None:
     """Ten lines of a frame, three of which the pick takes; a condition before that holds of eight."""
     stages: list[dict[str, Any]] = [
         {"name": "find", "application": "door"},
@@ -112,7 +112,7 @@ def test_items_behind_a_pick_are_counted_once() -> None:
     assert best["takes_ms"] == 0.4
 
 
-def test_those_that_others_outdo_do_not_make_a_condition_fail() -> None:
+def test_scenario_condition_share_excludes_outdone_items() -> None:
     """`at_most` of 4 lines: 3 are asked, and of 300 that the stage had none of, 100 were beyond that."""
     figures = {**FIGURES, "read": {"items": 300, "items_per_frame": 3.0, "no_condition": 200, "outdone": 100}}
     (found,) = pipelines_of([status(figures=figures)], KNOWN, 50.0)
@@ -120,7 +120,7 @@ def test_those_that_others_outdo_do_not_make_a_condition_fail() -> None:
 
 
 @pytest.mark.nightly("a long simulation")
-def test_the_lab_runs_it_with_as_many_items() -> None:
+def test_lab_simulates_pipeline_with_the_items_seen_on_the_box() -> None:
     written = pipelines_of([status(latency_slo_ms=5000.0)], IN_LAB, 50.0)
     found: Any = simulate(parse_scenario(document(pipelines=written, arrivals=[]))).outcome.document()
     figures = found["pipelines"]["default/signs"]

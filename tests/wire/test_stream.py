@@ -47,15 +47,15 @@ FROM_BOX: tuple[BoxMessage, ...] = (
 
 
 @pytest.mark.parametrize("message", FROM_BOX, ids=lambda message: type(message).__name__)
-def test_what_is_written_is_read(message: BoxMessage) -> None:
+def test_box_message_is_read_back_as_written(message: BoxMessage) -> None:
     """Also the nulls inside an answer; those of a message are left out."""
     text = write_message(message)
     assert read_box_message(text) == message
     assert all(value is not None for value in json.loads(text).values())
 
 
-def test_frames_and_clocks_are_read() -> None:
-    """By their type, with what is missing as None."""
+def test_frame_and_clock_messages_are_read_by_type() -> None:
+    """Missing fields are None."""
     head = read_device_message(json.dumps(HEAD))
     assert isinstance(head, FrameHead)
     assert (head.frame, head.bytes, head.skipped, head.variant) == (17, 23411, None, None)
@@ -85,8 +85,8 @@ def test_frames_and_clocks_are_read() -> None:
         ),
     ],
 )
-def test_reports_are_clamped(said: dict[str, object], taken: dict[str, object]) -> None:
-    """A boast is the bound, and NaN is no report; the frame itself is as good as any."""
+def test_device_report_out_of_range_is_clamped(said: dict[str, object], taken: dict[str, object]) -> None:
+    """A value beyond a bound is the bound, and NaN is no report; the frame itself stays valid."""
     for base in (HEAD, {"type": "clock", "sent_ms": 5}):
         message = read_device_message(json.dumps(base | said))
         assert {name: getattr(message, name) for name in taken} == taken
@@ -115,16 +115,15 @@ def test_reports_are_clamped(said: dict[str, object], taken: dict[str, object]) 
         "[" * 4000,
     ],
 )
-def test_broken_heads_are_refused(broken: str) -> None:
-    """In a line, without what was sent."""
+def test_broken_device_message_is_refused_in_one_line(broken: str) -> None:
+    """Without the text of the message."""
     with pytest.raises(ValueError, match=r"^[^\n]{5,300}$") as caught:
         read_device_message(broken)
     assert "pydantic" not in str(caught.value)
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200))
-def test_nothing_else_is_raised(text: str | bytes) -> None:
-    """Whatever comes is a message or a ValueError."""
+def test_random_stream_message_is_read_or_raises_value_error(text: str | bytes) -> None:
     for read in (read_device_message, read_box_message):
         try:
             read(text)
@@ -132,7 +131,7 @@ def test_nothing_else_is_raised(text: str | bytes) -> None:
             continue
 
 
-def test_either_side_may_be_newer() -> None:
+def test_stream_message_of_a_newer_peer_is_tolerated() -> None:
     """Unknown fields are ignored; a device ignores messages of a type that it does not know, the box refuses them."""
     assert isinstance(read_device_message(json.dumps(HEAD | {"mood": "fine"})), FrameHead)
     assert read_box_message('{"type": "weather", "rain": true}') is None
