@@ -139,8 +139,6 @@ class LiveSession:
         self.counts = FrameCounts()
         self.link = link or LinkEstimate()
         self.last_heard_ns = clock.now_ns()
-        self.is_joining = False
-        """Whether the answer to its join is still being made: its device is silent until it has that."""
         before = max(0.0, (clock.wall_now() - session.began_at).total_seconds())
         self._began_ns = clock.now_ns() - int(before * NS_PER_S)
         self.holds_until_ns = 0

@@ -26,15 +26,17 @@ class Presence:
         self._clock = clock
         self._services = services
         self._idle_ns = idle_ns
+        self._joining: set[str] = set()
+        """Sessions whose join is not answered yet: their devices are silent until then."""
 
     @contextmanager
     def joining(self, live: LiveSession) -> Iterator[None]:
         """While the answer to a join is made, which may take longer than a device may be silent."""
-        live.is_joining = True
+        self._joining.add(live.id)
         try:
             yield
         finally:
-            live.is_joining = False
+            self._joining.discard(live.id)
             live.last_heard_ns = self._clock.now_ns()
 
     @contextmanager
@@ -68,7 +70,7 @@ class Presence:
 
     def look(self, live: LiveSession, now_ns: int) -> bool:
         """What silence brings about; False: so much of it that the session has to end."""
-        if live.is_joining:
+        if live.id in self._joining:
             return True
         silent_ns = now_ns - live.last_heard_ns
         if live.state is SessionState.SERVED and live.streams == 0 and silent_ns > SILENT_NS:
