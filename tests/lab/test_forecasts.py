@@ -16,7 +16,7 @@ def test_given_forecast_is_used_up_in_order() -> None:
     assert last.next_ns > 10**15
 
 
-def test_late_request_is_expected_as_late_again_until_it_lapses() -> None:
+def test_late_request_is_expected_as_late_again_and_lapses_at_last() -> None:
     """As long again from now as the request is late, one mean gap at most; out of reach (three of them) it lapses for
     the next time."""
     given = Given((10, 20, 100), (16,))

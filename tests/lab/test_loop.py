@@ -282,7 +282,7 @@ def test_generator_that_has_ended_or_was_closed_is_not_left_open() -> None:
     run_virtual(story, is_strict=True)
 
 
-def test_error_of_a_story_is_told_rather_than_what_it_left_open() -> None:
+def test_error_of_a_story_is_raised_before_tasks_left_open() -> None:
     async def story() -> None:
         running().linger = asyncio.create_task(  # type: ignore[attr-defined]  # kept alive
             VirtualClock().sleep_until_ns(START_NS + NS_PER_S)

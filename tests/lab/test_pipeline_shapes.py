@@ -113,7 +113,7 @@ def test_malformed_items_file_is_refused(tmp_path: Path, text: str, message: str
         read_items(tmp_path / "items.csv", "items_csv")
 
 
-def test_edited_scenario_leaves_out_the_same_pipelines_and_refuses_their_edit() -> None:
+def test_edited_scenario_refuses_the_edit_of_a_left_out_pipeline() -> None:
     """An edit of a pipeline that cannot be simulated is refused and not silently ignored."""
     fine, odd = entry(name="fine"), entry(name="odd", latency_slo_ms=0)
     today = document(pipelines=[odd, fine])

@@ -66,7 +66,7 @@ def test_instance_in_parts_takes_and_pays_for_two_worker_types(policy: str, cost
 
 
 @pytest.mark.parametrize("policy", ["frontier", "scrooge"])
-def test_plan_counts_what_others_take_of_the_drawn_worker_type(policy: str) -> None:
+def test_plan_counts_other_pipelines_shares_of_the_drawn_worker_type(policy: str) -> None:
     """0.3 of Y where 0.2 is left: whole then; and where that is too slow, there is no plan."""
     problem = _problem(100, y_taken=0.8, policy=policy, cost_by="seconds")
     answer = plan_one(problem)

@@ -142,7 +142,7 @@ def test_greedy_refinement_keeps_to_the_room_left() -> None:
 
 
 @pytest.mark.nightly("many pipelines are planned")
-def test_scrooge_refuses_at_most_one_of_forty_pipelines_on_scarce_workers() -> None:
+def test_scrooge_on_scarce_workers_refuses_at_most_one_of_forty_pipelines() -> None:
     """Forty drawn pipelines with few workers: Scrooge never costs less than the optimum, and refuses at most one
     pipeline that has a plan."""
     refused = 0

@@ -220,7 +220,7 @@ def test_pipeline_without_room_gets_no_plan_when_degrading_is_off() -> None:
     assert [one.plan.feasible for _, one in sorted(found.served.items())] == [True, False]
 
 
-def test_pipeline_with_impossible_slo_takes_nothing_from_others() -> None:
+def test_pipeline_with_impossible_slo_takes_no_worker() -> None:
     """An SLO below what the networks take has no plan, at any level; others are planned as without it."""
     impossible = replace(_demand("a", 5), levels=(_problem(20, 8, slo_ms=15.0),))
     found = plan_several([impossible, _demand("b", 10)], Frontier())

@@ -47,6 +47,7 @@ def test_least_slack_decides_the_papers_example_as_the_paper() -> None:
 
 
 def test_job_takes_another_processor_when_the_best_is_busy_for_long() -> None:
+    """BA-13."""
     net = chain("net", {"CPU": 20, "GPU": 9, "NPU": 4}, {"CPU": 10, "NPU": 3}, {"CPU": 3})
     busy = DispatchInput(0, (CPU, GPU, replace(NPU, busy_until_ms=50)), (Job("1", net, 0, 80),))
 

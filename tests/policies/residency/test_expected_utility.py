@@ -31,7 +31,7 @@ def test_absent_floors_load_before_upgrades_and_none_is_unloaded() -> None:
     assert {(a["application"], a["to"]) for a in answer["actions"]} == {(n, "INT8") for n in names}
 
 
-def test_absent_application_due_first_replaces_the_one_due_last() -> None:
+def test_absent_application_due_first_replaces_the_application_due_last() -> None:
     """The absent application that is due first takes the place of the application that is due last, not of an overdue
     one."""
     names = ["face_recognition", "speech_recognition", "text_classification"]
@@ -159,7 +159,7 @@ def test_wish_keeps_its_variant_until_it_expires(until_s: float) -> None:
     assert changes.get(TEXT, "FP32") in ({"FP32", "FP16"} if until_s > 1000 else {"INT8", None})
 
 
-def test_procurement_without_room_is_skipped_and_names_only_the_missing_memory() -> None:
+def test_procurement_without_room_is_skipped_and_names_missing_memory() -> None:
     """No application gives way while no request waits, so the reason names none."""
     options = (Option("v", 100, 100, 90.0, 1000),)
     states = (ApplicationState("a", options, None), ApplicationState("b", options, "v", pinned=True))

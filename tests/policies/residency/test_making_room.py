@@ -25,7 +25,7 @@ COME = None, "v"
 
 
 @pytest.mark.parametrize(("weight", "leave"), [(1.2, ["c"]), (1.9, ["a", "b"])])
-def test_requester_takes_one_large_victim_when_it_loses_less_than_two(weight: float, leave: list[str]) -> None:
+def test_requester_takes_a_single_victim_that_loses_less_than_two(weight: float, leave: list[str]) -> None:
     """10 bytes are missing. By the byte it is cheapest to take the 9 of each of two, whose weights are 0.9 and 0.99:
     1.89 together. A third one has 10 bytes."""
     problem = _asked(

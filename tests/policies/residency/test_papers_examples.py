@@ -99,7 +99,7 @@ def test_requester_gets_the_largest_variant_that_fits_after_an_unload() -> None:
         ]
 
 
-def test_iws_bfe_shrinks_the_requester_before_it_unloads_others() -> None:
+def test_iws_bfe_shrinks_the_requester_before_unloading_applications() -> None:
     """Algorithm 1 gives the requester a smaller variant before it unloads any application; the text of the paper
     unloads for the largest."""
     written = problem([application("face_recognition"), only("scene_text", 560.0)], "face_recognition", memory_mb=720)

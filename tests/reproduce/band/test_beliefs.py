@@ -23,7 +23,7 @@ def test_latency_estimate_counts_a_run_for_a_tenth() -> None:
     assert estimate.p50_ns == pytest.approx(110e6)
 
 
-def test_band_profiles_less_and_believes_what_it_measured() -> None:
+def test_band_profiles_less_and_believes_its_measurements() -> None:
     """Of FSRNet on the CPU the whole is the largest, of RetinaFace on the NPU its first stretch."""
     whole, band = Belief(PHONE, Knowledge("dynamic"), 1), Belief(PHONE, Knowledge("band"), 1)
 
