@@ -61,7 +61,7 @@ def overlapping(traces: Sequence[Trace], processors: set[str]) -> int:
     return most
 
 
-def test_a_job_goes_from_processor_to_processor() -> None:
+def test_job_in_units_moves_between_processors() -> None:
     """5 ms on the NPU, 1 to move, 4 on the CPU, 1 to move, 6 on the NPU."""
     answers: list[Answer] = []
     device = Device(("cpu", "npu"), DISPATCH_POLICIES["least-slack"](), Networks({"parts": PARTS}), transfer_ms=1)
@@ -77,7 +77,7 @@ def test_a_job_goes_from_processor_to_processor() -> None:
     assert [(a.name, a.ended_ms, a.ran) for a in answers] == [("a", 17, True)]
 
 
-def test_while_one_falls_back_another_has_the_processor() -> None:
+def test_processor_serves_another_job_while_the_first_falls_back() -> None:
     """Figure 6: the second request begins on the NPU as soon as the first one goes on on the CPU."""
     device = Device(("cpu", "npu"), DISPATCH_POLICIES["fifo"](), Networks({"parts": PARTS, "whole": WHOLE}))
 
@@ -90,7 +90,7 @@ def test_while_one_falls_back_another_has_the_processor() -> None:
     assert ("first", "cpu", 5) in runs
 
 
-def test_a_call_of_another_processor_holds_both() -> None:
+def test_run_that_calls_another_processor_occupies_both() -> None:
     """A run of 5 + 4 + 6 ms of which 4 are on the CPU, which meanwhile runs nothing else."""
     networks = Networks({"whole": WHOLE}, {("whole", "npu"): [Leg(5), Leg(4, ("cpu",)), Leg(6)]})
     device = Device(("cpu", "npu"), DISPATCH_POLICIES["fifo"](), networks)
@@ -103,7 +103,7 @@ def test_a_call_of_another_processor_holds_both() -> None:
     assert device.use.busy_ms["cpu"] >= 4
 
 
-def test_a_call_of_a_busy_processor_slows_both() -> None:
+def test_run_that_calls_a_busy_processor_slows_both() -> None:
     """The CPU runs for 40 ms; a leg of 4 on it takes 8, and the CPU ends 4 later."""
     networks = Networks(
         {"whole": chain("whole", {"npu": 10}), "slow": chain("slow", {"cpu": 40})},
@@ -118,8 +118,8 @@ def test_a_call_of_a_busy_processor_slows_both() -> None:
     assert {t.job: t.end_ms for t in device.use.traces} == {"slow": 44, "calls": 19}
 
 
-def test_what_a_lost_processor_ran_is_run_elsewhere() -> None:
-    """The run of 0 to 10 breaks off at 3 and begins anew on the CPU; back at 20, the NPU takes the next one."""
+def test_run_on_a_lost_processor_is_repeated_elsewhere() -> None:
+    """The run of 0 to 10 breaks off at 3 and begins anew on the CPU; back at 20, the NPU takes the next job."""
     answers: list[Answer] = []
     device = Device(("cpu", "npu"), DISPATCH_POLICIES["fifo"](), Networks({"whole": WHOLE}))
 
@@ -137,7 +137,7 @@ def test_what_a_lost_processor_ran_is_run_elsewhere() -> None:
     assert sorted(answer.name for answer in answers) == ["a", "b"]
 
 
-def test_with_nothing_left_jobs_wait() -> None:
+def test_jobs_wait_while_every_processor_is_lost() -> None:
     answers: list[Answer] = []
     device = Device(("npu",), DISPATCH_POLICIES["least-slack"](), Networks({"whole": chain("whole", {"npu": 10})}))
 
@@ -151,7 +151,7 @@ def test_with_nothing_left_jobs_wait() -> None:
     assert [answer.ended_ms for answer in answers] == [110]
 
 
-def test_one_instance_serves_one_request_at_a_time() -> None:
+def test_instance_serves_requests_in_sequence() -> None:
     """Two processors, one instance: the second request waits for the first."""
     device = Device(("cpu", "npu"), DISPATCH_POLICIES["fifo"](), Networks({"parts": PARTS}), serial=("parts",))
 
@@ -163,7 +163,7 @@ def test_one_instance_serves_one_request_at_a_time() -> None:
     assert ends["a"][-1].end_ms <= ends["b"][0].start_ms
 
 
-def test_who_cannot_be_in_time_is_dropped() -> None:
+def test_request_that_cannot_be_in_time_is_dropped() -> None:
     answers: list[Answer] = []
     device = Device(("npu",), DISPATCH_POLICIES["least-slack"](), Networks({"whole": WHOLE}))
 
@@ -175,7 +175,7 @@ def test_who_cannot_be_in_time_is_dropped() -> None:
     assert [(a.name, a.in_time) for a in answers if not a.ran] == [("c", False)]
 
 
-def test_a_name_comes_once() -> None:
+def test_request_with_a_name_already_used_is_refused() -> None:
     device = Device(("npu",), DISPATCH_POLICIES["fifo"](), Networks({"whole": WHOLE}))
     device.submit("a", "whole", lambda answer: None)
     with pytest.raises(Broken, match="came twice"):
@@ -184,7 +184,7 @@ def test_a_name_comes_once() -> None:
 
 @pytest.mark.parametrize("policy", DISPATCH_POLICIES)
 @pytest.mark.parametrize("seed", range(5))
-def test_every_request_has_one_answer_whatever_is_lost(policy: str, seed: int) -> None:
+def test_request_has_exactly_one_answer_when_processors_are_lost(policy: str, seed: int) -> None:
     """Random networks, arrivals, deadlines, groups of cores, and processors that come and go: each request is answered
     once, no processor runs two at a time, no group more than its cores; and the same seed gives the same story.
     """
@@ -233,7 +233,7 @@ def test_every_request_has_one_answer_whatever_is_lost(policy: str, seed: int) -
     assert story() == (answers, traces)
 
 
-def test_other_times_leave_the_cut_as_it_is() -> None:
+def test_believed_times_leave_the_partition_unchanged() -> None:
     """Times need not add up, as calls cost something."""
     other = believed(PARTS, {(one.units, p): 7.0 for one in PARTS.subgraphs for p in one.latency_ms})
 

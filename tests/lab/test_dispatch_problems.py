@@ -38,7 +38,7 @@ def changed(key: str, **changes: Any) -> dict[str, Any]:
     return {**PROBLEM, key: [*PROBLEM[key][:-1], {**PROBLEM[key][-1], **changes}]}
 
 
-def test_example_of_the_format() -> None:
+def test_dispatch_problem_of_the_format_has_the_documented_answer() -> None:
     answer: Any = plan_text(json.dumps(PROBLEM)).answer
 
     assert answer["models"]["m"]["units"] == [["1"], ["2"]]
@@ -62,7 +62,7 @@ def test_example_of_the_format() -> None:
 
 @examples(gate=80)
 @given(seed=st.integers(0, 2**32))
-def test_the_best_of_everything_tried(seed: int) -> None:
+def test_dispatch_decision_is_the_best_of_an_exhaustive_search(seed: int) -> None:
     """Units, subgraphs, expected latency, slack and the first run, on graphs that are no chain."""
     problem = instances.drawn(seed)
 
@@ -71,7 +71,7 @@ def test_the_best_of_everything_tried(seed: int) -> None:
 
 @examples(gate=60)
 @given(seed=st.integers(0, 2**32))
-def test_the_best_rest(seed: int) -> None:
+def test_dispatch_decision_for_a_started_job_is_the_best_rest(seed: int) -> None:
     """A job goes on from its first run, on the processor that holds its results."""
     problem = instances.drawn(seed, jobs=1)
     first: Any = plan_one(problem)["decision"]
@@ -86,8 +86,7 @@ def test_the_best_rest(seed: int) -> None:
     assert checker.faults(rest, plan_one(rest)) == []
 
 
-def test_a_unit_that_is_half_done() -> None:
-    """What is left of it is cut anew."""
+def test_half_done_unit_is_cut_anew() -> None:
     ops = [{"name": str(i), "processors": ["cpu"], "inputs": [str(i - 1)] if i else []} for i in range(3)]
     model = {"name": "m", "ops": ops, "latency_ms": {"cpu": {"0": 5, "1": 4, "2": 3}}}
     answer = plan_one({**PROBLEM, "models": [model], "jobs": [{**PROBLEM["jobs"][0], "done_ops": ["0"]}]})
@@ -125,7 +124,7 @@ def test_a_unit_that_is_half_done() -> None:
         ),
     ],
 )
-def test_malformed_problem_names_its_key(problem: dict[str, Any], message: str) -> None:
+def test_malformed_dispatch_problem_names_its_key(problem: dict[str, Any], message: str) -> None:
     with pytest.raises(Malformed) as caught:
         plan_one(problem)
 

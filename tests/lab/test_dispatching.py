@@ -44,7 +44,7 @@ def figures(written: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_requests_go_to_both() -> None:
+def test_requests_are_divided_between_processors_by_speed() -> None:
     """Of six at once the NPU has five in 50 ms, and the CPU one."""
     found = figures(_written(CPU, NPU))
 
@@ -65,7 +65,7 @@ def test_processors_on_the_same_core_take_turns() -> None:
     assert found["latency_ms"] == {"p50": 30, "p99": 60}
 
 
-def test_workers_of_a_processor_run_side_by_side() -> None:
+def test_workers_of_a_processor_run_concurrently() -> None:
     """Two runs at once take 15 ms each, and nothing is assumed of more."""
     model = _model("faces", latency_ms={"npu": {"1": 10, "1x2": 15}})
 
@@ -75,7 +75,7 @@ def test_workers_of_a_processor_run_side_by_side() -> None:
     assert found["latency_ms"]["p99"] == 45
 
 
-def test_a_network_in_units_uses_what_its_operators_have() -> None:
+def test_network_in_units_runs_each_unit_on_its_processor() -> None:
     """5 ms on the NPU, 1 to move, 4 on the CPU, 1 to move, 6 on the NPU; meanwhile others have the NPU."""
     graph = {
         "ops": [
@@ -95,14 +95,13 @@ def test_a_network_in_units_uses_what_its_operators_have() -> None:
     assert {name: use["batches"] for name, use in both["processors"].items()} == {"cpu": 2, "npu": 4}
 
 
-def test_a_number_of_units_changes_nothing() -> None:
-    """Pieces with the same processors are one unit."""
+def test_network_in_units_on_equal_processors_runs_as_one_unit() -> None:
     latency_ms = {"cpu": {"1": 40}, "npu": {"1": 10}}
     pieces = _written(CPU, NPU, models=[_model("faces", latency_ms=latency_ms, units=4)])
     assert figures(pieces) == figures(_written(CPU, NPU))
 
 
-def test_a_lost_processor_loses_no_request() -> None:
+def test_lost_processor_loses_no_request() -> None:
     """Full load, the NPU away for 3 of 10 s: each request has its answer."""
     lost = [{"kind": "processor-lost", "target": "npu", "at_s": 3, "for_s": 3}]
     applications = [{"name": "door", "model": "faces", "late": "run", "latency_slo_ms": 100}]
@@ -116,7 +115,7 @@ def test_a_lost_processor_loses_no_request() -> None:
     assert found["slo_attainment"] < usual["slo_attainment"]
 
 
-def test_a_processor_that_never_comes_back_fails_who_needs_it() -> None:
+def test_requests_fail_when_their_only_processor_never_returns() -> None:
     lost = [{"kind": "processor-lost", "target": "npu", "at_s": 0.5}]
     model = _model("faces", latency_ms={"npu": {"1": 10}})
 
@@ -125,7 +124,7 @@ def test_a_processor_that_never_comes_back_fails_who_needs_it() -> None:
     assert (found["failed"], found["warm"]) == (6, 0)
 
 
-def test_a_slower_processor_takes_longer() -> None:
+def test_slowed_down_processor_takes_longer() -> None:
     slow = [{"kind": "slow-down", "target": "npu", "at_s": 0.5, "for_s": 1, "factor": 3}]
 
     found = figures(_written(NPU, CPU, faults=slow, times_s=[1.0, 3.0]))
@@ -133,7 +132,7 @@ def test_a_slower_processor_takes_longer() -> None:
     assert found["latency_ms"] == {"p50": 10, "p99": 30}
 
 
-def test_tenants_take_turns_by_weight() -> None:
+def test_tenant_is_not_delayed_by_the_flood_of_another() -> None:
     """One floods; the other's requests do not wait behind all of it."""
     applications = [
         {"name": "flood", "model": "faces", "tenant": "loud", "late": "run"},
@@ -149,18 +148,18 @@ def test_tenants_take_turns_by_weight() -> None:
     assert found["applications"]["door"]["latency_ms"]["p99"] <= 60
 
 
-def test_more_than_the_queue_holds_is_dropped() -> None:
+def test_requests_beyond_the_queue_limit_are_dropped() -> None:
     box = {"memory_mb": 500, "processors": [CPU, NPU], "queue_len_max": 4}
     assert figures(_written(box=box))["dropped"] == 2
 
 
-def test_memory_of_their_own_counts_where_none_is_shared() -> None:
+def test_processors_own_memory_counts_when_none_is_shared() -> None:
     box = {"processors": [{**CPU, "memory_mb": 60}, {**NPU, "memory_mb": 50}]}
     assert figures(_written(box=box))["warm"] == 6
 
 
 @pytest.mark.parametrize(("memory_mb", "accuracy"), [(200, 90), (120, 70)])
-def test_the_most_accurate_variants_that_have_room(memory_mb: float, accuracy: float) -> None:
+def test_network_serves_in_its_most_accurate_variant_that_fits(memory_mb: float, accuracy: float) -> None:
     model = _model("faces", latency_ms={"npu": {"1": 10}})
     model["variants"][0] |= {"accuracy": 70}
     model["variants"].append({**model["variants"][0], "name": "fp32", "size_mb": 180, "accuracy": 90})
@@ -171,14 +170,14 @@ def test_the_most_accurate_variants_that_have_room(memory_mb: float, accuracy: f
     assert (found["accuracy_mean"], found["memory_peak_mb"]) == (accuracy, 180 if accuracy == 90 else 100)
 
 
-def test_the_same_seed_gives_the_same_figures() -> None:
+def test_simulation_figures_depend_on_the_seed_alone() -> None:
     written = _written(CPU, NPU, arrivals=[{"application": "door", "poisson_rps": 80}])
     assert figures(written) == figures(written)
     assert figures(written) != figures({**written, "seed": 4})
 
 
 @pytest.mark.parametrize("policy", DISPATCH_POLICIES)
-def test_every_policy_answers_everybody(policy: str) -> None:
+def test_dispatch_policy_answers_or_drops_every_request(policy: str) -> None:
     arrivals = [{"application": "door", "poisson_rps": 50}]
     found = figures(_written(CPU, NPU, arrivals=arrivals, policies={"dispatch": policy}))
     assert found["requests"] == found["warm"] + found["dropped"]
@@ -212,25 +211,25 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG)
-def test_what_cannot_be_is_named(changes: dict[str, Any], message: str) -> None:
+def test_impossible_scenario_is_refused_by_its_key(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Malformed) as caught:
         figures(_written(CPU, NPU, **changes))
     assert str(caught.value).startswith(message)
 
 
-def test_the_clairvoyant_knows_one_processor_only() -> None:
+def test_clairvoyant_reference_refuses_several_processors() -> None:
     with pytest.raises(ValueError, match="several processors"):
         references(parse_scenario(_written(CPU, NPU)), [0.5])
 
 
-def test_with_one_processor_nothing_is_dispatched() -> None:
+def test_scenario_with_one_processor_makes_no_dispatch_decisions() -> None:
     """A box's own scenario names all its policies."""
     found = simulate(parse_scenario(document(policies={"dispatch": "fifo"}))).outcome.document()
     assert "dispatch" not in found["decisions"]  # type: ignore[operator]
 
 
-def test_run_times_that_a_box_has_seen() -> None:
-    """One of them at random for each run, in place of the profile's."""
+def test_run_times_are_drawn_from_those_a_box_has_served() -> None:
+    """A served time at random for each run, in place of the profile's."""
     model = _model("faces", latency_ms={"cpu": {"1": 40}, "npu": {"1": 10}}, served_ms={"npu": [9, 12]})
 
     found = figures(_written(CPU, NPU, models=[model], times_s=[float(second) for second in range(1, 9)]))
@@ -239,7 +238,7 @@ def test_run_times_that_a_box_has_seen() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(gate=4, nightly=12))
-def test_random_boxes_answer_each_request_once(seed: int) -> None:
+def test_random_box_answers_each_request_once(seed: int) -> None:
     """Processors in groups, with workers, that are lost and slowed down; graphs; tenants; queues that are full."""
     random = Random(seed)
     names = [f"p{n}" for n in range(random.randint(2, 5))]

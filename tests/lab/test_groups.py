@@ -54,8 +54,8 @@ def used(found: dict[str, Any]) -> dict[str, int]:
 
 
 @pytest.mark.nightly("minutes of many requests")
-def test_cores_of_two_sorts_serve_one_queue() -> None:
-    """More than the big ones could do alone; the little ones have a third as much, and nothing is loaded twice."""
+def test_big_and_little_cores_serve_a_common_queue() -> None:
+    """More than the big cores could do alone; the little ones have a third as much, and nothing is loaded twice."""
     found = figures(_written(BIG, LITTLE, rps=120))
     assert found["failed"] == found["cold"] == found["loads"] == 0
     assert found["warm"] == sum(used(found).values()) > 12 * 105
@@ -64,7 +64,7 @@ def test_cores_of_two_sorts_serve_one_queue() -> None:
     assert found == figures(_written(BIG, LITTLE, rps=120))
 
 
-def test_a_network_serves_on_the_kind_that_is_quickest() -> None:
+def test_network_serves_on_its_quickest_processor_kind() -> None:
     """As in the box: whole on one kind, unless memory speaks against it."""
     found = figures(_written(CPU, NPU))
     assert used(found)["cpu"] == 0
@@ -72,8 +72,8 @@ def test_a_network_serves_on_the_kind_that_is_quickest() -> None:
 
 
 @pytest.mark.parametrize(("memory_mb", "loads"), [(500, 1), (150, 0)])
-def test_a_network_whose_kind_is_taken_serves_on_a_second_one(memory_mb: int, loads: int) -> None:
-    """As long as there is memory for both; else what the first cannot do in time is late."""
+def test_network_on_a_busy_kind_serves_on_a_second_kind_if_memory_allows(memory_mb: int, loads: int) -> None:
+    """As long as there is memory for both; else what the first kind cannot do in time is late."""
     box = {"memory_mb": memory_mb, "engine": True, "processors": [CPU, NPU]}
     found = figures(_written(CPU, NPU, box=box, rps=320, duration_s=4))
     assert found["failed"] == 0
@@ -82,7 +82,7 @@ def test_a_network_whose_kind_is_taken_serves_on_a_second_one(memory_mb: int, lo
     assert used(found)["cpu"] == pytest.approx(4 * 70 * loads, rel=0.3)
 
 
-def test_kinds_on_the_same_core_take_turns() -> None:
+def test_processor_kinds_on_the_same_core_take_turns() -> None:
     """Never more runs at once than cores."""
     box = {
         "memory_mb": 500,
@@ -102,8 +102,9 @@ def test_kinds_on_the_same_core_take_turns() -> None:
 
 
 @pytest.mark.parametrize("lost", ["big", "little"])
-def test_cores_that_go_for_seven_seconds_take_no_answer_with_them(lost: str) -> None:
-    """Under full load: every request has one answer, what ran there runs again elsewhere, and then it is used again."""
+def test_cores_lost_for_seven_seconds_lose_no_answer(lost: str) -> None:
+    """Under full load: every request has one answer, what ran there runs again elsewhere, and then the cores are used
+    again."""
     faults = [{"kind": "processor-lost", "target": lost, "at_s": 3, "for_s": 7}]
     found = figures(_written(BIG, LITTLE, rps=130, faults=faults))
     assert found["failed"] == 0
@@ -113,8 +114,8 @@ def test_cores_that_go_for_seven_seconds_take_no_answer_with_them(lost: str) -> 
     assert 0.8 * in_5_s[lost] < used(found)[lost] <= 1.02 * in_5_s[lost]
 
 
-def test_a_kind_that_goes_is_replaced_by_another_and_comes_back() -> None:
-    """Its builds go with it and are loaded on the first kind; when it is back they serve there again."""
+def test_lost_processor_kind_is_replaced_and_serves_again_on_return() -> None:
+    """Its builds go with it and are loaded on the first kind; when the kind is back they serve there again."""
     faults = [{"kind": "processor-lost", "target": "npu", "at_s": 3, "for_s": 7}]
     found = figures(_written(CPU, NPU, rps=90, faults=faults))
     assert found["failed"] == 0
@@ -138,7 +139,7 @@ def _in_parts(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.nightly("minutes of many requests")
-def test_a_network_in_parts_uses_both_kinds() -> None:
+def test_network_in_parts_uses_both_processor_kinds() -> None:
     """5 ms on the NPU, 4 on the CPU, 6 on the NPU; meanwhile others have the NPU."""
     one = figures(_in_parts(arrivals=[{"application": "door", "times_s": [1.0]}]))
     assert one["latency_ms"]["p50"] == pytest.approx(15, abs=0.1)
@@ -150,7 +151,7 @@ def test_a_network_in_parts_uses_both_kinds() -> None:
 
 @pytest.mark.nightly("two long simulations")
 @pytest.mark.parametrize(("memory_mb", "has_all"), [(500, False), (5000, True)])
-def test_a_kind_that_parts_do_not_need_takes_memory_only_where_there_is_plenty(memory_mb: int, has_all: bool) -> None:
+def test_processor_kind_not_needed_by_parts_takes_only_plentiful_memory(memory_mb: int, has_all: bool) -> None:
     """A third kind runs all of the network, more slowly than the other two together: it helps where they are taken."""
     gpu = {"name": "gpu"}
     units = _in_parts()["models"][0]["variants"][0]["units"]
@@ -163,7 +164,7 @@ def test_a_kind_that_parts_do_not_need_takes_memory_only_where_there_is_plenty(m
     assert found["memory_peak_mb"] == pytest.approx(267 if has_all else 167, abs=1)
 
 
-def test_the_kind_of_some_parts_goes_for_seven_seconds() -> None:
+def test_network_in_parts_survives_the_loss_of_a_processor_kind() -> None:
     """Each request under way then goes on elsewhere with what it has, and is answered once."""
     faults = [{"kind": "processor-lost", "target": "npu", "at_s": 3, "for_s": 7}]
     found = figures(_in_parts(rps=40, faults=faults))
@@ -173,7 +174,7 @@ def test_the_kind_of_some_parts_goes_for_seven_seconds() -> None:
 
 
 @pytest.mark.nightly("a long simulation")
-def test_the_scenario_of_four_processors_runs_in_the_engine() -> None:
+def test_scenario_of_four_processors_runs_in_the_engine() -> None:
     """With the NPU lost for seven of thirty seconds."""
     box = read_scenario(SCENARIOS / "four-processors.toml").box.model_dump(exclude_none=True)
     read = read_scenario(SCENARIOS / "four-processors.toml", {"box": {**box, "engine": True}, "duration_s": 20})
@@ -182,7 +183,7 @@ def test_the_scenario_of_four_processors_runs_in_the_engine() -> None:
     assert min(used(found)[name] for name in ("gpu", "npu")) > 300
 
 
-def test_the_phone_that_gets_hot_loses_its_npu_and_no_answer() -> None:
+def test_hot_phone_loses_its_npu_and_no_answer() -> None:
     """The end of its eleven minutes, in ten seconds."""
     lost = [{"kind": "processor-lost", "target": "npu", "at_s": 2, "for_s": 3}]
     read = read_scenario(SCENARIOS / "hot-phone.toml", {"duration_s": 10, "faults": lost})
@@ -192,8 +193,7 @@ def test_the_phone_that_gets_hot_loses_its_npu_and_no_answer() -> None:
     assert sum(in_time) > 0.98 * len(in_time)
 
 
-def test_what_the_engine_cannot_have_is_refused() -> None:
-    """By the key that says it."""
+def test_scenario_that_the_engine_cannot_run_is_refused_by_its_key() -> None:
     with pytest.raises(Malformed, match="first processor"):
         parse_scenario(_written(NPU, CPU, models=[_model("faces", latency_ms={"cpu": {"1": 10}})]))
     with pytest.raises(Malformed, match="there twice"):

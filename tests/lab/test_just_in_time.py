@@ -36,17 +36,17 @@ def _run(spread_s: float) -> dict[str, Any]:
     return document
 
 
-def test_the_large_variant_comes_just_in_time_and_nobody_is_cold() -> None:
-    """Whose request is next is surely known: it has the best variant, the other one nothing meanwhile."""
+def test_large_variant_is_loaded_just_in_time_for_sure_predictions() -> None:
+    """It is surely known which request is next: its application has the best variant, the other one nothing
+    meanwhile."""
     document = _run(0.0)
     assert document["warm"] >= document["requests"] - 2  # the first ones come before anything is known
     assert document["utility"] > 89
 
 
-def test_nobody_leaves_for_an_upgrade_when_it_may_be_next() -> None:
-    """Predictions that are ten seconds off do not tell who is next: both small variants stay, and nobody is cold
-    either.
-    """
+def test_small_variants_stay_when_predictions_are_unsure() -> None:
+    """Predictions that are ten seconds off do not tell which request is next: both small variants stay, and no request
+    is cold either."""
     document = _run(10.0)
     assert document["cold"] + document["failed"] <= 2
     assert document["utility"] < 75

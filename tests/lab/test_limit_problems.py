@@ -77,7 +77,7 @@ def test_budget_follows_forecasts_and_stalls(changes: dict[str, Any], outcome: s
         st.none() | st.integers(0, 2**36),
     )
 )
-def test_budget_is_decided_again_as_it_was(problem: BudgetInput) -> None:
+def test_recorded_budget_decision_is_reproduced(problem: BudgetInput) -> None:
     """Through JSON. A budget is never larger than the most, or than the last forecast allows."""
     plan = budget(problem)
     decision: Any = json.loads(json.dumps(budget_decision(problem, plan)))
@@ -98,6 +98,6 @@ def test_budget_is_decided_again_as_it_was(problem: BudgetInput) -> None:
         ({**BUDGET, "spare_mb": []}, "spare_mb: must have at least 1"),
     ],
 )
-def test_malformed_problem_is_refused_by_its_key(problem: dict[str, Any], words: str) -> None:
+def test_malformed_limit_problem_is_refused_by_its_key(problem: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed, match=words):
         plan_one(problem)

@@ -21,7 +21,7 @@ from appliance.lab.loop import (
 )
 
 
-def test_an_hour_passes_at_once_and_exactly() -> None:
+def test_virtual_clock_passes_an_hour_at_once_and_exactly() -> None:
     async def story() -> int:
         clock = VirtualClock()
         await clock.sleep_until_ns(START_NS + 3600 * NS_PER_S + 1)
@@ -30,7 +30,7 @@ def test_an_hour_passes_at_once_and_exactly() -> None:
     assert run_virtual(story) == START_NS + 3600 * NS_PER_S + 1
 
 
-def test_equal_times_wake_in_the_order_of_asking() -> None:
+def test_sleepers_of_equal_time_wake_in_the_order_of_asking() -> None:
     async def story() -> list[int]:
         clock, order = VirtualClock(), list[int]()
 
@@ -44,7 +44,7 @@ def test_equal_times_wake_in_the_order_of_asking() -> None:
     assert run_virtual(story) == [0, 2, 4, 6, 1, 3, 5, 7]
 
 
-def test_timeouts_of_asyncio_run_on_virtual_time() -> None:
+def test_asyncio_timeouts_run_on_virtual_time() -> None:
     async def story() -> float:
         loop = asyncio.get_running_loop()
         before = loop.time()
@@ -58,7 +58,7 @@ def test_timeouts_of_asyncio_run_on_virtual_time() -> None:
     assert run_virtual(story) == 2.5
 
 
-def test_waiting_for_nothing_is_an_error() -> None:
+def test_story_that_waits_without_any_timer_is_a_deadlock() -> None:
     async def story() -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -66,7 +66,7 @@ def test_waiting_for_nothing_is_an_error() -> None:
         run_virtual(story)
 
 
-def test_turning_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_story_that_turns_for_ever_is_a_livelock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appliance.lab.loop._TURNS_MAX", 1000)
 
     async def story() -> None:
@@ -88,7 +88,7 @@ def test_turning_for_ever_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["thread", "socket", "child", "names"],
 )
-def test_nothing_leaves_virtual_time(escape: Callable[[], Awaitable[object]]) -> None:
+def test_escape_from_virtual_time_is_refused(escape: Callable[[], Awaitable[object]]) -> None:
     async def story() -> None:
         await escape()
 
@@ -96,7 +96,7 @@ def test_nothing_leaves_virtual_time(escape: Callable[[], Awaitable[object]]) ->
         run_virtual(story)
 
 
-def test_an_error_that_nobody_awaited_ends_the_story() -> None:
+def test_error_of_a_task_never_awaited_ends_the_story() -> None:
     async def fail() -> None:
         raise ValueError("nobody listens")
 
@@ -136,7 +136,7 @@ def running() -> VirtualLoop:
     return loop
 
 
-def test_idle_returns_when_all_that_needs_no_time_has_run() -> None:
+def test_idle_returns_after_all_work_that_needs_no_time() -> None:
     """Turns of any number and timers that are due count; a timer that is one nanosecond away does not."""
 
     async def story() -> None:
@@ -225,7 +225,7 @@ def test_task_left_behind_is_an_error_of_a_strict_story() -> None:
 
 
 def test_task_that_ends_without_time_passing_is_not_left_behind() -> None:
-    """Such as one that the story has cancelled and not awaited."""
+    """Such as a task that the story has cancelled and not awaited."""
 
     async def story() -> None:
         task = asyncio.create_task(VirtualClock().sleep_until_ns(START_NS + NS_PER_S))
@@ -250,7 +250,7 @@ def test_open_generator_is_an_error_of_a_strict_story() -> None:
         run_virtual(story, is_strict=True)
 
 
-def test_generator_thrown_away_before_its_end_is_closed_and_an_error_of_a_strict_story() -> None:
+def test_discarded_generator_is_closed_and_an_error_of_a_strict_story() -> None:
     ended: list[str] = []
 
     async def closing() -> AsyncGenerator[int, None]:
@@ -282,7 +282,7 @@ def test_generator_that_has_ended_or_was_closed_is_not_left_open() -> None:
     run_virtual(story, is_strict=True)
 
 
-def test_error_of_a_story_is_told_rather_than_what_it_left_open() -> None:
+def test_error_of_a_story_is_raised_before_tasks_left_open() -> None:
     async def story() -> None:
         running().linger = asyncio.create_task(  # type: ignore[attr-defined]  # kept alive
             VirtualClock().sleep_until_ns(START_NS + NS_PER_S)
@@ -293,7 +293,7 @@ def test_error_of_a_story_is_told_rather_than_what_it_left_open() -> None:
         run_virtual(story, is_strict=True)
 
 
-def test_civil_time_starts_at_the_epoch_and_only_it_steps() -> None:
+def test_civil_time_starts_at_the_epoch_and_steps_alone() -> None:
     async def story() -> None:
         clock = VirtualClock()
         assert clock.wall_now() == EPOCH

@@ -40,7 +40,7 @@ def _problem(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("policy", ["static", "clipper-like", "chameleon-like", "arise-alpha", "arise", "earliest-due"])
-def test_every_policy_of_the_format_answers(policy: str) -> None:
+def test_offload_policy_answer_has_all_keys_and_consistent_frames(policy: str) -> None:
     """All keys of the answer are there, and frames agree with batches."""
     answer: Any = plan_one(_problem(policy=policy))
     assert set(answer) >= {"clients", "admitted", "removed", "batches", "reason", "elapsed_ms"}
@@ -50,15 +50,15 @@ def test_every_policy_of_the_format_answers(policy: str) -> None:
         assert set(client) >= {"name", "interval", "batch", "variant", "expected_drop"}
 
 
-def test_a_plan_can_be_the_previous_one_of_the_next_problem() -> None:
+def test_offload_plan_serves_as_previous_plan_of_the_next_problem() -> None:
     """`batches` of an answer are `previous.batches` of a problem 200 ms later."""
     first: Any = plan_one(_problem())
     later: Any = plan_one(_problem(now_ms=600, busy_until_ms=600, previous={"batches": first["batches"]}))
     assert later["removed"] == []
 
 
-def test_variants_are_named_in_the_answer() -> None:
-    """With candidates, each client and each batch says which one it runs."""
+def test_offload_answer_names_the_variant_of_clients_and_batches() -> None:
+    """With candidates, each client and each batch says which variant it runs."""
     problem = _problem()
     problem["waiting"][0]["variants"] = [
         {"name": "small", "accuracy_gap": 0.01, "uplink_ms": 9, "inference_ms": {"1": 8, "2": 10}},
@@ -69,7 +69,7 @@ def test_variants_are_named_in_the_answer() -> None:
     assert {b["variant"] for b in answer["batches"]} >= {None}
 
 
-def test_arrivals_count_more_than_the_given_uplink() -> None:
+def test_offload_arrivals_count_more_than_the_given_uplink() -> None:
     """Six frames that took 30 ms each: no batch holds a frame that 10 ms would bring in time and 30 would not."""
     problem = _problem(waiting=[])
     problem["clients"][0]["arrivals"] = [[f, f * 1000 / 60 + 30.0] for f in range(6, 18, 2)]
@@ -91,31 +91,28 @@ def test_arrivals_count_more_than_the_given_uplink() -> None:
         ({"clients": [{"name": "x"}]}, "clients[0].drop_rate: is missing"),
     ],
 )
-def test_what_is_malformed_is_refused_by_its_key(changes: dict[str, Any], message: str) -> None:
-    """One line that names the key."""
+def test_malformed_offload_problem_is_refused_by_its_key(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Malformed) as caught:
         plan_one(_problem(**changes))
     assert str(caught.value).startswith(message)
 
 
-def test_a_name_on_both_sides_of_the_door_is_refused() -> None:
-    """Nobody is served and waits."""
+def test_offload_client_both_served_and_waiting_is_refused() -> None:
     problem = _problem()
     problem["waiting"][0]["name"] = "c1"
     with pytest.raises(Malformed, match=r"waiting\[0\].name: 'c1' is among the clients already"):
         plan_one(problem)
 
 
-def test_half_a_result_is_refused() -> None:
-    """A result has a frame and a time."""
+def test_offload_result_without_a_time_is_refused() -> None:
     problem = _problem()
     del problem["clients"][0]["last_result_ms"]
     with pytest.raises(Malformed, match=r"clients\[0\].last_result_ms: is missing"):
         plan_one(problem)
 
 
-def test_a_list_answers_good_and_bad_ones() -> None:
-    """The bad one says why, the good one is planned, and the whole says that something was wrong."""
+def test_problem_list_answers_good_and_malformed_problems() -> None:
+    """The malformed problem says why, the good one is planned, and the whole says that something was wrong."""
     outcome = plan_text(json.dumps([_problem(), _problem(fps=-1)]))
     answers: Any = outcome.answer
     assert outcome.malformed
@@ -123,7 +120,7 @@ def test_a_list_answers_good_and_bad_ones() -> None:
     assert answers[1] == {"error": "fps: must be > 0"}
 
 
-def test_a_variant_may_have_a_drop_rate_of_its_own() -> None:
+def test_offload_variant_may_have_a_drop_rate_of_its_own() -> None:
     """Written as it is recorded, and read again; a problem without it is what it was."""
     variants = tuple(
         Variant(name, gap, 4.0, {1: 5.0}, rate) for name, gap, rate in (("a", 0.0, None), ("b", 0.1, 0.02))

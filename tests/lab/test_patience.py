@@ -42,7 +42,7 @@ def _run(policy: str, patience_ms: float | None, *sizes_mb: int) -> dict[str, An
 
 
 @pytest.mark.parametrize("policy", sorted({*EVICTING} - {"expected-utility"}))  # that has both in memory from the start
-def test_the_expected_give_way_to_the_present(policy: str) -> None:
+def test_expected_application_gives_way_to_a_request_after_its_patience(policy: str) -> None:
     """When a window closes, or half a second has passed; with no patience at once; in the paper never: the request
     fails.
     """
@@ -53,8 +53,8 @@ def test_the_expected_give_way_to_the_present(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", EVICTING)
-def test_the_expected_are_never_left_with_nothing(policy: str) -> None:
-    """EM-10: what has no smaller variant stays in its window, and the request fails."""
+def test_expected_application_without_smaller_variant_stays_in_its_window(policy: str) -> None:
+    """EM-10: an application without a smaller variant stays in its window, and the request fails."""
     figures = _run(policy, 0, 100)
     assert figures["other"]["failed"] == 1
     assert figures["busy"]["cold"] <= 2, "those that come while it is first loaded"

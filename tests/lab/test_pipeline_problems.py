@@ -67,15 +67,14 @@ def _changed(path: str, value: object) -> dict[str, Any]:
         ),
     ],
 )
-def test_malformed(path: str, value: object, message: str) -> None:
-    """One line that names the key."""
+def test_malformed_pipeline_problem_names_its_key(path: str, value: object, message: str) -> None:
     with pytest.raises(Malformed) as caught:
         plan_one(_changed(path, value))
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
-def test_groups_that_contradict_themselves() -> None:
+def test_contradicting_worker_groups_are_refused() -> None:
     """A group has one number of workers, a name of its own, and room for what runs on one of its workers."""
 
     def refused(workers: list[dict[str, Any]], **more: Any) -> str:
@@ -104,7 +103,7 @@ def test_contradicting_profiles_are_refused() -> None:
         plan_one(problem)
 
 
-def test_infeasible() -> None:
+def test_infeasible_slo_is_answered_with_the_nearest_latency() -> None:
     """An SLO that no configuration keeps is no error: the answer says so, with the nearest it could do."""
     answer = plan_one(instances.paper(40.0))
     assert answer["feasible"] is False
@@ -112,8 +111,8 @@ def test_infeasible() -> None:
     assert "75.5 ms" in str(answer["reason"])
 
 
-def test_idle_module_is_passed_through() -> None:
-    """A module without input needs nothing; what is behind it still comes after what is before it."""
+def test_module_without_input_is_passed_through() -> None:
+    """What is behind the module still comes after what is before it."""
     problem = instances.drawn(1, "chain3")
     problem["modules"][1]["rate_rps"] = 0
     without = {**problem, "modules": [problem["modules"][0], problem["modules"][2]], "edges": [["m0", "m2"]]}
@@ -122,7 +121,7 @@ def test_idle_module_is_passed_through() -> None:
 
 
 @pytest.mark.parametrize(("cost_by", "expected"), [("price", 3.0), ("energy", 25.0), ("seconds", 0.5)])
-def test_cost_by(cost_by: str, expected: float) -> None:
+def test_pipeline_cost_is_by_price_energy_or_seconds(cost_by: str, expected: float) -> None:
     """Half a worker costs half its price, half its watts, or half a second a second (SC-30); a CPU worker counts as
     any other (SC-01).
     """

@@ -21,7 +21,7 @@ def entry(**changes: Any) -> dict[str, Any]:
     return {"name": "p", "latency_slo_ms": 400, "stages": STAGES, "rate_rps": 1.0, **changes}
 
 
-def test_the_short_form_has_a_crop_before_what_has_several_items() -> None:
+def test_pipeline_in_short_form_has_a_crop_before_a_stage_with_fan_out() -> None:
     shape = shaped(PipelineShape, entry(weight=2.0))
     made = pipeline_of(shape, {"door": "a", "captions": "b"})
     assert (made.id, made.weight) == ("a/p", 2.0)
@@ -64,20 +64,20 @@ def test_the_short_form_has_a_crop_before_what_has_several_items() -> None:
         ({"cost_by": "gold"}, "pipelines[0].cost_by: "),
     ],
 )
-def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_malformed_pipeline_shape_names_its_key(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_scenario(document(pipelines=[entry(**changes)]))
     assert str(caught.value).startswith(message)
 
 
-def test_names_are_there_once_and_frames_need_a_duration() -> None:
+def test_pipeline_name_twice_or_without_duration_is_refused() -> None:
     with pytest.raises(Malformed, match=r"pipelines\[1\]\.name"):
         parse_scenario(document(pipelines=[entry(), entry()]))
     with pytest.raises(Malformed, match="duration_s: is missing"):
         parse_scenario(document(pipelines=[entry()], duration_s=None, arrivals=[]))
 
 
-def test_what_a_box_takes_is_taken() -> None:
+def test_pipeline_shape_accepts_the_limits_of_a_box() -> None:
     """SLOs of a part of a millisecond and of an hour, texts that are empty, and as many as a box may have."""
     when = {"stage": "door", "label": "", "label_not": ["", "x"]}
     stages = [{"application": "door", "seen": {"": 1.0}}, {**STAGES[1], "when": when}]
@@ -87,7 +87,7 @@ def test_what_a_box_takes_is_taken() -> None:
     assert len(parse_scenario(document(pipelines=many)).pipelines) == PER_TENANT_MAX * ALL_TENANTS
 
 
-def test_one_that_is_malformed_ends_nothing_for_the_others() -> None:
+def test_malformed_pipeline_is_left_out_and_others_are_kept() -> None:
     fine, odd = entry(name="fine"), entry(name="odd", latency_slo_ms=0)
     kept, names = without_malformed(document(pipelines=[odd, fine]))
     assert (kept["pipelines"], names) == ([fine], ["odd"])
@@ -96,7 +96,7 @@ def test_one_that_is_malformed_ends_nothing_for_the_others() -> None:
     assert without_malformed(wrong) == (wrong, [])
 
 
-def test_several_processors_need_the_engine() -> None:
+def test_pipelines_on_several_processors_need_the_engine() -> None:
     box = {"memory_mb": 700, "processors": [{"name": "cpu"}, {"name": "other", "kind": "cpu"}]}
     with pytest.raises(Malformed, match="pipelines: needs box"):
         parse_scenario(document(pipelines=[entry()], box=box))
@@ -107,14 +107,14 @@ def test_several_processors_need_the_engine() -> None:
     ("text", "message"),
     [("count\n1\n", "has no column items"), ("items\n", "has no rows"), ("items\n-1\n", "line 2: '-1' is no number")],
 )
-def test_items_of_a_file(tmp_path: Path, text: str, message: str) -> None:
+def test_malformed_items_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "items.csv").write_text(text)
     with pytest.raises(Malformed, match=message):
         read_items(tmp_path / "items.csv", "items_csv")
 
 
-def test_after_edits_the_same_ones_are_left_out() -> None:
-    """An edit of what cannot be simulated is no edit that nobody sees: it is told."""
+def test_edited_scenario_refuses_the_edit_of_a_left_out_pipeline() -> None:
+    """An edit of a pipeline that cannot be simulated is refused and not silently ignored."""
     fine, odd = entry(name="fine"), entry(name="odd", latency_slo_ms=0)
     today = document(pipelines=[odd, fine])
     edited = document(pipelines=[odd, {**fine, "rate_rps": 9.0}])

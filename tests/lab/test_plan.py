@@ -27,8 +27,7 @@ def with_client(**changes: Any) -> dict[str, Any]:
     return {**PROBLEM, "clients": [PROBLEM["clients"][0], {**PROBLEM["clients"][0], "name": "c2", **changes}]}
 
 
-def test_example_of_the_format() -> None:
-    """The documented problem has the documented answer."""
+def test_adaptation_problem_of_the_format_has_the_documented_answer() -> None:
     answer: Any = plan_text(json.dumps(PROBLEM)).answer
 
     assert answer["workers"] == [{"worker": 0, "model": "yolo-128", "batch": 1, "clients": ["c1"]}]
@@ -66,7 +65,7 @@ def test_example_of_the_format() -> None:
         (7, "problem: must be an object"),
     ],
 )
-def test_malformed_problem_names_its_key(document: Any, message: str) -> None:
+def test_malformed_adaptation_problem_names_its_key(document: Any, message: str) -> None:
     """One line with the key at fault and what it must be."""
     with pytest.raises(Malformed) as caught:
         plan_text(json.dumps(document))
@@ -76,13 +75,13 @@ def test_malformed_problem_names_its_key(document: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", '{"kind": Infinity}', "[" * 100_000, "1" * 10_000])
-def test_what_is_no_json_is_said_so(text: str) -> None:
+def test_plan_input_that_is_no_json_is_refused(text: str) -> None:
     """Broken, infinite, endlessly nested or endless numbers: a sentence, no traceback."""
     with pytest.raises(Malformed):
         plan_text(text)
 
 
-def test_a_list_is_answered_item_by_item() -> None:
+def test_problem_list_is_answered_item_by_item() -> None:
     """A malformed problem among others has an error in its place, and the outcome says so; an empty list is fine."""
     outcome = plan_text(json.dumps([PROBLEM, with_client(slo_ms=-1), 3]))
     answers: Any = outcome.answer
@@ -94,7 +93,7 @@ def test_a_list_is_answered_item_by_item() -> None:
     assert plan_text("[]").answer == []
 
 
-def test_unknown_keys_are_allowed() -> None:
+def test_problem_with_unknown_keys_is_planned() -> None:
     """Keys that other tools add change nothing."""
     assert plan_text(json.dumps({**PROBLEM, "comment": {"by": "me"}})).answer
 
@@ -106,7 +105,7 @@ def run(text: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.usefixtures("processes", "ports")
-def test_command_line() -> None:
+def test_plan_command_answers_on_stdout_and_refuses_with_status_2() -> None:
     """JSON alone on standard output and 0; the message on standard error and 2; a list with a bad problem: both
     answers and 2.
     """
@@ -120,7 +119,7 @@ def test_command_line() -> None:
     assert json.loads(mixed.stdout)[1] == {"error": "kind: is missing"}
 
 
-def test_a_page_of_decisions_is_a_list_of_problems() -> None:
+def test_page_of_decisions_is_planned_as_a_list_of_problems() -> None:
     """What `/v1/decisions` answers: its problems in order, those that a tenant may not see left out."""
     page = {"items": [{"id": 2, "problem": PROBLEM}, {"id": 1, "problem": None}], "next_cursor": None}
     answers = plan_text(json.dumps(page)).answer

@@ -45,7 +45,7 @@ def test_runs_take_the_nearest_profiled_batch_and_concurrency() -> None:
     assert COST.run_ns_of(1, 3) == 15  # beyond the largest concurrency as that
 
 
-def test_seen_runs_are_drawn_from_the_seed_alone() -> None:
+def test_served_run_times_are_drawn_from_the_seed_alone() -> None:
     """For one item as they are; of four none was seen, so that takes as much longer or shorter than its profile."""
     seen = BuildCost(("door",), 60, 80, 0, 0, {(1, 1): 10, (4, 1): 30}, served_ns=(1, 2, 3))
 
@@ -72,7 +72,7 @@ def test_seen_runs_are_drawn_from_the_seed_alone() -> None:
     assert drawn(1) == drawn(1) != drawn(2)
 
 
-def test_a_load_holds_its_peak_and_then_its_size() -> None:
+def test_load_holds_its_peak_and_then_its_size() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handle = await processor.load(_form("a"))
         assert (clock.now_ns() - START_NS, processor.memory.used_bytes, processor.memory.peak_bytes) == (
@@ -87,7 +87,7 @@ def test_a_load_holds_its_peak_and_then_its_size() -> None:
     _run(story)
 
 
-def test_so_many_loads_at_a_time_and_the_others_wait_without_memory() -> None:
+def test_loads_beyond_the_parallel_limit_wait_without_memory() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         loads = [asyncio.create_task(processor.load(_form(name))) for name in "abc"]
         await clock.sleep_until_ns(START_NS + 99 * NS_PER_MS)
@@ -101,7 +101,7 @@ def test_so_many_loads_at_a_time_and_the_others_wait_without_memory() -> None:
     _run(story, memory_bytes=240)
 
 
-def test_an_unload_takes_its_time_beside_the_loads_and_after_other_unloads() -> None:
+def test_unload_runs_beside_loads_and_after_other_unloads() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handles = [await processor.load(_form(name)) for name in "ab"]
         start_ns = clock.now_ns()
@@ -117,7 +117,7 @@ def test_an_unload_takes_its_time_beside_the_loads_and_after_other_unloads() -> 
     _run(story, memory_bytes=240)
 
 
-def test_what_waits_for_its_load_fails_with_the_processor() -> None:
+def test_waiting_loads_fail_when_the_processor_is_lost() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         loads = [asyncio.create_task(processor.load(_form(name))) for name in "abc"]
         await clock.sleep_until_ns(START_NS + 4)
@@ -132,7 +132,7 @@ def test_what_waits_for_its_load_fails_with_the_processor() -> None:
 
 
 @pytest.mark.parametrize("crime", ["twice", "unloaded", "gone"])
-def test_what_no_device_could_do_breaks_the_simulation(crime: str) -> None:
+def test_impossible_device_operation_breaks_the_simulation(crime: str) -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handle = await processor.load(_form("a"))
         if crime != "twice":
@@ -148,7 +148,7 @@ def test_what_no_device_could_do_breaks_the_simulation(crime: str) -> None:
     _run(story)
 
 
-def test_more_memory_than_there_is_breaks_the_simulation() -> None:
+def test_load_beyond_the_memory_breaks_the_simulation() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         cost = BuildCost((), 10, 141, 1, 0, {(1, 1): 1})
         greedy = EmulatedProcessor(clock, processor.describe(), {"a": cost}, 140, loads_parallel_max=1)
@@ -158,7 +158,7 @@ def test_more_memory_than_there_is_breaks_the_simulation() -> None:
     _run(story)
 
 
-def test_a_lost_processor_breaks_off_and_comes_back_with_its_memory() -> None:
+def test_lost_processor_aborts_its_run_and_returns_with_its_memory() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handle = await processor.load(_form("a"))
         clock._loop.call_at_ns(clock.now_ns() + 4, processor.lose)
@@ -175,7 +175,7 @@ def test_a_lost_processor_breaks_off_and_comes_back_with_its_memory() -> None:
     _run(story)
 
 
-def test_a_failed_load_takes_its_time_and_gives_its_memory_back() -> None:
+def test_failed_load_takes_its_time_and_frees_its_memory() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         processor.ailments.failing_applications.append("door")
         with pytest.raises(LoadFailed):
@@ -186,7 +186,7 @@ def test_a_failed_load_takes_its_time_and_gives_its_memory_back() -> None:
 
 
 def test_sleep_and_wake_take_time_and_memory() -> None:
-    """Asleep it takes what it keeps, a wake takes all of it from the first moment, and twice is once."""
+    """Asleep a build takes what it keeps, a wake takes all of it from the first moment, and twice is once."""
 
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handle = await processor.load(_form("sleepy"))
@@ -212,8 +212,8 @@ def test_sleep_and_wake_take_time_and_memory() -> None:
     _run(story)
 
 
-def test_sleep_of_what_cannot_and_a_wake_that_is_lost() -> None:
-    """The first is a mistake of the engine; after the second it is asleep still."""
+def test_sleep_of_an_unfit_build_is_refused_and_a_lost_wake_stays_asleep() -> None:
+    """The first is a mistake of the engine; after the second the build is asleep still."""
 
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         with pytest.raises(Broken, match="cannot"):

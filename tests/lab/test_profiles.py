@@ -15,8 +15,8 @@ from tests.lab.scenarios import document
 
 
 @pytest.mark.parametrize("factor", [0.5, 2, 5])
-def test_profile_after_fifty_runs_at_another_speed(factor: float) -> None:
-    """Within a tenth of the truth: of a core slowed by half, and of others."""
+def test_profile_after_fifty_runs_at_another_speed_is_within_a_tenth(factor: float) -> None:
+    """Of a core slowed by half, and of others."""
     written = document()
     written["models"][0]["variants"] = written["models"][0]["variants"][:1]
     read = parse_scenario(written)
@@ -45,7 +45,9 @@ def test_profile_after_fifty_runs_at_another_speed(factor: float) -> None:
         ({"cpu": {"1": 60, "1x2": 100, "4": 99}}, {(1, 1): 60, (4, 1): 99, (1, 2): 100, (4, 2): 110}),
     ],
 )
-def test_how_far_apart_runs_are(p99_ms: object, expected: dict[tuple[int, int], float]) -> None:
+def test_profile_p99_is_as_written_by_batch_and_concurrency(
+    p99_ms: object, expected: dict[tuple[int, int], float]
+) -> None:
     """As written by batch and runs at once; of what is not written as of as many rows alone."""
     written = document()
     written["models"][0]["variants"] = written["models"][0]["variants"][:1]

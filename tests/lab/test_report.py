@@ -12,7 +12,7 @@ from tests.lab.scenarios import document, scenario
 S = 10**9
 
 
-def test_the_page_stands_alone_and_shows_every_application() -> None:
+def test_report_page_stands_alone_and_shows_every_application() -> None:
     read = scenario(policies={"eviction": "ws-bfe"})
     page = report(read, simulate(read, keep_journal=True), "a <title>")
     assert page.startswith("<!doctype html>")
@@ -23,19 +23,19 @@ def test_the_page_stands_alone_and_shows_every_application() -> None:
         assert text in page
 
 
-def test_names_from_a_scenario_cannot_break_the_page() -> None:
+def test_report_page_escapes_names_of_the_scenario() -> None:
     written = document()
     written["applications"][0]["name"] = written["arrivals"][0]["application"] = "<script>alert(1)</script>"
     read = parse_scenario(written)
     assert "<script>" not in report(read, simulate(read, keep_journal=True), "x")
 
 
-def test_a_simulation_without_requests_has_a_page() -> None:
+def test_report_page_of_a_simulation_without_requests_exists() -> None:
     read = scenario(arrivals=[])
     assert "0 + 0" in report(read, simulate(read, keep_journal=True), "quiet")
 
 
-def test_stays_and_windows_come_from_the_journal() -> None:
+def test_report_timeline_has_stays_and_windows_of_the_journal() -> None:
     read = scenario()
     run = simulate(read, keep_journal=True)
     loaded = [e for e in run.journal.events if e.name == "variant loaded"]
@@ -46,13 +46,13 @@ def test_stays_and_windows_come_from_the_journal() -> None:
     assert line.windows
 
 
-def test_a_window_still_open_lasts_to_the_end() -> None:
+def test_report_window_still_open_lasts_to_the_end() -> None:
     edges = [Edge(at_s * S, "default/door", opens) for at_s, opens in ((1, True), (2, False), (5, True))]
     windows = windows_of(scenario(), edges, 9 * S)
     assert [(w.model, w.start_ns, w.end_ns) for w in windows] == [("faces", S, 2 * S), ("faces", 5 * S, 9 * S)]
 
 
-def test_the_budget_line_follows_the_box() -> None:
+def test_report_budget_line_follows_the_box() -> None:
     read = scenario(faults=[{"kind": "memory-taken", "at_s": 30, "for_s": 30, "mb": 200}])
     run = simulate(read, keep_journal=True)
     budgets = timeline_of(read, run.journal, run.outcome.end_ns).budgets
@@ -62,6 +62,6 @@ def test_the_budget_line_follows_the_box() -> None:
     assert 30 * S <= budgets[1][0] < 32 * S
 
 
-def test_short_spans_are_joined_by_column() -> None:
+def test_report_spans_are_joined_by_column() -> None:
     assert columns([(0, 10), (11, 20), (70, 71)], 100, 10) == [(0, 2), (7, 8)]
     assert columns([], 100, 10) == []

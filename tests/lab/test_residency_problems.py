@@ -14,7 +14,7 @@ def _written() -> dict[str, Any]:
     return problem([application("face_recognition"), application("text_classification", "FP32")], "face_recognition")
 
 
-def test_answer_has_every_key() -> None:
+def test_residency_answer_has_every_key() -> None:
     """With the box's default policy, and free memory after all actions."""
     answer: Any = plan_one(_written())
     assert set(answer) == {"outcome", "serve", "actions", "free_mb", "reason", "elapsed_ms"}
@@ -51,8 +51,7 @@ def test_answer_has_every_key() -> None:
         ),
     ],
 )
-def test_malformed(path: str, value: object, message: str) -> None:
-    """One line that names the key."""
+def test_malformed_residency_problem_names_its_key(path: str, value: object, message: str) -> None:
     written = copy.deepcopy(_written())
     place: Any = written
     *above, last = [int(step) if step.isdigit() else step for step in path.split("/")]
@@ -65,7 +64,7 @@ def test_malformed(path: str, value: object, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_unknown_tenant() -> None:
+def test_residency_problem_with_an_unlisted_tenant_is_refused() -> None:
     """Where tenants are listed, an application's is one of them."""
     written = {**_written(), "tenants": [{"name": "t"}]}
     written["applications"][1]["tenant"] = "u"

@@ -16,7 +16,7 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
 @pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.toml")), ids=lambda path: path.stem)
-def test_a_scenario_of_the_project_reads_the_same_as_json(path: Path, tmp_path: Path) -> None:
+def test_scenario_of_the_project_reads_alike_from_toml_and_json(path: Path, tmp_path: Path) -> None:
     as_json = tmp_path / "scenario.json"
     as_json.write_text(json.dumps(tomllib.loads(path.read_text())))
     assert read_scenario(as_json).model_dump(exclude={"base_dir"}) == read_scenario(path).model_dump(
@@ -24,7 +24,7 @@ def test_a_scenario_of_the_project_reads_the_same_as_json(path: Path, tmp_path: 
     )
 
 
-def test_options_win_over_the_file(tmp_path: Path) -> None:
+def test_scenario_options_override_the_file(tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     path.write_text(json.dumps(document(policies={"selection": "most-accurate", "eviction": "lru"})))
     read = read_scenario(path, {"seed": 99, "duration_s": 5.0, "policies": {"eviction": "none"}})
@@ -85,7 +85,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("written", "sentence"), BAD, ids=[sentence for _, sentence in BAD])
-def test_a_bad_scenario_is_refused_by_its_key(written: dict[str, Any], sentence: str) -> None:
+def test_malformed_scenario_is_refused_by_its_key(written: dict[str, Any], sentence: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_scenario(written)
     assert str(caught.value).startswith(sentence)
@@ -93,7 +93,7 @@ def test_a_bad_scenario_is_refused_by_its_key(written: dict[str, Any], sentence:
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "a = ", '{"seed": NaN}', "seed = 1\nseed = 2", '{"seed": 1e999}'])
-def test_a_file_that_is_no_scenario_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+def test_file_that_is_no_scenario_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
     for name in ("scenario.json", "scenario.toml", "scenario"):
         path = tmp_path / name
         path.write_text(text)
@@ -102,7 +102,7 @@ def test_a_file_that_is_no_scenario_is_refused_in_one_line(text: str, tmp_path: 
         assert "\n" not in str(caught.value)
 
 
-def test_latencies_are_found_by_name_before_kind_and_by_batch_and_concurrency() -> None:
+def test_latencies_are_read_by_processor_name_before_kind() -> None:
     written = document(box={"memory_mb": 700, "processors": [{"name": "cpu-0", "kind": "cpu", "concurrency": 2}]})
     rows = {"1": 40, "4x2": 90}
     written["models"][0]["variants"][0]["latency_ms"] = {"cpu": {"1": 1}, "cpu-0": rows}
@@ -112,28 +112,28 @@ def test_latencies_are_found_by_name_before_kind_and_by_batch_and_concurrency() 
     assert latency_of(second, read.processor) == {(1, 1): 20}
 
 
-def test_a_processor_with_memory_of_its_own_has_that_budget() -> None:
+def test_processor_with_its_own_memory_has_that_budget() -> None:
     assert scenario().memory_bytes == 700_000_000
     own = {"memory_mb": 700, "processors": [{"name": "cpu", "memory_mb": 12.5}]}
     assert scenario(box=own).memory_bytes == 12_500_000
 
 
-def test_an_unload_takes_a_twentieth_of_the_load_unless_it_says_otherwise() -> None:
+def test_unload_time_defaults_to_a_twentieth_of_the_load_time() -> None:
     written = document()
     written["models"][0]["variants"][0]["unload_ms"] = 0
     first, second = parse_scenario(written).models[0].variants
     assert (first.unloads_in_ms, second.unloads_in_ms) == (0, 12)
 
 
-def test_a_wake_takes_a_tenth_of_the_load_unless_it_says_otherwise() -> None:
-    """And who says nothing of sleeping cannot."""
+def test_wake_time_defaults_to_a_tenth_of_the_load_time() -> None:
+    """And a variant that says nothing of sleeping cannot sleep."""
     variant = {"name": "v", "size_mb": 10, "accuracy": 1, "load_ms": 50, "latency_ms": {"cpu": {"1": 1}}}
     shapes = [VariantShape.model_validate({**variant, **more}) for more in ({}, {"asleep_mb": 1, "wake_ms": 3})]
     assert [shape.wakes_in_ms for shape in shapes] == [5, 3]
     assert shapes[0].asleep_mb is None
 
 
-def test_the_box_has_the_defaults_of_the_running_box() -> None:
+def test_scenario_box_has_the_defaults_of_the_running_box() -> None:
     box, queues = scenario().box, QueueSettings()
     assert (box.queue_len_max, box.queue_total_max, box.timeout_ms) == (
         queues.len_max,

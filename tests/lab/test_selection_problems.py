@@ -48,7 +48,7 @@ candidates = st.builds(
         ({"accuracy_min": 90.0}, ["fp32"]),
     ],
 )
-def test_a_written_problem_is_answered_as_by_hand(changes: dict[str, Any], order: list[str]) -> None:
+def test_selection_problem_is_answered_as_worked_by_hand(changes: dict[str, Any], order: list[str]) -> None:
     """`balanced` takes the fastest of those that lose no more than `loss_max`; what breaks the SLO comes last."""
     answer: Any = plan_one({**PROBLEM, **changes})
     assert answer["order"] == order
@@ -63,7 +63,7 @@ def test_a_written_problem_is_answered_as_by_hand(changes: dict[str, Any], order
         ({"variants": [PROBLEM["variants"][0]] * 2}, "variants[1].name: 'fp32' is there twice"),
     ],
 )
-def test_a_malformed_problem_is_refused_by_its_key(changes: dict[str, Any], message: str) -> None:
+def test_malformed_selection_problem_is_refused_by_its_key(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Malformed, match=message.replace("[", r"\[")):
         plan_one({**PROBLEM, **changes})
 
@@ -76,7 +76,7 @@ def test_a_malformed_problem_is_refused_by_its_key(changes: dict[str, Any], mess
     st.floats(0, 10),
     st.sampled_from(sorted(SELECTION_POLICIES)),
 )
-def test_a_recorded_choice_is_decided_again_alike(
+def test_recorded_selection_is_reproduced(
     given_candidates: list[Candidate],
     slo_ms: float | None,
     accuracy_min: float,

@@ -31,7 +31,7 @@ def _check(figures: dict[str, Any], memory_mb: float) -> None:
 
 
 @pytest.mark.parametrize("memory_mb", [100, 140, 300, 700, 2000])
-def test_the_figures_add_up_whatever_the_memory(memory_mb: float) -> None:
+def test_simulation_figures_add_up_at_any_memory_size(memory_mb: float) -> None:
     read = scenario(box={"memory_mb": memory_mb, "processors": [{"name": "cpu"}]})
     figures = _figures(read)
     assert figures["requests"] > 100
@@ -42,7 +42,7 @@ def test_the_figures_add_up_whatever_the_memory(memory_mb: float) -> None:
         _check(figures, memory_mb)
 
 
-def test_a_cold_request_takes_its_load_and_its_run_and_a_warm_one_its_run() -> None:
+def test_cold_request_takes_load_and_run_and_warm_request_its_run() -> None:
     figures = _figures(scenario(duration_s=10, arrivals=[{"application": "door", "times_s": [1, 5]}]))
     assert (figures["cold"], figures["warm"], figures["loads"]) == (1, 1, 1)
     assert figures["latency_ms"] == {"p50": 40, "p99": 940}
@@ -63,7 +63,7 @@ def _sleeping(memory_mb: float, **changes: Any) -> Scenario:
 
 @pytest.mark.parametrize("eviction", sorted(EVICTION_POLICIES))
 @pytest.mark.parametrize("memory_mb", [145, 300, 700, 2000])
-def test_whatever_slept_is_loaded_once(memory_mb: float, eviction: str) -> None:
+def test_sleeping_variants_are_loaded_once(memory_mb: float, eviction: str) -> None:
     """The emulated processor would break the simulation at the first byte too much, or at a run of a sleeper."""
     figures = _figures(_sleeping(memory_mb, policies={"eviction": eviction}))
     _check(figures, memory_mb)
@@ -72,8 +72,8 @@ def test_whatever_slept_is_loaded_once(memory_mb: float, eviction: str) -> None:
         assert figures["wakes"] > 0
 
 
-def test_a_wake_counts_as_cold_and_is_charged_as_a_wait() -> None:
-    """Loads of 240 and 230 ms, one by one in memory for one; then each sleeps while the other is asked."""
+def test_wake_counts_as_cold_and_is_charged_as_a_wait() -> None:
+    """Loads of 240 and 230 ms, in sequence in memory for one; then each sleeps while the other is asked."""
     times = [{"application": a, "times_s": [s, s + 40]} for a, s in (("door", 1), ("captions", 20))]
     figures = _figures(_sleeping(145, duration_s=80, arrivals=times, policies={"eviction": "lru"}))
     assert (figures["cold"], figures["loads"]) == (4, 2)
@@ -82,20 +82,20 @@ def test_a_wake_counts_as_cold_and_is_charged_as_a_wait() -> None:
     assert figures["wait_ms"]["mean"] == pytest.approx((240 + 240 + 20 + 20) / 4, abs=10)
 
 
-def test_refused_requests_are_charged_too() -> None:
-    """Until they were told."""
+def test_refused_requests_are_charged_their_wait() -> None:
+    """Until they were refused."""
     applications = [{"name": "door", "model": "faces", "latency_slo_ms": 300}]
     figures = _figures(scenario(applications=applications, arrivals=[{"application": "door", "times_s": [1]}]))
     assert figures["dropped"] == 1
     assert figures["wait_ms"]["mean"] == pytest.approx(300, abs=0.1)
 
 
-def test_a_burst_joins_one_load() -> None:
+def test_requests_of_a_burst_join_the_same_load() -> None:
     figures = _figures(scenario(arrivals=[{"application": "door", "times_s": [1, 1, 1.2, 1.8]}]))
     assert (figures["cold"], figures["warm"], figures["loads"]) == (4, 0, 1)
 
 
-def test_what_cannot_be_in_time_is_dropped_and_counts_against_the_slo() -> None:
+def test_late_requests_are_dropped_and_count_against_the_slo() -> None:
     applications = [{"name": "door", "model": "faces", "latency_slo_ms": 100}]
     arrivals = [{"application": "door", "times_s": [1, 5, 6, 6, 6]}]
     figures = _figures(scenario(applications=applications, arrivals=arrivals))
@@ -107,7 +107,7 @@ def test_what_cannot_be_in_time_is_dropped_and_counts_against_the_slo() -> None:
     assert figures["slo_attainment"] == 0.6
 
 
-def test_a_tenant_over_its_rate_is_turned_away() -> None:
+def test_tenant_over_its_rate_is_refused() -> None:
     written = document(duration_s=20, tenants=[{"name": "shop", "rate_rps": 1}])
     written["applications"][0]["tenant"] = "shop"
     written["arrivals"] = [{"application": "door", "times_s": [5.0, 5.1, 5.2, 9.0]}]
@@ -115,7 +115,7 @@ def test_a_tenant_over_its_rate_is_turned_away() -> None:
     assert (figures["dropped"], figures["cold"], figures["warm"]) == (2, 1, 1)
 
 
-def test_two_workers_run_two_at_once_as_slowly_as_profiled() -> None:
+def test_concurrent_runs_take_as_long_as_profiled() -> None:
     written = document(arrivals=[{"application": "door", "times_s": [1, 5, 5]}])
     written["box"]["processors"] = [{"name": "cpu", "concurrency": 2}]
     written["models"][0]["variants"][0]["latency_ms"]["cpu"] = {"1": 40, "1x2": 60}
@@ -123,7 +123,7 @@ def test_two_workers_run_two_at_once_as_slowly_as_profiled() -> None:
     assert figures["latency_ms"] == {"p50": 60, "p99": 940}  # 40 and 60 run together; nobody waits 80
 
 
-def test_runs_are_drawn_from_those_that_were_seen() -> None:
+def test_run_times_are_drawn_from_those_served_on_the_processor() -> None:
     """In place of the profile's; what was seen on another processor does not count."""
     written = document(arrivals=[{"application": "door", "times_s": list(range(1, 60))}])
     shape = written["models"][0]["variants"][0]
@@ -133,8 +133,8 @@ def test_runs_are_drawn_from_those_that_were_seen() -> None:
         assert {round(a.latency_ns / 1e6) for a in answers if a.kind == "warm"} == latencies_ms
 
 
-def test_what_is_in_memory_at_the_start_is_warm_and_no_load() -> None:
-    """As far as there is room: the second finds none."""
+def test_resident_variant_at_the_start_is_warm_and_no_load() -> None:
+    """As far as there is room: the second variant finds none."""
     written = document(duration_s=10, arrivals=[{"application": "door", "times_s": [0]}])
     for model in written["models"]:
         model["variants"][0]["resident"] = True
@@ -143,10 +143,9 @@ def test_what_is_in_memory_at_the_start_is_warm_and_no_load() -> None:
     assert figures["latency_ms"]["p99"] == 40
 
 
-def test_what_sleeps_at_the_start_is_woken_and_not_loaded() -> None:
-    """Two that do not fit together awake: one is in memory and warm, the other is woken, once the first sleeps: 20 ms
-    each.
-    """
+def test_sleeping_variant_at_the_start_is_woken_and_not_loaded() -> None:
+    """Two variants that do not fit together awake: one is in memory and warm, the other is woken, once the first
+    sleeps: 20 ms each."""
     written = document(
         duration_s=1.5,
         box={"memory_mb": 700, "processors": [{"name": "cpu"}]},
@@ -170,7 +169,7 @@ FAULTS: list[dict[str, Any]] = [
 
 @pytest.mark.nightly("a simulation for each kind of fault; the soak has them all")
 @pytest.mark.parametrize("fault", FAULTS, ids=[f["kind"] for f in FAULTS])
-def test_faults_cost_answers_but_never_lose_one(fault: dict[str, Any]) -> None:
+def test_fault_costs_answers_but_loses_no_request(fault: dict[str, Any]) -> None:
     sound, faulty = _figures(scenario()), _figures(scenario(faults=[fault]))
     _check(faulty, 700)
     assert faulty["requests"] == sound["requests"]
@@ -184,13 +183,13 @@ def test_faults_cost_answers_but_never_lose_one(fault: dict[str, Any]) -> None:
         assert faulty["failed"] > sound["failed"] == 0
 
 
-def test_a_fault_ends() -> None:
+def test_fault_ends_after_its_duration() -> None:
     lost = {"kind": "processor-lost", "at_s": 4, "for_s": 2, "target": "cpu"}
     figures = _figures(scenario(faults=[lost], arrivals=[{"application": "door", "times_s": [1, 5, 7]}]))
     assert (figures["cold"], figures["failed"], figures["warm"]) == (1, 1, 1)
 
 
-def test_a_given_forecast_brings_a_model_before_its_first_request() -> None:
+def test_given_forecast_loads_a_model_before_its_first_request() -> None:
     arrivals = [{"application": "door", "times_s": [10, 40], "predicted_s": [10, 40]}]
     figures = _figures(scenario(arrivals=arrivals))
     assert (figures["warm"], figures["cold"]) == (2, 0)
@@ -198,7 +197,7 @@ def test_a_given_forecast_brings_a_model_before_its_first_request() -> None:
     assert unforeseen["cold"] == 1
 
 
-def test_a_box_left_alone_comes_to_rest() -> None:
+def test_idle_box_comes_to_rest() -> None:
     """Asked twice, then nothing for an hour: a dozen windows in the first seconds, none later, and no window is an
     event.
     """
@@ -212,7 +211,7 @@ def test_a_box_left_alone_comes_to_rest() -> None:
 
 
 @pytest.mark.parametrize("name", ["ewma", "renewal", "rnn"])
-def test_a_forced_forecaster_is_the_only_one(name: str) -> None:
+def test_forced_forecaster_is_the_only_one_chosen(name: str) -> None:
     run = simulate(scenario(policies={"forecast": name}), keep_journal=True)
     chosen = [e.facts for e in run.journal.events if e.name == "forecaster chosen"]
     assert {facts["forecaster"] for facts in chosen} == {name}
@@ -221,7 +220,7 @@ def test_a_forced_forecaster_is_the_only_one(name: str) -> None:
 
 @pytest.mark.nightly("a process for each seed")
 @pytest.mark.usefixtures("processes")
-def test_the_same_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+def test_simulation_output_of_a_seed_is_equal_in_every_process(tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     path.write_text(json.dumps(document(faults=FAULTS)))
     answers = []
@@ -238,10 +237,10 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(tmp_path: Path) -> 
     ("prefer", "loss", "accuracy"),
     [("balanced", 0.4, 89.8), ("balanced", 0.6, 90), ("balanced", None, 90), ("accuracy", 0.4, 90), ("speed", 9, 89.8)],
 )
-def test_what_an_application_prefers_answers_and_is_what_is_brought(
+def test_variant_preferred_by_the_application_is_the_only_one_loaded(
     prefer: str, loss: float | None, accuracy: float
 ) -> None:
-    """There is room for either; only the one that is chosen is ever loaded."""
+    """There is room for either variant."""
     small = document()
     quick = small["models"][0]["variants"][1]
     quick.update({"accuracy": 89.8} | ({} if loss is None else {"loss": loss}))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gate("whole simulations")
 
 
 @pytest.mark.parametrize("seed", seeds(gate=4, nightly=100))
-def test_whatever_happens_every_request_has_one_answer_within_memory(seed: int) -> None:
+def test_random_scenario_answers_every_request_once_within_memory(seed: int) -> None:
     scenario = random_scenario(seed)
     outcome = simulate(
         scenario

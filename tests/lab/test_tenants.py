@@ -31,7 +31,7 @@ def _ask(policy: str, memory_mb: float, times_s: dict[str, list[float]], **share
 
 
 @pytest.mark.parametrize("guaranteed", [True, False])
-def test_what_is_guaranteed_is_not_taken(guaranteed: bool) -> None:
+def test_tenants_guaranteed_memory_is_not_taken(guaranteed: bool) -> None:
     """Calm's network is the longest unused and would leave for the third of busy; guaranteed, it is still there at
     its second request.
     """
@@ -43,7 +43,7 @@ def test_what_is_guaranteed_is_not_taken(guaranteed: bool) -> None:
 
 
 @pytest.mark.parametrize("policy", EVICTING)
-def test_at_its_ceiling_a_tenant_makes_room_by_itself(policy: str) -> None:
+def test_tenant_at_its_ceiling_unloads_its_own_networks(policy: str) -> None:
     """There is room for all four, but busy may hold one: each of its requests finds the other there and is cold;
     calm stays warm.
     """
@@ -56,7 +56,7 @@ def test_at_its_ceiling_a_tenant_makes_room_by_itself(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", EVICTION_POLICIES)
-def test_below_its_smallest_network_a_ceiling_admits_nothing(policy: str) -> None:
+def test_tenant_with_a_ceiling_below_its_smallest_network_is_refused(policy: str) -> None:
     """However much is free."""
     figures = _ask(policy, 1000, {"own": [1], "one": [2, 6]}, ceiling_mb=99)
     assert (figures["applications"]["one"]["failed"], figures["applications"]["own"]["failed"]) == (2, 0)

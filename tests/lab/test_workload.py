@@ -15,7 +15,7 @@ def _entry(**keys: Any) -> Arrivals:
     return Arrivals.model_validate({"application": "a", **keys})
 
 
-def test_the_seed_decides_a_poisson_process() -> None:
+def test_poisson_arrivals_depend_on_the_seed_alone() -> None:
     entries = [_entry(poisson_rps=5.0)]
     first = draw(entries, 1, 200.0, ".")
     assert first == draw(entries, 1, 200.0, ".")
@@ -25,25 +25,25 @@ def test_the_seed_decides_a_poisson_process() -> None:
     assert first == sorted(first, key=lambda a: a.at_ns)
 
 
-def test_another_entry_leaves_the_first_as_it_was() -> None:
+def test_arrivals_of_an_entry_do_not_depend_on_other_entries() -> None:
     alone = draw([_entry(poisson_rps=1.0)], 7, 100.0, ".")
     both = draw([_entry(poisson_rps=1.0), _entry(application="b", poisson_rps=1.0)], 7, 100.0, ".")
     assert [a for a in both if a.application == "a"] == alone
     assert [a.at_ns for a in both if a.application == "b"] != [a.at_ns for a in alone]
 
 
-def test_lists_are_sorted_and_cut_at_the_end() -> None:
+def test_listed_arrivals_are_sorted_and_cut_at_the_end() -> None:
     entries = [_entry(times_s=[9.0, 1.5, 10.0]), _entry(application="b", times_s=[1.5])]
     expected = [Arrival(1_500_000_000, "a"), Arrival(1_500_000_000, "b"), Arrival(9 * S, "a")]
     assert draw(entries, 0, 10.0, ".") == expected
     assert len(draw(entries, 0, None, ".")) == 4
 
 
-def test_a_rate_of_zero_sends_nothing() -> None:
+def test_arrival_rate_of_zero_sends_nothing() -> None:
     assert draw([_entry(poisson_rps=0.0)], 0, 10.0, ".") == []
 
 
-def test_a_trace_is_read_beside_the_scenario(tmp_path: Path) -> None:
+def test_trace_file_is_read_beside_the_scenario(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text("who,time_s\nx,0.25\ny,2\n")
     assert [a.at_ns for a in draw([_entry(csv="trace.csv")], 0, None, str(tmp_path))] == [S // 4, 2 * S]
 
@@ -58,7 +58,7 @@ def test_a_trace_is_read_beside_the_scenario(tmp_path: Path) -> None:
         (None, "arrivals[0].csv: trace.csv cannot be read: No such file or directory"),
     ],
 )
-def test_a_bad_trace_is_refused_by_its_line(text: str | None, sentence: str, tmp_path: Path) -> None:
+def test_malformed_trace_file_is_refused_by_its_line(text: str | None, sentence: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "trace.csv").write_text(text)
     with pytest.raises(Malformed) as caught:
@@ -66,7 +66,7 @@ def test_a_bad_trace_is_refused_by_its_line(text: str | None, sentence: str, tmp
     assert str(caught.value) == sentence
 
 
-def test_given_forecasts_of_one_application_are_joined() -> None:
+def test_given_forecasts_of_an_application_are_joined() -> None:
     entries = [
         _entry(times_s=[1.0], predicted_s=[3.0, 1.0]),
         _entry(times_s=[1.0], predicted_s=[2.0]),

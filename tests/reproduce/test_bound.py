@@ -28,41 +28,41 @@ def schedule(memory: int, *arrivals: tuple[float, int], models: int = 1) -> Sche
     )
 
 
-def test_one_model_with_room_is_warm_and_best() -> None:
+def test_bound_of_a_model_with_room_is_warm_and_best() -> None:
     best = bound(schedule(300, (10, 0), (20, 0)), cold_max=0)
     assert best.cold_least == pytest.approx(0, abs=1e-4)
     assert best.utility_most == pytest.approx(90, abs=1e-3)
 
 
-def test_without_room_for_the_best_variant_the_smaller_one_counts() -> None:
+def test_bound_without_room_for_the_best_variant_counts_the_smaller() -> None:
     assert bound(schedule(299, (10, 0)), cold_max=0).utility_most == pytest.approx(70, abs=1e-3)
 
 
-def test_two_at_once_share_the_memory_in_whole_variants() -> None:
+def test_bound_of_simultaneous_requests_shares_memory_in_whole_variants() -> None:
     best = bound(schedule(300, (10, 0), (10, 1), models=2), cold_max=0)
     assert best.utility_most == pytest.approx(70, abs=1e-3)
 
 
-def test_far_apart_the_memory_is_used_twice() -> None:
+def test_bound_of_distant_requests_uses_the_memory_twice() -> None:
     best = bound(schedule(300, (10, 0), (20, 1), models=2), cold_max=0)
     assert best.utility_most == pytest.approx(90, abs=1e-3)
 
 
-def test_a_load_takes_its_time_before_the_request() -> None:
-    """The requests are 2 s apart and the large variant loads for 3 s: only one of them can have it."""
+def test_bound_counts_the_load_time_before_a_request() -> None:
+    """The requests are 2 s apart and the large variant loads for 3 s: only one of the requests can have it."""
     apart = bound(schedule(300, (10, 0), (12, 1), models=2), cold_max=0)
     assert apart.utility_most == pytest.approx((90 + 70) / 2, abs=1e-3)
 
 
 @pytest.mark.parametrize(("run_s", "unload_s", "best"), [(0, 0, 90), (0.5, 0, 80), (0, 0.5, 80)])
-def test_what_has_served_is_not_gone_at_once(run_s: float, unload_s: float, best: float) -> None:
-    """The second one's load must begin when the first one's request comes."""
+def test_bound_counts_run_and_unload_time_before_the_next_load(run_s: float, unload_s: float, best: float) -> None:
+    """The load for the second request must begin when the first request comes."""
     large = Choice(300, 90.0, 3 * S, run_ns=round(run_s * S), unload_ns=round(unload_s * S))
     one = Schedule(300, [[large, SMALL]] * 2, [Ask(10 * S, 0, 30 * S), Ask(13 * S, 1, 30 * S)])
     assert bound(one, cold_max=0).utility_most == pytest.approx(best, abs=1e-3)
 
 
-def test_keeping_costs_memory_all_the_time() -> None:
+def test_bound_counts_the_memory_of_a_variant_kept_between_requests() -> None:
     """The first model comes at 10 and 14, the second between them, when only one of the two can have more than the
     small one.
     """
@@ -70,27 +70,27 @@ def test_keeping_costs_memory_all_the_time() -> None:
     assert bound(between, cold_max=0).utility_most == pytest.approx((90 + 70 + 70) / 3, abs=1e-3)
 
 
-def test_what_cannot_be_loaded_in_time_is_cold() -> None:
+def test_bound_counts_a_request_before_its_load_time_as_cold() -> None:
     early = schedule(300, (0.5, 0), (10, 0))
     assert bound(early).cold_least == pytest.approx(1, abs=1e-4)
     assert bound(early, cold_max=1).utility_most == pytest.approx(90, abs=1e-3)
 
 
-def test_who_does_not_wait_gets_nothing_cold() -> None:
+def test_bound_gives_no_cold_answer_to_an_impatient_request() -> None:
     hasty = Schedule(300, [[LARGE, SMALL]], [Ask(S // 2, 0, S // 4)])
     assert bound(hasty).utility_most == pytest.approx(0, abs=1e-3)
 
 
-def test_half_of_the_memory_is_half_of_the_cold() -> None:
+def test_bound_with_memory_for_one_of_two_requests_has_one_cold() -> None:
     assert bound(schedule(100, (10, 0), (10, 1), models=2)).cold_least == pytest.approx(1, abs=1e-4)
 
 
-def test_cold_requests_buy_accuracy() -> None:
+def test_bound_with_cold_requests_allowed_has_higher_utility() -> None:
     both = schedule(300, (10, 0), (10, 1), models=2)
     assert bound(both, cold_max=1).utility_most == pytest.approx(90, abs=1e-3)
 
 
-def test_nothing_is_no_schedule() -> None:
+def test_bound_without_arrivals_is_refused() -> None:
     with pytest.raises(ValueError, match="no arrivals"):
         bound(schedule(100))
 
@@ -127,7 +127,7 @@ def compared(seed: int) -> list[tuple[float, float]]:
     ]
 
 
-def test_no_plan_is_better_than_the_bound_and_without_needless_cold_one_is_as_good() -> None:
+def test_bound_is_above_every_plan_and_near_the_best_plan() -> None:
     pairs = [compared(seed) for seed in range(40)]
     assert all(plan <= bound for rows in pairs for plan, bound in rows)
     assert fmean(bound - plan for rows in pairs for plan, bound in rows[:1]) < 0.5
@@ -155,7 +155,7 @@ def small_scenarios(draw: st.DrawFn) -> dict[str, Any]:
 
 @examples(gate=40)
 @given(small_scenarios(), st.sampled_from(sorted(EVICTION_POLICIES)))
-def test_no_policy_is_better_than_the_bound(shape: dict[str, Any], policy: str) -> None:
+def test_bound_is_above_every_eviction_policy(shape: dict[str, Any], policy: str) -> None:
     scenario = parse_scenario({**shape, "policies": {"eviction": policy}})
     figures = simulate(scenario).outcome.document()
     requests, warm, utility = figures["requests"], figures["warm"], figures["utility"]
@@ -174,6 +174,6 @@ def test_no_policy_is_better_than_the_bound(shape: dict[str, Any], policy: str) 
         {"faults": [{"kind": "slow-down", "at_s": 1, "factor": 0.5}]},
     ],
 )
-def test_what_the_clairvoyant_does_not_know_is_refused(changes: dict[str, Any]) -> None:
+def test_schedule_with_facts_unknown_to_the_clairvoyant_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="unknown to the clairvoyant"):
         Schedule.of(parse_scenario(document(**changes)))

@@ -27,13 +27,13 @@ def tally(warm: int, accuracy: float = 80.0) -> Tally:
     return Tally({name: Share(10, warm, 10, 10 * accuracy, 5.0, 10 * accuracy) for name in TABLE_II}, 0.3, 1)
 
 
-def test_every_run_is_asked_for_once_and_the_sweep_is_whole() -> None:
+def test_sweep_is_whole_and_asks_for_every_run_once() -> None:
     cells = all_cells(2)
     assert len(cells) == len(set(cells))
     assert {Cell(p, m, d, r) for p in POLICIES for m in MEMORIES_MB for d in DEVIATIONS for r in (1, 2)} <= set(cells)
 
 
-def test_an_interval_by_hand() -> None:
+def test_confidence_interval_is_as_worked_by_hand() -> None:
     """Mean 2, standard deviation 1, t(2) = 4.303."""
     estimate = Estimate.of([1.0, 2.0, 3.0])
     assert estimate.mean == 2
@@ -41,7 +41,7 @@ def test_an_interval_by_hand() -> None:
     assert Estimate.of([4.0]) == Estimate(4.0, 0.0)
 
 
-def test_repetitions_are_what_is_spread_over() -> None:
+def test_estimate_spreads_over_repetitions_alone() -> None:
     """Memories are averaged within a repetition: 50 and 100 %, and 70 and 80 %, are no spread."""
     results = {
         Cell("bfe", 400, 0.0, 1): tally(5),
@@ -56,7 +56,7 @@ def test_repetitions_are_what_is_spread_over() -> None:
     assert over_repetitions(results, lambda t: t.warm, lambda c: c.memory_mb == 1) is None
 
 
-def test_the_share_of_the_gap_is_pooled() -> None:
+def test_gap_share_is_pooled_over_cells() -> None:
     ours, other = Cell(OURS, 400, 0.0, 1), Cell(OURS, 700, 0.0, 1)
     results = {
         ours: tally(8, 82),
@@ -72,7 +72,7 @@ def test_the_share_of_the_gap_is_pooled() -> None:
     assert found.cold_share == pytest.approx(0.2 / 0.3)
 
 
-def test_cells_with_the_same_requests_have_one_reference_job() -> None:
+def test_cells_with_equal_requests_have_one_reference_job() -> None:
     cells = [Cell(p, m, d, r) for p in (OURS, "iws-bfe") for m in (400, 700) for d in (0.0, 0.3) for r in (1, 2)]
     jobs = gap_jobs({cell: tally(5) for cell in cells})
     assert [[(c.memory_mb, c.deviation, c.repetition) for c, _ in job] for job in jobs] == [
@@ -80,7 +80,7 @@ def test_cells_with_the_same_requests_have_one_reference_job() -> None:
     ]
 
 
-def test_every_figure_of_the_paper_becomes_a_table_of_numbers() -> None:
+def test_figures_of_the_paper_become_tables_of_numbers() -> None:
     results = {cell: tally(5 if cell.policy == "none" else 10) for cell in all_cells(1)}
     tables = figures(results)
     assert [t.number for t in tables] == ["4", "5", "5, by memory", "6", "7", "8", "9", "10"]

@@ -56,10 +56,8 @@ def send(agenda: Agenda, service: Service, *frames: Sent) -> None:
         agenda.at(one.at_ns, lambda one=one: service.take(one))  # type: ignore[misc]
 
 
-def test_batches_that_overlap_gain_until_the_device_is_busy() -> None:
-    """Half of the time beside the device: two at once are faster than one after the other, no number beats the
-    device.
-    """
+def test_overlapping_batches_gain_until_the_device_is_busy() -> None:
+    """Half of the time beside the device: two at once are faster than two in sequence, no number beats the device."""
     network = Network(alone=0.0, alone_item=10.0, beside=0.0, beside_item=10.0, quicker=2.0)
     assert network.run_ms(1, 1) == pytest.approx(20.0)
     assert network.run_ms(1, 2) == pytest.approx(25.0)  # 10·(1 + ½) + 10
@@ -69,7 +67,7 @@ def test_batches_that_overlap_gain_until_the_device_is_busy() -> None:
     assert rates[-1] < 1 / 10.0
 
 
-def test_clients_come_and_go_and_each_seed_has_its_own() -> None:
+def test_workload_clients_depend_on_the_seed_alone() -> None:
     first, again, other = draw(TRAFFIC, 1, 50.0), draw(TRAFFIC, 1, 50.0), draw(TRAFFIC, 2, 50.0)
     assert first == again
     assert first != other
@@ -79,7 +77,7 @@ def test_clients_come_and_go_and_each_seed_has_its_own() -> None:
     assert [f.at_ns for f in first.frames] == sorted(f.at_ns for f in first.frames)
 
 
-def test_objects_are_as_many_as_the_scene_has_in_the_mean_and_change_slowly() -> None:
+def test_workload_objects_have_the_scenes_mean_and_change_slowly() -> None:
     scene = replace(TRACKER, scenes=[{"persons": 8.94}])
     counts = [f.objects["persons"] for f in draw(scene, 1, 400.0, clients=1).frames]
     assert sum(counts) / len(counts) == pytest.approx(8.94, rel=0.2)
@@ -87,7 +85,7 @@ def test_objects_are_as_many_as_the_scene_has_in_the_mean_and_change_slowly() ->
     assert sum(steps) / len(steps) < 1.0
 
 
-def test_an_idle_pipeline_by_hand() -> None:
+def test_idle_pipeline_takes_its_stages_times_by_hand() -> None:
     """10 ms in a, then three items of 10 ms each on one instance: done 40 ms after it came."""
     agenda, service = serving(spot("a"), spot("b", 1))
     send(agenda, service, frame(0.0, 3))
@@ -97,7 +95,7 @@ def test_an_idle_pipeline_by_hand() -> None:
     assert service.under_way == 0
 
 
-def test_what_cannot_be_in_time_is_dropped_before_it_runs() -> None:
+def test_frame_that_cannot_be_in_time_is_dropped_before_its_run() -> None:
     """100 ms: ten frames at once on an instance of 10 ms each; b takes 10 more, so nine are worth beginning."""
     agenda, service = serving(spot("a"), spot("b", 1), slo_ms=100.0)
     service.enact(deployment(spot("a"), spot("b", 1), behind_ms={"a": 10.0}))
@@ -108,7 +106,7 @@ def test_what_cannot_be_in_time_is_dropped_before_it_runs() -> None:
     assert service.lines["a"].ran == 9
 
 
-def test_a_partial_instance_keeps_to_its_share() -> None:
+def test_partial_instance_keeps_to_its_share() -> None:
     """A quarter of a worker: a run of 10 ms every 40, however many wait."""
     agenda, service = serving(spot("a", share=0.25), slo_ms=10_000.0)
     send(agenda, service, *(frame(0.0) for _ in range(20)))
@@ -119,7 +117,7 @@ def test_a_partial_instance_keeps_to_its_share() -> None:
     assert agenda.now_ns == 770 * NS_PER_MS
 
 
-def test_a_partial_instance_waits_for_company_as_planned() -> None:
+def test_partial_instance_waits_for_its_batch_as_planned() -> None:
     agenda, service = serving(spot("a", batch=2, share=0.5, wait_ms=30.0), slo_ms=1000.0)
     send(agenda, service, frame(0.0), frame(500.0), frame(510.0))
     agenda.run()
@@ -127,7 +125,7 @@ def test_a_partial_instance_waits_for_company_as_planned() -> None:
     assert agenda.now_ns == 530 * NS_PER_MS  # the pair begins when it is one
 
 
-def test_what_is_new_on_a_worker_is_loaded_first_and_what_it_replaces_goes_on() -> None:
+def test_replaced_instance_serves_until_the_new_instance_is_loaded() -> None:
     agenda, service = serving(spot("a"), off_delay_s=0.0, load_s=1.0)
     send(agenda, service, *(frame(ms) for ms in range(1000, 4000, 50)))
     at(agenda, 2000.0, lambda: service.enact(deployment(spot("a", 7))))
@@ -137,8 +135,9 @@ def test_what_is_new_on_a_worker_is_loaded_first_and_what_it_replaces_goes_on() 
     assert service.loads == 2
 
 
-def test_without_a_hand_over_nothing_serves_during_a_load() -> None:
-    """From worker 0 to worker 1, which loads for 1 s: what comes meanwhile is dropped where 0 is given up at once."""
+def test_stage_without_hand_over_serves_nothing_during_a_load() -> None:
+    """From worker 0 to worker 1, which loads for 1 s: frames that come meanwhile are dropped where 0 is given up at
+    once."""
     ends = {}
     for hands_over in (True, False):
         agenda = Agenda()
@@ -152,7 +151,7 @@ def test_without_a_hand_over_nothing_serves_during_a_load() -> None:
 
 
 @pytest.mark.parametrize(("delay_s", "loads"), [(0.0, 3), (2.0, 2), (9.0, 1)])
-def test_a_turn_off_delay_spares_loads(delay_s: float, loads: int) -> None:
+def test_turn_off_delay_spares_loads(delay_s: float, loads: int) -> None:
     """The stage is given up for one second, and for five."""
     agenda, service = serving(spot("a"), off_delay_s=delay_s, load_s=1.0)
     for second, spots in ((10, ()), (11, (spot("a"),)), (20, ()), (25, (spot("a"),))):
@@ -161,7 +160,7 @@ def test_a_turn_off_delay_spares_loads(delay_s: float, loads: int) -> None:
     assert service.loads == loads
 
 
-def test_a_planner_places_what_its_policy_asks_for() -> None:
+def test_planner_places_every_stage_within_its_workers() -> None:
     planner = Planner(TRAFFIC, ALLOCATION["frontier"](), 400.0)
     found = planner.deployment({"inception": 14.0, "vehicles": 60.0, "faces": 20.0}, ())
     assert found is not None
@@ -174,7 +173,7 @@ def test_a_planner_places_what_its_policy_asks_for() -> None:
     assert planner.deployment({}, ()) is not None  # nobody is there
 
 
-def test_front_ends_are_there_all_the_time_and_cost() -> None:
+def test_planner_counts_front_ends_at_all_times_in_the_cost() -> None:
     rates = {"detector": 60.0, "crop": 60.0, "prnet": 90.0}
     three, six = (Planner(FACE, ALLOCATION["nexus-like"](), 600.0, n).deployment(rates, ()) for n in (3, 6))
     assert three is not None
@@ -184,7 +183,7 @@ def test_front_ends_are_there_all_the_time_and_cost() -> None:
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_every_frame_has_one_end_and_a_seed_has_one_outcome(name: str) -> None:
+def test_application_frames_have_one_end_and_a_seed_has_one_outcome(name: str) -> None:
     application = APPLICATIONS[name]
     workload = draw(application, 3, 20.0)
     found = [experiments.run_with(application, workload, experiments.OURS, Conditions()) for _ in range(2)]
@@ -196,13 +195,13 @@ def test_every_frame_has_one_end_and_a_seed_has_one_outcome(name: str) -> None:
     assert found[0].rented > 0.8 * found[0].cost  # what goes on for a while may stand on a worker that is given anew
 
 
-def test_who_sends_nothing_costs_nothing() -> None:
+def test_workload_without_frames_costs_nothing() -> None:
     found = run(TRAFFIC, Workload(10.0, (), ()), Planner(TRAFFIC, ALLOCATION["frontier"](), 400.0), Conditions())
     assert (found.frames, found.cost, found.loads) == (0, 0.0, 0)
 
 
 @pytest.mark.nightly("a paper's experiment in short")
-def test_short_runs_give_every_number_that_is_claimed() -> None:
+def test_short_runs_give_every_claimed_number() -> None:
     made = experiments.experiments(2.0, ["face"])
     results = [(job, made[job.experiment](job.repetition)) for job in jobs_of([*made], 1)]
     claims = statements(by_repetition(results), ["face"])
@@ -210,8 +209,9 @@ def test_short_runs_give_every_number_that_is_claimed() -> None:
     assert made.keys() < experiments.EXPERIMENTS.keys()
 
 
-def test_what_a_turn_off_delay_can_gain_stands_beside_what_it_does() -> None:
-    """Points that are late without one bound it; and it is told where as many are late as in the paper, by headroom."""
+def test_turn_off_delay_claims_state_gain_and_most_possible_gain() -> None:
+    """Points that are late without a delay bound the gain; and it is stated where as many are late as in the paper, by
+    headroom."""
     usual = Conditions()
     ours = {
         experiments.name_of("face", experiments.OURS, replace(usual, headroom=headroom, off_delay_s=delay)): finish
@@ -240,6 +240,6 @@ def test_what_a_turn_off_delay_can_gain_stands_beside_what_it_does() -> None:
     assert said["face: 30 s against 0 there, points"] == 3.2
 
 
-def test_a_job_runs_one_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_runs_its_experiment_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "EXPERIMENTS", {"one": lambda seed: {"n": float(seed)}})
     assert experiments.run_job(Job("one", 4)) == (Job("one", 4), {"n": 4.0})

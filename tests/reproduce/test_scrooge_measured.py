@@ -39,7 +39,7 @@ def written(path: Path, models: Sequence[str] = MODELS) -> Path:
     return path
 
 
-def test_only_what_was_measured_is_offered(tmp_path: Path) -> None:
+def test_measured_profiles_offer_only_measured_batches_and_shares(tmp_path: Path) -> None:
     """By batch and share, on the GPUs that have a price; and it takes as long as it did."""
     networks = read_networks(written(tmp_path / "blocks.csv"))
     assert set(networks) == set(MODELS)
@@ -55,8 +55,8 @@ def test_only_what_was_measured_is_offered(tmp_path: Path) -> None:
                 traffic.run_ms("inception", one.worker, batch, running)
 
 
-def test_all_planners_are_compared(tmp_path: Path) -> None:
-    """Two seconds of each give every number that is claimed."""
+def test_measured_experiments_give_every_claimed_number(tmp_path: Path) -> None:
+    """Two seconds of each."""
     path = written(tmp_path / "blocks.csv")
     made = experiments_of(path, 2.0)
     results = [(job, made[job.experiment](job.repetition)) for job in jobs_of([*made], 1)]
@@ -65,7 +65,7 @@ def test_all_planners_are_compared(tmp_path: Path) -> None:
     assert sum(claim.holds is not None for claim in claims) == 3 * 4
 
 
-def test_a_job_reads_the_file_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_job_reads_the_profile_file_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reproduce.scrooge import measured
 
     path = written(tmp_path / "blocks.csv")
@@ -79,7 +79,7 @@ def test_a_job_reads_the_file_by_itself(tmp_path: Path, monkeypatch: pytest.Monk
     ("text", "said"),
     [("model,gpu\n", "needs the columns"), ("model,gpu,mps_share,batch,total_us\n", "has no")],
 )
-def test_another_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_malformed_profile_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "other.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=said):
@@ -88,6 +88,6 @@ def test_another_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
         reproduce("scrooge", 1, reference=False, as_json=True, profiles=path)
 
 
-def test_it_goes_with_scrooge_only(tmp_path: Path) -> None:
+def test_profiles_option_is_refused_for_other_papers(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--profiles: goes with"):
         reproduce("band", 1, reference=False, as_json=True, profiles=tmp_path)

@@ -34,7 +34,7 @@ def _by_what(found: list[Statement]) -> dict[str, Statement]:
     return {one.what: one for one in found}
 
 
-def test_numbers_by_hand() -> None:
+def test_statement_numbers_are_as_worked_by_hand() -> None:
     """Warm at 400 MB 0.3 (none) and 0.8 (iws-bfe), elsewhere 0.4 and 0.9: means 0.38 and 0.88."""
     found = _by_what(statements(_results()))
     gain = found["warm starts of iws-bfe above those of none, %"]
@@ -53,7 +53,7 @@ def test_numbers_by_hand() -> None:
     assert worst.overall.mean == pytest.approx(0.9)
 
 
-def test_what_is_not_reached_is_said() -> None:
+def test_statement_that_is_not_reached_says_no() -> None:
     """45 % fewer cold starts are more than 40; half as many as lfe are not 65 % fewer."""
     found = _by_what(statements(_results()))
     assert found["cold starts of ws-bfe below lfe, %"].holds is False
@@ -62,7 +62,7 @@ def test_what_is_not_reached_is_said() -> None:
     assert "| NO |" in stated_text(list(found.values()), 400, 2)
 
 
-def test_the_nearest_memory_is_that_of_the_papers_cold_starts() -> None:
+def test_nearest_memory_is_that_of_the_papers_cold_starts() -> None:
     """Only at 700 MB are the policies as cold as the paper has them."""
     papers = {"lfe": 4, "bfe": 5, "ws-bfe": 8, "iws-bfe": 8}
     results = {
@@ -72,7 +72,7 @@ def test_the_nearest_memory_is_that_of_the_papers_cold_starts() -> None:
     assert nearest_memory_mb(results) == 700
 
 
-def test_fairness_is_one_where_all_are_alike() -> None:
+def test_fairness_is_1_for_equal_shares_and_a_fifth_for_one_of_five() -> None:
     """Jain's index: 1 for equal shares, 1/5 where one of five has everything."""
     results = dict(_results(1))
     for cell in results:
@@ -85,7 +85,7 @@ def test_fairness_is_one_where_all_are_alike() -> None:
     assert found[index.format("bfe")].overall.mean == pytest.approx(1)  # type: ignore[union-attr]
 
 
-def test_every_statement_is_one_for_a_program_too() -> None:
+def test_statement_documents_have_unique_names_and_numbers() -> None:
     documents = [one.document() for one in statements(_results(1))]
     assert len({one["what"] for one in documents}) == len(documents)
     assert all(one["ours"] is not None and one["section"] for one in documents)

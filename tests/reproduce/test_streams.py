@@ -15,14 +15,14 @@ from reproduce.jellyfish.stated import statements as stated_by_jellyfish
 from reproduce.jellyfish.zoo import run_ms
 
 
-def test_run_times_are_those_that_the_paper_states() -> None:
+def test_jellyfish_run_times_are_those_of_the_paper() -> None:
     assert run_ms(128, 1) == pytest.approx(23.0, rel=0.02)
     assert run_ms(128, 4) == pytest.approx(32.0, rel=0.02)
     assert 3 / run_ms(224, 3) * 1000 == pytest.approx(90, rel=0.03)
     assert 1 / run_ms(416, 1) * 1000 == pytest.approx(32, rel=0.03)
 
 
-def test_policies_have_the_same_links_and_promises() -> None:
+def test_jellyfish_policies_are_compared_on_equal_sessions() -> None:
     clients = jellyfish.MIXED[4]
     ours, fixed, there = (
         jellyfish.document(clients, "lte", policy, 1, 5.0)
@@ -33,8 +33,8 @@ def test_policies_have_the_same_links_and_promises() -> None:
     assert parse_scenario(there).policies == {"adaptation": "open-middle"}
 
 
-def test_cameras_do_not_capture_at_the_same_instants() -> None:
-    """Each client comes 1 to 10 s after the one before, by the seed, and no whole number of frames after it."""
+def test_jellyfish_cameras_do_not_capture_at_the_same_instants() -> None:
+    """Each client comes 1 to 10 s after the previous client, by the seed, and no whole number of frames after it."""
     clients = jellyfish.setting(100, 15, 8)
     first, again, other = (
         [one["arrive_s"] for one in jellyfish.document(clients, "lte", policy, seed, 60.0)["sessions"]]
@@ -45,16 +45,15 @@ def test_cameras_do_not_capture_at_the_same_instants() -> None:
     assert len({round(15 * at % 1.0, 6) for at in first}) == len(first)
 
 
-def test_a_crowd_is_as_large_with_every_policy() -> None:
+def test_arise_crowd_has_the_stated_size_and_slas() -> None:
     setting = arise.SETTINGS["depth, 5G, mixed"]
     document = arise.document(setting, "static", 1, 5.0)
     assert sum(entry["count"] for entry in document["sessions"]) == arise.DOOR >= 30
     assert {entry["accuracy_slo"] for entry in document["sessions"]} == set(setting.slas)
 
 
-def test_what_would_fit_bounds_what_is_served() -> None:
-    """By the sum of loads: of detectors with intervals that use up the promise 8.4, more where promises are laxer and
-    where rates are lower."""
+def test_arise_sum_of_loads_bounds_the_served_clients() -> None:
+    """Of detectors with intervals that use up the SLA 8.4 fit, more where SLAs are laxer and where rates are lower."""
     found = {name: arise.fitting(setting) for name, setting in arise.SETTINGS.items()}
     assert found["detection, 5G, 0.2"] == pytest.approx(8.4, abs=0.05)
     assert found["depth, 5G, 0.02"] == pytest.approx(15.3, abs=0.05)
@@ -66,7 +65,7 @@ def test_what_would_fit_bounds_what_is_served() -> None:
     assert [one.ours.mean for one in bounds] == pytest.approx([value / 4.0 for value in found.values()])
 
 
-def test_a_short_run_of_each_gives_its_numbers() -> None:
+def test_short_runs_of_jellyfish_and_arise_give_their_numbers() -> None:
     """Devices that fit pictures to the rate of their link only are late with the largest network."""
     own = jellyfish.run(jellyfish.setting(100, 15, 1), "synthetic", "open-largest", 1, 6.0)
     there = jellyfish.run(jellyfish.setting(100, 15, 1), "synthetic", "open-largest, rate", 1, 6.0)
@@ -76,8 +75,8 @@ def test_a_short_run_of_each_gives_its_numbers() -> None:
     assert found["interval"] == pytest.approx(5.0, abs=0.5)
 
 
-def test_devices_that_send_one_size_do_so_on_any_link() -> None:
-    """On a narrow link they are late where whoever plans does not know of it; ours are not."""
+def test_devices_with_a_fixed_picture_size_are_late_on_a_narrow_link() -> None:
+    """They are late where the planner does not know of the link; ours are not."""
     clients = jellyfish.setting(100, 15, 1)
     assert jellyfish.ABLATIONS["pictures of one size"].endswith(f", {jellyfish.MIDDLE_PX}")
     document = jellyfish.document(clients, "synthetic", f"half-budget, rate, {jellyfish.MIDDLE_PX}", 2, 6.0)
@@ -89,7 +88,7 @@ def test_devices_that_send_one_size_do_so_on_any_link() -> None:
     assert jellyfish.run(clients, "synthetic", jellyfish.OURS, 2, 6.0)["missed"] < 0.1
 
 
-def test_claims_say_what_is_asked_and_whether_it_comes_out() -> None:
+def test_claims_state_their_bound_and_whether_they_hold() -> None:
     claims = Claims([{"a": 1.0, "b": 4.0}, {"a": 3.0, "b": 4.0}])
     claims.say("1", "a", "–", "a", least=2.0)
     claims.say("1", "a / b", "–", lambda one: one["a"] / one["b"], most=0.4)
@@ -100,7 +99,7 @@ def test_claims_say_what_is_asked_and_whether_it_comes_out() -> None:
 
 
 @pytest.mark.parametrize("paper", ["arise", "jellyfish"])
-def test_statements_need_no_other_numbers_than_the_experiments_give(paper: str) -> None:
+def test_statements_need_only_numbers_of_the_experiments(paper: str) -> None:
     experiments = arise.EXPERIMENTS if paper == "arise" else jellyfish.EXPERIMENTS
     jobs = jobs_of([*experiments], 2)
     assert len(jobs) == 2 * len(experiments)

@@ -14,7 +14,7 @@ from reproduce.edge_multiai.table2 import LOAD_MS_PER_MB, SMALLEST_MB, TABLE_II
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "edge-multiai-table2.toml"
 
 
-def test_the_table_is_that_of_the_scenario_file() -> None:
+def test_table_2_is_that_of_the_scenario_file() -> None:
     models = tomllib.loads(SCENARIO.read_text())["models"]
     assert {
         m["name"]: tuple((v["name"], v["size_mb"], v["accuracy"], v["latency_ms"]["gpu"]["1"]) for v in m["variants"])
@@ -25,7 +25,7 @@ def test_the_table_is_that_of_the_scenario_file() -> None:
     assert pytest.approx(560.5) == SMALLEST_MB
 
 
-def test_figures_of_a_tally() -> None:
+def test_tally_figures_are_as_worked_by_hand() -> None:
     """a: 3 of 4 warm, one failed, mean accuracy 80; b: 1 of 2 warm, both answered, mean 90."""
     tally = Tally({"a": Share(4, 3, 3, 240.0, 1.5, 240.0), "b": Share(2, 1, 2, 180.0, 1.0, 150.0)}, 0.3, 9)
     assert tally.prompt_utility == pytest.approx(390 / 6)
@@ -36,7 +36,7 @@ def test_figures_of_a_tally() -> None:
     assert tally.robustness == pytest.approx((0.75 * 0.8 + 0.5 * 0.9) / 2)
 
 
-def test_a_cold_answer_counts_for_less_the_longer_it_took() -> None:
+def test_cold_answer_counts_less_the_longer_its_latency() -> None:
     """Of accuracy 80: warm all of it, cold after a quarter of a second three quarters, after a second and more
     nothing; failed nothing either.
     """
@@ -53,21 +53,21 @@ def test_a_cold_answer_counts_for_less_the_longer_it_took() -> None:
     assert found.normalised == pytest.approx(1.5)
 
 
-def test_equal_rules_are_the_boxs() -> None:
-    """The paper's policies get the paper's windows where nothing else is said, and ours the box's."""
+def test_cell_windows_default_to_the_paper_or_the_box_by_policy() -> None:
+    """The paper's policies get the paper's windows where nothing else is said, and `expected-utility` the box's."""
     wide = Cell("iws-bfe", 400, 0.3, 3, count=8)
     assert run_cell(wide) == run_cell(replace(wide, windows="paper")) != run_cell(replace(wide, windows="box"))
     ours = replace(wide, policy="expected-utility")
     assert run_cell(ours) == run_cell(replace(ours, windows="box"))
 
 
-def test_with_memory_for_everything_and_a_perfect_forecast_all_are_warm_but_the_very_first() -> None:
+def test_cell_with_ample_memory_and_perfect_forecast_is_warm() -> None:
     tally = run_cell(Cell("iws-bfe", 2500, 0.0, 1, count=8))
     assert tally.requests == 40
     assert tally.cold <= 0.05
 
 
-def test_a_cell_gives_the_same_twice_and_stays_below_its_reference() -> None:
+def test_cell_is_reproducible_and_stays_below_its_reference() -> None:
     cell = Cell("bfe", 700, 0.3, 2, count=8)
     tally = run_cell(cell)
     assert run_cell(cell) == tally
@@ -78,7 +78,7 @@ def test_a_cell_gives_the_same_twice_and_stays_below_its_reference() -> None:
     assert bound.cold_least / 40 <= bound.cold_reached < tally.cold
 
 
-def test_a_reference_is_that_of_the_requests_whatever_is_predicted() -> None:
+def test_reference_depends_on_requests_and_not_on_predictions() -> None:
     assert bound_cell(Cell("bfe", 700, 0.3, 2, count=8), [0.1, 0.5]) == bound_cell(
         Cell("expected-utility", 700, 0.0, 2, count=8), [0.1, 0.5]
     )

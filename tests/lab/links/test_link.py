@@ -10,21 +10,21 @@ from appliance.lab.links.trace import drawn, steady
 MS = NS_PER_MS
 
 
-def test_by_hand() -> None:
-    """1,500 bytes take 1 ms at 12 Mbit/s; the second one waits for the first."""
+def test_packet_delay_is_transfer_time_behind_earlier_packets() -> None:
+    """1,500 bytes take 1 ms at 12 Mbit/s; the second packet waits for the first."""
     link = Link(LinkShape(steady(12), delay_ms=10))
     assert link.passes(0, 1500).out_ns == 11 * MS
     assert link.passes(0, 1500).out_ns == 12 * MS
     assert link.passes(50 * MS, 1500).out_ns == 61 * MS
 
 
-def test_what_finds_no_room_is_lost() -> None:
+def test_packet_beyond_the_buffer_is_lost() -> None:
     link = Link(LinkShape(steady(12), buffer_bytes=3000))
     assert [link.passes(0, 1500).out_ns for _ in range(3)] == [MS, 2 * MS, None]
     assert link.passes(MS, 1500).out_ns == 3 * MS
 
 
-def test_an_outage_drops_what_is_sent_and_what_is_on_its_way() -> None:
+def test_outage_drops_packets_sent_and_packets_in_flight() -> None:
     link = Link(LinkShape(steady(12)), outages=[(10 * MS, 20 * MS)])
     link.cut(30 * MS, 31 * MS)
     sent = {at_ms: link.passes(at_ms * MS, 1500).out_ns for at_ms in (0, 10, 19)}
@@ -33,7 +33,7 @@ def test_an_outage_drops_what_is_sent_and_what_is_on_its_way() -> None:
     assert link.passes(40 * MS, 1500).out_ns == 41 * MS
 
 
-def test_a_share_is_lost() -> None:
+def test_packet_loss_rate_is_as_configured() -> None:
     link = Link(LinkShape(steady(1000), loss=0.1), seed=1)
     lost = sum(link.passes(at * MS, 100).out_ns is None for at in range(10_000))
     assert 900 < lost < 1100
@@ -45,7 +45,9 @@ def test_a_share_is_lost() -> None:
     loss=st.floats(0, 0.5),
     seed=st.integers(0, 3),
 )
-def test_in_order_and_never_too_early(packets: list[tuple[int, int]], jitter_ms: float, loss: float, seed: int) -> None:
+def test_packets_arrive_in_order_and_never_too_early(
+    packets: list[tuple[int, int]], jitter_ms: float, loss: float, seed: int
+) -> None:
     trace = drawn("lte", seed)
     link = Link(LinkShape(trace, 5, jitter_ms, loss, buffer_bytes=20_000), seed)
     now_ns, last_ns, free_ns, held = 0, 0, 0, 0
@@ -63,7 +65,7 @@ def test_in_order_and_never_too_early(packets: list[tuple[int, int]], jitter_ms:
     assert last_ns <= now_ns + NS_PER_S * 60
 
 
-def test_a_picture_in_packets_takes_as_long_as_one_in_parts_where_those_share_a_delay() -> None:
+def test_picture_in_packets_with_shared_jitter_takes_as_long_as_in_parts() -> None:
     """50 kB over 152 Mbit/s: in packets with a delay each it is there with the slowest of 34, a millisecond later."""
 
     def mean_ms(packet_bytes: int, jitter_bytes: int) -> float:

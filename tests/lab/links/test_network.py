@@ -67,8 +67,8 @@ def sent(place: Place, address: str) -> bool:
         return connection.recv(64) == hashlib.sha256(body).digest()
 
 
-def test_two_devices_and_what_the_links_knew(tmp_path: Path) -> None:
-    """One link is slow and loses packets; both carry everything, and none faster than its rate."""
+def test_devices_send_over_their_own_links_at_the_links_rate(tmp_path: Path) -> None:
+    """A link is slow and loses packets; both carry everything, and none faster than its rate."""
     with Network({"near": link(), "far": link(10, delay_ms=20, jitter_ms=2, loss=0.01)}, tmp_path) as network:
         with listening(network.box) as seen:
             assert all(sent(place, network.address[name]) for name, place in network.devices.items())
@@ -87,7 +87,7 @@ def test_two_devices_and_what_the_links_knew(tmp_path: Path) -> None:
     assert any(one.out_ns is None for one in passages["far"]["up"])
 
 
-def test_an_outage_and_another_address(tmp_path: Path) -> None:
+def test_device_reconnects_after_an_outage_and_a_new_address(tmp_path: Path) -> None:
     with Network({"a": link()}, tmp_path) as network, listening(network.box) as seen:
         assert sent(network.devices["a"], network.address["a"])
         network.cut("a", 3000)  # however late the next one begins
@@ -98,7 +98,7 @@ def test_an_outage_and_another_address(tmp_path: Path) -> None:
     assert any(one.out_ns is None for one in network.passages()["a"]["up"])
 
 
-def test_a_process_in_a_network(tmp_path: Path) -> None:
+def test_process_started_in_a_device_uses_the_devices_network(tmp_path: Path) -> None:
     with Network({"a": link()}, tmp_path) as network, listening(network.box) as seen:
         said = (
             f"import socket; line = socket.create_connection(({network.address['a']!r}, {PORT})); "
@@ -108,6 +108,6 @@ def test_a_process_in_a_network(tmp_path: Path) -> None:
         assert seen == ["10.77.1.2"]
 
 
-def test_too_many(tmp_path: Path) -> None:
+def test_network_of_too_many_devices_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="251 devices"):
         Network({str(number): link() for number in range(251)}, tmp_path)

@@ -41,12 +41,12 @@ def by_steps(trace: Trace, begin_ns: int, bits: float) -> float:
 
 
 @given(found=steps, begin_ns=st.integers(0, 20 * S), bits=st.floats(1, 1e6))
-def test_bits_go_through_as_the_rates_say(found: list[tuple[int, float]], begin_ns: int, bits: float) -> None:
+def test_trace_passes_bits_as_its_rates_say(found: list[tuple[int, float]], begin_ns: int, bits: float) -> None:
     trace = trace_of(found)
     assert trace.through_ns(begin_ns, bits) == pytest.approx(by_steps(trace, begin_ns, bits), rel=1e-6, abs=100)
 
 
-def test_by_hand() -> None:
+def test_trace_of_three_rates_passes_bits_as_worked_by_hand() -> None:
     """2 Mbit/s for a second, nothing for one, 1 Mbit/s for one."""
     trace = of_rows([(0, 2), (1, 0), (2, 1)])
     assert trace.period_ns == 3 * S
@@ -58,7 +58,9 @@ def test_by_hand() -> None:
 
 
 @given(found=steps, start_ns=st.integers(0, 30 * S), bits=st.floats(1, 1e6))
-def test_begun_in_the_middle(found: list[tuple[int, float]], start_ns: int, bits: float) -> None:
+def test_trace_begun_in_the_middle_passes_bits_alike(
+    found: list[tuple[int, float]], start_ns: int, bits: float
+) -> None:
     trace = trace_of(found)
     moved = trace.since(start_ns)
     assert moved.begins_ns[0] == 0
@@ -67,7 +69,7 @@ def test_begun_in_the_middle(found: list[tuple[int, float]], start_ns: int, bits
     assert moved.through_ns(0, bits) == pytest.approx(begun, rel=1e-6, abs=100)
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_trace_file_is_read_from_its_first_time(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("time_s,uplink_mbps\n10,4\n12,8\n")
     trace = read_trace(path)
@@ -87,7 +89,7 @@ def test_a_file(tmp_path: Path) -> None:
         ("time_s,uplink_mbps\n0,-1\n", "line 2: '-1' is no number"),
     ],
 )
-def test_a_bad_file(tmp_path: Path, text: str, why: str) -> None:
+def test_malformed_trace_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(Malformed, match=why):
@@ -97,7 +99,7 @@ def test_a_bad_file(tmp_path: Path, text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("like", sorted(MEASURED))
-def test_drawn_ones_have_the_statistics(like: str) -> None:
+def test_drawn_trace_has_the_statistics_of_the_measured_trace(like: str) -> None:
     found = MEASURED[like]
     rates = [rate / 1e6 for rate in drawn(like, 3, 5000).rates_bps]
     assert statistics.mean(rates) == pytest.approx(found.mean, rel=0.05)
@@ -110,7 +112,7 @@ def test_drawn_ones_have_the_statistics(like: str) -> None:
 @pytest.mark.skipif(
     not SHARED.exists(), reason="the measured traces of Jellyfish are not beside the checkout: ../shared/data/jellyfish"
 )
-def test_the_measured_ones() -> None:
+def test_measured_traces_have_the_stated_statistics() -> None:
     for name, like in [("lte_upload_trace", "lte"), ("wifi_trace", "wifi"), ("synthetic_trace", None)]:
         with (SHARED / f"{name}.csv").open() as file:
             rows = [(float(row["t_s"]), float(row["bandwidth_mbps"])) for row in csv.DictReader(file)]

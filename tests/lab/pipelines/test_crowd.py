@@ -38,7 +38,7 @@ def figures(pipeline: dict[str, Any], **changes: Any) -> Any:
     return found["signs"]
 
 
-def test_one_frame_by_hand() -> None:
+def test_pipeline_frame_takes_its_stages_times_by_hand() -> None:
     """20 ms, a cut of 0.3 ms for each of three items, and three runs of 10 ms one after the other."""
     found = figures({"times_s": [5.0]})
     assert (found["frames"], found["finished_in_time"]) == (1, 1)
@@ -47,14 +47,14 @@ def test_one_frame_by_hand() -> None:
     assert found["items_per_frame"] == {"find": 1.0, "read-items": 1.0, "read": 3.0}
 
 
-def test_two_workers_run_items_side_by_side() -> None:
+def test_pipeline_items_run_concurrently_on_two_workers() -> None:
     found = figures({"times_s": [5.0]}, box={"memory_mb": 100, "processors": [{"name": "cpu", "concurrency": 2}]})
     assert found["latency_ms"]["p50"] == pytest.approx(20 + 0.9 + 20)
     assert found["cost"] == pytest.approx(0.050)
 
 
-def test_stages_in_full_with_conditions() -> None:
-    """Of ten items those that are cars are read; all the time."""
+def test_pipeline_condition_passes_only_matching_items() -> None:
+    """Of ten items those that are cars are read."""
     stages = [
         {"application": "find", "seen": {"car": 1, "tree": 1}},
         {"name": "things", "do": "crop", "after": "find", "items": [10], "where": {"label": "car"}, "takes_ms": 0},
@@ -65,7 +65,7 @@ def test_stages_in_full_with_conditions() -> None:
     assert 3.5 < found["items_per_frame"]["read"] < 6.5
 
 
-def test_items_come_one_frame_after_the_other(tmp_path: Path) -> None:
+def test_pipeline_items_are_read_from_the_file_frame_by_frame(tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("items\n0\n2\n4\n")
     stages = [STAGES[0], {"application": "read", "after": "find", "items_csv": "items.csv"}]
     written = document({"stages": stages, "times_s": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
@@ -74,8 +74,8 @@ def test_items_come_one_frame_after_the_other(tmp_path: Path) -> None:
     assert found["signs"]["cost"] == pytest.approx(6 * 0.020 + 12 * 0.010)
 
 
-def test_picks_and_joins_take_their_time() -> None:
-    """A pick of 5 ms and a join of 7 in one pipeline; the same in another one that takes no time."""
+def test_pipeline_picks_and_joins_take_their_time() -> None:
+    """A pick of 5 ms and a join of 7 in one pipeline; the same in another pipeline where they take no time."""
     stages: list[dict[str, Any]] = [
         {"application": "find"},
         {"name": "things", "do": "crop", "after": "find", "items": [3], "takes_ms": 0},
@@ -92,7 +92,7 @@ def test_picks_and_joins_take_their_time() -> None:
 
 
 @pytest.mark.parametrize("cost_by", ["energy", "price"])
-def test_what_is_known_is_planned_by(cost_by: str) -> None:
+def test_pipeline_is_planned_by_a_cost_only_when_known(cost_by: str) -> None:
     """Of all that a plan counts with, CPU stages too, which are taken for workers of the first kind; else seconds."""
     for costs, expected in (({"power_w": 20.0, "price_per_hour": 3.6}, cost_by), ({}, "seconds")):
         box = {"memory_mb": 100, "processors": [{"name": "cpu", **costs}]}
@@ -102,7 +102,7 @@ def test_what_is_known_is_planned_by(cost_by: str) -> None:
         assert {one.cost_by for one in kept} == {expected}
 
 
-def test_clients_join_and_leave_and_who_is_too_much_is_refused() -> None:
+def test_pipeline_client_beyond_the_capacity_is_refused() -> None:
     """A frame takes 50 ms of one worker: 15 a second fit, 25 do not."""
     found = figures({"clients": [{"fps": 15, "arrive_s": 1, "stay_s": 10}, {"fps": 10, "arrive_s": 2, "stay_s": 5}]})
     assert found["clients"] == {"joined": 1, "refused": 1}
@@ -111,10 +111,9 @@ def test_clients_join_and_leave_and_who_is_too_much_is_refused() -> None:
     assert found["plans"] >= 2
 
 
-def test_cpu_stages_overlap_with_processors() -> None:
-    """20 ms on the processor and 20 in a media thread: of 40 frames a second, which one after the other could not be
-    done, all are in time (SC-24).
-    """
+def test_pipeline_cpu_stages_overlap_with_processors() -> None:
+    """20 ms on the processor and 20 in a media thread: of 40 frames a second, which could not be done in sequence, all
+    are in time (SC-24)."""
     stages = [
         {"application": "find"},
         {"name": "thing", "do": "crop", "after": "find", "items": [1], "takes_ms": 20},
@@ -126,21 +125,21 @@ def test_cpu_stages_overlap_with_processors() -> None:
 
 
 @pytest.mark.nightly("another minute of many devices")
-def test_too_many_frames_are_dropped_not_late() -> None:
+def test_pipeline_frames_beyond_the_capacity_are_dropped() -> None:
     found = figures({"rate_rps": 40.0})
     assert found["finished_in_time"] + found["late"] + found["failed"] <= found["frames"]
     assert 0 < found["finished_in_time"] < found["frames"]
     assert found["dropped"] > 0
 
 
-def test_costs_by_price_and_energy() -> None:
+def test_pipeline_costs_by_price_and_energy() -> None:
     box = {"memory_mb": 100, "processors": [{"name": "cpu", "power_w": 20.0, "price_per_hour": 3.6}]}
     assert figures({"times_s": [5.0], "cost_by": "energy"}, box=box)["cost"] == pytest.approx(1.0)
     assert figures({"times_s": [5.0], "cost_by": "price"}, box=box)["cost"] == pytest.approx(0.00005)
     assert figures({"times_s": [5.0], "cost_by": "price"})["cost"] is None
 
 
-def test_frames_and_single_calls_take_what_the_processor_was_busy_for() -> None:
+def test_pipeline_and_single_call_costs_add_up_to_the_busy_time() -> None:
     arrivals = [{"application": "read", "times_s": [float(n) for n in range(1, 19)]}]
     run = simulate(parse_scenario(document({"rate_rps": 4.0}, arrivals=arrivals)))
     found: Any = run.outcome.document()
@@ -149,7 +148,7 @@ def test_frames_and_single_calls_take_what_the_processor_was_busy_for() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(gate=2, nightly=4))
-def test_a_seed_has_one_outcome_and_every_frame_one_end(seed: int) -> None:
+def test_pipeline_outcome_depends_on_the_seed_alone_under_faults(seed: int) -> None:
     """Clients, single calls, a processor that is lost and one that is slow."""
     written = document(
         {"rate_rps": 5.0, "clients": [{"count": 3, "fps": 3, "arrival_rps": 0.3, "stay_s": 8}]},
@@ -170,7 +169,7 @@ def test_a_seed_has_one_outcome_and_every_frame_one_end(seed: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["frontier", "scrooge", "nexus-like", "greedy", "concurrency-1"])
-def test_planners_are_compared_on_the_same_frames(policy: str) -> None:
+def test_pipeline_planner_finishes_nine_of_ten_frames_at_low_load(policy: str) -> None:
     found = figures({"clients": [{"fps": 8}]}, policies={"pipeline": policy})
     assert found["finish_rate"] > 0.9
     assert found["clients"]["joined"] + found["clients"]["refused"] == 1

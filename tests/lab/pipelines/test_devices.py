@@ -33,7 +33,7 @@ def figures(*sessions: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_camera_streams_through_a_pipeline() -> None:
+def test_camera_streams_frames_through_a_pipeline() -> None:
     """Its frames are the pipeline's, not requests of an application; the device sees them in time as the box does."""
     found = figures(CAMERA)
     sessions, pipeline = found["sessions"], found["pipelines"]["signs"]
@@ -49,7 +49,7 @@ def test_a_camera_streams_through_a_pipeline() -> None:
     assert pipeline["clients"] == {"joined": 0, "refused": 0}
 
 
-def test_it_joins_as_a_client_of_its_own_id() -> None:
+def test_camera_joins_the_pipeline_as_a_client_with_its_own_id() -> None:
     """By the very admission of the box, which tells of it; and it leaves when the device does."""
     run = simulate(parse_scenario(document({**CAMERA, "count": 2, "arrive_s": 1, "stay_s": 5})), keep_journal=True)
     for event in ("pipeline client joined", "pipeline client left"):
@@ -57,7 +57,7 @@ def test_it_joins_as_a_client_of_its_own_id() -> None:
 
 
 @pytest.mark.nightly("another minute of many devices")
-def test_more_cameras_than_fit_wait() -> None:
+def test_cameras_beyond_the_capacity_wait() -> None:
     """A frame takes 50 ms of one worker: of ten cameras at most three are served, and those are in time."""
     sessions = figures({**CAMERA, "count": 10, "arrival_rps": 2})["sessions"]
     assert 1.5 < sessions["served_mean"] <= 4.0
@@ -66,7 +66,7 @@ def test_more_cameras_than_fit_wait() -> None:
 
 
 @pytest.mark.nightly("another minute of many devices")
-def test_who_leaves_gives_room() -> None:
+def test_camera_that_leaves_frees_room_for_a_waiting_camera() -> None:
     """Two sets of cameras, of which the second waits until the first has gone."""
     first = {**CAMERA, "name": "first", "count": 3, "stay_s": 8}
     second = {**CAMERA, "name": "second", "count": 3, "arrive_s": 2, "stay_s": 17}
@@ -76,8 +76,8 @@ def test_who_leaves_gives_room() -> None:
 
 
 @pytest.mark.parametrize(("uplink_mbps", "served"), [(0.05, 0.0), (2.0, 1.0)])
-def test_what_the_link_leaves_of_the_promise_decides(uplink_mbps: float, served: float) -> None:
-    """A link that not even the smallest picture crosses in time lets nobody in; on a slow one pictures are small."""
+def test_camera_on_a_link_too_slow_for_the_slo_is_not_served(uplink_mbps: float, served: float) -> None:
+    """A link that not even the smallest picture crosses in time admits no camera; on a slow link pictures are small."""
     slow = {**CAMERA, "network": {"uplink_mbps": uplink_mbps, "rtt_ms": 10}}
     found = figures(slow)["sessions"]
     assert found["served_mean"] == pytest.approx(served, abs=0.1)
@@ -85,8 +85,8 @@ def test_what_the_link_leaves_of_the_promise_decides(uplink_mbps: float, served:
         assert found["in_time"] > 0.9
 
 
-def test_a_link_that_is_down_loses_frames_and_comes_back() -> None:
-    """Each frame that was sent has one end, on either side; the device is let in again."""
+def test_camera_link_outage_loses_frames_and_recovers() -> None:
+    """Each frame that was sent has one end, on either side; the device is admitted again."""
     fault = {"kind": "link-down", "session": "camera", "at_s": 5, "for_s": 5}
     sessions = figures(CAMERA, faults=[fault])["sessions"]
     assert sessions["reconnects"] >= 1
@@ -94,8 +94,8 @@ def test_a_link_that_is_down_loses_frames_and_comes_back() -> None:
     assert sessions["sent"] > 60
 
 
-def test_clients_and_devices_of_both_kinds_share_a_box() -> None:
-    """Devices of an application, of a pipeline, clients of that, and frames of nobody who joined; twice the same."""
+def test_box_serves_application_and_pipeline_devices_together() -> None:
+    """Devices of an application, of a pipeline, clients of that, and frames without a client; twice the same."""
     reader = {"name": "reader", "application": "read", "rate_rps": 5, "latency_slo_ms": 300, "network": FAST}
     more = {"pipeline": {"rate_rps": 1.0, "clients": [{"fps": 2}]}}
     found = figures(CAMERA, reader, **more)
@@ -111,7 +111,7 @@ def test_clients_and_devices_of_both_kinds_share_a_box() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(gate=2, nightly=4))
-def test_every_frame_has_one_end_whatever_happens(seed: int) -> None:
+def test_camera_frames_have_one_end_each_under_faults(seed: int) -> None:
     """Links that fail, a processor that is lost and one that is slow; a simulation raises where a frame has none."""
     cameras = {**CAMERA, "count": 4, "arrival_rps": 0.5, "network": {"like": "lte", "rtt_ms": 40}}
     faults = [
@@ -134,18 +134,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "key"), WRONG)
-def test_what_is_wrong_is_refused_by_its_key(changes: dict[str, Any], key: str) -> None:
+def test_malformed_camera_session_is_refused_by_its_key(changes: dict[str, Any], key: str) -> None:
     with pytest.raises(Malformed) as refused:
         parse_scenario(document({**CAMERA, **changes}))
     assert str(refused.value).startswith(f"{key}:" if key == "sessions[0]" else key)
 
 
-def test_a_pipeline_without_anybody_is_refused() -> None:
+def test_pipeline_without_frames_or_clients_is_refused() -> None:
     with pytest.raises(Malformed, match=r"pipelines\[0\]: needs one of .* sessions that name it"):
         parse_scenario(document())
 
 
-def test_an_odd_pipeline_leaves_with_its_devices() -> None:
+def test_malformed_pipeline_is_left_out_with_its_devices() -> None:
     """All others are simulated."""
     odd = {"name": "odd", "latency_slo_ms": 200, "stages": [{"application": "find", "after": "nothing"}]}
     fine = {"name": "signs", "latency_slo_ms": 200, "stages": STAGES}
@@ -156,7 +156,7 @@ def test_an_odd_pipeline_leaves_with_its_devices() -> None:
     parse_scenario(kept)
 
 
-def test_cameras_are_as_good_as_what_looks_at_their_pictures() -> None:
+def test_camera_resolution_follows_the_stages_of_its_pipeline() -> None:
     """A network that looks at whole pictures takes few pixels; lines are cut from what the camera has."""
     variant = {"name": "one", "size_mb": 10, "accuracy": 80, "load_ms": 50, "latency_ms": {"cpu": {"1": 20}}}
     find = {"name": "find", "variants": [{**variant, "input_px": 320}]}

@@ -34,7 +34,7 @@ def run(pipeline: dict[str, Any], **changes: Any) -> Run:
     return simulate(parse_scenario(written), keep_journal=True)
 
 
-def test_a_network_in_parts_is_planned_for() -> None:
+def test_network_in_parts_is_planned_with_its_time_on_both_kinds() -> None:
     """Its client is let in, every frame is in time, and the plan has its time on both kinds: 11 ms of the NPU and 4 of
     the CPU, and 0.15 for each run but the first.
     """
@@ -53,15 +53,15 @@ def test_a_network_in_parts_is_planned_for() -> None:
     assert all("find serves in parts, most of it on npu, and 0.033 workers of cpu" in reason for reason in reasons)
 
 
-def test_it_goes_on_serving_in_parts() -> None:
-    """A plan moves none of it: each part stays on the kind on which it is quickest."""
+def test_network_in_parts_keeps_its_parts_under_a_plan() -> None:
+    """A plan moves no part: each stays on the kind on which it is quickest."""
     found: Any = run({"times_s": [1.0, 2.0, 3.0], "rate_rps": None}).outcome.document()
     assert found["processors"]["npu"]["batches"] == 2 * 3
     assert found["processors"]["cpu"]["batches"] == 3 + 3 * 3
     assert found["pipelines"]["signs"]["latency_ms"]["p50"] == pytest.approx(15 + 0.9 + 3 * 10, abs=0.5)
 
 
-def test_it_costs_what_each_kind_costs() -> None:
+def test_network_in_parts_costs_its_time_on_each_kind() -> None:
     """11 ms of the NPU at 7.2 an hour and 4 of the CPU at 3.6, then three lines on the CPU; all of it is what the
     processors were busy for.
     """
@@ -74,10 +74,9 @@ def test_it_costs_what_each_kind_costs() -> None:
 
 
 @pytest.mark.nightly("minutes of an overloaded box")
-def test_who_is_too_much_is_refused_by_what_is_missing() -> None:
+def test_pipeline_client_beyond_either_processor_kind_is_refused() -> None:
     """The NPU takes 89 such networks a second at most, while the CPU does its parts of others. Where the CPU has 30 ms
-    to do beside each, it is that which there is not enough of: 29 a second.
-    """
+    to do beside each, the CPU is what there is not enough of: 29 a second."""
     found: Any = run({"clients": [{"fps": 40, "count": 3}], "stages": [{"application": "find"}]}).outcome.document()
     assert found["pipelines"]["signs"]["clients"] == {"joined": 2, "refused": 1}
     assert found["pipelines"]["signs"]["finish_rate"] > 0.95
@@ -86,8 +85,8 @@ def test_who_is_too_much_is_refused_by_what_is_missing() -> None:
     assert found["pipelines"]["signs"]["finish_rate"] > 0.95
 
 
-def test_a_kind_that_is_lost_is_planned_without() -> None:
-    """It serves whole on the CPU meanwhile, and in parts again after it; every frame has one end."""
+def test_lost_processor_kind_is_left_out_of_the_plan() -> None:
+    """The network serves whole on the CPU meanwhile, and in parts again after it; every frame has one end."""
     faults = [{"kind": "processor-lost", "target": "npu", "at_s": 6, "for_s": 6}]
     made = run({"clients": [{"fps": 4}]}, faults=faults)
     found: Any = made.outcome.document()

@@ -40,7 +40,7 @@ def test_glasses_track_between_results() -> None:
     assert sessions["in_time"] is None
 
 
-def test_the_downlink_that_a_device_reports_is_that_of_its_results() -> None:
+def test_reported_downlink_of_a_device_is_that_of_its_results() -> None:
     """A result of 100 kB takes 20 ms more than a small message over 40 Mbit/s: when another device comes, the box
     counts on 10 + 2.6 ms up and on 30 ms down."""
     slow = {"uplink_mbps": 152, "downlink_mbps": 40, "rtt_ms": 20}
@@ -51,7 +51,7 @@ def test_the_downlink_that_a_device_reports_is_that_of_its_results() -> None:
     assert client.uplink_ms + client.downlink_ms == pytest.approx(10 + 2.6 + 10 + 20, abs=1.0)
 
 
-def test_kinds_share_a_processor() -> None:
+def test_glasses_and_cameras_share_a_processor() -> None:
     found = figures(sessions=[GLASSES, CAMERA], arrivals=[{"application": "depth", "poisson_rps": 1.0}])
     groups = found["sessions"]["groups"]
     assert groups["glasses"]["sent"] > 0
@@ -60,7 +60,7 @@ def test_kinds_share_a_processor() -> None:
     assert found["requests"] > found["sessions"]["sent"], "requests without a session are among them"
 
 
-def test_the_same_seed_gives_the_same_output_and_another_one_another() -> None:
+def test_session_output_depends_on_the_seed_alone() -> None:
     both = {"sessions": [GLASSES, CAMERA], "duration_s": 3}
     first = json.dumps(figures(**both))
     assert json.dumps(figures(**both)) == first
@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_output_and_another_one_another() -> None:
 
 
 @pytest.mark.nightly("minutes of many devices")
-def test_more_glasses_than_a_box_can_serve_wait() -> None:
+def test_glasses_beyond_the_capacity_wait() -> None:
     crowd = {**GLASSES, "count": 30, "accuracy_slo": 0.02, "arrival_rps": 30}
     sessions = figures(sessions=[crowd], duration_s=4)["sessions"]
     assert 2 < sessions["served_mean"] < 28
@@ -76,12 +76,12 @@ def test_more_glasses_than_a_box_can_serve_wait() -> None:
     assert static["served_mean"] != sessions["served_mean"]
 
 
-def test_a_fixed_network_answers_with_that_alone() -> None:
+def test_fixed_network_policy_answers_with_that_network_alone() -> None:
     found = figures(policies={"adaptation": "open-smallest"})
     assert found["applications"]["crossing"]["accuracy_mean"] == LADDER["variants"][0]["accuracy"]
 
 
-def test_a_link_that_is_down_loses_frames_and_comes_back() -> None:
+def test_session_link_outage_loses_frames_and_recovers() -> None:
     fault = {"kind": "link-down", "session": "camera-1", "at_s": 2, "for_s": 1.5}
     calm, found = figures(), figures(faults=[fault])
     assert found["sessions"]["reconnects"] >= 1
@@ -94,14 +94,14 @@ def test_a_link_that_is_down_loses_frames_and_comes_back() -> None:
     assert len(back) > 45, "both send again: 2 x 15 a second"
 
 
-def test_a_device_that_leaves_gives_room() -> None:
+def test_device_that_leaves_captures_no_more_frames() -> None:
     stay = {**CAMERA, "stay_s": 2}
     found = figures(sessions=[stay])["sessions"]
     assert found["captured"] == 2 * 2 * 15
     assert 0.5 < found["served_mean"] < 0.8
 
 
-def test_links_and_rates_come_from_files(tmp_path: Path) -> None:
+def test_session_links_and_drop_rates_are_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "lte.csv").write_text("time_s,uplink_mbps\n0,8\n1,20\n")
     (tmp_path / "rates.csv").write_text("time_s,drop_rate\n0,0.002\n3,0.012\n")
     camera = {**CAMERA, "network": {"csv": "lte.csv", "rtt_ms": 10, "begins_anywhere": True}}
@@ -124,8 +124,8 @@ def test_scenarios_of_the_repository_run(name: str, duration_s: float) -> None:
     assert found["served_mean"] > 0
 
 
-def test_a_network_that_ages_badly_is_found_out() -> None:
-    """The small network loses six times as much with each frame. By its gap and one rate for all it serves four of six
+def test_network_that_ages_badly_is_given_up_for_the_large_one() -> None:
+    """The small network loses six times as much with each frame. By its gap and a common rate it serves four of six
     devices, again and again; measured by itself it is given up for the large one, which serves all of them."""
     large, small = (
         {

@@ -30,13 +30,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "key"), WRONG)
-def test_it_is_refused_by_its_key(changes: dict[str, Any], key: str) -> None:
+def test_malformed_session_is_refused_by_its_key(changes: dict[str, Any], key: str) -> None:
     with pytest.raises(Malformed) as refused:
         scenario(**changes)
     assert str(refused.value).startswith(key)
 
 
-def test_several_processors_have_no_devices_yet() -> None:
+def test_sessions_on_several_processors_are_refused() -> None:
     box = {"memory_mb": 2000, "processors": [{"name": "gpu"}, {"name": "npu"}]}
     with pytest.raises(Malformed, match="sessions: is not built yet with several processors"):
         scenario(box=box)

@@ -8,7 +8,7 @@ from appliance.lab.sessions.tally import AccuracyTally, LatencyTally
 FPS = 60
 
 
-def test_a_window_of_latency_may_miss_one_in_a_hundred() -> None:
+def test_latency_window_is_kept_with_one_miss_in_a_hundred() -> None:
     tally = LatencyTally()
     tally.served(0, is_served=True)
     for frame in range(200 * 3):
@@ -23,7 +23,7 @@ def test_a_window_of_latency_may_miss_one_in_a_hundred() -> None:
     assert tally.totals.accuracy_in_time == 595 * 40.0
 
 
-def test_a_window_in_which_it_was_not_served_to_the_end_does_not_count() -> None:
+def test_latency_window_not_served_to_its_end_does_not_count() -> None:
     tally = LatencyTally()
     tally.served(0, is_served=True)
     tally.captured(0, 1)
@@ -34,7 +34,7 @@ def test_a_window_in_which_it_was_not_served_to_the_end_does_not_count() -> None
     assert tally.totals.due == 1, "nor is a frame due while nobody serves it"
 
 
-def test_drop_is_that_of_the_age_of_what_is_shown_beyond_the_reference() -> None:
+def test_accuracy_drop_counts_age_of_shown_results_beyond_the_reference() -> None:
     tally = AccuracyTally(drop_max=0.02, reference_stride=2.0)
     tally.served(0, is_served=True)
     assert tally.result(0) is None
@@ -48,7 +48,7 @@ def test_drop_is_that_of_the_age_of_what_is_shown_beyond_the_reference() -> None
     assert abs(mean - 0.004 * (3 + 3.5 - 2.0)) < 0.001
 
 
-def test_windows_in_which_the_link_was_worse_than_at_the_admission_are_told_apart() -> None:
+def test_accuracy_windows_on_a_link_worse_than_at_admission_are_kept_apart() -> None:
     """Of three windows the second has a quarter less than at the admission, and breaks the promise; in the third the
     link has a tenth less, and the promise is broken again."""
     mbps = {0: 40.0, 1: 30.0, 2: 36.0, 3: 50.0}
@@ -63,7 +63,7 @@ def test_windows_in_which_the_link_was_worse_than_at_the_admission_are_told_apar
     assert (tally.totals.like_windows, tally.totals.like_kept) == (2, 1)
 
 
-def test_the_interval_is_between_frames_that_were_sent() -> None:
+def test_offload_interval_is_between_frames_sent() -> None:
     tally = AccuracyTally(0.02, 0.0)
     tally.sent(0)
     tally.served(0, is_served=True)
@@ -72,7 +72,7 @@ def test_the_interval_is_between_frames_that_were_sent() -> None:
     assert (tally.totals.intervals, tally.totals.interval_frames) == (2, 10)
 
 
-def test_pictures_take_what_the_variants_say_and_a_power_of_their_side_between() -> None:
+def test_picture_bytes_interpolate_between_the_variants_sizes() -> None:
     camera = Camera([(320, 48_000.0), (128, 10_000.0)])
     assert (camera.bytes_of(320, 75), camera.bytes_of(128, 75)) == (48_000, 10_000)
     assert 10_000 < camera.bytes_of(200, 75) < 48_000
@@ -80,7 +80,7 @@ def test_pictures_take_what_the_variants_say_and_a_power_of_their_side_between()
     assert Camera([], 1000.0).bytes_of(640, 75) == 1000
 
 
-def test_an_answer_about_a_smaller_picture_is_worth_what_its_size_is() -> None:
+def test_answer_about_a_smaller_picture_has_a_lower_accuracy() -> None:
     ladder = Ladder({"small": 22.0, "large": 40.0}, {"small": 128, "large": 320})
     assert ladder.accuracy("large", 320) == ladder.accuracy("large", 640) == 40.0
     assert ladder.accuracy("large", 224) == 31.0

@@ -12,7 +12,7 @@ SMALL = Network("small", 0.2, 0.0, {1: 10.0})
 LARGE = Network("large", 0.5, 0.0, {1: 40.0})
 
 
-def test_schedule_has_321_steps() -> None:
+def test_annealing_schedule_has_321_steps() -> None:
     """T from 0.0125 to 0.0005 by 0.99, as the authors' simulator has it."""
     steps, temperature = 0, TEMPERATURE_START
     while temperature > TEMPERATURE_MIN:
@@ -21,7 +21,7 @@ def test_schedule_has_321_steps() -> None:
     assert steps == 321
 
 
-def test_overload_degrades_and_relief_upgrades() -> None:
+def test_networks_degrade_under_overload_and_upgrade_on_relief() -> None:
     """From two large networks the load of 100 a second forces a small one; when it falls, accuracy comes back, from
     the previous plan.
     """
@@ -45,14 +45,14 @@ def test_upgrade_never_loses_a_client() -> None:
         assert len(Jellyfish().plan(problem).unmapped) <= len(Jellyfish().plan(only_smallest).unmapped)
 
 
-def test_zoo_is_filtered_before() -> None:
+def test_larger_and_less_accurate_network_is_never_chosen() -> None:
     """640 px, larger and less accurate than 608 px, is never chosen, even where it would fit."""
     problem = AdaptationInput(yolo()[-2:], 1, (Client("c", 5.0, 500.0, 1e9),), seed=0)
 
     assert [w.network for w in Jellyfish().plan(problem).workers] == ["yolo-608"]
 
 
-def test_a_quicker_precision_of_one_size_is_found() -> None:
+def test_quicker_precision_of_equal_size_is_found() -> None:
     """int8 runs in half the time at nearly the accuracy, at 128 and at 160 px.
 
     Four clients of 40 a second on one worker need the 6 ms of int8 at 128 px;
@@ -71,7 +71,7 @@ def test_a_quicker_precision_of_one_size_is_found() -> None:
         assert plan.unmapped == ()
 
 
-def test_an_accurate_precision_is_not_promised_the_time_of_another() -> None:
+def test_precisions_of_equal_size_are_planned_with_their_own_latency() -> None:
     """fp32 takes 20 ms where int8 of the same size takes 45, too long for the SLO: fp32 serves the client."""
     zoo = Network("int8", 0.28, 100, {1: 45.0}), Network("fp32", 0.30, 100, {1: 20.0})
 
@@ -88,7 +88,7 @@ def test_an_accurate_precision_is_not_promised_the_time_of_another() -> None:
         (Client("c", 120.0, 100.0, 1e9), "no worker carries the rate of 1 of them in time, even alone (rate)"),
     ],
 )
-def test_the_reason_says_what_binds_a_client(client: Client, said: str) -> None:
+def test_reason_names_the_budget_that_rejects_a_client(client: Client, said: str) -> None:
     """10 ms a run, frames of 12,500 bytes: 18 ms are less than two runs; 100 ms at 1 Mbit/s are all link; 120 a
     second are more than one worker does.
     """
@@ -97,10 +97,9 @@ def test_the_reason_says_what_binds_a_client(client: Client, said: str) -> None:
     assert said in Jellyfish().plan(AdaptationInput(zoo, 2, (client,))).reason
 
 
-def test_the_reason_says_what_binds_accuracy() -> None:
-    """Nobody of two workers' three clients has the large network: 40 ms twice is more than 70 ms, or more than what the
-    link leaves of 90, or too much
-    work beside the third, who also has no room at all."""
+def test_reason_names_the_budget_that_limits_accuracy() -> None:
+    """No client has the large network: 40 ms twice is more than 70 ms, or more than what the link leaves of 90, or too
+    much work beside another client; of two clients of 60 a second the workers have no room for one at all."""
     large = Network("large", 0.5, 12_500.0, {1: 40.0})
     small = replace(SMALL, input_bytes=100.0)
 

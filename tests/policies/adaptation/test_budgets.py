@@ -13,7 +13,7 @@ from appliance.policies.adaptation.budgets import (
 )
 
 
-def test_budget_is_the_slo_less_the_link() -> None:
+def test_latency_budget_is_slo_less_link_time() -> None:
     """100 ms, a frame of 55.57 kbit at 10240 kbit/s: 5.43 ms on the link, 94.57 ms left, a network of at most 47.29
     ms.
     """
@@ -27,7 +27,7 @@ def test_budget_is_the_slo_less_the_link() -> None:
     assert not fits_latency(47.30, budget)
 
 
-def test_both_constraints_hold_at_their_boundary() -> None:
+def test_latency_and_rate_constraints_hold_at_their_boundary() -> None:
     """Exactly twice the latency fits, exactly the throughput fits, also where floats add up badly; a millionth more
     does not.
     """
@@ -37,7 +37,7 @@ def test_both_constraints_hold_at_their_boundary() -> None:
     assert not fits_rate(40.00001, 40.0)
 
 
-def test_batch_has_the_least_latency_that_carries_the_rate() -> None:
+def test_batch_chosen_is_the_fastest_that_carries_the_rate() -> None:
     """40 requests per second need batch 2 (50 a second); with a tight client nothing serves them."""
     network = Network("n", 0.5, 0, {1: 30.0, 2: 40.0, 4: 60.0})
     easy, tight = Client("a", 40, 200.0, 1e6), Client("b", 1, 70.0, 1e6)
@@ -48,8 +48,8 @@ def test_batch_has_the_least_latency_that_carries_the_rate() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(ADAPTATION))
-def test_no_frames_are_asked_for_that_the_link_does_not_keep_up_with(policy: str) -> None:
-    """A second is time enough for any of them; every 50 ms there is another one."""
+def test_frame_size_never_exceeds_what_the_link_keeps_up_with(policy: str) -> None:
+    """A second is time enough for a frame of any size; but a frame comes every 50 ms."""
     networks = tuple(Network(f"n{kb}", kb / 100.0, kb * 1000.0, {1: 5.0}) for kb in (10, 40, 60, 90))
     client = Client("c", 20.0, 1000.0, 8e6, transfer_ms_max=45.0)
     assert link_keeps_up(client, networks[1])

@@ -63,7 +63,9 @@ def decided(problem: dict[str, Any], policy: str) -> dict[str, Any]:
 @pytest.mark.parametrize("policy", KEEPING)
 @examples(gate=10)
 @given(problem=problems(), data=st.data())
-def test_every_plan_holds(policy: str, problem: dict[str, Any], data: st.DataObject) -> None:
+def test_plan_keeps_constraints_and_depends_on_no_order(
+    policy: str, problem: dict[str, Any], data: st.DataObject
+) -> None:
     """Every constraint holds by the independent checker; equal input gives equal output; permuted input gives the
     same plan.
     """
@@ -80,7 +82,7 @@ def test_every_plan_holds(policy: str, problem: dict[str, Any], data: st.DataObj
 
 
 @pytest.mark.parametrize("policy", KEEPING)
-def test_nobody_to_serve(policy: str) -> None:
+def test_plan_without_servable_clients_is_empty_and_says_why(policy: str) -> None:
     """No clients, and clients that no network can serve, are states and no faults; the reason says which."""
     zoo = [{"name": "m", "accuracy": 0.5, "input_bytes": 9000, "latency_ms": {"1": 60}}]
     hopeless = [{"name": "c", "rate_rps": 10, "slo_ms": 100, "bandwidth_bps": 1e7}]
@@ -94,7 +96,7 @@ def test_nobody_to_serve(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", [name for name in ADAPTATION if name not in UNALIGNED])
-def test_two_workers_may_carry_the_same_network(policy: str) -> None:
+def test_network_runs_on_two_workers_when_clients_need_both(policy: str) -> None:
     """Four clients, of whom two fill a worker: the only network runs twice, and every client is on one worker."""
     zoo = [{"name": "m", "accuracy": 0.5, "input_bytes": 9000, "latency_ms": {"1": 25}}]
     four = [{"name": f"c{i}", "rate_rps": 20, "slo_ms": 100, "bandwidth_bps": 1e7} for i in range(4)]

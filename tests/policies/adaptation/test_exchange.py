@@ -20,7 +20,7 @@ def rank(plan: AdaptationPlan) -> tuple[int, float]:
 
 @pytest.mark.parametrize("each", [4, 6])
 @pytest.mark.parametrize("zoo", ["yolo", "quick"])
-def test_two_workers_are_solved_exactly(each: int, zoo: str) -> None:
+def test_exchange_on_two_workers_finds_the_optimum(each: int, zoo: str) -> None:
     """With two workers one division is the whole problem: the optimum, overloaded or not."""
     for seed in range(2):
         for problem in (drawn(seed, 2, each, zoo=zoo), overloaded(seed, 2, each, zoo=zoo)):
@@ -40,7 +40,9 @@ PROVEN = [
 
 
 @pytest.mark.parametrize(("seed", "family", "each", "mapped", "objective"), PROVEN)
-def test_four_workers_come_close(seed: int, family: object, each: int, mapped: int, objective: float) -> None:
+def test_exchange_on_four_workers_comes_within_1_percent_of_the_optimum(
+    seed: int, family: object, each: int, mapped: int, objective: float
+) -> None:
     """Four workers: as many mapped as the optimum, and at least 99 % of its objective."""
     problem: AdaptationInput = family(seed, 4, each)  # type: ignore[operator]
 
@@ -50,7 +52,7 @@ def test_four_workers_come_close(seed: int, family: object, each: int, mapped: i
     assert 0.99 * objective <= plan.objective <= objective + 1e-6
 
 
-def test_eight_workers_have_no_room_to_spare() -> None:
+def test_exchange_on_eight_full_workers_places_the_last_client() -> None:
     """Two overloads whose last client takes a division of more than two workers: climbs that only look at what is
     carried find it.
     """
@@ -60,7 +62,7 @@ def test_eight_workers_have_no_room_to_spare() -> None:
 
 
 @pytest.mark.nightly("many instances")
-def test_never_fewer_than_jellyfish() -> None:
+def test_exchange_serves_no_fewer_clients_than_jellyfish() -> None:
     """Over seeds, sizes and many distinct rates (which are rounded up in the search): at least as many clients as
     the paper's way.
     """
@@ -70,7 +72,7 @@ def test_never_fewer_than_jellyfish() -> None:
             assert len(PairwiseExchange().plan(problem).unmapped) <= len(Jellyfish().plan(problem).unmapped)
 
 
-def test_previous_is_only_a_start() -> None:
+def test_previous_networks_do_not_change_plan_quality() -> None:
     """From the worst possible previous networks the plan is as good as from none; from its own networks nothing
     moves.
     """
@@ -83,7 +85,7 @@ def test_previous_is_only_a_start() -> None:
     assert [w.network for w in again.workers] == [w.network for w in cold.workers]
 
 
-def test_an_accurate_network_that_is_also_faster_is_used() -> None:
+def test_large_network_that_is_more_accurate_and_faster_serves_all() -> None:
     """No assumption about sizes: of a large, accurate, quick network and a small slow one the former serves all."""
     quick, slow = Network("quick", 0.9, 5000.0, {1: 5.0}), Network("slow", 0.1, 100.0, {1: 50.0})
     clients = tuple(Client(f"c{i}", 20.0, 200.0, 1e7) for i in range(5))
@@ -94,8 +96,7 @@ def test_an_accurate_network_that_is_also_faster_is_used() -> None:
     assert plan.unmapped == ()
 
 
-def test_work_bounds_the_search_and_not_the_answer() -> None:
-    """With hardly any work allowed there is still a whole plan."""
+def test_exchange_with_hardly_any_work_allowed_still_plans_all_clients() -> None:
     plan = PairwiseExchange(work_max=1).plan(drawn(0, 8, 6))
 
     assert plan.unmapped == ()

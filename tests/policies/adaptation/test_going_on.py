@@ -20,7 +20,7 @@ def plan(**of: str) -> AdaptationPlan:
     return AdaptationPlan(workers, (), 0.0, (), "")
 
 
-def test_points_gained_counts_who_changes_by_rate() -> None:
+def test_points_gained_weights_changed_clients_by_rate() -> None:
     """x from 80 to 90 ten times a second, y from 90 to 80 five times: 50 points over 15 frames."""
     assert points_gained(PROBLEM, plan(x="c", y="a"), plan(x="a", y="c")) == pytest.approx(50 / 15)
     assert points_gained(PROBLEM, plan(x="c", y="a"), plan(x="a", y="a")) == pytest.approx(10.0)
@@ -29,7 +29,7 @@ def test_points_gained_counts_who_changes_by_rate() -> None:
     assert points_gained(PROBLEM, plan(x="gone", y="c"), plan(x="a", y="c")) is None
 
 
-def test_change_pays_where_it_saves_a_fifth_and_what_it_costs() -> None:
+def test_plan_change_pays_when_it_saves_a_fifth_and_its_own_cost() -> None:
     """From 300 to 225 ms in a second: 75 ms, in half a minute 2,250."""
     before, after = plan(x="a", y="a"), plan(x="b", y="b")
     assert WORTH * 300.0 >= 225.0

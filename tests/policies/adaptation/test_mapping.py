@@ -23,7 +23,7 @@ def find_clients(clients: Sequence[Client], network: Network, scale: RateScale) 
     return mapped[0].clients if mapped else ()
 
 
-def test_worked_example_of_the_paper() -> None:
+def test_mapping_of_the_papers_example_is_the_papers_answer() -> None:
     """h = 5, 12 and 16 columns; batch 3 reaches 40 with c1, c2, c3; batch 2 reaches 60 with c1, c2, c4, c5, which is
     the answer.
     """
@@ -39,7 +39,7 @@ def test_worked_example_of_the_paper() -> None:
     assert [client.name for client in only_three] == ["c1", "c2", "c3"]
 
 
-def test_accurate_networks_choose_first() -> None:
+def test_mapping_fills_the_most_accurate_network_first() -> None:
     """The most accurate network takes all that it can; the rest goes on to the next."""
     good, poor = Network("good", 0.9, 0.0, {1: 25.0}), Network("poor", 0.1, 0.0, {1: 20.0})
     clients = [Client(name, 20.0, 100.0, 1e6) for name in "abc"]
@@ -49,7 +49,7 @@ def test_accurate_networks_choose_first() -> None:
     assert [(m.network.name, len(m.clients)) for m in mapped] == [("good", 2), ("poor", 1)]
 
 
-def test_rates_that_are_no_whole_numbers_are_never_overcommitted() -> None:
+def test_fractional_rates_never_overcommit_an_instance() -> None:
     """Three times 29.97 fit into 90 a second; three times 30.000001, rounded up, do not."""
     network = Network("n", 0.5, 0.0, {9: 100.0})
     fine = [Client(name, 29.97, 300.0, 1e6) for name in "abc"]
@@ -65,7 +65,7 @@ def test_rates_that_are_no_whole_numbers_are_never_overcommitted() -> None:
     ),
     st.dictionaries(st.integers(1, 6), st.sampled_from([20.0, 30.0, 36.0, 45.0, 50.0]), min_size=1),
 )
-def test_subset_has_the_largest_rate(kinds: list[tuple[float, float]], latency: dict[int, float]) -> None:
+def test_mapped_subset_has_the_largest_total_rate(kinds: list[tuple[float, float]], latency: dict[int, float]) -> None:
     """No other subset that one instance serves has a larger total rate: against all subsets."""
     clients = [Client(f"c{i}", rate, slo, 1e6) for i, (rate, slo) in enumerate(kinds)]
     network = Network("n", 0.5, 0.0, latency)

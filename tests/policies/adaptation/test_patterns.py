@@ -14,7 +14,7 @@ def options(*rates: float) -> Options:
 
 
 @pytest.mark.parametrize(("most", "is_found"), [(3, True), (2, False)])
-def test_patterns_of_more_than_are_allowed_are_none(most: int, is_found: bool) -> None:
+def test_patterns_beyond_the_allowed_number_are_not_listed(most: int, is_found: bool) -> None:
     """Of rates 2 and 3, six carry three of 2, one of each, or two of 3: three patterns."""
     problem = options(2.0, 2.0, 2.0, 3.0, 3.0)
     patterns = patterns_of(problem, coarse_rates(problem, 2), most)

@@ -25,15 +25,15 @@ def _late(count: int) -> list[float]:
 
 
 @pytest.mark.parametrize("late", [0, 1, 5])
-def test_choice_that_is_late_by_less_than_the_solver_sees_is_left_out(late: int) -> None:
-    """The one way in time takes 50 ms; it costs a half more for each that is cheaper and late."""
+def test_choice_late_by_less_than_solver_tolerance_is_left_out(late: int) -> None:
+    """The one way in time takes 50 ms; it costs a half more for each way that is cheaper and late."""
     pipeline, ways = _stage(50.0, *_late(late))
     found = choose(pipeline, [ways], {})
     assert found.picks is not None
     assert (ways.latency_ms[found.picks[0]], found.cost, found.is_optimal) == (50.0, 0.5 * (1 + late), True)
 
 
-def test_choice_after_fifty_that_are_late_is_given_up() -> None:
+def test_search_after_fifty_late_choices_is_given_up_without_proof() -> None:
     """There is a way in time behind them; that none was found is then no proof that there is none."""
     pipeline, ways = _stage(50.0, *_late(51))
     found = choose(pipeline, [ways], {})

@@ -40,20 +40,20 @@ def _graphs(draw: st.DrawFn) -> tuple[list[float], list[Edge]]:
     return draw(st.lists(st.floats(0.1, 9.0), min_size=count, max_size=count)), edges
 
 
-def test_fork_where_the_longer_branch_decides() -> None:
+def test_critical_path_of_a_fork_takes_the_slower_branch() -> None:
     """A → {B, C}: A and the slower of the two (SC-08)."""
     assert critical_path_ms([10.0, 20.0, 35.0], [(0, 1), (0, 2)]) == 45.0
     assert longest_through([10.0, 20.0, 35.0], [(0, 1), (0, 2)]) == (45.0, 30.0, 45.0)
 
 
-def test_nesting() -> None:
+def test_graph_decomposes_into_series_and_parallel_parts() -> None:
     """A chain, a fork with a join, and an N, which has no nesting."""
     assert decompose(2, [(0, 1)]) == Series((0, 1))
     assert decompose(4, [(0, 1), (0, 2), (1, 3), (2, 3)]) == Series((0, Parallel((1, 2)), 3))
     assert decompose(4, [(0, 2), (0, 3), (1, 3)]) is None
 
 
-def test_edges_through_modules_without_rate_join_their_neighbours_once() -> None:
+def test_modules_without_rate_leave_edges_between_their_neighbours_once() -> None:
     """Three modules that need no instance lead from a to b, and each to one of its own."""
     between = {"off0": "c0", "off1": "c1", "off2": "c2"}
     edges = [edge for off, own in between.items() for edge in (("a", off), (off, "b"), (off, own))]
@@ -64,7 +64,7 @@ def test_edges_through_modules_without_rate_join_their_neighbours_once() -> None
     assert pipeline.edges == ((0, 1), (0, 2), (0, 3), (0, 4))
 
 
-def test_cycle_is_refused() -> None:
+def test_cyclic_graph_is_refused() -> None:
     """A cycle names a module on it or behind it."""
     with pytest.raises(CyclicError) as caught:
         topological(3, [(0, 1), (1, 2), (2, 1)])
@@ -86,7 +86,7 @@ def test_nestings_bound_the_critical_path(graph: tuple[list[float], list[Edge]])
 
 
 @given(st.integers(0, 10_000))
-def test_combining_is_exact(seed: int) -> None:
+def test_combined_front_holds_the_cheapest_combination(seed: int) -> None:
     """The merged front holds the cheapest of all combinations for every limit."""
     dice = random.Random(seed)
     tree = Series((0, Parallel((1, Series((2, 3))))))
@@ -110,7 +110,7 @@ def test_combining_is_exact(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_thinning_bounds(seed: int) -> None:
+def test_thinned_front_is_a_bound_or_made_of_the_fronts_points(seed: int) -> None:
     """A thinned front is never above the front for bounds, and made of its points for plans; both are short."""
     dice = random.Random(seed)
     latency = np.cumsum([dice.uniform(0.1, 1) for _ in range(2 * POINTS_MAX + seed % 300)])

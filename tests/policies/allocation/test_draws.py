@@ -55,7 +55,7 @@ def _taken(answer: dict[str, Any]) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize("policy", ["frontier", "scrooge"])
 @pytest.mark.parametrize(("cost_by", "cost"), [("seconds", 0.5 * 1.6), ("price", 0.5 * (2 + 0.6 * 3)), ("energy", 3.5)])
-def test_both_types_are_taken_and_paid(policy: str, cost_by: str, cost: float) -> None:
+def test_instance_in_parts_takes_and_pays_for_two_worker_types(policy: str, cost_by: str, cost: float) -> None:
     """100 items of 5 + 3 ms: half of X and 0.3 of Y; whole it would be two of X."""
     problem = _problem(100, policy=policy, cost_by=cost_by)
     answer = plan_one(problem)
@@ -66,7 +66,7 @@ def test_both_types_are_taken_and_paid(policy: str, cost_by: str, cost: float) -
 
 
 @pytest.mark.parametrize("policy", ["frontier", "scrooge"])
-def test_what_others_take_of_the_second_type_counts(policy: str) -> None:
+def test_plan_counts_other_pipelines_shares_of_the_drawn_worker_type(policy: str) -> None:
     """0.3 of Y where 0.2 is left: whole then; and where that is too slow, there is no plan."""
     problem = _problem(100, y_taken=0.8, policy=policy, cost_by="seconds")
     answer = plan_one(problem)
@@ -77,7 +77,7 @@ def test_what_others_take_of_the_second_type_counts(policy: str) -> None:
     assert _taken(plan_one(gone)).keys() == {"X"}
 
 
-def test_full_instances_draw_each_for_itself() -> None:
+def test_full_instances_draw_separately() -> None:
     """Two whole instances and a half one take 2.5 workers of X and thrice a part of Y: 0.3, 0.3 and 0.15."""
     problem = _problem(500, slo_ms=15, cost_by="seconds")
     problem["workers"][0]["available"] = 3
@@ -90,7 +90,7 @@ def test_full_instances_draw_each_for_itself() -> None:
 
 
 @pytest.mark.parametrize("policy", ["frontier", "scrooge"])
-def test_what_is_drawn_may_be_in_pieces(policy: str) -> None:
+def test_draw_of_an_instance_may_be_split_over_workers(policy: str) -> None:
     """Three whole instances draw 1.8 of two workers of Y: each worker has one of 0.6 and a piece of the third. And
     where others have 0.6 of each, one instance takes what is left of both.
     """
@@ -110,7 +110,7 @@ def test_what_is_drawn_may_be_in_pieces(policy: str) -> None:
     assert not plan_one(beside)["feasible"], "0.9 of Y, where 0.8 is left"
 
 
-def test_types_on_the_same_cores_are_one_worker_to_who_reads_the_reason() -> None:
+def test_reason_counts_worker_types_on_the_same_cores_as_one_worker() -> None:
     """Two kinds that share two cores: what fits onto one of these is on one worker, not on two."""
     profile = {"batch": 1, "concurrency": 1, "latency_ms": 10}
     workers = [{"name": name, "cost": 1, "available": 2, "group": "cores"} for name in ("X", "Y")]
@@ -121,7 +121,7 @@ def test_types_on_the_same_cores_are_one_worker_to_who_reads_the_reason() -> Non
     assert answer["reason"].endswith(" on 1 worker, 1 of them new")
 
 
-def test_the_second_pipeline_sees_what_the_first_draws() -> None:
+def test_second_pipeline_is_planned_beside_the_draws_of_the_first() -> None:
     """Each draws 0.6 of the only Y: there is no room for both at full rate, however many X there are."""
     look = Module("look", 1.0, (Profile("X", 1, 1, 10.0, 200.0, None, (Draw("Y", 0.6),)),))
     workers = (WorkerType("X", 1.0, 4), WorkerType("Y", 1.0, 1))

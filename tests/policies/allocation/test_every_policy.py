@@ -36,7 +36,7 @@ def _plain(answer: dict[str, object]) -> dict[str, object]:
     cost_by=st.sampled_from(["price", "energy", "seconds"]),
     batch_wait=st.sampled_from(["full", "rest"]),
 )
-def test_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by: str, batch_wait: str) -> None:
+def test_plan_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by: str, batch_wait: str) -> None:
     """Rates, latencies, cost, critical path, shares and workers of a feasible answer hold when worked out anew."""
     problem = {**draw(seed, shape, **SMALL), "policy": policy, "cost_by": cost_by, "batch_wait": batch_wait}
     answer = plan_one(problem)
@@ -50,7 +50,7 @@ def test_keeps_every_rule(policy: str, draw: Any, seed: int, shape: str, cost_by
 @pytest.mark.parametrize("policy", sorted(set(ALLOCATION) - {"brute-force"}))
 @examples(gate=10)
 @given(draw=draws, seed=seeds, shape=shapes)
-def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) -> None:
+def test_plan_depends_on_no_order_of_its_input(policy: str, draw: Any, seed: int, shape: str) -> None:
     """Shuffled workers, modules, profiles, edges and existing workers give the very same answer; so does the same
     problem twice.
     """
@@ -78,7 +78,7 @@ def test_order_does_not_matter(policy: str, draw: Any, seed: int, shape: str) ->
 @example(draw=instances.grouped, seed=5542, shape="fork", batch_wait="full")
 @example(draw=instances.grouped, seed=71, shape="fork", batch_wait="full")
 @example(draw=instances.drawing, seed=1881, shape="chain2", batch_wait="full")
-def test_default_is_optimal(draw: Any, seed: int, shape: str, batch_wait: str) -> None:
+def test_default_policy_costs_what_exhaustive_search_finds(draw: Any, seed: int, shape: str, batch_wait: str) -> None:
     """The default policy costs what exhaustive search finds, also when workers are scarce, and refuses what it
     refuses.
     """
@@ -93,8 +93,7 @@ def test_default_is_optimal(draw: Any, seed: int, shape: str, batch_wait: str) -
 @pytest.mark.parametrize("policy", sorted(ALLOCATION))
 @examples(gate=10)
 @given(seed=seeds, shape=st.sampled_from(["single", "chain2"]))
-def test_a_group_of_one_is_no_group(policy: str, seed: int, shape: str) -> None:
-    """A type that is the only one of its group is planned as if it had none."""
+def test_worker_type_alone_in_its_group_is_planned_as_ungrouped(policy: str, seed: int, shape: str) -> None:
     problem = {**instances.scarce(seed, shape, **SMALL), "policy": policy}
     alone = {**problem, "workers": [{**one, "group": one["name"]} for one in problem["workers"]]}
     assert _plain(plan_one(alone)) == _plain(plan_one(problem))
@@ -103,7 +102,7 @@ def test_a_group_of_one_is_no_group(policy: str, seed: int, shape: str) -> None:
 @pytest.mark.nightly("many instances")
 @examples(gate=30)
 @given(seed=seeds, shape=shapes)
-def test_more_is_never_dearer(seed: int, shape: str) -> None:
+def test_plan_with_more_workers_or_longer_slo_is_never_dearer(seed: int, shape: str) -> None:
     """One more worker of a type, or a longer SLO, never costs more nor turns an answer into a refusal."""
     problem = instances.scarce(seed, shape, **SMALL)
     first = problem["workers"][0]
@@ -118,7 +117,7 @@ def test_more_is_never_dearer(seed: int, shape: str) -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(set(ALLOCATION) - {"brute-force", "frontier"}))
-def test_default_is_never_dearer(policy: str) -> None:
+def test_default_policy_is_never_dearer_than_another_policy(policy: str) -> None:
     """No yardstick finds something cheaper than the default policy, and most of them something dearer somewhere."""
     dearer = 0
     for shape in ("chain2", "chain3", "diamond"):
@@ -131,7 +130,7 @@ def test_default_is_never_dearer(policy: str) -> None:
     assert dearer
 
 
-def test_thirty_types() -> None:
+def test_plan_over_thirty_worker_types_is_proven_optimal() -> None:
     """Thirty worker types and four modules: proven optimal, and never dearer than Scrooge's program."""
     problem = instances.thirty(3)
     answer = plan_one(problem)
@@ -144,7 +143,7 @@ def test_thirty_types() -> None:
     ("shape", "most", "gap"),
     [("chain3", 250.0, 0.01), ("chain18", 3.0, 0.15)],
 )
-def test_large_problems_tell_their_bound(shape: str, most: float, gap: float) -> None:
+def test_plan_of_a_large_problem_is_near_its_stated_bound(shape: str, most: float, gap: float) -> None:
     """Hundreds of workers a module, or eighteen modules: the plan keeps every rule and is near the bound it tells."""
     fine: dict[str, Any] = {"batches": (1, 2, 4, 8, 16, 32), "concurrencies": (1, 2, 4), "instances": most}
     problem = instances.drawn(0, shape, **fine)

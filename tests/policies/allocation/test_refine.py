@@ -17,7 +17,7 @@ CONFIGURATIONS = (
 @pytest.mark.parametrize(
     ("slo_ms", "cost"), [(59.0, None), (60.0, 6.0), (70.0, 4.0), (80.0, 2.0), (100.0, 1.5), (120.0, 1.0)]
 )
-def test_cheapest_of_two_stages_is_the_same_greedily_where_each_step_pays(
+def test_greedy_refinement_of_two_stages_is_as_cheap_as_the_exact_one(
     slo_ms: float, cost: float | None, exact_max: int
 ) -> None:
     """Two stages one after the other: fast ones take 60 ms, and no pair is faster."""

@@ -26,7 +26,7 @@ def _where(plan: AllocationPlan) -> dict[str, str]:
     return {row.module: row.worker for row in plan.allocations}
 
 
-def test_scarce_worker_goes_to_the_stage_that_saves_most_by_it() -> None:
+def test_scarce_worker_goes_to_the_stage_that_saves_most() -> None:
     """A worker for either of two stages: without it one costs 3, the other 10. At a price between both stages settle
     it themselves, so nothing need be searched.
     """
@@ -42,7 +42,7 @@ def test_scarce_worker_goes_to_the_stage_that_saves_most_by_it() -> None:
 
 
 @pytest.mark.parametrize(("taken", "worker", "cost"), [(0.4, "mixed", 2.1), (0.5, "other", 3.0)])
-def test_scarce_worker_that_only_the_best_choice_takes_is_counted(taken: float, worker: str, cost: float) -> None:
+def test_scarce_worker_drawn_by_the_best_choice_is_counted(taken: float, worker: str, cost: float) -> None:
     """0.6 of a worker each: of the scarce one, which has 0.5 left; for 5, elsewhere; or for 3.5, on another scarce one
     that goes over to the first half of the time, which no price on the first alone makes the cheapest.
     """
@@ -69,7 +69,7 @@ def _ways(count: int, share: float) -> tuple[Profile, ...]:
 
 @pytest.mark.parametrize("has_other", [True, False])
 @pytest.mark.parametrize(("ways", "is_optimal"), [(29, True), (30, False)])
-def test_scarce_workers_whose_rests_are_too_small_are_tried_thirty_times(
+def test_scarce_workers_with_too_little_room_are_tried_thirty_times(
     ways: int, is_optimal: bool, has_other: bool
 ) -> None:
     """Of either of two workers 0.55 is left, 1.1 in all; the stage takes 0.57 to 0.6 of one, whichever way, so it goes
@@ -88,7 +88,7 @@ def test_scarce_workers_whose_rests_are_too_small_are_tried_thirty_times(
 @pytest.mark.parametrize(
     ("ways", "worker", "cost", "is_optimal"), [(180, "mixed", 2.1, True), (190, "other", 3.0, False)]
 )
-def test_scarce_worker_with_more_ways_than_are_chosen_from_loses_the_dearest(
+def test_search_over_too_many_scarce_choices_drops_the_dearest(
     ways: int, worker: str, cost: float, is_optimal: bool
 ) -> None:
     """1500 ways for eight stages are 187 each. The first stage has so many for 0.7 to 0.9 of the scarce worker, which

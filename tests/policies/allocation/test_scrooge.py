@@ -25,7 +25,7 @@ def _problem(rate: float, slo_ms: float = 210.0) -> AllocationInput:
     return AllocationInput(slo_ms, (WorkerType("w", 1.0),), (Module("A", rate, (BIG, SMALL)),))
 
 
-def test_first_step_alone_breaks_the_slo() -> None:
+def test_scrooge_without_its_second_step_breaks_the_slo() -> None:
     """180 a second: step 1 runs all in batches of 16, and the last 20 would wait 800 ms for one; refined, they run
     one by one (SC-12).
     """
@@ -42,7 +42,7 @@ def test_first_step_alone_breaks_the_slo() -> None:
     assert pipeline.fits(critical_ms(pipeline, plans))
 
 
-def test_a_full_instance_is_released() -> None:
+def test_scrooge_releases_a_full_instance_to_fit_the_slo() -> None:
     """325 a second on workers of 160: the last 5 would wait 3.2 s for a batch, so one full instance is released to a
     larger type, which takes 165.
     """
@@ -55,7 +55,7 @@ def test_a_full_instance_is_released() -> None:
     ]
 
 
-def test_fallback_is_greedy() -> None:
+def test_greedy_fallback_fits_and_is_no_cheaper_than_the_exact_choice() -> None:
     """With no combinations allowed the search is greedy: it still fits, and costs at least what the exact choice
     does (SC-13).
     """
@@ -76,7 +76,7 @@ def test_fallback_is_greedy() -> None:
     assert dearer
 
 
-def test_runs_again_without_the_missing_type() -> None:
+def test_scrooge_plans_again_without_the_missing_worker_type() -> None:
     """One Y, half taken: the program's sums fit, no placement does, so the second round does without Y (SC-16)."""
     problem = instances.paper()
     problem["workers"][1]["available"] = 2
@@ -92,7 +92,7 @@ def test_runs_again_without_the_missing_type() -> None:
     assert best["cost"] < answer["cost"]  # type: ignore[operator]
 
 
-def test_scarce_workers_bind_the_program() -> None:
+def test_scrooge_takes_no_more_than_the_available_share_of_a_worker() -> None:
     """With one Y for all, its share of the work is at most one worker."""
     problem = AllocationInput(
         400.0,
@@ -106,10 +106,9 @@ def test_scarce_workers_bind_the_program() -> None:
 
 
 @pytest.mark.parametrize("policy", [Scrooge, without_concurrency])
-def test_refining_keeps_to_the_workers_available(policy: Callable[[], Scrooge]) -> None:
-    """Two stages of 0.6 of a worker each, and one cheap Y for both: one stage goes there, the other to X, 0.6 x 1 + 0.6
-    x 5. Both on Y would be refused by
-    placement, and without Y it is 6."""
+def test_refinement_takes_no_more_workers_than_available(policy: Callable[[], Scrooge]) -> None:
+    """Two stages of 0.6 of a worker each, and one cheap Y for both: one stage goes there, the other to X, 0.6 x 1 +
+    0.6 x 5. Both on Y would be refused by placement, and without Y it is 6."""
     profiles = Profile("X", 1, 1, 10.0), Profile("Y", 1, 1, 10.0)
     problem = AllocationInput(
         400.0,
@@ -123,7 +122,7 @@ def test_refining_keeps_to_the_workers_available(policy: Callable[[], Scrooge]) 
     assert "without" not in plan.reason
 
 
-def test_greedy_refinement_keeps_to_the_room() -> None:
+def test_greedy_refinement_keeps_to_the_room_left() -> None:
     """With no combinations allowed the search within the room is greedy; it finds the same here, and nothing where
     nothing has room.
     """
@@ -143,10 +142,9 @@ def test_greedy_refinement_keeps_to_the_room() -> None:
 
 
 @pytest.mark.nightly("many pipelines are planned")
-def test_scarce_pipelines_are_served_where_others_refuse() -> None:
+def test_scrooge_on_scarce_workers_refuses_at_most_one_of_forty_pipelines() -> None:
     """Forty drawn pipelines with few workers: Scrooge never costs less than the optimum, and refuses at most one
-    that has one.
-    """
+    pipeline that has a plan."""
     refused = 0
     for seed in range(40):
         problem = instances.scarce(seed, "chain3", instances=1.5, batches=(1, 4), concurrencies=(1, 3))

@@ -68,8 +68,8 @@ def _check(found: Several, levels: Sequence[AllocationInput] | None = None) -> N
     assert all(share <= 1.0 + 1e-6 for share in taken.values()), taken
 
 
-def test_beside_those_that_stand() -> None:
-    """One that comes is planned beside the others, which keep their places; nobody else is asked anew."""
+def test_new_pipeline_is_planned_beside_standing_plans() -> None:
+    """The pipeline that comes is planned beside the others, which keep their places and are not planned anew."""
     first = plan_several([_demand("a", 10), _demand("b", 10)], Frontier())
     kept = {name: one.plan.placement for name, one in first.served.items()}
     found = plan_several([_demand("a", 10), _demand("b", 10), _demand("c", 5)], Frontier(), kept)
@@ -94,27 +94,25 @@ def _batches(fps: float, items: float = 1.0, cost_by: CostBy = CostBy.SECONDS) -
     return {one.batch for one in plan.allocations}, plan.cost
 
 
-def test_plan_counts_on_no_batch_that_nobody_waits_for() -> None:
-    """At two frames a second nobody waits on two idle cores: frames run alone, for 0.02 cores. Batches of eight would
-    cost 0.01, but are never formed, and an item of the large variant by itself takes far more than the small one.
-    """
+def test_plan_at_low_load_counts_on_no_batches() -> None:
+    """At two frames a second no item waits on two idle cores: frames run alone, for 0.02 cores. Batches of eight would
+    cost 0.01, but are never formed, and an item of the large variant by itself takes far more than the small one."""
     assert _batches(2.0) == ({1}, pytest.approx(0.02))
 
 
-def test_plan_counts_on_batches_where_items_wait_for_company() -> None:
-    """One by one 120 frames a second take 1.2 of two cores, more than half of them; in batches of eight 0.6."""
+def test_plan_at_high_load_counts_on_batches() -> None:
+    """With items run singly, 120 frames a second take 1.2 of two cores, more than half; in batches of eight 0.6."""
     assert _batches(120.0) == ({8}, pytest.approx(0.6))
 
 
 def test_plan_counts_on_batches_of_the_items_of_one_frame() -> None:
-    """They come together, and wait for nobody: 16 items a second for 5 ms each."""
+    """Items of a frame come together, without waiting: 16 items a second for 5 ms each."""
     assert _batches(2.0, items=8.0) == ({8}, pytest.approx(0.08))
 
 
-def test_pipelines_that_fit_with_company_only_are_planned_with_it() -> None:
-    """One by one the first takes 0.8 of two cores, less than half, beside which there is no room for the second: in
-    batches of eight 0.4 and 1.5.
-    """
+def test_pipelines_that_fit_only_in_batches_are_planned_with_batches() -> None:
+    """With items run singly, the first takes 0.8 of two cores, less than half, beside which there is no room for the
+    second: in batches of eight 0.4 and 1.5."""
     problem = _two_variants()
     found = plan_several([Demand("a", 80.0, (problem,), 2.0), Demand("b", 300.0, (problem,))], Frontier())
     assert all(one.plan.feasible for one in found.served.values())
@@ -123,12 +121,12 @@ def test_pipelines_that_fit_with_company_only_are_planned_with_it() -> None:
 
 
 def test_plan_by_price_counts_on_batches_at_any_load() -> None:
-    """A worker costs what it is taken for, idle or not: items wait for company."""
+    """A worker costs what it is taken for, idle or not: items wait for a batch."""
     assert _batches(2.0, cost_by=CostBy.PRICE)[0] == {8}
 
 
-def test_all_anew_where_they_do_not_fit() -> None:
-    """Two thirds of either core are free, and the one that comes needs four fifths of one: the others move together."""
+def test_pipelines_are_planned_anew_when_a_new_pipeline_does_not_fit() -> None:
+    """Two thirds of either core are free, and the new pipeline needs four fifths of one: the others move together."""
 
     module = Module("find", 1.0, (Profile("cpu", 1, 1, 10.0),))
     problem = AllocationInput(400.0, CORES, (module,), cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
@@ -143,8 +141,8 @@ def test_all_anew_where_they_do_not_fit() -> None:
     _check(found, (problem,))
 
 
-def test_cheaper_variants_before_fewer_frames() -> None:
-    """Three that want 2.2 cores of two: cheaper variants serve as many as need be, and every frame."""
+def test_pipelines_take_cheaper_variants_before_fewer_frames() -> None:
+    """Three pipelines that want 2.2 cores of two: cheaper variants serve as many as need be, and every frame."""
     found = plan_several([_demand("a", 24, 2.0), _demand("b", 24), _demand("c", 24)], Frontier())
     assert all(one.plan.feasible for one in found.served.values())
     assert [one.fps for one in found.served.values()] == [24, 24, 24]
@@ -153,7 +151,7 @@ def test_cheaper_variants_before_fewer_frames() -> None:
     _check(found)
 
 
-def test_shares_by_weight_at_last() -> None:
+def test_overloaded_pipelines_share_frames_by_weight() -> None:
     """Twice what the cheapest variants leave room for: frames are fewer, by weight, and all of them have a plan."""
     found = plan_several([_demand("a", 100, 2.0), _demand("b", 100), _demand("c", 100)], Frontier())
     served = found.served
@@ -165,10 +163,9 @@ def test_shares_by_weight_at_last() -> None:
     _check(found)
 
 
-def test_who_asks_for_little_has_it_whatever_the_others_ask() -> None:
-    """One pipeline asks for five times the box, single calls take half of it: another one that asks for a tenth has all
-    its frames, whole, whichever of both comes first by name.
-    """
+def test_small_pipeline_keeps_all_its_frames_beside_a_greedy_pipeline() -> None:
+    """A pipeline asks for five times the box, single calls take half of it: another pipeline that asks for a tenth has
+    all its frames, whole, whichever of both comes first by name."""
     busy = [Existing("cpu", 1, (Part("requests", 1.0),))]
     for little, much in (("a", "b"), ("b", "a")):
         for fps in (30.0, 60.0, 300.0):
@@ -188,7 +185,7 @@ def _one_network(*workers: WorkerType) -> AllocationInput:
     return AllocationInput(400.0, workers, modules, cost_by=CostBy.SECONDS, batch_wait=BatchWait.REST)
 
 
-def test_pipelines_on_different_workers_are_not_too_many_together() -> None:
+def test_pipelines_on_different_workers_are_not_counted_together() -> None:
     """Each asks for 0.9 of the one worker that it knows, which is none of the other's."""
     demands = [
         Demand(name, 90.0, (_one_network(WorkerType(worker, 1.0, 1)),))
@@ -200,17 +197,16 @@ def test_pipelines_on_different_workers_are_not_too_many_together() -> None:
     assert [one.fps for one in found.served.values()] == [90.0, 90.0]
 
 
-def test_pipelines_on_workers_without_limit_are_never_too_many() -> None:
+def test_pipelines_on_unlimited_workers_are_never_degraded() -> None:
     """3.5 workers of a type of which there are as many as wanted."""
     found = plan_several([Demand("a", 350.0, (_one_network(WorkerType("cloud", 1.0)),))], Frontier())
     assert (found.is_anew, found.solved, found.served["a"].fps) == (False, 1, 350.0)
     assert len(found.served["a"].plan.placement) == 4
 
 
-def test_shares_of_workers_with_a_limit_are_divided_beside_those_without() -> None:
-    """Two that ask for twice the one worker: 0.95 of it is divided between them, 47.5 frames each, whatever they and
-    others take of a type that never runs out.
-    """
+def test_limited_workers_are_shared_beside_unlimited_ones() -> None:
+    """Two pipelines that ask for twice the one worker: 0.95 of it is divided between them, 47.5 frames each, whatever
+    they and others take of a type that never runs out."""
     problem = _one_network(WorkerType("cpu", 1.0, 1), WorkerType("cloud", 1.0))
     busy = (Existing("cloud", 0, (Part("requests", 0.5),)),)
     found = plan_several([Demand(name, 100.0, (problem,)) for name in "ab"], Frontier(), busy=busy)
@@ -219,13 +215,12 @@ def test_shares_of_workers_with_a_limit_are_divided_beside_those_without() -> No
     assert {placed.worker for one in found.served.values() for placed in one.plan.placement} == {"cpu", "cloud"}
 
 
-def test_nobody_is_degraded_for_who_asks() -> None:
-    """Where nobody may be degraded, who does not fit gets no plan, and says so."""
+def test_pipeline_without_room_gets_no_plan_when_degrading_is_off() -> None:
     found = plan_several([_demand("a", 40), _demand("b", 40)], Frontier(), may_degrade=False)
     assert [one.plan.feasible for _, one in sorted(found.served.items())] == [True, False]
 
 
-def test_what_cannot_be_in_time_takes_nothing() -> None:
+def test_pipeline_with_impossible_slo_takes_no_worker() -> None:
     """An SLO below what the networks take has no plan, at any level; others are planned as without it."""
     impossible = replace(_demand("a", 5), levels=(_problem(20, 8, slo_ms=15.0),))
     found = plan_several([impossible, _demand("b", 10)], Frontier())
@@ -238,7 +233,7 @@ def test_what_cannot_be_in_time_takes_nothing() -> None:
 @given(
     st.lists(st.tuples(st.just(0.0) | st.floats(0.05, 60), st.sampled_from([0.5, 1.0, 2.0])), min_size=1, max_size=5)
 )
-def test_every_plan_keeps_its_rules(wanted: list[tuple[float, float]]) -> None:
+def test_plans_of_several_pipelines_keep_slo_and_capacity_in_any_order(wanted: list[tuple[float, float]]) -> None:
     """Whatever is asked: SLO and capacity hold by the independent checker, together, too; equal questions have equal
     answers in any order.
     """
@@ -252,8 +247,7 @@ def test_every_plan_keeps_its_rules(wanted: list[tuple[float, float]]) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_single_calls_take_their_part(share: float) -> None:
-    """What single calls take of a core is not planned with."""
+def test_plan_leaves_out_the_share_that_single_calls_take(share: float) -> None:
     busy = (Existing("cpu", 1, (Part("requests", share),)),) if share else ()
     found = plan_several([_demand("a", 80)], Frontier(), busy=busy)
     assert found.served["a"].fps * 15.0 / 1000.0 <= 2.0 - share + 1e-6
@@ -261,7 +255,7 @@ def test_single_calls_take_their_part(share: float) -> None:
 
 
 @pytest.mark.parametrize("fps", [22.0, 25.0, 29.0, 37.0])
-def test_processors_that_are_alike_are_used_together(fps: float) -> None:
+def test_pipeline_too_large_for_one_of_two_equal_processors_uses_both(fps: float) -> None:
     """What is too much for one group of cores goes to both, though nothing is cheaper on either."""
     workers = (WorkerType("first", 1.0, 1, "cores"), WorkerType("host", 1.0, 1, "cores"), WorkerType("second", 1.0, 1))
     modules = tuple(
@@ -281,10 +275,9 @@ def test_processors_that_are_alike_are_used_together(fps: float) -> None:
     assert not broken(pipeline_problem_json(asked), pipeline_answer_json(found.plan, asked.cost_by))
 
 
-def test_where_not_all_fits_every_type_is_used() -> None:
-    """Three that want four times what there is of the cheapest type, and twice what there is of both: rates are divided
-    as both types allow, and each plan keeps its SLO beside the others, by the independent checker.
-    """
+def test_overloaded_pipelines_use_every_worker_type() -> None:
+    """Three pipelines that want four times what there is of the cheapest type, and twice what there is of both: rates
+    are divided as both types allow, and each plan keeps its SLO beside the others, by the independent checker."""
     workers = (
         WorkerType("cpu", 1.0, 2, "cores"),
         WorkerType("host", 1.0, 2, "cores"),
@@ -313,10 +306,9 @@ def test_where_not_all_fits_every_type_is_used() -> None:
     assert least >= 0.7 * most
 
 
-def test_a_pipeline_is_seen_as_one() -> None:
-    """Of another pipeline a worker's share is told, and not each of its stages: with many of them nothing else would be
-    told any more.
-    """
+def test_existing_pipeline_appears_as_one_share_of_a_worker() -> None:
+    """Another pipeline appears by its share of a worker, and not by each of its stages: many of those would crowd out
+    all else."""
     workers = (WorkerType("cpu", 1.0, 2),)
     placed = {"other": (Placed("cpu", 0, (Part("find", 0.25), Part("read", 0.5)), is_new=False),)}
     busy = (Existing("cpu", 0, (Part("requests", 0.125),)),)
@@ -325,10 +317,9 @@ def test_a_pipeline_is_seen_as_one() -> None:
     )
 
 
-def test_no_policy_is_asked_for_what_cannot_be() -> None:
-    """More than all workers by throughput alone: nobody is planned at its full rate first, and the plans are those that
-    the search for them ends with.
-    """
+def test_pipelines_beyond_all_workers_are_never_planned_at_full_rate() -> None:
+    """More than all workers by throughput alone: no pipeline is planned at its full rate first, and the plans are those
+    that the search for them ends with."""
     asked: list[float] = []
 
     class Noted(Frontier):

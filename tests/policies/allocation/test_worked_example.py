@@ -12,7 +12,7 @@ from tests.instances import allocation as instances
 
 
 @pytest.mark.parametrize("policy", ["frontier", "scrooge", "brute-force"])
-def test_paper_example(policy: str) -> None:
+def test_plan_of_the_papers_example_is_the_papers_plan(policy: str) -> None:
     """The paper's plan: A on a full X <4,2> and a partial Y <2,1>, B on Y <4,2>, the two partial ones on one worker."""
     problem = instances.paper()
     answer = plan_one({**problem, "policy": policy})
@@ -27,7 +27,7 @@ def test_paper_example(policy: str) -> None:
 
 
 @pytest.mark.parametrize("step", instances.paper_sweep(), ids=lambda step: f"{step['slo_ms']:g}ms")
-def test_slo_sweep(step: dict[str, float]) -> None:
+def test_plan_of_the_papers_example_is_optimal_at_every_slo(step: dict[str, float]) -> None:
     """The optimum at every SLO of the sweep, cost and latency."""
     answer = plan_one(instances.paper(step["slo_ms"]))
     assert answer["cost"] == pytest.approx(step["cost"], abs=5e-5)
@@ -35,19 +35,19 @@ def test_slo_sweep(step: dict[str, float]) -> None:
     assert answer["is_optimal"] is True
 
 
-def test_worst_case_latency() -> None:
+def test_full_instance_latency_adds_batch_filling_to_execution() -> None:
     """200 ms of execution, batches of 4 two at a time: 40 a second, 100 ms to fill a batch, 300 ms in all (the paper
     prints 400).
     """
     assert configuration("w", 4, 2, 200.0, 1000.0 * 4 * 2 / 200.0, 1.0, 4).full_latency_ms == pytest.approx(300.0)
 
 
-def test_partial_worst_case_latency() -> None:
+def test_partial_instance_latency_grows_as_batches_fill_slower() -> None:
     """At half the rate a batch takes twice as long to fill (eq. 3)."""
     assert configuration("w", 4, 2, 200.0, 40.0, 1.0, 4).latency_at(20.0) == pytest.approx(400.0)
 
 
-def test_ballooning() -> None:
+def test_ballooning_scales_latencies_and_throughputs() -> None:
     """Observed 50 ms for profiled 40 ms: all latencies of the module are 1.25 times as long, its throughputs by as
     much lower.
     """
@@ -59,11 +59,11 @@ def test_ballooning() -> None:
 
 @pytest.mark.parametrize(("batch_wait", "alone_ms", "four_ms"), [("full", 230.0, 860.0), ("rest", 30.0, 660.0)])
 @pytest.mark.parametrize("policy", ["frontier", "scrooge", "brute-force", "greedy", "nexus-like", "concurrency-1"])
-def test_what_a_batch_waits_for(policy: str, batch_wait: str, alone_ms: float, four_ms: float) -> None:
-    """30 ms of execution at 5 a second: the paper's batch of one waits 200 ms for the next one, with "rest" for nobody.
-
-    One of four (60 ms) waits for
-    four, or for the three others, 200 ms each."""
+def test_batch_latency_counts_waiting_for_a_full_batch_or_the_rest(
+    policy: str, batch_wait: str, alone_ms: float, four_ms: float
+) -> None:
+    """30 ms of execution at 5 a second: the paper's batch of one waits 200 ms for the next item, with "rest" for none.
+    A batch of four (60 ms) waits for four, or for the three others, 200 ms each."""
 
     def modules(batch: int, latency_ms: float) -> list[dict[str, object]]:
         profile = {"worker": "w", "batch": batch, "concurrency": 1, "latency_ms": latency_ms}
@@ -81,7 +81,7 @@ def test_what_a_batch_waits_for(policy: str, batch_wait: str, alone_ms: float, f
     assert four["latency_ms"] == pytest.approx(four_ms)
 
 
-def test_paper_example_without_waiting_for_one_more() -> None:
+def test_papers_example_without_waiting_for_a_next_item_keeps_a_shorter_slo() -> None:
     """The paper's plan with "rest": A on X <4,2> takes 133 ms and waits for three at 60 a second, B's partial Y <4,2>
     takes 40 and waits for three at 120:
     183 + 65 = 248 ms, where the paper's sums give 199.7 + 73.3 = 273. So it also keeps an SLO of 250 ms."""

@@ -37,48 +37,49 @@ LINES = {1: 11.0, 2: 23.0, 4: 56.0}
 """One that loses."""
 
 
-def test_one_alone_runs_alone() -> None:
+def test_single_request_runs_alone() -> None:
     assert ask(SENTENCES, [WaitingRequest(1)]) == 1
 
 
-def test_a_network_that_loses_by_batches_is_never_batched() -> None:
+def test_network_that_loses_by_batches_is_never_batched() -> None:
     assert ask(LINES, [WaitingRequest(1)] * 20) == 1
     assert ask(LINES, [WaitingRequest(1)] * 20, [300]) == 1
 
 
-def test_two_on_two_idle_workers_run_side_by_side() -> None:
+def test_requests_on_two_idle_workers_are_not_batched() -> None:
     assert ask(SENTENCES, [WaitingRequest(1)] * 2, [0]) == 1
 
 
-def test_two_beside_a_busy_worker_run_together() -> None:
+def test_requests_beside_a_busy_worker_are_batched_when_that_gains() -> None:
     # one by one on this worker: 2.3 and 4.6 ms; together both end at 3.7: 7.4 in place of 6.9, so not
     assert ask(SENTENCES, [WaitingRequest(1)] * 2, [50]) == 1
     # four: 2.3 + 4.6 + 6.9 + 9.2 = 23; in pairs 3.7 + 3.7 + 7.4 + 7.4 = 22.2; at once 24
     assert ask(SENTENCES, [WaitingRequest(1)] * 4, [50]) == 2
 
 
-def test_a_long_line_runs_in_the_batches_that_gain_most() -> None:
+def test_long_queue_runs_in_batches_that_gain_most() -> None:
     # sixteen on one worker: 6 + 12 + 18 + 24, four times each, is 240; in pairs 266, in eights 283, one by one 313
     assert ask(SENTENCES, [WaitingRequest(1)] * 16) == 4
 
 
-def test_no_larger_than_a_run_may_be() -> None:
+def test_batch_is_never_larger_than_allowed() -> None:
     assert ask(SENTENCES, [WaitingRequest(1)] * 16, items_max=2) == 2
     assert ask(SENTENCES, [WaitingRequest(3)] * 16, items_max=4) == 1
 
 
-def test_nobody_becomes_late_for_the_others() -> None:
+def test_batch_that_makes_a_request_late_is_not_formed() -> None:
     hurried = [WaitingRequest(1, int(2.5 * MS)), *[WaitingRequest(1)] * 15]
     assert ask(SENTENCES, hurried) == 1
 
 
-def test_narrow_ones_that_are_quick_alone_are_not_padded_for_a_wide_one() -> None:
-    """Four together take 1.5 ms each: less than nearly the widest by themselves, more than those half as wide."""
+def test_narrow_requests_quick_alone_are_not_padded_for_a_wide_request() -> None:
+    """Four together take 1.5 ms each: less than a request nearly as wide as the widest takes alone, more than a request
+    half as wide."""
     assert ask(SENTENCES, [WaitingRequest(1, alone_ns=int(2.2 * MS))] * 16) == 4
     assert ask(SENTENCES, [WaitingRequest(1, alone_ns=int(1.2 * MS))] * 16) == 1
 
 
-def test_whoever_is_late_anyway_holds_nobody_up() -> None:
+def test_request_late_anyway_does_not_prevent_a_batch() -> None:
     assert ask(SENTENCES, [WaitingRequest(1, MS), *[WaitingRequest(1)] * 15]) == 4
 
 
@@ -89,7 +90,7 @@ def test_whoever_is_late_anyway_holds_nobody_up() -> None:
     ),
     free=st.lists(st.integers(0, 3000), max_size=3),
 )
-def test_together_the_last_ends_no_later_and_nobody_more_is_late(
+def test_batch_ends_no_later_than_single_runs_and_makes_no_request_late(
     runs: list[int], requests: list[WaitingRequest], free: list[int]
 ) -> None:
     times = dict(zip((1, 2, 4, 8), runs, strict=True))

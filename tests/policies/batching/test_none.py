@@ -5,7 +5,7 @@ from appliance.policies.batching.by_profile import ByProfile
 from appliance.policies.batching.none import NoBatching
 
 
-def test_no_batching_of_a_long_line_runs_one_at_a_time() -> None:
+def test_requests_of_a_long_queue_run_singly_without_batching() -> None:
     """Sixteen in one run take as long as one: by the profile all of them would run together."""
     line = BatchingInput([WaitingRequest(1)] * 16, 16, lambda items: 1_000_000)
     assert ByProfile().together(line) == 16

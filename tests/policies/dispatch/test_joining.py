@@ -26,23 +26,22 @@ def even(operators: Sequence[Operator]) -> dict[str, float]:
     return dict.fromkeys((op.name for op in operators), 1.0)
 
 
-def test_off_it_is_the_papers() -> None:
+def test_units_without_joining_are_those_of_the_paper() -> None:
     """Fig. 10a: a unit for each change of support."""
     operators = chain("cgn", "cgn", "cn", "c")
     assert told(joined(operators, even(operators), 1, 0)) == [("01", "cgn"), ("2", "cn"), ("3", "c")]
 
 
-def test_an_island_joins_a_neighbour_that_keeps_all_it_has() -> None:
+def test_small_unit_joins_a_neighbour_that_keeps_its_processors() -> None:
     """Two operators on the accelerator between what it does not take are not worth two copies; an operator that it
-    does not take stays one of its own, for it would take all the rest with it.
-    """
+    does not take stays a unit of its own, for it would take all the rest with it."""
     operators = chain("cn", "cn", "cn", "c", "cn", "cn", "c", "c", "c", "cn", "cn", "cn")
     work = even(operators) | {"4": 0.01, "5": 0.01}
     assert told(joined(operators, work, 3, 0)) == [("012", "cn"), ("345678", "c"), ("91011", "cn")]
     assert len(joined(operators, even(operators), 3, 0)) == 5, "what has work enough is worth its copies"
 
 
-def test_islands_that_join_may_make_others_larger() -> None:
+def test_unit_joined_first_may_make_the_next_large_enough() -> None:
     """The least work goes first: then the second is no island any more."""
     operators = [
         Operator("a", frozenset("c")),
@@ -55,15 +54,14 @@ def test_islands_that_join_may_make_others_larger() -> None:
     assert told(units) == [("a", "c"), ("bde", "cg"), ("f", "c")]
 
 
-def test_no_more_than_asked_for_and_the_heaviest_stay_apart() -> None:
+def test_units_join_down_to_the_maximum_and_the_heaviest_stay_apart() -> None:
     operators = chain("cn", "c", "cn", "c", "cn", "c", "cn")
     work = even(operators) | {"2": 50.0, "6": 70.0}
     assert told(joined(operators, work, 1, 4)) == [("01", "c"), ("2", "cn"), ("345", "c"), ("6", "cn")]
     assert told(joined(operators, work, 1, 1)) == [("0123456", "c")]
 
 
-def test_what_nothing_can_join_stays() -> None:
-    """No processor runs both."""
+def test_units_without_a_common_processor_stay_apart() -> None:
     operators = chain("a", "b", "a")
     assert len(joined(operators, even(operators), 7, 1)) == 3
 
@@ -79,7 +77,9 @@ def graphs(draw: st.DrawFn) -> list[Operator]:
 
 
 @given(graphs(), st.integers(1, 5), st.integers(1, 4))
-def test_any_graph_is_cut_into_few_units_that_can_run(operators: list[Operator], ops_min: int, units_max: int) -> None:
+def test_graph_is_cut_into_few_units_in_a_runnable_order(
+    operators: list[Operator], ops_min: int, units_max: int
+) -> None:
     """Each operator once, on processors that it had, after what it needs; a connected graph as few as asked for."""
     units = joined(operators, even(operators), ops_min, units_max)
     known = {op.name: op for op in operators}

@@ -52,7 +52,7 @@ def story(seed: int, count: int = 60) -> Iterator[DispatchInput]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_asked_before_says_nothing(seed: int) -> None:
+def test_least_slack_decision_does_not_depend_on_earlier_decisions(seed: int) -> None:
     """A policy that has decided all along answers as one that is asked for the first time."""
     along = LeastSlack()
     decided = 0
@@ -64,7 +64,7 @@ def test_what_was_asked_before_says_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_least_slack_of_all_that_can_be_in_time(seed: int) -> None:
+def test_least_slack_picks_the_most_urgent_job_that_can_be_in_time(seed: int) -> None:
     """As each job's finish says that is worked out by itself, nothing left out."""
     along = LeastSlack()
     for problem in story(seed):

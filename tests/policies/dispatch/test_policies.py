@@ -34,7 +34,7 @@ def decide(policy: str, problem: DispatchInput) -> Decision:
     return decision
 
 
-def test_example_of_the_paper() -> None:
+def test_least_slack_decides_the_papers_example_as_the_paper() -> None:
     """Figure 12: jobs of equal length, SLOs of 80 and 100: job 1, {A, B} on the NPU, with a slack of 70."""
     first = chain("abc", {"CPU": 20, "GPU": 9, "NPU": 4}, {"CPU": 10, "NPU": 3}, {"CPU": 3})
     second = chain("ef", {"CPU": 30, "NPU": 6}, {"CPU": 40, "GPU": 8, "NPU": 4})
@@ -46,8 +46,8 @@ def test_example_of_the_paper() -> None:
     assert (decision.expected_latency_ms, decision.slack_ms) == (10, 70)
 
 
-def test_what_runs_already_changes_the_sequence() -> None:
-    """With the NPU busy for long, the same job goes another way (BA-13)."""
+def test_job_takes_another_processor_when_the_best_is_busy_for_long() -> None:
+    """BA-13."""
     net = chain("net", {"CPU": 20, "GPU": 9, "NPU": 4}, {"CPU": 10, "NPU": 3}, {"CPU": 3})
     busy = DispatchInput(0, (CPU, GPU, replace(NPU, busy_until_ms=50)), (Job("1", net, 0, 80),))
 
@@ -56,7 +56,7 @@ def test_what_runs_already_changes_the_sequence() -> None:
     assert (decision.ops, decision.processor, decision.expected_latency_ms) == (("net0",), "GPU", 22)
 
 
-def test_it_waits_for_a_busy_processor_that_is_worth_it() -> None:
+def test_job_waits_for_a_busy_processor_that_still_ends_first() -> None:
     """The run begins when its processor is free."""
     net = chain("net", {"CPU": 100, "NPU": 5})
     problem = DispatchInput(10, (CPU, replace(NPU, busy_until_ms=30)), (Job("1", net, 0),))
@@ -66,7 +66,7 @@ def test_it_waits_for_a_busy_processor_that_is_worth_it() -> None:
     assert (decision.processor, decision.start_ms, decision.expected_latency_ms) == ("NPU", 30, 25)
 
 
-def test_to_move_costs() -> None:
+def test_job_moves_only_when_worth_the_transfer_time() -> None:
     """A quicker processor for the second half is not worth a transfer that takes longer."""
     net = chain("net", {"CPU": 5}, {"CPU": 6, "NPU": 2})
     problem = DispatchInput(0, (CPU, NPU), (Job("1", net, 0),))
@@ -78,8 +78,7 @@ def test_to_move_costs() -> None:
     assert decide("least-slack", half_done).start_ms == 3
 
 
-def test_who_is_late_anyway_waits() -> None:
-    """It is named, and runs when nobody else can."""
+def test_job_late_anyway_is_reported_and_runs_last() -> None:
     net = whole_only("net", {"CPU": 20.0})
     late, good = Job("late", net, 0, 10), Job("good", net, 0, 100)
     plan = DISPATCH_POLICIES["least-slack"]().plan(DispatchInput(0, (CPU,), (late, good)))
@@ -91,7 +90,7 @@ def test_who_is_late_anyway_waits() -> None:
 
 
 @pytest.mark.parametrize("policy", DISPATCH_POLICIES)
-def test_nobody_can_run(policy: str) -> None:
+def test_decision_without_a_runnable_job_is_none(policy: str) -> None:
     """No jobs; a job whose processors are lost."""
     lost = Job("1", whole_only("net", {"NPU": 5.0}), 0, 10)
 
@@ -102,7 +101,7 @@ def test_nobody_can_run(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", DISPATCH_POLICIES)
-def test_fair_shares_stand_before_slack(policy: str) -> None:
+def test_fair_shares_come_before_slack(policy: str) -> None:
     """The tenant that has had least for its weight; of its jobs those of the highest priority."""
     net = whole_only("net", {"CPU": 5.0})
     jobs = (
@@ -117,7 +116,7 @@ def test_fair_shares_stand_before_slack(policy: str) -> None:
     assert decide(policy, replace(problem, tenants=(Tenant("a", 2, 100), Tenant("b", 1, 200)))).job == "hurried"
 
 
-def test_earliest_finish_begins_with_the_longest() -> None:
+def test_earliest_finish_begins_with_the_longest_job() -> None:
     """A frame is done with its last result: by first come, first served it would take 12 ms longer."""
     short, long = whole_only("short", {"CPU": 8.0, "GPU": 8.0}), whole_only("long", {"CPU": 20.0, "GPU": 20.0})
     problem = DispatchInput(0, (CPU, GPU), (Job("a", short, 0), Job("b", short, 0), Job("c", long, 0)))
@@ -126,10 +125,9 @@ def test_earliest_finish_begins_with_the_longest() -> None:
     assert decide("fifo", problem).job == "a"
 
 
-def test_affinity_leaves_to_the_quick_what_they_run_best() -> None:
-    """One takes 100 ms on the CPU and 10 on the NPU, the other 30 on either: while the NPU is busy for 95 ms the CPU
-    takes a short one. The longest first, where it ends first, would begin a long one there.
-    """
+def test_affinity_leaves_long_jobs_to_the_processor_that_runs_them_best() -> None:
+    """A long job takes 100 ms on the CPU and 10 on the NPU, a short one 30 on either: while the NPU is busy for 95 ms
+    the CPU takes a short job. The longest first, where it ends first, would begin a long one there."""
     long, short = whole_only("long", {"CPU": 100, "NPU": 10}), whole_only("short", {"CPU": 30, "NPU": 30})
     jobs = tuple(Job(f"{net.name}{number}", net, 0) for number in range(10) for net in (long, short))
     busy = DispatchInput(0, (CPU, replace(NPU, busy_until_ms=95)), jobs)
@@ -140,7 +138,7 @@ def test_affinity_leaves_to_the_quick_what_they_run_best() -> None:
     assert decide("earliest-finish", busy).job == "long0"
 
 
-def test_affinity_leaves_a_slow_processor_idle_at_the_end() -> None:
+def test_affinity_leaves_a_slow_processor_idle_for_the_last_job() -> None:
     """The last job would end later there than after a wait for the quick one."""
     last = (Job("last", whole_only("long", {"CPU": 100, "NPU": 10}), 0),)
 
@@ -149,7 +147,7 @@ def test_affinity_leaves_a_slow_processor_idle_at_the_end() -> None:
     assert (decision.processor, decision.start_ms, decision.expected_latency_ms) == ("NPU", 50, 60)
 
 
-def test_round_robin_takes_turns() -> None:
+def test_round_robin_gives_the_oldest_job_to_the_longest_free_processor() -> None:
     """The longest in the queue goes to whichever processor is free for longest, and its rest to the tail."""
     net = chain("net", {"CPU": 5, "GPU": 50}, {"CPU": 5})
     jobs = (Job("a", net, 0, queued_ms=9), Job("b", net, 3))
@@ -162,7 +160,7 @@ def test_round_robin_takes_turns() -> None:
     assert DISPATCH_POLICIES["least-slack"]().requeues_at_head
 
 
-def test_fixed_goes_back_and_forth() -> None:
+def test_fixed_policy_leaves_its_processor_only_for_unsupported_units() -> None:
     """What its processor does not run goes to the quickest of the others, unit by unit."""
     net = chain("net", {"CPU": 9, "NPU": 1}, {"CPU": 9, "GPU": 5}, {"CPU": 9, "NPU": 1})
     busy = replace(NPU, busy_until_ms=500)
@@ -176,8 +174,7 @@ def test_fixed_goes_back_and_forth() -> None:
 
 
 @pytest.mark.parametrize("policy", DISPATCH_POLICIES)
-def test_order_of_jobs_and_processors_says_nothing(policy: str) -> None:
-    """Permuted problems have the same answer."""
+def test_decision_depends_on_no_order_of_jobs_and_processors(policy: str) -> None:
     nets = [chain("x", {"CPU": 4, "GPU": 4}, {"CPU": 2}), chain("y", {"CPU": 6, "NPU": 6}), chain("z", {"GPU": 3})]
     random = Random(7)
     for _ in range(50):
@@ -193,7 +190,7 @@ def test_order_of_jobs_and_processors_says_nothing(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", DISPATCH_POLICIES)
-def test_every_job_ends(policy: str) -> None:
+def test_jobs_run_every_unit_exactly_once(policy: str) -> None:
     """Decision by decision, each unit of each job runs exactly once, and no processor runs two at a time."""
     nets = [chain("x", {"CPU": 4, "GPU": 4}, {"CPU": 2}, {"NPU": 1, "GPU": 7}), chain("y", {"CPU": 6, "NPU": 6})]
     jobs = {f"j{i}": Job(f"j{i}", nets[i % 2], float(i), 60.0 + i) for i in range(6)}
@@ -218,7 +215,7 @@ def test_every_job_ends(policy: str) -> None:
     assert len(ran) == len(set(ran)) == 3 * 3 + 3
 
 
-def test_long_times_are_told_in_plain_digits() -> None:
+def test_reason_states_long_times_in_plain_digits() -> None:
     slow = DispatchInput(0, (CPU,), (Job("1", whole_only("net", {"CPU": 19_960}), 0, 80_000),))
     reason = DISPATCH_POLICIES["least-slack"]().plan(slow).reason
     assert "19960 ms (60040 ms of slack)" in reason

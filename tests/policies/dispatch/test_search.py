@@ -19,7 +19,7 @@ def _first_on_the_cpu(net: Partition) -> Run:
     return Run(alone, 0, 3.0, alone.units)
 
 
-def test_search_of_a_job_that_begins_with_a_run_goes_on_where_the_rest_runs() -> None:
+def test_search_of_a_job_after_a_first_run_goes_on_where_the_rest_runs() -> None:
     """The CPU is free at 12 ms and takes 3; results are moved in 1 ms, and the GPU takes 4."""
     net = _net()
     run = _first_on_the_cpu(net)
@@ -38,7 +38,7 @@ def test_search_of_a_job_that_is_done_has_nothing_to_begin() -> None:
     assert (left.took_ms, left.begins) == (0.0, ())
 
 
-def test_search_for_more_transfer_times_than_are_kept_is_made_anew() -> None:
+def test_search_beyond_the_kept_transfer_times_is_made_anew() -> None:
     """With the same answer: 3 ms on the CPU, 1 ms to the GPU, and 4 ms there."""
     net = _net()
     first = search(net, ("CPU", "GPU"), 1.0)

@@ -21,13 +21,15 @@ from tests.policies.forecast.arrivals import PATTERNS, alternating, counted_burs
         (slowing, "ewma"),
     ],
 )
-def test_right_one_by_pattern(pattern: Callable[[Random, int], list[int]], expected: str) -> None:
+def test_forecaster_is_chosen_by_the_arrival_pattern(
+    pattern: Callable[[Random, int], list[int]], expected: str
+) -> None:
     """Chance takes the median, order the network, a changing rate the weighted mean."""
     assert choose(pattern(Random(7), 200), 0, FORECASTERS).forecaster.name == expected
 
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS.keys())
-def test_least_error_wins(pattern: Callable[[Random, int], list[int]]) -> None:
+def test_forecaster_with_the_least_error_is_chosen(pattern: Callable[[Random, int], list[int]]) -> None:
     """Whatever the pattern, no candidate has a smaller error than the chosen one, and the errors are those of the
     candidates themselves.
     """
@@ -39,7 +41,7 @@ def test_least_error_wins(pattern: Callable[[Random, int], list[int]]) -> None:
     assert choice.held_out == 40
 
 
-def test_little_history_takes_the_first() -> None:
+def test_forecaster_for_little_history_is_the_default() -> None:
     """Below the minimum nothing is measured, not even with no arrival at all."""
     for count in (0, 1, ARRIVALS_MIN - 1):
         choice = choose(alternating(Random(1), count), 0, FORECASTERS)
@@ -47,20 +49,19 @@ def test_little_history_takes_the_first() -> None:
         assert choice.errors_ns == {}
 
 
-def test_untrainable_candidates_do_not_compete() -> None:
+def test_forecaster_without_enough_training_data_is_not_scored() -> None:
     """Twenty arrivals are too few for the network: it is neither scored nor chosen."""
     assert set(choose(alternating(Random(1), 20), 0, FORECASTERS).errors_ns) == {"ewma", "renewal"}
 
 
-def test_ties_go_to_the_simpler() -> None:
+def test_forecaster_choice_on_a_tie_is_the_simpler() -> None:
     """Perfectly regular arrivals: all are right, the weighted mean stays."""
     history = [k * 1_000 for k in range(100)]
     two = {name: FORECASTERS[name] for name in ("ewma", "renewal")}
     assert choose(history, 0, two).forecaster.name == "ewma"
 
 
-def test_same_history_same_choice() -> None:
-    """A choice is a function of history and seed."""
+def test_forecaster_choice_is_a_function_of_history_and_seed() -> None:
     history = counted_bursts(Random(1), 100)
     first, second = choose(history, 5, FORECASTERS), choose(history, 5, FORECASTERS)
     assert first.errors_ns == second.errors_ns

@@ -9,12 +9,12 @@ from appliance.policies.forecast.companions import WINDOWS_MAX, Companions
 WINDOWS = st.lists(st.tuples(st.sampled_from("abcd"), st.sets(st.sampled_from("abcd"))), max_size=60)
 
 
-def test_prior_before_anything_is_seen() -> None:
+def test_companion_chance_before_any_window_is_the_prior() -> None:
     """One in twenty."""
     assert Companions().beside("a")["b"] == pytest.approx(0.05)
 
 
-def test_b_follows_a() -> None:
+def test_companion_chance_is_conditional_on_the_active_application() -> None:
     """B comes in each window of A and never in C's: likely beside A, unlikely beside C, though its marginal rate is
     a half.
     """
@@ -27,7 +27,7 @@ def test_b_follows_a() -> None:
     assert companions.beside("a")["d"] < 0.02
 
 
-def test_posterior_by_hand() -> None:
+def test_companion_chance_is_the_posterior_by_hand() -> None:
     """Two windows of a, b in one of them: m = 2/22, P = (4·m + 1) / 6."""
     companions = Companions()
     companions.observe("a", {"b"})
@@ -35,7 +35,7 @@ def test_posterior_by_hand() -> None:
     assert companions.beside("a")["b"] == pytest.approx((4 * 2 / 22 + 1) / 6)
 
 
-def test_new_active_application_starts_at_the_base_rate() -> None:
+def test_companion_chance_beside_a_new_application_is_the_base_rate() -> None:
     """Nothing known of x's windows: b's share in those of all the others, its own aside."""
     companions = Companions()
     for k in range(40):
@@ -44,7 +44,7 @@ def test_new_active_application_starts_at_the_base_rate() -> None:
     assert companions.beside("x")["b"] == pytest.approx((1 + 20) / (20 + 40))
 
 
-def test_habits_may_change() -> None:
+def test_companion_chance_forgets_windows_beyond_the_maximum() -> None:
     """After as many windows without b as are remembered, nothing of the old habit is left."""
     companions = Companions()
     for _ in range(100):
@@ -58,7 +58,7 @@ def test_habits_may_change() -> None:
 
 
 @given(WINDOWS)
-def test_always_a_probability(seen: list[tuple[str, set[str]]]) -> None:
+def test_companion_chance_is_always_a_probability(seen: list[tuple[str, set[str]]]) -> None:
     """Strictly between 0 and 1 for any pair of two, 0 beside itself."""
     companions = Companions()
     for active, came in seen:
@@ -69,7 +69,7 @@ def test_always_a_probability(seen: list[tuple[str, set[str]]]) -> None:
 
 
 @given(WINDOWS)
-def test_order_of_windows_does_not_matter(seen: list[tuple[str, set[str]]]) -> None:
+def test_companion_chance_depends_on_no_order_of_windows(seen: list[tuple[str, set[str]]]) -> None:
     """While none is forgotten, the same windows in another order teach the same."""
     shuffled = sorted(seen, key=lambda window: (window[0], sorted(window[1])))
     one, other = Companions(), Companions()
@@ -81,7 +81,7 @@ def test_order_of_windows_does_not_matter(seen: list[tuple[str, set[str]]]) -> N
 
 
 @given(WINDOWS)
-def test_forgotten_applications_leave_no_trace(seen: list[tuple[str, set[str]]]) -> None:
+def test_forgotten_application_leaves_no_trace(seen: list[tuple[str, set[str]]]) -> None:
     """Forgetting d leaves what would be known had d never been there."""
     one, other = Companions(), Companions()
     for active, came in seen:
@@ -92,8 +92,9 @@ def test_forgotten_applications_leave_no_trace(seen: list[tuple[str, set[str]]])
     assert all(one.beside(i)[j] == other.beside(i)[j] for j in "abcd" for i in "abcd")
 
 
-def test_companions_beside_one_that_is_active_lists_all_that_were_seen() -> None:
-    """Whoever had a window or came in one, the active one among them; others are as likely as the prior says."""
+def test_companions_of_an_application_list_all_that_were_seen() -> None:
+    """Every application that had a window or came in one, the active one among them; others are as likely as the prior
+    says."""
     companions = Companions()
     assert list(companions.beside("a")) == []
     companions.observe("a", {"b"})

@@ -24,7 +24,7 @@ def fitted(name: str) -> Forecaster:
 
 @pytest.mark.parametrize("name", FORECASTERS)
 @given(history=HISTORIES, elapsed=st.integers(0, 10**16))
-def test_next_is_after_now(name: str, history: list[int], elapsed: int) -> None:
+def test_predicted_arrival_is_in_the_future(name: str, history: list[int], elapsed: int) -> None:
     """Any history, however long the silence since: the predicted arrival is in the future and the spread is no
     negative number.
     """
@@ -37,14 +37,14 @@ def test_next_is_after_now(name: str, history: list[int], elapsed: int) -> None:
 
 @pytest.mark.parametrize("name", FORECASTERS)
 @given(history=HISTORIES)
-def test_looks_at_the_last_64_only(name: str, history: list[int]) -> None:
+def test_forecast_uses_the_last_64_arrivals_only(name: str, history: list[int]) -> None:
     """Older arrivals change nothing, and the same question has the same answer."""
     now_ns = history[-1] if history else 0
     assert fitted(name).predict(history, now_ns) == fitted(name).predict(history[-64:], now_ns)
 
 
 @pytest.mark.parametrize("name", FORECASTERS)
-def test_too_little_history_is_none(name: str) -> None:
+def test_forecast_of_fewer_than_two_arrivals_is_none(name: str) -> None:
     """Nothing is predicted from no arrival, nor from a single one."""
     assert fitted(name).predict([], 5) is None
     assert fitted(name).predict([5], 5) is None
@@ -52,10 +52,9 @@ def test_too_little_history_is_none(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORECASTERS)
 @given(gaps=st.lists(st.integers(10**6, 10**12), min_size=64, max_size=80))
-def test_silence_ends_the_forecast(name: str, gaps: list[int]) -> None:
-    """Each time that nobody came it is asked anew: two dozen windows later, and no more than 17 times the longest
-    gap, it says nothing more.
-    """
+def test_forecast_ends_after_a_long_silence(name: str, gaps: list[int]) -> None:
+    """Each time that no request came it is asked anew: two dozen windows later, and no more than 17 times the longest
+    gap, it says nothing more."""
     history = list(accumulate(gaps))
     now_ns = history[-1]
     predicted: list[int] = []
@@ -70,7 +69,7 @@ def test_silence_ends_the_forecast(name: str, gaps: list[int]) -> None:
 
 
 @pytest.mark.parametrize("name", FORECASTERS)
-def test_shifted_history_shifts_the_prediction(name: str) -> None:
+def test_forecast_of_a_shifted_history_is_shifted(name: str) -> None:
     """Only gaps matter, not when the clock was started."""
     history = arrivals([1.0, 3.0] * 10)
     shift = 10**6 * SECOND
@@ -82,7 +81,7 @@ def test_shifted_history_shifts_the_prediction(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORECASTERS)
-def test_regular_arrivals_are_met(name: str) -> None:
+def test_forecast_of_regular_arrivals_is_close(name: str) -> None:
     """A request each second: the next one is a second after the last, and the spread is small."""
     history = arrivals([1.0] * 60)
     forecaster = FORECASTERS[name].fit(history, 0)
@@ -94,12 +93,12 @@ def test_regular_arrivals_are_met(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORECASTERS)
-def test_names_match_the_registry(name: str) -> None:
+def test_forecaster_name_matches_the_registry(name: str) -> None:
     """A forecaster says the name that it is registered under."""
     assert fitted(name).name == name
 
 
-def test_patterns_are_deterministic() -> None:
+def test_arrival_patterns_are_functions_of_their_seed() -> None:
     """The histories these tests judge by are functions of their seed."""
     for pattern in PATTERNS.values():
         assert pattern(Random(3), 50) == pattern(Random(3), 50)

@@ -4,12 +4,12 @@ from appliance.policies.forecast.base import Prediction
 from appliance.policies.forecast.ewma import Ewma
 
 
-def test_weights_by_hand() -> None:
+def test_ewma_of_two_gaps_is_as_worked_by_hand() -> None:
     """Gaps 100, 200 with weight a half: mean 150, variance ½·(0 + 50·100)."""
     assert Ewma(weight=0.5).predict([0, 100, 300], 300) == Prediction(450, 50)
 
 
-def test_follows_a_change_of_rate() -> None:
+def test_ewma_follows_a_change_of_rate() -> None:
     """Ten gaps after a change from 100 to 1000, the prediction is within 3 % of the new gap."""
     history = [*range(0, 6_000, 100), *range(6_900, 16_900, 1_000)]
     prediction = Ewma().predict(history, history[-1])
@@ -17,13 +17,13 @@ def test_follows_a_change_of_rate() -> None:
     assert abs(prediction.next_ns - history[-1] - 1_000) < 30
 
 
-def test_late_requests_are_expected_at_any_moment() -> None:
+def test_ewma_expects_a_late_request_as_late_again() -> None:
     """3 late of a gap of 100: 3 from now; 500 late: 500 from now."""
     assert Ewma().predict([0, 100, 200], 303) == Prediction(306, 0)
     assert Ewma().predict([0, 100, 200], 800) == Prediction(1300, 0)
 
 
-def test_a_late_request_comes_when_such_gaps_end() -> None:
+def test_ewma_expects_a_late_request_when_gaps_as_long_ended() -> None:
     """Gaps 100, 300, 100: 280 after the last one it is 138 late, and the only gap as long ended at 300.
 
     Beyond that only how late it is counts.
@@ -34,7 +34,7 @@ def test_a_late_request_comes_when_such_gaps_end() -> None:
     assert found.next_ns == 1042
 
 
-def test_nobody_is_expected_after_a_long_silence() -> None:
+def test_ewma_expects_no_request_after_a_long_silence() -> None:
     """Until eight times the longest gap, which is 100 although the mean is less; the next request starts the
     forecast anew.
     """

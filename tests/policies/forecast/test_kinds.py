@@ -12,8 +12,7 @@ SERIES = samples([2_000_000 - 1_000 * k - k % 7 for k in range(100)])
 
 
 @pytest.mark.parametrize("name", FORECASTERS)
-def test_a_request_forecaster_survives(name: str) -> None:
-    """Whatever is registered: it says the same afterwards."""
+def test_request_forecaster_predicts_alike_after_write_and_read(name: str) -> None:
     forecaster = FORECASTERS[name].fit(HISTORY, 0)
     assert forecaster is not None
     copy = read(written(forecaster), FORECASTERS)
@@ -22,7 +21,7 @@ def test_a_request_forecaster_survives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MEMORY_FORECASTERS)
-def test_a_memory_forecaster_survives(name: str) -> None:
+def test_memory_forecaster_predicts_alike_after_write_and_read(name: str) -> None:
     forecaster = MEMORY_FORECASTERS[name].fit(SERIES, 5 * SECOND, 0)
     assert forecaster is not None
     copy = read(written(forecaster), MEMORY_FORECASTERS)
@@ -39,6 +38,6 @@ ENDLESS += '"scale_bytes": 1, "error_bytes": 1, "largest_bytes": 1}'
     "text",
     ["", "unheard-of", "unheard-of {}", "rnn", "rnn {}", 'rnn {"net": 3}', "rnn ][", "rnn " + "[" * 100_000, ENDLESS],
 )
-def test_a_damaged_text_is_the_first_kind(text: str) -> None:
+def test_damaged_forecaster_text_is_read_as_the_default_kind(text: str) -> None:
     assert read(text, FORECASTERS).name == "ewma"
     assert read(text, MEMORY_FORECASTERS).name == "trend"

@@ -44,7 +44,7 @@ def fitted(name: str) -> MemoryForecaster:
     return forecaster
 
 
-def test_trend_follows_a_fall() -> None:
+def test_trend_follows_falling_memory() -> None:
     """Ten bytes a second less: 50 less in five seconds."""
     prediction = Trend().predict(samples([1_000 - 10 * k for k in range(40)]), 5 * SECOND)
     assert prediction is not None
@@ -52,14 +52,14 @@ def test_trend_follows_a_fall() -> None:
     assert prediction.spread_bytes < 20
 
 
-def test_trend_promises_nothing() -> None:
+def test_trend_promises_no_rise_of_memory() -> None:
     """Rising memory counts as what is there now."""
     prediction = Trend().predict(samples([100 + 10 * k for k in range(20)]), 5 * SECOND)
     assert prediction is not None
     assert prediction.low_bytes == 290
 
 
-def test_a_sudden_fall_that_is_over_is_not_carried_on() -> None:
+def test_trend_does_not_continue_a_sudden_fall() -> None:
     """Half of the memory goes at once: from two samples later on, what is there is what will be."""
     prediction = Trend().predict(samples([1_000] * 20 + [500] * 3), 5 * SECOND)
     assert prediction is not None
@@ -68,7 +68,7 @@ def test_a_sudden_fall_that_is_over_is_not_carried_on() -> None:
 
 @pytest.mark.parametrize("name", MEMORY_FORECASTERS)
 @given(values=st.lists(st.integers(0, 10**12), max_size=80), horizon_ns=st.integers(1, 10**11))
-def test_low_is_between_zero_and_now(name: str, values: list[int], horizon_ns: int) -> None:
+def test_predicted_memory_is_between_zero_and_now(name: str, values: list[int], horizon_ns: int) -> None:
     """Whatever the series: never more than now, never negative; none of one sample."""
     prediction = fitted(name).predict(samples(values), horizon_ns)
     if prediction is not None:
@@ -78,7 +78,7 @@ def test_low_is_between_zero_and_now(name: str, values: list[int], horizon_ns: i
         assert len(values) < 10
 
 
-def test_network_learns_a_cycle() -> None:
+def test_memory_network_learns_a_cycle() -> None:
     """On a saw-tooth the network's error is less than half the trend's, so it is chosen."""
     choice = choose_memory(sawtooth(Random(1), 200), 3 * SECOND, 0, MEMORY_FORECASTERS)
     assert choice.forecaster.name == "rnn"
@@ -86,24 +86,23 @@ def test_network_learns_a_cycle() -> None:
 
 
 @pytest.mark.parametrize("series", [falling, steady, sawtooth])
-def test_least_error_wins(series: Callable[[Random, int], list[MemorySample]]) -> None:
-    """The chosen one has the smallest error on the last third."""
+def test_memory_forecaster_with_the_least_error_is_chosen(series: Callable[[Random, int], list[MemorySample]]) -> None:
     choice = choose_memory(series(Random(2), 200), 3 * SECOND, 0, MEMORY_FORECASTERS)
     assert choice.errors_bytes[choice.forecaster.name] == min(choice.errors_bytes.values())
 
 
-def test_few_samples_take_the_trend() -> None:
+def test_memory_forecaster_for_few_samples_is_the_trend() -> None:
     """Without history, or without any at all, there is still a forecaster."""
     for count in (0, 1, 2, 30):
         assert choose_memory(steady(Random(1), count), 3 * SECOND, 0, MEMORY_FORECASTERS).forecaster.name == "trend"
 
 
-def test_horizon_longer_than_the_samples_teaches_nothing() -> None:
+def test_memory_network_is_not_trained_on_too_few_samples_for_its_horizon() -> None:
     """A quarter of the samples must be beyond the horizon."""
     assert trained(steady(Random(1), 100), 30 * SECOND, 0) is None
 
 
-def test_survives_json() -> None:
+def test_memory_network_predicts_alike_after_json() -> None:
     """Stored and read again, it predicts the same; a damaged text is a ValueError."""
     series = sawtooth(Random(1), 100)
     forecaster = trained(series, 3 * SECOND, 0)
@@ -115,20 +114,20 @@ def test_survives_json() -> None:
             MemoryRnn.from_json(damaged)
 
 
-def test_lows_and_steps_by_hand() -> None:
+def test_memory_lows_and_steps_are_as_worked_by_hand() -> None:
     """The least of each sample and its two successors; a horizon of 2.5 periods is three steps."""
     assert lows([5, 3, 4, 6, 1], 2) == [3, 3, 1]
     assert steps_of(samples([0, 0, 0]), 5 * SECOND // 2) == 3
 
 
-def test_error_is_none_without_a_whole_horizon() -> None:
+def test_memory_error_is_none_without_a_whole_horizon() -> None:
     """No sample of the last third has its horizon behind it, or there is one sample only."""
     series = steady(Random(1), 9)
     assert mean_error_bytes(Trend(), series, 6, 5 * SECOND) is None
     assert mean_error_bytes(Trend(), series[:1], 0, SECOND) is None
 
 
-def test_what_was_never_learnt_is_left_to_the_trend() -> None:
+def test_memory_network_leaves_an_unlearnt_fall_to_the_trend() -> None:
     """Taught by a quiet night; then another process takes 100 MB a second: the fall is followed down as the trend
     does it.
     """
@@ -139,6 +138,6 @@ def test_what_was_never_learnt_is_left_to_the_trend() -> None:
     assert network.predict(steady(Random(2), 64), 5 * SECOND) != Trend().predict(steady(Random(2), 64), 5 * SECOND)
 
 
-def test_unrest_counts_both_ways() -> None:
+def test_memory_unrest_counts_rises_and_falls() -> None:
     assert unrest_bytes(samples([5, 3, 4])) == 3
     assert unrest_bytes([]) == 0

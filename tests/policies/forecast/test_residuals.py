@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from appliance.policies.forecast.residuals import WINDOW, HitRates, Interarrivals, Residuals, hit_chance
 
 
-def test_delta_by_hand() -> None:
+def test_residual_delta_is_as_worked_by_hand() -> None:
     """Early by 10, late by 30, over two applications: D = 20, σ = 10; Δ = 20 + 1.02·10 and 20 ± 2·10."""
     residuals = Residuals(initial_ns=5)
     residuals.add("a", 100, 90)
@@ -22,7 +22,7 @@ def test_delta_by_hand() -> None:
     assert residuals.delta_ns(-2.0) == 0
 
 
-def test_initial_values_until_something_is_known() -> None:
+def test_residuals_and_gaps_have_initial_values_until_observed() -> None:
     """Before the first residual and the first gap the given values hold; they return when the only application goes."""
     residuals, gaps = Residuals(7), Interarrivals(9)
     gaps.add("a", 100)
@@ -36,21 +36,21 @@ def test_initial_values_until_something_is_known() -> None:
     assert (residuals.delta_ns(), gaps.mean_ns()) == (7, 9)
 
 
-def test_alpha_has_bounds() -> None:
+def test_residual_alpha_beyond_two_is_refused() -> None:
     """More than two standard deviations are not offered."""
     with pytest.raises(ValueError, match="alpha"):
         Residuals(1).delta_ns(2.1)
 
 
 def test_mean_gap_is_over_all_applications() -> None:
-    """Gaps 10, 20 of one and 60 of another, interleaved: H = 30."""
+    """Gaps 10, 20 of a and 60 of b, interleaved: H = 30."""
     gaps = Interarrivals(1)
     for application, at_ns in (("a", 0), ("b", 5), ("a", 10), ("a", 30), ("b", 65)):
         gaps.add(application, at_ns)
     assert gaps.mean_ns() == 30
 
 
-def test_busy_application_does_not_drown_a_quiet_one() -> None:
+def test_mean_gap_weighs_a_busy_application_no_more_than_its_window() -> None:
     """A thousand gaps of 1 count no more than the window: with as many of 101, the mean is half way."""
     gaps = Interarrivals(1)
     for k in range(1000):
@@ -61,7 +61,7 @@ def test_busy_application_does_not_drown_a_quiet_one() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 10**12), st.integers(0, 10**12)), min_size=1))
-def test_running_sums_equal_the_definition(seen: list[tuple[str, int, int]]) -> None:
+def test_residual_running_sums_equal_the_definition(seen: list[tuple[str, int, int]]) -> None:
     """However many went through, D and σ are those of the latest values kept of each application."""
     residuals = Residuals(1)
     kept: dict[str, list[int]] = {}
@@ -73,7 +73,7 @@ def test_running_sums_equal_the_definition(seen: list[tuple[str, int, int]]) -> 
     assert residuals.delta_ns(1.0) == pytest.approx(fmean(values) + pstdev(values), rel=1e-6, abs=1)
 
 
-def test_the_chance_of_a_hit_by_hand() -> None:
+def test_hit_chance_is_as_worked_by_hand() -> None:
     """Half believed, mean residual 10, a request every 100, predicted 50 after the last: on time 0.05 by the prediction
     (a Laplace density, given that
     nothing has come before), 0.01·e^-0.5 by the rate."""
@@ -85,10 +85,8 @@ def test_the_chance_of_a_hit_by_hand() -> None:
     assert 0 < hit_chance(0.5, 0, 10**9, 2 * 10**9, 0, 1e-9) < 1
 
 
-def test_a_forecast_is_told_from_none() -> None:
-    """Believed at first; after many requests that come when they were predicted for sure, after many that come at
-    any time no more.
-    """
+def test_hit_rate_rises_for_true_forecasts_and_falls_for_false() -> None:
+    """Believed at first; rises after many requests that come when predicted, falls after many that come at any time."""
     chance = Random(3)
     rates = HitRates()
     first = rates.of("true")

@@ -15,7 +15,7 @@ from appliance.policies.forecast.vanilla import HUBER, Vanilla, Weights, gradien
 from tests.policies.forecast.arrivals import SECOND, alternating, counted_bursts, poisson
 
 
-def test_gradient_against_differences() -> None:
+def test_rnn_gradient_equals_finite_differences() -> None:
     """Back-propagation through time gives what shifting each weight a little gives."""
     draw = np.random.default_rng(0)
     weights = Weights(draw.normal(0, 0.5, Weights.size(4)), 4)
@@ -30,7 +30,7 @@ def test_gradient_against_differences() -> None:
     np.testing.assert_allclose(gradient(weights, inputs, targets), expected, atol=1e-8)
 
 
-def test_one_row_and_many_agree() -> None:
+def test_rnn_answers_a_single_row_as_in_a_batch() -> None:
     """The quick path for one row gives what the path for many gives."""
     draw = np.random.default_rng(1)
     net = Vanilla(Weights(draw.normal(0, 0.5, Weights.size(6)), 6), 7)
@@ -39,7 +39,7 @@ def test_one_row_and_many_agree() -> None:
 
 
 @pytest.mark.parametrize("pattern", [alternating, counted_bursts])
-def test_learns_an_order_that_a_mean_cannot(pattern: Callable[[Random, int], list[int]]) -> None:
+def test_rnn_learns_an_order_that_a_mean_cannot(pattern: Callable[[Random, int], list[int]]) -> None:
     """Trained on two thirds, it is within a tenth of the weighted mean's error on the rest."""
     history = pattern(Random(5), 180)
     forecaster = trained(history[:120], 0)
@@ -47,7 +47,7 @@ def test_learns_an_order_that_a_mean_cannot(pattern: Callable[[Random, int], lis
     assert mean_error_ns(forecaster, history, 120) < 0.1 * mean_error_ns(Ewma(), history, 120)
 
 
-def test_spread_tells_order_from_chance() -> None:
+def test_rnn_spread_is_small_for_order_and_large_for_chance() -> None:
     """The spread is small where the pattern is certain, and about a gap where arrivals are random."""
     spreads = []
     for pattern in (alternating, poisson):
@@ -61,8 +61,7 @@ def test_spread_tells_order_from_chance() -> None:
     assert spreads[1] > 0.4
 
 
-def test_same_seed_same_weights() -> None:
-    """Training is a function of history and seed."""
+def test_rnn_training_is_a_function_of_history_and_seed() -> None:
     history = alternating(Random(1), 60)
     first, second, other = trained(history, 3), trained(history, 3), trained(history, 4)
     assert first is not None
@@ -71,7 +70,7 @@ def test_same_seed_same_weights() -> None:
     assert first.to_json() == second.to_json() != other.to_json()
 
 
-def test_survives_json() -> None:
+def test_rnn_predicts_alike_after_json() -> None:
     """Stored and read again, it predicts the same to the nanosecond."""
     history = poisson(Random(1), 80)
     forecaster = trained(history, 3)
@@ -81,7 +80,7 @@ def test_survives_json() -> None:
         assert copy.predict(history[:end], history[end - 1]) == forecaster.predict(history[:end], history[end - 1])
 
 
-def test_refuses_what_it_did_not_write() -> None:
+def test_rnn_refuses_a_damaged_document() -> None:
     """A stored text that lacks a part, does not fit its sizes or is not finite is a ValueError, never a wrong
     forecaster.
     """
@@ -102,14 +101,14 @@ def test_refuses_what_it_did_not_write() -> None:
             Rnn.from_json(json.dumps(document))
 
 
-def test_short_history_teaches_nothing() -> None:
+def test_rnn_is_not_trained_on_a_short_history() -> None:
     """One arrival fewer than the minimum gives no network."""
     history = alternating(Random(1), ARRIVALS_MIN)
     assert trained(history, 0) is not None
     assert trained(history[1:], 0) is None
 
 
-def test_old_history_is_not_learnt_from() -> None:
+def test_rnn_training_ignores_rows_beyond_the_maximum() -> None:
     """The budget is stated: rows beyond the latest ones do not change the weights."""
     draw = np.random.default_rng(0)
     inputs, targets = draw.normal(size=(ROWS_MAX + 50, STEPS)), draw.normal(size=ROWS_MAX + 50)
@@ -117,7 +116,7 @@ def test_old_history_is_not_learnt_from() -> None:
     assert whole == latest
 
 
-def test_answers_stay_near_what_was_seen() -> None:
+def test_rnn_answers_stay_near_the_training_gaps() -> None:
     """Gaps a million times those of training are answered by no more than a little beyond the training's longest."""
     history = alternating(Random(1), 100)
     forecaster = trained(history, 0)

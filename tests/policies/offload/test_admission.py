@@ -27,8 +27,8 @@ def test_admission_with_a_margin_keeps_that_share_of_every_sla_free(margin: floa
     assert search.decide().verified.members == members
 
 
-def test_admission_with_a_margin_to_an_empty_box_admits_the_first() -> None:
-    """Nobody is there who could lose what is kept free."""
+def test_admission_with_a_margin_to_an_empty_box_admits_the_first_client() -> None:
+    """No client is there that could lose what is kept free."""
     new = Client("b", 0.005, 0.1, 10.0, 10.0)
     fleet = fleet_of(OffloadInput(60.0, 5000.0, 1000.0, {1: 10.0}, (), (new,)))
     assert Admission(fleet, [0.1], [_at_twelve], 0.5, 0.9).decide().verified.members == [0]

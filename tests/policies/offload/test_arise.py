@@ -20,7 +20,7 @@ def _clients(count: int, slo: float, age_ms: float) -> tuple[Client, ...]:
 
 
 @pytest.mark.parametrize(("slo", "interval"), [(0.05, 19), (0.03, 12)])
-def test_frames_of_a_fresh_client_are_as_far_apart_as_its_interval(slo: float, interval: int) -> None:
+def test_frames_of_a_fresh_client_are_its_interval_apart(slo: float, interval: int) -> None:
     """A frame takes 20 + 19 + 5 ms in batches of four: 2 frames. In the reference setup 20 + 10 + 5 ms are 2 frames,
     too, beside which 0.05 allows 0.05 / 0.004 = 12.5 more, 14.5 in all. Shown for n frames it is 2 + (n - 1) / 2 on
     average, so n is 2 * 12.5 + 1 = 26, of which three quarters are 19; and 0.03 allows 7.5 more: 16, and 12.
@@ -34,7 +34,7 @@ def test_frames_of_a_fresh_client_are_as_far_apart_as_its_interval(slo: float, i
 
 @pytest.mark.parametrize("age_ms", [1500.0, 2000.0, 2500.0, 3000.0])
 @pytest.mark.parametrize("slo", [0.05, 0.04, 0.03])
-def test_frames_after_a_stall_are_as_far_apart_as_is_told(slo: float, age_ms: float) -> None:
+def test_frames_after_a_stall_are_the_stated_interval_apart(slo: float, age_ms: float) -> None:
     """What is shown is old: more results have to make that good, evenly, and no more of them than that needs."""
     plan = Arise().plan(OffloadInput(FPS, NOW_MS, 1000.0, RUNS_MS, clients=_clients(3, slo, age_ms)))
     for client in plan.clients:
@@ -43,7 +43,7 @@ def test_frames_after_a_stall_are_as_far_apart_as_is_told(slo: float, age_ms: fl
         assert all(abs(gap - client.interval) <= 1 for gap in gaps)
 
 
-def test_frames_after_a_stall_are_no_more_than_the_promise_needs() -> None:
+def test_frames_after_a_stall_are_no_more_than_the_sla_needs() -> None:
     """A result that is 3 s old, which 0.05 bears for the time until the next one: not every frame has to be sent."""
     plan = Arise().plan(OffloadInput(FPS, NOW_MS, 1000.0, RUNS_MS, clients=_clients(3, 0.05, 3000.0)))
     assert [client.interval for client in plan.clients] == [6] * 3

@@ -20,7 +20,7 @@ def _problem(small: Variant, slo: float = 0.06, reference: float | None = 0.0) -
     return OffloadInput(30.0, 0.0, 1000.0, INFERENCE, waiting=(client,))
 
 
-def test_a_variant_allows_what_its_own_curve_leaves() -> None:
+def test_variant_allows_the_stride_that_its_own_drop_curve_leaves() -> None:
     """SLO 0.06. Large: 0.06 / 0.004 = 15 frames. Small: (0.06 - 0.02) / 0.01 = 4 frames by its own rate, where its gap
     and the rate of the large one would say 10; a drop of 0.02 + 0.01 * 3 = 0.05 at a stride of 3."""
     plain = Variant("small", 0.02, 4.0, SMALL)
@@ -32,7 +32,7 @@ def test_a_variant_allows_what_its_own_curve_leaves() -> None:
         assert fleet_of(problem).allowed == [pytest.approx(15.0)]
 
 
-def test_the_reference_loses_by_the_rate_of_its_own_network() -> None:
+def test_reference_loses_by_the_drop_rate_of_its_own_network() -> None:
     """Against a box that shows what is 2 frames old: (0.06 - 0.02 + 0.004 * 2) / 0.01 = 4.8 frames."""
     small = Variant("small", 0.02, 4.0, SMALL, drop_rate=0.01)
     fleet = fleet_of(_problem(small, reference=2.0), {"c": small})
@@ -40,7 +40,7 @@ def test_the_reference_loses_by_the_rate_of_its_own_network() -> None:
     assert drop_of(fleet, 0, 4.8) == pytest.approx(0.06)
 
 
-def test_a_variant_that_never_loses_is_bound_by_its_gap_alone() -> None:
+def test_variant_without_drop_rate_is_bound_by_its_gap_alone() -> None:
     """A rate of 0, within the SLO and beyond it."""
     still = Variant("small", 0.02, 4.0, SMALL, drop_rate=0.0)
     assert fleet_of(_problem(still), {"c": still}).allowed == [float("inf")]
@@ -49,7 +49,7 @@ def test_a_variant_that_never_loses_is_bound_by_its_gap_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["arise", DEFAULT])
-def test_plans_keep_the_curve_of_the_variant_that_they_choose(name: str) -> None:
+def test_plan_keeps_the_drop_curve_of_the_chosen_variant(name: str) -> None:
     """Whatever the rates of variants are, an independent count of every displayed frame agrees with the plan."""
     for rate in (0.0005, 0.004, 0.02, 0.2):
         small = Variant("small", 0.01, 4.0, SMALL, drop_rate=rate)
@@ -61,8 +61,8 @@ def test_plans_keep_the_curve_of_the_variant_that_they_choose(name: str) -> None
         assert check(problem, plan).faults == ()
 
 
-def test_a_variant_that_ages_badly_is_chosen_no_more() -> None:
-    """By gap and one rate the small one costs least; by its own curve its results are too old at once."""
+def test_variant_whose_results_age_badly_is_not_chosen() -> None:
+    """By gap and a common rate the small variant costs least; by its own curve its results are too old at once."""
     chosen = {}
     for rate in (None, 0.05):
         small = Variant("small", 0.005, 4.0, SMALL, drop_rate=rate)

@@ -50,7 +50,7 @@ def _closed_form(client: Client, table: dict[int, float], fps: float) -> tuple[i
     return best
 
 
-def test_columns_agree_with_the_closed_form_of_one_client() -> None:
+def test_step_1_over_columns_equals_step_1_of_each_client() -> None:
     """Step 1 over all clients at once is step 1 of each client alone."""
     table = {1: 25.0, 2: 100.0 / 3, 4: 50.0, 8: 100.0}
     clients = tuple(Client(f"c{k}", 0.003 + 0.002 * k, 0.04, 5.0 + 3 * k, 4.0) for k in range(6))
@@ -60,11 +60,11 @@ def test_columns_agree_with_the_closed_form_of_one_client() -> None:
         assert (columns.batch[i], columns.interval[i]) == _closed_form(client, table, 60.0)
 
 
-def test_reference_is_the_mean_stride_of_a_dedicated_box() -> None:
+def test_reference_stride_is_the_mean_stride_of_a_dedicated_box() -> None:
     """14 ms of network and 20 ms of inference take 3 frames at 60 fps, the interval is 2: strides 3 and 4."""
     assert reference_stride(14.0, 20.0, 60.0) == 3.5
 
 
-def test_a_result_due_exactly_at_a_display_is_in_time() -> None:
+def test_result_due_exactly_at_a_display_is_in_time() -> None:
     """Floats that say 3.0000000000000004 frames mean 3."""
     assert first_frame_at(50.0 + 1e-12, 60.0) == 3

@@ -15,14 +15,14 @@ def _packed(problem: OffloadInput, batch: int, period_ms: float) -> list[Slot]:
     return pack_due(fleet, opening(fleet), range(count), [batch] * count, [period_ms] * count, PUNCTUAL)
 
 
-def test_pack_due_with_a_smallest_batch_of_two_waits_for_the_second() -> None:
+def test_pack_due_with_a_smallest_batch_of_two_waits_for_a_second_request() -> None:
     """The first client is due at 0; an order reaches the second one at 7 ms. Then both, every 50 ms."""
     clients = (Client("a", 0.01, 1.0, 0.0, 0.0), Client("b", 0.01, 1.0, 0.0, 7.0))
     problem = OffloadInput(1000.0, 0.0, 100.0, {2: 10.0}, waiting=clients, grace=0.0)
     assert _packed(problem, 2, 50.0) == [(7.0, 0, [(0, 7), (1, 7)]), (57.0, 0, [(0, 57), (1, 57)])]
 
 
-def test_pack_due_with_a_smallest_batch_of_two_never_runs_one_alone() -> None:
+def test_pack_due_with_a_smallest_batch_of_two_never_runs_a_single_request() -> None:
     """No second request ever joins."""
     problem = OffloadInput(1000.0, 0.0, 100.0, {2: 10.0}, waiting=(Client("a", 0.01, 1.0, 0.0, 0.0),), grace=0.0)
     assert _packed(problem, 2, 50.0) == []

@@ -26,10 +26,9 @@ def _served(name: str, problem: OffloadInput) -> int:
 
 
 @pytest.mark.parametrize("seed", [3, 22, 26, 28, 31, 43, 55])
-def test_old_results_leave_no_baseline_ahead(seed: int) -> None:
-    """Scenes with clients whose shown result is up to 1.5 s old: one of them once kept out up to thirteen others,
-    whom `static-searched` served.
-    """
+def test_default_serves_as_many_as_any_baseline_with_old_results(seed: int) -> None:
+    """Scenes with clients whose shown result is up to 1.5 s old: such a client once kept out up to thirteen others,
+    which `static-searched` served."""
     problem = stale_scene(seed)
     plan = OFFLOAD_POLICIES["earliest-due"]().plan(problem)
 
@@ -38,7 +37,7 @@ def test_old_results_leave_no_baseline_ahead(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [107, 354, 373])
-def test_six_clients_of_which_some_see_old_results(seed: int) -> None:
+def test_default_keeps_as_many_of_six_clients_with_old_results_as_static(seed: int) -> None:
     """Six served clients: two or three were kept, where `static-searched` keeps four or five."""
     problem = stale_scene(seed, (6, 6))
     assert _served("earliest-due", problem) >= _served("static-searched", problem) >= 4
@@ -47,7 +46,7 @@ def test_six_clients_of_which_some_see_old_results(seed: int) -> None:
 @pytest.mark.nightly("many instances")
 @settings(max_examples=12, deadline=None, derandomize=True)  # measured, not proven: the same scenes every time
 @given(seed=st.integers(0, 10**6), make=st.sampled_from([stale_scene, drawn]))
-def test_no_baseline_serves_more(seed: int, make: object) -> None:
+def test_default_serves_as_many_as_any_baseline_in_small_scenes(seed: int, make: object) -> None:
     """Small scenes of any kind, with and without old results."""
     problem = stale_scene(seed, (2, 8)) if make is stale_scene else drawn(seed, 5)
 
@@ -55,7 +54,7 @@ def test_no_baseline_serves_more(seed: int, make: object) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_floor_is_the_best_of_the_baselines(seed: int) -> None:
+def test_floor_serves_as_many_as_the_best_baseline(seed: int) -> None:
     """Tunings left out and searches cut short lose nothing in these scenes: for one client fewer than the best baseline
     serves, the floor finds that many.
     """
@@ -68,15 +67,16 @@ def test_the_floor_is_the_best_of_the_baselines(seed: int) -> None:
         assert len(found[0].verified.members) >= best
 
 
-def test_where_the_floor_finds_too_little_the_other_searches_do_not() -> None:
-    """Three are served by `static-searched`, which the floor, told to beat two, misses; the default serves four."""
+def test_default_serves_more_where_the_floor_finds_too_little() -> None:
+    """Three clients are served by `static-searched`, which the floor, told to beat two, misses; the default serves
+    four."""
     problem = stale_scene(262143, (2, 8))
     assert floor(fleet_of(problem), beat=2) is None
     assert _served("static-searched", problem) == 3
     assert _served("earliest-due", problem) == 4
 
 
-def test_an_old_result_has_to_be_made_good() -> None:
+def test_old_result_reduces_the_allowed_stride() -> None:
     """60 fps, 10 ms up, run and down: a result due 2 frames after capture.
 
     Half a second without one costs 30 displays at up to 32 strides; what the SLA
@@ -94,7 +94,7 @@ def test_an_old_result_has_to_be_made_good() -> None:
     assert not any(is_hopeless(fleet, state, i) for i in range(3))
 
 
-def test_tunings_that_cannot_carry_the_clients_are_left_out() -> None:
+def test_search_leaves_out_tunings_that_cannot_carry_the_clients() -> None:
     """Twenty clients that each need 15 results a second of a network that gives 40: no setting is tried, and none
     found.
     """

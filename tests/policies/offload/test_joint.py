@@ -23,7 +23,9 @@ def _best_fixed(problem: OffloadInput, names: list[str]) -> int:
 
 @pytest.mark.parametrize("zoo", ["sizes", "spread"])
 @pytest.mark.parametrize("tiers", [TWO_TIERS, UNIFORM])
-def test_a_joint_choice_serves_no_fewer_than_the_best_variant(zoo: str, tiers: tuple[tuple[float, float], ...]) -> None:
+def test_joint_choice_serves_no_fewer_than_the_best_fixed_variant(
+    zoo: str, tiers: tuple[tuple[float, float], ...]
+) -> None:
     """Thirty clients on two links, every SLA re-checked frame by frame."""
     problem = zoo_scene(2, 30, tiers, ZOOS[zoo])
     plan = EarliestDue().plan(problem)
@@ -31,7 +33,7 @@ def test_a_joint_choice_serves_no_fewer_than_the_best_variant(zoo: str, tiers: t
     assert len(plan.clients) >= _best_fixed(problem, [row[0] for row in ZOOS[zoo]])
 
 
-def test_far_apart_networks_pay_with_uniform_slas_too() -> None:
+def test_joint_choice_of_distant_variants_serves_more_on_uniform_slas() -> None:
     """Sixty clients, SLAs uniform in 0.02-0.06, three scenes: at least 1.1 times the best fixed network together."""
     names = [row[0] for row in SPREAD]
     scenes = [zoo_scene(seed, 60, UNIFORM, SPREAD) for seed in range(3)]
@@ -39,9 +41,9 @@ def test_far_apart_networks_pay_with_uniform_slas_too() -> None:
     assert joint >= 1.1 * sum(_best_fixed(scene, names) for scene in scenes)
 
 
-def test_choices_are_tried_on_a_part_of_the_horizon_before_one_is_searched() -> None:
+def test_joint_choice_tried_on_part_of_the_horizon_serves_more_clients() -> None:
     """SLAs uniform in 0.02-0.06: clients served in three scenes of forty, and in three of sixty. Where the first few
-    choices in closed form were planned in full, and none was mended, it was 104 and 141."""
+    choices in closed form were planned in full, and none was mended, they were 104 and 141."""
     crowds = {40: (0, 2, 3), 60: (1, 2, 3)}
     served = {
         clients: sum(len(EarliestDue().plan(zoo_scene(seed, clients, UNIFORM, SPREAD)).clients) for seed in seeds)
@@ -51,8 +53,8 @@ def test_choices_are_tried_on_a_part_of_the_horizon_before_one_is_searched() -> 
     assert served[60] >= 150
 
 
-def test_who_breaks_moves_to_a_more_accurate_network_of_the_set() -> None:
-    """The next one by accuracy, not the most accurate; nobody off what is most accurate of the set."""
+def test_client_whose_sla_breaks_moves_to_the_next_more_accurate_variant() -> None:
+    """The next variant by accuracy, not the most accurate; a client on the most accurate variant of the set stays."""
     clients = zoo_scene(1, 4, UNIFORM, SPREAD).waiting
     wanted = dict(zip((client.name for client in clients), ("tiny", "compact", "transformer", "tiny"), strict=True))
     choice = {c.name: next(v for v in c.variants if v.name == wanted[c.name]) for c in clients}
@@ -69,9 +71,9 @@ def _names(choice: Choice | None) -> list[str]:
     return [choice[name].name for name in sorted(choice)]
 
 
-def test_one_network_for_all_is_searched_whatever_set_it_came_from() -> None:
-    """Of a set of three, a choice in which all take the same one is that network for all; at this instant it serves
-    most, and no mix of networks as many."""
+def test_single_variant_for_all_is_searched_also_from_a_larger_set() -> None:
+    """Of a set of three, a choice in which all clients take the same variant is that variant for all; at this instant
+    it serves most, and no mix of variants as many."""
     scene = changing_scenes(0, 60, ZOOS["yolo"], 1)[0]
     alone = [promise for promise in choices(scene) if promise.is_alone]
     assert any(len(promise.chosen) > 1 for promise in alone)
@@ -79,7 +81,7 @@ def test_one_network_for_all_is_searched_whatever_set_it_came_from() -> None:
     assert len(EarliestDue().plan(scene).clients) >= _best_fixed(scene, names)
 
 
-def test_a_glance_is_a_part_of_the_horizon() -> None:
+def test_glance_covers_a_part_of_the_horizon() -> None:
     """The same clients and paces, up to where that part ends."""
     problem = replace(zoo_scene(1, 4, UNIFORM, SPREAD), now_ms=500.0)
     whole = fleet.fleet_of(problem)
@@ -89,7 +91,7 @@ def test_a_glance_is_a_part_of_the_horizon() -> None:
     assert half.aimed == whole.aimed
 
 
-def test_a_reluctant_choice_moves_fewer_clients_off_the_accurate_network() -> None:
+def test_choice_that_asks_more_savings_moves_fewer_clients_off_the_reference() -> None:
     """Among the choices of one set, those that ask for more savings keep more clients on the reference network."""
     problem = zoo_scene(1, 40, UNIFORM, SPREAD)
     accurate = SPREAD[0][0]
@@ -102,8 +104,8 @@ def test_a_reluctant_choice_moves_fewer_clients_off_the_accurate_network() -> No
     assert len(set(numbers)) == len(numbers)
 
 
-def test_nobody_changes_networks_while_nobody_waits() -> None:
-    """The second plan serves everybody on the variant of the first."""
+def test_served_clients_keep_their_variant_while_no_client_waits() -> None:
+    """The second plan serves all clients on the variant of the first."""
     first = zoo_scene(1, 24)
     plan = EarliestDue().plan(first)
     variant = {s.name: s.variant for s in plan.clients}
@@ -130,10 +132,10 @@ def test_nobody_changes_networks_while_nobody_waits() -> None:
 
 
 @pytest.mark.parametrize("zoo", ["spread", "yolo"])
-def test_what_a_decision_over_variants_costs_is_bounded(zoo: str) -> None:
-    """Sixty at the door: plans are tried until so much has been packed, and the last one or two may go beyond that by
-    what they cost. The uplinks of clients that were heard of are computed once, whatever number of choices is weighed.
-    """
+def test_joint_decision_effort_is_bounded(zoo: str) -> None:
+    """Sixty clients wait: plans are tried until so much has been packed, and the last one or two may go beyond that by
+    what they cost. The uplinks of clients that were heard of are computed once, whatever number of choices is
+    weighed."""
     problem = zoo_scene(2, 60, UNIFORM, ZOOS[zoo])
     efforts: list[int] = []
     predicted: list[str] = []
@@ -157,7 +159,7 @@ def test_what_a_decision_over_variants_costs_is_bounded(zoo: str) -> None:
     assert len(predicted) == 60
 
 
-def test_choices_follow_links_that_change() -> None:
+def test_joint_choice_under_changing_links_stays_near_the_best_variant() -> None:
     """Against fresh results, at instants between which every link changes: never 1 % below the best fixed network."""
     for zoo in ("yolov5, 4 x quicker", "sizes"):
         for scene in changing_scenes(3, 40, ZOOS[zoo], 2):
@@ -166,9 +168,9 @@ def test_choices_follow_links_that_change() -> None:
             assert len(plan.clients) >= 0.99 * _best_fixed(scene, [row[0] for row in ZOOS[zoo]])
 
 
-def test_who_has_no_variant_of_a_set_takes_any_of_its_own() -> None:
-    """Two clients know one network only, one none: each choice has for everybody what it can run, the cheapest of the
-    set where there is one."""
+def test_client_without_a_variant_of_the_set_takes_its_own() -> None:
+    """Two clients know one variant only, one client none: each choice has for every client what it can run, the
+    cheapest of the set where there is one."""
     problem = zoo_scene(1, 6, UNIFORM, SPREAD)
     waiting = list(problem.waiting)
     for at in (0, 1):

@@ -6,7 +6,7 @@ from appliance.policies.offload.ledger import opening
 from appliance.policies.offload.verify import mean_strides
 
 
-def test_opening_with_a_result_that_comes_after_the_horizon_shows_nothing_within_it() -> None:
+def test_opening_with_a_result_after_the_horizon_shows_nothing() -> None:
     """The batch that runs ends at 105 ms, and its result is there 1.5 s later; the horizon ends before frame 66, and no
     display of it counts."""
     client = Client("a", 0.01, 0.1, 5.0, 1500.0, 5, 88.3)

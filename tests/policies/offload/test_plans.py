@@ -27,7 +27,7 @@ QUICK = [name for name in OFFLOAD_POLICIES if "searched" not in name]
 @pytest.mark.parametrize("name", OFFLOAD_POLICIES)
 @given(seed=st.integers(0, 10**6))
 @examples(gate=15)
-def test_every_plan_keeps_every_constraint(name: str, seed: int) -> None:
+def test_plan_keeps_every_constraint(name: str, seed: int) -> None:
     """Starts, arrivals, orders in time, sizes, SLAs, told drops: re-checked in exact arithmetic by code of its own."""
     problem = drawn(seed, clients_max=10)
     assert check(problem, OFFLOAD_POLICIES[name]().plan(problem)).faults == ()
@@ -36,8 +36,7 @@ def test_every_plan_keeps_every_constraint(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", QUICK)
 @given(seed=st.integers(0, 10**6))
 @examples(gate=10)
-def test_the_order_of_the_clients_does_not_matter(name: str, seed: int) -> None:
-    """Shuffled input, the same plan."""
+def test_plan_depends_on_no_order_of_clients(name: str, seed: int) -> None:
     problem = drawn(seed, clients_max=10)
     random = Random(seed)
     shuffled = replace(
@@ -50,7 +49,7 @@ def test_the_order_of_the_clients_does_not_matter(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["arise", "earliest-due"])
 @pytest.mark.parametrize("sla", ["0.02", "mixed"])
-def test_plans_that_follow_one_another_keep_every_constraint(name: str, sla: str) -> None:
+def test_consecutive_plans_keep_every_constraint(name: str, sla: str) -> None:
     """Three seconds of coming and going over 5G: no gap, no frame twice, no SLA broken at any of fifteen plans."""
     played = play(OFFLOAD_POLICIES[name](), 5, "depth", "5G", sla, seconds=3.0, warm_up_s=1.0, checked=True)
     assert played.faults == []
@@ -58,7 +57,7 @@ def test_plans_that_follow_one_another_keep_every_constraint(name: str, sla: str
 
 
 @pytest.mark.parametrize("name", ["arise", "earliest-due"])
-def test_what_was_promised_heads_the_new_plan(name: str) -> None:
+def test_promised_batches_head_the_next_plan(name: str) -> None:
     """Batches with a frame captured before a new order arrives are the same in the next plan (AR-17)."""
     first = waiting_scene(3, "depth", "LTE", "mixed", clients=12)
     plan = OFFLOAD_POLICIES[name]().plan(first)
@@ -74,7 +73,7 @@ def test_what_was_promised_heads_the_new_plan(name: str) -> None:
     assert [b.requests for b in following[: len(promised)]] == [b.requests for b in promised]
 
 
-def test_the_default_serves_more_mixed_clients_than_plain_arise() -> None:
+def test_default_serves_a_tenth_more_mixed_clients_than_arise() -> None:
     """SLAs from 0.02 to 0.06, depth network, both links, three seeds: at least a tenth more together, never fewer."""
     plain, ours = [], []
     for link in ("5G", "LTE"):
@@ -86,7 +85,7 @@ def test_the_default_serves_more_mixed_clients_than_plain_arise() -> None:
     assert all(more >= fewer for more, fewer in zip(ours, plain, strict=True))
 
 
-def test_a_choice_of_variants_beats_the_best_single_one() -> None:
+def test_choice_of_variants_serves_more_than_the_best_single_variant() -> None:
     """Two tiers of SLAs: strict clients on the large network, the others on the small one.
 
     1.15 here; the benchmark has the mean over more seeds.
@@ -99,8 +98,9 @@ def test_a_choice_of_variants_beats_the_best_single_one() -> None:
     assert len(plan.clients) >= 1.15 * best
 
 
-def test_a_client_that_no_plan_can_serve_is_removed_and_the_rest_stay() -> None:
-    """An SLA below what the reference setup gives on this link: removed, told so, nobody else harmed."""
+def test_client_that_no_plan_can_serve_is_removed_and_others_stay() -> None:
+    """An SLA below what the reference setup gives on this link: the client is removed, the reason says so, and the
+    other client stays."""
     good = Client("good", 0.005, 0.05, 10.0, 5.0)
     hopeless = Client("hopeless", 0.05, 0.001, 10.0, 5.0, 1, 30.0, 1, 60.0)
     problem = OffloadInput(60.0, 500.0, 1000.0, {1: 20.0, 2: 26.0}, clients=(good, hopeless))
@@ -111,8 +111,7 @@ def test_a_client_that_no_plan_can_serve_is_removed_and_the_rest_stay() -> None:
         assert "removed" in plan.reason
 
 
-def test_nobody_is_no_problem() -> None:
-    """An empty box with nobody at the door plans nothing."""
+def test_plan_without_clients_is_empty() -> None:
     for name in OFFLOAD_POLICIES:
         plan = OFFLOAD_POLICIES[name]().plan(OffloadInput(60.0, 0.0, 1000.0, {1: 20.0}))
         assert (plan.clients, plan.batches) == ((), ())

@@ -18,12 +18,12 @@ def _run(first: str, second: str) -> tuple[list[Slot], set[int]]:
     return batch_as_they_come(fleet, opening(fleet), [0, 1], Settings([2, 2], [10, 10], [0.0, 0.0]))
 
 
-def test_requests_on_one_variant_that_come_together_run_together() -> None:
+def test_requests_on_the_same_variant_arriving_together_are_batched() -> None:
     assert _run("x", "x") == ([(10.0, 1, [(0, 10), (1, 10)])], set())
 
 
-def test_requests_on_two_variants_that_come_together_run_after_one_another() -> None:
-    """The second one slips the first batch."""
+def test_requests_on_two_variants_arriving_together_run_in_sequence() -> None:
+    """The second request slips the first batch."""
     assert _run("x", "y") == ([(10.0, 1, [(0, 10)]), (12.0, 2, [(1, 10)])], {1})
 
 

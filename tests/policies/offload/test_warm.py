@@ -37,7 +37,7 @@ def _rest(problem: OffloadInput) -> list[Batch] | None:
     return [Batch(start, None, tuple((names[i], f) for i, f in requests)) for start, _, requests in found[0]]
 
 
-def test_the_previous_plan_goes_on_where_nothing_changed() -> None:
+def test_previous_plan_goes_on_when_nothing_changed() -> None:
     """Every batch of it that has not begun is in the next plan, unmoved, and the plan keeps every SLA."""
     problem = _second_period()
     following = EarliestDue().plan(problem)
@@ -48,7 +48,7 @@ def test_the_previous_plan_goes_on_where_nothing_changed() -> None:
     assert check(problem, following).faults == ()
 
 
-def test_the_rest_is_what_follows_the_promised_head() -> None:
+def test_resumed_batches_follow_the_promised_head() -> None:
     """Together they are the previous plan from now on."""
     problem = _second_period()
     head = opening(fleet_of(problem)).head
@@ -58,7 +58,7 @@ def test_the_rest_is_what_follows_the_promised_head() -> None:
     assert to_come[len(head) :] == rest
 
 
-def test_a_client_that_left_ends_the_previous_plan() -> None:
+def test_client_that_left_ends_the_previous_plan() -> None:
     """Its batches would have holes; the plan made anew keeps every SLA."""
     problem = _second_period()
     fewer = replace(problem, clients=problem.clients[1:])
@@ -66,7 +66,7 @@ def test_a_client_that_left_ends_the_previous_plan() -> None:
     assert check(fewer, EarliestDue().plan(fewer)).faults == ()
 
 
-def test_a_slower_link_ends_the_previous_plan() -> None:
+def test_slower_link_ends_the_previous_plan() -> None:
     """Frames that now come 8 ms later would miss their batches."""
     problem = _second_period()
     slow = replace(problem.clients[0], uplink_ms=problem.clients[0].uplink_ms + 8.0)
@@ -75,7 +75,7 @@ def test_a_slower_link_ends_the_previous_plan() -> None:
     assert check(changed, EarliestDue().plan(changed)).faults == ()
 
 
-def test_a_tighter_sla_is_never_broken_by_going_on() -> None:
+def test_tighter_sla_is_kept_although_the_previous_plan_fits() -> None:
     """The previous plan still fits, but would break the new SLA of one client: packed anew, or the client goes."""
     problem = _second_period()
     before = {s.name: s.expected_drop for s in EarliestDue().plan(problem).clients}
@@ -86,9 +86,9 @@ def test_a_tighter_sla_is_never_broken_by_going_on() -> None:
     assert check(changed, EarliestDue().plan(changed)).faults == ()
 
 
-def test_a_client_that_the_previous_plan_leaves_out_ends_it() -> None:
-    """Its first frame came just now, and no plan knew when it captures: it is not put off until that one ends, though
-    what is shown before its first result counts nothing."""
+def test_client_missing_in_the_previous_plan_ends_that_plan() -> None:
+    """The client's first frame came just now, and no plan knew when it captures: it is not put off until the previous
+    plan ends, though what is shown before its first result counts nothing."""
     problem = _second_period()
     known = max(problem.clients, key=lambda client: client.accuracy_slo)
     now_frame = int(problem.now_ms * problem.fps / 1000.0)
@@ -113,10 +113,11 @@ def test_a_client_that_the_previous_plan_leaves_out_ends_it() -> None:
     ("horizon_ms", "inference_ms", "goes_on"),
     [(31.0, {1: 5.0}, True), (30.0, {1: 5.0}, False), (31.0, {2: 5.0}, False)],
 )
-def test_the_previous_plan_goes_on_as_far_as_its_batches_can_be_run(
+def test_previous_plan_goes_on_only_with_runnable_batches_in_the_horizon(
     horizon_ms: float, inference_ms: Mapping[int, float], goes_on: bool
 ) -> None:
-    """At 100 ms a batch of one is planned for 130 ms: none of a plan that ends then, nor where one alone cannot run."""
+    """At 100 ms a batch of one is planned for 130 ms: the plan does not go on if its horizon ends then, nor where a
+    single request cannot run."""
     batch = Batch(130.0, None, (("a", 120),))
     client = Client("a", 0.01, 0.1, 0.0, 10.0)
     problem = OffloadInput(1000.0, 100.0, horizon_ms, inference_ms, (client,), previous=(batch,))

@@ -26,9 +26,7 @@ items = st.lists(st.lists(choices, max_size=3).map(lambda larger: [NOTHING, *lar
 
 
 @given(items, st.integers(0, 120))
-def test_what_fits_is_taken_and_no_combination_without_peaks_is_worth_more(
-    items: list[list[Choice]], free_bytes: int
-) -> None:
+def test_knapsack_choice_fits_and_is_optimal_without_peaks(items: list[list[Choice]], free_bytes: int) -> None:
     """With peaks it may miss the best one: a combination that is beaten with no more bytes may have the lower peak."""
     taken = best_choices(items, free_bytes)
     assert len(taken) == len(items)
@@ -39,17 +37,17 @@ def test_what_fits_is_taken_and_no_combination_without_peaks_is_worth_more(
     assert sum(c.worth for c in best_choices(flat, free_bytes)) == best
 
 
-def test_of_equal_worth_the_fewer_bytes() -> None:
+def test_knapsack_choice_of_equal_worth_has_the_fewest_bytes() -> None:
     small, large = (Choice(size, size, 3.0, None) for size in (5, 9))
     assert best_choices([[NOTHING, large, small], [NOTHING]], 20) == [small, NOTHING]
 
 
-def test_below_zero_nobody_gets_more() -> None:
+def test_knapsack_below_zero_free_bytes_takes_nothing() -> None:
     """Others took memory since."""
     assert best_choices([[NOTHING, Choice(5, 5, 1.0, None)], [NOTHING]], -3) == [NOTHING, NOTHING]
     assert best_choices([], -3) == []
 
 
-def test_an_item_that_cannot_be_left_out_is_refused() -> None:
+def test_knapsack_item_without_an_empty_choice_is_refused() -> None:
     with pytest.raises(ValueError, match="0 bytes"):
         best_choices([[Choice(5, 5, 1.0, None)]], 4)

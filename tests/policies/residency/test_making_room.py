@@ -25,9 +25,7 @@ COME = None, "v"
 
 
 @pytest.mark.parametrize(("weight", "leave"), [(1.2, ["c"]), (1.9, ["a", "b"])])
-def test_requester_that_one_makes_room_for_alone_takes_from_that_one_where_it_loses_less(
-    weight: float, leave: list[str]
-) -> None:
+def test_requester_takes_a_single_victim_that_loses_less_than_two(weight: float, leave: list[str]) -> None:
     """10 bytes are missing. By the byte it is cheapest to take the 9 of each of two, whose weights are 0.9 and 0.99:
     1.89 together. A third one has 10 bytes."""
     problem = _asked(
@@ -38,9 +36,9 @@ def test_requester_that_one_makes_room_for_alone_takes_from_that_one_where_it_lo
     assert changes == (*(Change(name, *LEFT) for name in leave), Change("asker", *COME))
 
 
-def test_requester_whose_cheapest_way_breaks_a_guarantee_takes_another() -> None:
+def test_requester_spares_a_tenants_guarantee_and_takes_another_victim() -> None:
     """20 bytes are missing, and two of one tenant with 10 each lose least. The tenant is to keep 10 of its 20 bytes, so
-    either may leave, but not both: one of somebody else does, however dear."""
+    either may leave, but not both: an application of another tenant does, however dear."""
     problem = _asked(
         30, _one("asker", 20, there=False), _one("t1", 10, tenant="t"), _one("t2", 10, tenant="t"),
         _one("u", 10, weight=50.0), tenants=(TenantShare("t", guarantee_bytes=10),),
@@ -52,10 +50,10 @@ def test_requester_whose_cheapest_way_breaks_a_guarantee_takes_another() -> None
 
 @pytest.mark.parametrize("policy", ["ws-bfe", "iws-bfe"])
 @pytest.mark.parametrize(("peak", "after"), [(10, "small"), (11, None)])
-def test_victim_whose_replacement_needs_more_to_load_than_there_is_leaves(
+def test_victim_whose_replacement_does_not_fit_while_loading_is_unloaded(
     policy: str, peak: int, after: str | None
 ) -> None:
-    """It has all 10 bytes of the memory; its small variant takes 1, and up to `peak` while it loads."""
+    """The victim has all 10 bytes of the memory; its small variant takes 1, and up to `peak` while it loads."""
     options = (Option("large", 10, 10, 90.0, 1000), Option("small", 1, peak, 70.0, 200))
     problem = _asked(10, _one("asker", 8, there=False), ApplicationState("victim", options, "large"))
     plan = EVICTION_POLICIES[policy]().plan(problem)

@@ -39,7 +39,7 @@ def names(problem: NeighbourProblem) -> set[str]:
     return {n.name for n in problem.neighbours if n.is_there}
 
 
-def test_as_many_as_there_are_bytes_for_the_nearest_first() -> None:
+def test_neighbours_fill_the_free_bytes_nearest_first() -> None:
     """Not a number of them: where three of this size fit, five smaller ones do."""
     large = tuple(near(f"n{distance}", distance, 10) for distance in range(1, 9))
     small = tuple(near(f"n{distance}", distance, 6) for distance in range(1, 9))
@@ -47,28 +47,28 @@ def test_as_many_as_there_are_bytes_for_the_nearest_first() -> None:
     assert names(filled(NeighbourProblem(30, 0, small))) == {"n1", "n2", "n3", "n4", "n5"}
 
 
-def test_one_that_is_too_large_does_not_keep_a_farther_one_out() -> None:
+def test_neighbour_too_large_does_not_keep_a_farther_neighbour_out() -> None:
     assert names(filled(NeighbourProblem(15, 0, (near("large", 1, 20), near("small", 2, 10))))) == {"small"}
 
 
-def test_the_farthest_leaves_for_a_nearer_one_and_no_more_than_it_needs() -> None:
+def test_farthest_neighbour_alone_leaves_for_a_nearer_neighbour() -> None:
     there = tuple(near(f"n{distance}", distance, is_there=True) for distance in (2, 5, 9))
     plan = next_neighbour(NeighbourProblem(0, 0, (near("new", 1), *there)))
     assert (plan.bring, plan.leave) == ("new", ("n9",))
 
 
-def test_nobody_leaves_for_one_that_is_as_far_or_farther() -> None:
+def test_neighbour_never_leaves_for_an_equally_far_or_farther_neighbour() -> None:
     there = tuple(near(f"n{distance}", distance, is_there=True) for distance in (1, 2))
     for distance in (2, 3):
         assert next_neighbour(NeighbourProblem(0, 0, (near("new", distance), *there))).bring is None
 
 
-def test_neighbours_leave_the_reserve_and_what_is_in_use_takes_it() -> None:
+def test_neighbours_leave_the_reserve_to_a_network_in_use() -> None:
     assert next_neighbour(NeighbourProblem(15, 10, (near("n", 1),))).bring is None
     assert next_neighbour(NeighbourProblem(15, 10, (near("n", 1), near("used", 0)))).bring == "used"
 
 
-def test_what_is_in_use_leaves_for_nobody() -> None:
+def test_network_in_use_leaves_for_no_neighbour() -> None:
     assert next_neighbour(NeighbourProblem(0, 0, (near("n", 1), near("used", 0, is_there=True)))).bring is None
 
 
@@ -77,7 +77,7 @@ def test_what_is_in_use_leaves_for_nobody() -> None:
     st.integers(0, 30),
     st.lists(st.tuples(st.integers(0, 8), st.integers(1, 30), st.integers(0, 10), st.booleans()), max_size=12),
 )
-def test_it_comes_to_an_end_where_no_nearer_one_fits(
+def test_neighbour_filling_ends_when_no_nearer_neighbour_fits(
     free: int, reserve: int, drawn: list[tuple[int, int, int, bool]]
 ) -> None:
     """However sizes, peaks and distances lie; nothing that is not free, or a farther one's, is ever taken."""

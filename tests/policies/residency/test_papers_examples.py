@@ -21,7 +21,7 @@ def only(name: str, size_mb: float) -> dict[str, Any]:
     return {"name": name, "variants": [variant], "resident": "FP32", "next_request_s": None}
 
 
-def test_window_of_figure_3() -> None:
+def test_request_window_is_that_of_figure_3() -> None:
     """t 1000, Δ 50, θ 30: loaded at 920, kept to 1050; both ends are inside."""
     state = _state("a", next_request_ns=1000)
     assert window(state, 50) == (920, 1050)
@@ -29,7 +29,7 @@ def test_window_of_figure_3() -> None:
     assert inside == [920, 1050]
 
 
-def test_score_of_equation_3() -> None:
+def test_eviction_score_is_that_of_equation_3() -> None:
     """Far away and seldom unexpected goes first; not expected at all counts as far as the farthest."""
     near, far, never = _state("A2", next_request_ns=10), _state("A5", next_request_ns=20), _state("A6")
     asked = ResidencyProblem(0, 9, 0, 50, (near, far, never), "A1", unexpected={"A2": 0.5, "A5": 0.1})
@@ -46,7 +46,7 @@ def _three_loaded(**more: Any) -> dict[str, Any]:
     return problem([application("face_recognition"), *others], "face_recognition", policy="iws-bfe", **more)
 
 
-def test_replacement_with_sizes_of_table_2() -> None:
+def test_iws_bfe_replaces_one_variant_with_the_sizes_of_table_2() -> None:
     """One replacement is enough, and what it frees beyond the need is used at once."""
     answer: Any = plan_one(_three_loaded())
     assert answer["actions"] == [
@@ -56,15 +56,15 @@ def test_replacement_with_sizes_of_table_2() -> None:
     assert (answer["serve"], answer["free_mb"]) == ("FP32", pytest.approx(550.0 - 535.1))
 
 
-def test_history_window_protects() -> None:
-    """Of A2, A3 and A5 the one requested within H is no candidate, whatever its score."""
+def test_application_requested_within_the_history_window_is_no_victim() -> None:
+    """Of A2, A3 and A5 the application requested within H is no candidate, whatever its score."""
     written = _three_loaded()
     written["applications"][1]["last_request_s"] = 998.0
     answer: Any = plan_one(written)
     assert answer["actions"][0]["application"] == "sentence_prediction"
 
 
-def test_plan_is_atomic() -> None:
+def test_plan_tries_the_next_smaller_variant_from_the_unmodified_state() -> None:
     """Where all replacements do not suffice for a variant, the next smaller one is tried from the unmodified state."""
     tight = problem(
         [application("face_recognition"), application("speech_recognition", "FP16")], "face_recognition", memory_mb=400
@@ -74,10 +74,9 @@ def test_plan_is_atomic() -> None:
     assert answer["actions"] == [{"application": "face_recognition", "from": None, "to": "INT8"}]
 
 
-def test_last_resort_unloads_after_replacing() -> None:
-    """EM-24: the smallest variants leave only when everybody's replacement does not make room for the requester's
-    smallest.
-    """
+def test_smallest_variants_are_unloaded_only_after_replacing() -> None:
+    """EM-24: the smallest variants leave only when replacing every variant does not make room for the requester's
+    smallest."""
     written = problem(
         [application("face_recognition"), application("speech_recognition", "INT8")], "face_recognition", memory_mb=150
     )
@@ -87,7 +86,7 @@ def test_last_resort_unloads_after_replacing() -> None:
         assert answer["actions"][0] == {"application": "speech_recognition", "from": "INT8", "to": None}
 
 
-def test_what_an_unload_frees_is_not_left_empty() -> None:
+def test_requester_gets_the_largest_variant_that_fits_after_an_unload() -> None:
     """EM-22: a whole variant left for the requester's smallest; the largest that fits into what is free then comes,
     not the smallest beside 424 MB.
     """
@@ -100,10 +99,9 @@ def test_what_an_unload_frees_is_not_left_empty() -> None:
         ]
 
 
-def test_the_order_of_unloading_and_shrinking() -> None:
-    """Algorithm 1 gives the requester a smaller variant before anybody is unloaded; the text of the paper unloads
-    for the largest.
-    """
+def test_iws_bfe_shrinks_the_requester_before_unloading_applications() -> None:
+    """Algorithm 1 gives the requester a smaller variant before it unloads any application; the text of the paper
+    unloads for the largest."""
     written = problem([application("face_recognition"), only("scene_text", 560.0)], "face_recognition", memory_mb=720)
     for policy, changes in (
         ("iws-bfe", [("face_recognition", "INT8")]),
@@ -113,8 +111,8 @@ def test_the_order_of_unloading_and_shrinking() -> None:
         assert [(a["application"], a["to"]) for a in answer["actions"]] == changes
 
 
-def test_maximalists_everywhere_end_in_failure() -> None:
-    """EM-10: nobody in a window gives way; the failure changes nothing."""
+def test_request_fails_when_every_other_application_is_in_its_window() -> None:
+    """EM-10: no application in a window gives way; the failure changes nothing."""
     written = problem(
         [application("face_recognition"), application("speech_recognition", "FP32", next_request_s=1000.0)],
         "face_recognition",
@@ -129,7 +127,7 @@ def test_maximalists_everywhere_end_in_failure() -> None:
     ("policy", "victims"),
     [("lru", ["image_classification"]), ("lfe", ["text_classification"]), ("bfe", ["image_classification"])],
 )
-def test_order_of_the_simple_policies(policy: str, victims: list[str]) -> None:
+def test_simple_policy_unloads_by_its_own_order(policy: str, victims: list[str]) -> None:
     """LRU by age, LFE by size, BFE the least that is enough; all unload."""
     written = problem(
         [
@@ -146,7 +144,7 @@ def test_order_of_the_simple_policies(policy: str, victims: list[str]) -> None:
     assert all(a["to"] is None for a in answer["actions"][:-1])
 
 
-def test_overlap_goes_last() -> None:
+def test_ws_bfe_takes_an_application_with_overlapping_window_last() -> None:
     """WS-BFE takes an overlapping window's application only when the others do not suffice."""
     others = [
         application("text_classification", "FP32", next_request_s=1003.0),

@@ -5,7 +5,7 @@ import pytest
 from appliance.policies.residency.base import ApplicationState, Option
 
 
-def test_application_asked_for_a_variant_that_is_not_its_own_refuses() -> None:
+def test_application_state_refuses_a_variant_of_another_application() -> None:
     options = (Option("fp32", 40, 40, 90.0, 1000), Option("int8", 10, 10, 80.0, 300))
     state = ApplicationState("a", options, None)
     assert state.variant("int8") == options[1]

@@ -31,13 +31,13 @@ def _problem(count: int) -> ResidencyProblem:
 
 @pytest.mark.parametrize("policy", sorted(EVICTION_POLICIES))
 @pytest.mark.parametrize("count", [8, 700])
-def test_the_parts_make_the_plan(policy: str, count: int) -> None:
-    """Of every policy, those that make their plans at once too."""
+def test_plan_made_in_steps_equals_the_plan_made_at_once(policy: str, count: int) -> None:
+    """Of every policy, also of those that make their plans at once."""
     problem = _problem(count)
     assert at_once(in_steps(EVICTION_POLICIES[policy](), problem)) == EVICTION_POLICIES[policy]().plan(problem)
 
 
-def test_few_applications_are_one_part_and_many_are_many() -> None:
+def test_plan_has_no_pause_for_few_applications_and_several_for_many() -> None:
     """So in small boxes nothing comes between a look and what follows from it."""
     policy = EVICTION_POLICIES["expected-utility"]()
     assert [sum(1 for _ in in_steps(policy, _problem(count))) for count in (0, 1, 40)] == [0, 0, 0]

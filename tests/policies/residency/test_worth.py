@@ -61,28 +61,29 @@ def _summed(ahead: float, spread: float, patience: float, ns: float) -> float:
 @given(
     ahead=st.floats(-2000, 4000), spread=st.integers(50, 3000), patience=st.floats(100, 5000), ns=st.floats(100, 8000)
 )
-def test_the_chance_is_that_of_its_density(ahead: float, spread: int, patience: float, ns: float) -> None:
+def test_arrival_chance_equals_the_integral_of_its_density(
+    ahead: float, spread: int, patience: float, ns: float
+) -> None:
     """Early, overdue, and where both rates are the same."""
     arrivals = _One(5000, [5000 + round(ahead)], None, spread, patience)
     assert arrivals.within(ns) == pytest.approx(_summed(round(ahead), spread, patience, ns), rel=1e-3, abs=1e-5)
 
 
-def test_equal_rates_are_no_division_by_zero() -> None:
+def test_arrival_chance_at_equal_rates_divides_by_no_zero() -> None:
     assert _One(0, [1000], None, 500, 500.0).within(2000) == pytest.approx(_summed(1000, 500, 500, 2000), rel=1e-3)
 
 
-def test_a_request_far_away_is_as_good_as_none() -> None:
-    """And one of which nothing is known is possible."""
+def test_arrival_chance_of_a_distant_request_is_nearly_zero() -> None:
+    """So is that of an application of which nothing is known, but it is possible."""
     assert 0 < _One(0, [10**9], None, 10, 1000.0).ever() < 1e-9
     assert 0 < _One(0, [], None, 10, 1000.0).ever() < 1e-9
     assert _One(0, [], 1.0, 10, 1e9).ever() == pytest.approx(0.5)
 
 
 @given(hit_rate=st.floats(0.01, 1), ahead=st.floats(-2000, 4000))
-def test_predictions_count_for_what_they_are_worth(hit_rate: float, ahead: float) -> None:
-    """One that may be false counts less, an overdue one the less the longer it is; what nobody predicted comes at
-    the rate besides.
-    """
+def test_arrival_chance_weighs_a_prediction_by_its_hit_rate(hit_rate: float, ahead: float) -> None:
+    """A prediction that may be false counts less, an overdue one the less the longer it is; requests that were not
+    predicted come at the rate besides."""
     at_ns = 5000 + round(ahead)
     sure, unsure = (_One(5000, [at_ns], None, 500, 1000.0, rate) for rate in (None, hit_rate))
     assert unsure.ever() <= sure.ever() * (1 + 1e-9)
@@ -93,14 +94,14 @@ def test_predictions_count_for_what_they_are_worth(hit_rate: float, ahead: float
     assert late == sorted(late, reverse=True)
 
 
-def test_all_predictions_are_true_where_nothing_is_said() -> None:
-    """And at a rate of hits of 1, to the digit."""
+def test_prediction_without_a_hit_rate_counts_as_certain() -> None:
+    """As at a rate of hits of 1, to the digit."""
     for ahead in (-700, 0, 900):
         told, untold = (_One(0, [ahead, ahead + 300], 2.0, 500, 1000.0, rate) for rate in (1.0, None))
         assert (told.ever(), told.within(400)) == (untold.ever(), untold.within(400))
 
 
-def test_many_at_once_are_as_one_by_one() -> None:
+def test_arrival_chances_in_columns_equal_those_of_single_applications() -> None:
     """Applications with no prediction, with one and with several; asked for any time, in any order."""
     cases = [([], 2.0, None), ([4000], 1.0, 0.7), ([900, 2500, 7000], 0.0, 0.4), ([6000, 6001], 3.0, None)]
     apart = [Single(2000, moments, rate, 500, 1000.0, hit) for moments, rate, hit in cases]
@@ -123,7 +124,7 @@ def _prospect(resident: str | None, memory: int, next_ns: int = 2000) -> Residen
     return ResidencyProblem(0, memory, 0, 0, (state,), None, "rebalance")
 
 
-def test_what_is_there_is_worth_more_than_what_must_be_loaded() -> None:
+def test_resident_variant_is_worth_more_than_a_variant_to_load() -> None:
     """The best variant in memory, then beside the small one, then in its place, where nothing answers meanwhile;
     then nothing at all.
     """
@@ -137,7 +138,7 @@ def test_what_is_there_is_worth_more_than_what_must_be_loaded() -> None:
     assert small.worth(LARGE) == small.worth(LARGE, beside=False)  # 350: no room for both
 
 
-def test_a_cold_start_costs_as_much_as_it_is_likely() -> None:
+def test_cold_start_costs_as_much_as_it_is_likely() -> None:
     """Certain and at once: all its points."""
     problem = _prospect(None, 500, next_ns=1)
     state = ApplicationState("a", (LARGE, SMALL), None, next_request_ns=1, spread_ns=1)
@@ -146,7 +147,7 @@ def test_a_cold_start_costs_as_much_as_it_is_likely() -> None:
     assert Outlook(problem).of(problem.applications[0]).worth(None) > -COLD_POINTS
 
 
-def test_those_of_few_are_as_in_columns() -> None:
+def test_demotions_in_columns_equal_those_worked_out_singly() -> None:
     """What is worth what, and who would give way for what, of seventy applications of every kind: to the digit."""
     problem = _many(70)
     outlook = Outlook(problem)
@@ -165,8 +166,8 @@ def test_those_of_few_are_as_in_columns() -> None:
     assert len(out[0]) == len(able)
 
 
-def test_who_has_no_bytes_in_memory_has_none_to_give() -> None:
-    """A variant that takes nothing, beside one of 100 bytes that can leave: one by one and in columns."""
+def test_application_without_bytes_in_memory_is_no_demotion() -> None:
+    """A variant that takes nothing, beside one of 100 bytes that can leave: listed singly and in columns."""
     nothing = Option("nothing", 0, 0, 60.0, 10)
     states = (ApplicationState("a", (nothing,), "nothing"), ApplicationState("b", (SMALL,), "small"))
     problem = ResidencyProblem(0, 500, 0, 0, states, None, "rebalance")

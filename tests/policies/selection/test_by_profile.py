@@ -29,45 +29,45 @@ def plan(
     ("prefer", "resnet", "shufflenet"),
     [(Prefer.BALANCED, "int8", "fp32"), (Prefer.ACCURACY, "fp32", "fp32"), (Prefer.SPEED, "int8", "fp32")],
 )
-def test_what_answers(prefer: Prefer, resnet: str, shufflenet: str) -> None:
+def test_first_variant_follows_the_preference(prefer: Prefer, resnet: str, shufflenet: str) -> None:
     assert plan(*RESNET, prefer=prefer).order[0] == resnet
     assert plan(*SHUFFLENET, prefer=prefer).order[0] == shufflenet
 
 
 @pytest.mark.parametrize("loss", [None, 0.51])
-def test_balance_takes_what_is_known_to_lose_little(loss: float | None) -> None:
-    """Without samples enough it is as it was; speed alone asks for no proof."""
+def test_balanced_preference_takes_a_faster_variant_only_with_proof(loss: float | None) -> None:
+    """Without samples enough the order stays; speed alone asks for no proof."""
     int8 = FakeCandidate("int8", 99.97, 28.0, 40, p50_ms=25.0, loss=loss)
     assert plan(RESNET[0], int8).order == ("fp32", "int8")
     assert plan(RESNET[0], int8, prefer=Prefer.SPEED).order == ("int8", "fp32")
 
 
-def test_the_floor_goes_before_speed() -> None:
+def test_accuracy_floor_comes_before_speed() -> None:
     rough = FakeCandidate("rough", 60.0, 3.0, 10, p50_ms=2.0, loss=45.0)
     assert plan(*RESNET, rough, prefer=Prefer.SPEED).order == ("rough", "int8", "fp32")
     assert plan(*RESNET, rough, prefer=Prefer.SPEED, floor=90).order == ("int8", "fp32")
 
 
-def test_the_slo_goes_before_all() -> None:
+def test_slo_comes_before_the_preference() -> None:
     """60 ms: only int8 keeps it, whatever is preferred."""
     for prefer in Prefer:
         assert plan(*RESNET, prefer=prefer, slo_ms=60.0).order == ("int8", "fp32")
 
 
-def test_without_a_run_time_nobody_is_known_to_be_faster() -> None:
-    """An import goes on."""
+def test_variant_order_stays_while_a_run_time_is_unknown() -> None:
+    """An import is still running."""
     new = FakeCandidate("fp32", 100.0, None, 131, loss=0.0)
     assert plan(new, RESNET[1]).order == ("fp32", "int8")
 
 
 @pytest.mark.parametrize(("p50_ms", "first"), [(53.0, "fp32"), (52.0, "int8")])
-def test_as_fast_is_who_is_within_the_noise_and_then_the_more_accurate_goes_first(p50_ms: float, first: str) -> None:
+def test_variant_faster_only_within_the_noise_does_not_come_first(p50_ms: float, first: str) -> None:
     """9 and 10 % faster than 58 ms: what is no gain is worth no loss."""
     int8 = FakeCandidate("int8", 99.97, 64.0, 40, p50_ms=p50_ms, loss=0.04)
     assert plan(RESNET[0], int8).order[0] == first
 
 
-def test_the_reason_has_the_figures() -> None:
+def test_selection_reason_has_the_figures() -> None:
     assert plan(*RESNET).reason == (
         "2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58; it loses at most 0.04 points at 95 %"
     )

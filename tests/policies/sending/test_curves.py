@@ -12,7 +12,7 @@ def _own(curves: DropCurves, variant: str, rate: float, base: float = 0.0, times
         curves.observe(variant, variant, stride, base + rate * stride)
 
 
-def test_each_variant_has_its_own_rate() -> None:
+def test_drop_rates_are_estimated_by_variant() -> None:
     """What the small one loses is not taken for what the large one does."""
     curves = DropCurves()
     assert curves.known() == {}
@@ -25,8 +25,9 @@ def test_each_variant_has_its_own_rate() -> None:
     assert curves.fitted("none") is None
 
 
-def test_a_gap_is_what_age_and_jitter_do_not_explain() -> None:
-    """Small beside a fresh large one: 0.03 of gap + 0.01 a frame + 0.1 in which the large one differs from itself."""
+def test_variant_gap_leaves_out_age_and_jitter() -> None:
+    """Small beside a fresh large one: 0.03 of gap + 0.01 a frame + 0.1 in which the large variant differs from
+    itself."""
     random, curves = Random(1), DropCurves()
     _own(curves, "large", 0.004, base=0.1)
     _own(curves, "small", 0.01, base=0.12)
@@ -37,7 +38,7 @@ def test_a_gap_is_what_age_and_jitter_do_not_explain() -> None:
     assert curves.known()["large"].gaps == {}
 
 
-def test_few_samples_make_no_gap_and_none_is_below_zero() -> None:
+def test_variant_gap_needs_enough_samples_and_is_never_negative() -> None:
     curves = DropCurves()
     _own(curves, "a", 0.01)
     for _ in range(SAMPLES_MIN - 1):
@@ -47,8 +48,8 @@ def test_few_samples_make_no_gap_and_none_is_below_zero() -> None:
     assert curves.known()["a"].gaps == {"b": 0.0}
 
 
-def test_what_was_long_ago_counts_no_more() -> None:
-    """Nor do more variants than a box has; a result of the frame itself says nothing."""
+def test_drop_curves_forget_old_samples_and_surplus_variants() -> None:
+    """Drop curves hold no more variants than a box has; a result of the frame itself says nothing."""
     curves = DropCurves()
     _own(curves, "a", 0.01)
     curves.observe("a", "a", 0, 0.5)

@@ -17,19 +17,19 @@ def _estimated(base: float, rate: float, strides: list[int], noise: float = 0.0,
     return fitted
 
 
-def test_nothing_is_known_at_first() -> None:
+def test_drop_estimate_without_aged_results_is_none() -> None:
     """And a result for its own frame says nothing."""
     estimate = DropEstimate()
     estimate.observe(0, 0.5)
     assert estimate.fitted() is None
 
 
-def test_the_papers_example() -> None:
+def test_drop_rate_of_the_papers_example_is_the_papers() -> None:
     """0.04 at an interval of 8 is 0.005 a frame, while all strides are alike (§4.3)."""
     assert _estimated(0.0, 0.005, [8] * 3).rate == pytest.approx(0.005)
 
 
-def test_the_base_is_not_taken_for_the_rate() -> None:
+def test_drop_rate_leaves_out_the_detectors_own_disagreement() -> None:
     """A detector that agrees with itself to 0.9 only: drop / stride would say 0.0175 at strides of 8."""
     drop = _estimated(0.1, 0.005, [8, 16] * 15, noise=0.01)
     assert drop.rate == pytest.approx(0.005, abs=0.0015)
@@ -37,12 +37,12 @@ def test_the_base_is_not_taken_for_the_rate() -> None:
     assert drop.at(10) == pytest.approx(0.05, abs=0.015)
 
 
-def test_single_bad_results_do_not_move_it() -> None:
-    """One in six is nonsense."""
+def test_drop_rate_ignores_single_bad_results() -> None:
+    """A sixth of the results are nonsense."""
     assert _estimated(0.05, 0.01, [4, 8, 12] * 12, noise=0.005, outliers=6).rate == pytest.approx(0.01, abs=0.003)
 
 
-def test_the_newest_samples_count() -> None:
+def test_drop_rate_follows_the_newest_samples() -> None:
     """The content changes (AR-06)."""
     estimate = DropEstimate()
     for rate in (0.005, 0.02):
@@ -54,8 +54,8 @@ def test_the_newest_samples_count() -> None:
     assert fitted.base == pytest.approx(0.1)
 
 
-def test_the_base_stays_where_strides_are_alike() -> None:
-    """They say nothing of it."""
+def test_drop_base_stays_while_strides_are_alike() -> None:
+    """Equal strides say nothing of it."""
     estimate = DropEstimate()
     for stride in [4, 8] * 20 + [8] * 40:
         estimate.observe(stride, 0.1 + 0.005 * stride)
@@ -65,6 +65,6 @@ def test_the_base_stays_where_strides_are_alike() -> None:
     assert fitted.rate == pytest.approx(0.005)
 
 
-def test_drops_are_shares() -> None:
+def test_drop_never_exceeds_1() -> None:
     """No stride loses more than all."""
     assert _estimated(0.0, 0.2, [8] * 2).at(100) == 1.0

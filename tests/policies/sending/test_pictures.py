@@ -5,7 +5,7 @@ import pytest
 from appliance.policies.sending.pictures import PictureBytes, quality_share, rungs
 
 
-def test_smaller_and_worse_pictures_take_less() -> None:
+def test_picture_of_lower_quality_takes_fewer_bytes() -> None:
     """Never less quality for more bytes; beyond the table's ends as at them."""
     shares = [quality_share(quality) for quality in range(1, 101)]
     assert shares == sorted(shares)
@@ -14,7 +14,7 @@ def test_smaller_and_worse_pictures_take_less() -> None:
     assert quality_share(100) == quality_share(95)
 
 
-def test_what_was_encoded_teaches() -> None:
+def test_picture_byte_estimate_learns_from_encoded_pictures() -> None:
     """A camera whose pictures take twice what was expected."""
     pictures = PictureBytes()
     truth = 2 * pictures.expected(320 * 240, 75)
@@ -24,8 +24,8 @@ def test_what_was_encoded_teaches() -> None:
     assert pictures.expected(640 * 480, 75) == pytest.approx(truth * 4**0.82, rel=0.01)
 
 
-def test_rungs_begin_with_what_was_asked_for() -> None:
-    """Each size first as it shall be, then worse; not below what can be recognised."""
+def test_picture_rungs_begin_with_the_requested_size_and_quality() -> None:
+    """Each size first in the requested quality, then worse; not below what can be recognised."""
     tried = list(rungs(320, 75))
     assert tried[:3] == [(320, 75), (320, 45), (288, 75)]
     assert tried[-1] == (96, 45)

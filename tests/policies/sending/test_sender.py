@@ -23,7 +23,7 @@ def _offered(made: Sender, frame: int, now_ms: float, size: int = 10_000) -> Sen
     return send
 
 
-def test_a_halved_link_with_an_outage() -> None:
+def test_sender_on_a_slow_link_with_an_outage_keeps_frames_in_time() -> None:
     """15 frames of some 40 kB a second, 150 ms each, over LTE at a third of its rate: at least 0.80 of what was
     captured is in time, at most 5 % of what was sent is late. Sending everything, or the newest two, is far from that.
     """
@@ -47,7 +47,7 @@ def test_a_halved_link_with_an_outage() -> None:
     begin=st.floats(0.0, 8_000.0),
     length=st.floats(0.0, 4_000.0),
 )
-def test_every_frame_is_counted_once(
+def test_sender_counts_every_frame_once(
     seed: int, scale: float, fps: float, deadline: float, begin: float, length: float
 ) -> None:
     """captured = sent + skipped, sent = answered + late + dropped + lost, over any link."""
@@ -61,7 +61,7 @@ def test_every_frame_is_counted_once(
     assert counts.ends[FrameEnd.ANSWERED] == played.in_time
 
 
-def test_a_link_that_gets_better_is_found_out() -> None:
+def test_sender_finds_out_that_a_link_recovered() -> None:
     """After ten seconds on which nothing could be in time."""
     made = sender(15.0, 150.0)
     played = play(made, Link((0.1,) * 10 + (8.0,) * 30), fps=15.0, seconds=40.0, deadline_ms=150.0)
@@ -70,7 +70,7 @@ def test_a_link_that_gets_better_is_found_out() -> None:
 
 
 @pytest.mark.parametrize(("mbps", "round_trip_ms"), [(0.8, 40.0), (0.8, 10.0), (0.6, 10.0), (1.0, 40.0)])
-def test_a_link_that_gets_much_worse_carries_small_frames(mbps: float, round_trip_ms: float) -> None:
+def test_sender_on_a_much_worse_link_sends_small_frames(mbps: float, round_trip_ms: float) -> None:
     """From 6 Mbit/s to a tenth, behind a box that answers heads which come too late: the smallest frames, 4 kB, take 32
     to 55 ms of the 150 and go on. What transfers took when the link fell does not keep them from being sent."""
     for seed in range(3):
@@ -80,8 +80,8 @@ def test_a_link_that_gets_much_worse_carries_small_frames(mbps: float, round_tri
         assert played.late <= 0.05 * played.sent
 
 
-def test_after_two_heads_that_came_too_late_the_smallest_goes_alone() -> None:
-    """Nothing is acknowledged of them. Not so where the box says for another reason that they will not be run."""
+def test_sender_after_two_frames_dropped_as_too_late_sends_the_smallest() -> None:
+    """Nothing is acknowledged of them. Not so where the box drops them for another reason."""
     for cause, size_px in ((DropCause.HOPELESS, 192), (DropCause.OVER_RATE, 640)):
         made = sender(15.0, 150.0)
         assert _offered(made, 0, 0.0) is not None
@@ -96,8 +96,8 @@ def test_after_two_heads_that_came_too_late_the_smallest_goes_alone() -> None:
         assert send.size_px == size_px
 
 
-def test_at_most_two_are_unacknowledged_and_the_newest_wins() -> None:
-    """The one that waits gives way to a newer one; an acknowledgement lets it go."""
+def test_sender_has_two_frames_unacknowledged_and_keeps_the_newest() -> None:
+    """A frame that waits gives way to a newer frame; an acknowledgement lets it go."""
     made = Sender(fps=100.0, deadline_ms=None)
     made.orders = Orders(size_px=160)
     assert [_offered(made, frame, 10.0 * frame) is not None for frame in range(5)] == [True] * CREDIT + [False] * 3
@@ -113,8 +113,8 @@ def test_at_most_two_are_unacknowledged_and_the_newest_wins() -> None:
     assert made.counts.skips == {Skip.NEWER: 2, Skip.LATE: 1}
 
 
-def test_nothing_is_sent_unasked() -> None:
-    """Neither before the first plan, nor what the plan leaves out."""
+def test_sender_sends_no_frame_outside_the_plan() -> None:
+    """Neither before the first plan, nor a frame that the plan leaves out."""
     made = Sender(fps=15.0, deadline_ms=150.0)
     assert not made.captured(0, 0.0)
     made.orders = Orders(interval=3.0)
@@ -125,7 +125,7 @@ def test_nothing_is_sent_unasked() -> None:
     assert made.next(140.0) is None
 
 
-def test_what_is_too_large_is_made_smaller() -> None:
+def test_sender_shrinks_a_picture_that_would_be_late() -> None:
     """A picture that takes three times what was expected would be late."""
     made = Sender(fps=15.0, deadline_ms=250.0)
     made.orders = Orders()
@@ -140,8 +140,8 @@ def test_what_is_too_large_is_made_smaller() -> None:
     assert made.counts.sent == 1
 
 
-def test_ends_count_once() -> None:
-    """Whoever says it first; a result stands for its acknowledgement, too."""
+def test_sender_counts_one_end_per_frame() -> None:
+    """The first end that comes counts; a result stands for its acknowledgement, too."""
     made = Sender(fps=15.0, deadline_ms=150.0)
     made.orders = Orders(size_px=160)
     for frame in range(6):
@@ -159,8 +159,8 @@ def test_ends_count_once() -> None:
     assert made.is_idle
 
 
-def test_a_line_that_breaks_loses_what_it_carried() -> None:
-    """What the box has whole may still be answered over the next one."""
+def test_sender_counts_frames_on_a_broken_connection_as_lost() -> None:
+    """What the box has whole may still be answered over the next connection."""
     made = Sender(fps=15.0, deadline_ms=1000.0)
     made.orders = Orders(size_px=160)
     _offered(made, 0, 0.0)
@@ -181,8 +181,9 @@ def test_a_line_that_breaks_loses_what_it_carried() -> None:
     assert made.counts.ends.total() == made.counts.sent
 
 
-def test_a_result_over_a_new_line_says_nothing_of_how_long_the_box_takes() -> None:
-    """It waited for the line. Taken for the box's time it would keep the device from sending for seconds."""
+def test_sender_learns_no_service_time_from_a_result_over_a_new_connection() -> None:
+    """The result waited for the connection. Taken for the box's time it would keep the device from sending for
+    seconds."""
     made = sender(15.0, 150.0)
     assert _offered(made, 0, 0.0) is not None
     made.acknowledged(0, 20.0)
@@ -193,7 +194,7 @@ def test_a_result_over_a_new_line_says_nothing_of_how_long_the_box_takes() -> No
     assert _offered(made, 30, 2_010.0) is not None, "the next frame is sent"
 
 
-def test_hopeless_frames_are_skipped_but_for_a_try_now_and_then() -> None:
+def test_sender_skips_hopeless_frames_except_for_rare_tries() -> None:
     """The link is silent, and the last thing known of it is bad."""
     made = Sender(fps=15.0, deadline_ms=50.0)
     made.orders = Orders()
@@ -207,7 +208,7 @@ def test_hopeless_frames_are_skipped_but_for_a_try_now_and_then() -> None:
     assert _offered(made, 4, 6.0 * TRY_MS) is not None  # twice as long each time
 
 
-def test_a_smaller_camera_sends_what_it_has() -> None:
+def test_sender_of_a_small_camera_never_exceeds_its_size() -> None:
     """The plan's size is the most that is sent."""
     made = Sender(fps=15.0, deadline_ms=None)
     made.resized(320, 240)
@@ -218,8 +219,8 @@ def test_a_smaller_camera_sends_what_it_has() -> None:
     assert send.size_px <= 320
 
 
-def test_sender_closed_with_a_frame_in_hand_counts_it_as_skipped() -> None:
-    """It was to be encoded, and never was sent."""
+def test_sender_closed_while_encoding_counts_the_frame_as_skipped() -> None:
+    """The frame was to be encoded, and never was sent."""
     made = Sender(fps=15.0, deadline_ms=None)
     made.orders = Orders(size_px=160)
     made.captured(0, 0.0)

@@ -13,7 +13,7 @@ from appliance.policies.sending.spread import (
 )
 
 
-def test_one_of_a_hundred_is_above() -> None:
+def test_spread_is_exceeded_by_one_sample_in_a_hundred() -> None:
     rng = random.Random(4)
     spread, above = Spread(1.0), 0
     for _ in range(5000):
@@ -23,7 +23,7 @@ def test_one_of_a_hundred_is_above() -> None:
     assert 0.005 * 5000 <= above <= 0.02 * 5000
 
 
-def test_a_steady_link_is_counted_on_nearly_whole() -> None:
+def test_transfer_margin_of_a_steady_link_falls_to_the_minimum() -> None:
     margin = TransferMargin()
     assert margin.factor == MARGIN_PRIOR
     for _ in range(SAMPLES_MIN - 1):
@@ -34,7 +34,7 @@ def test_a_steady_link_is_counted_on_nearly_whole() -> None:
     assert margin.factor == MARGIN_MIN
 
 
-def test_one_stall_is_an_accident_and_two_are_the_link() -> None:
+def test_transfer_margin_grows_at_the_second_stall() -> None:
     margin = TransferMargin()
     for _ in range(SAMPLES_MAX):
         margin.observe(10.0, 10.0)
@@ -50,7 +50,7 @@ def test_one_stall_is_an_accident_and_two_are_the_link() -> None:
     assert margin.factor == MARGIN_MIN
 
 
-def test_margin_of_a_transfer_of_which_nothing_was_expected_is_not_learnt() -> None:
+def test_transfer_margin_learns_nothing_from_a_transfer_without_expectation() -> None:
     """One frame short of what it takes to leave the prior, a frame without bytes is no further one."""
     margin = TransferMargin()
     for _ in range(SAMPLES_MIN - 1):

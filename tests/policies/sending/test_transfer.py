@@ -26,7 +26,9 @@ def _carried(link: Link, estimate: TransferEstimate, sizes: list[int], every_ms:
 
 @pytest.mark.parametrize("rates", [lte_like(1), lte_like(2, scale=0.5), wifi_like(3), synthetic()])
 @pytest.mark.parametrize("round_trip_ms", [8.0, 32.0])
-def test_transfer_times_are_foreseen(rates: tuple[float, ...], round_trip_ms: float) -> None:
+def test_transfer_estimate_is_within_15_percent_for_half_of_the_frames(
+    rates: tuple[float, ...], round_trip_ms: float
+) -> None:
     """Frames of 6 to 50 kB, links that change by the second: half of the expectations are within 15 %."""
     random = Random(5)
     sizes = [int(6000 * (50 / 6) ** random.random()) for _ in range(1500)]
@@ -34,7 +36,7 @@ def test_transfer_times_are_foreseen(rates: tuple[float, ...], round_trip_ms: fl
     assert median(_carried(link, TransferEstimate(), sizes, 100.0)) <= 0.15
 
 
-def test_small_frames_on_a_quick_link_do_not_make_it_slow() -> None:
+def test_transfer_estimate_from_small_frames_keeps_the_rate_of_a_quick_link() -> None:
     """50 Mbit/s behind 30 ms: 6 kB a frame take 31 ms, of which the link's rate is one. With size / (time − round trip)
     a later larger frame would be expected at a fraction of the rate.
     """
@@ -44,14 +46,14 @@ def test_small_frames_on_a_quick_link_do_not_make_it_slow() -> None:
     assert estimate.line(9000.0).acknowledged_ms(50_000) - 9000.0 == pytest.approx(38.0, rel=0.15)
 
 
-def test_frames_behind_one_another_are_told_apart() -> None:
+def test_transfer_estimate_tells_overlapping_frames_apart() -> None:
     """Two on the line at once: each counts its own bytes, not the wait for the other."""
     estimate = TransferEstimate()
     _carried(Link((8.0,), round_trip_ms=20.0), estimate, [30_000, 60_000] * 30, 46.0)
     assert estimate.mbps == pytest.approx(8.0, rel=0.15)
 
 
-def test_another_link_has_another_latency() -> None:
+def test_transfer_estimate_learns_the_latency_of_a_changed_link() -> None:
     """From 20 to 3 Mbit/s behind 6 ms, and frames of one size from then on: a large one before and a small one after
     have no latency between them. It would be ten times too long for ever, and the link ten times too quick."""
     estimate = TransferEstimate()
@@ -63,7 +65,7 @@ def test_another_link_has_another_latency() -> None:
     assert estimate.mbps == pytest.approx(3.0, rel=0.25)
 
 
-def test_nothing_is_known_at_first() -> None:
+def test_transfer_estimate_starts_with_its_priors() -> None:
     """Then small messages tell the latency, and a single frame the rate."""
     estimate = TransferEstimate()
     assert (estimate.latency_ms, estimate.ms_a_byte) == (PRIOR_LATENCY_MS, PRIOR_MS_A_BYTE)
@@ -76,14 +78,14 @@ def test_nothing_is_known_at_first() -> None:
     assert estimate.mbps == pytest.approx(8.0)
 
 
-def test_without_small_messages_half_of_the_quickest_is_latency() -> None:
+def test_transfer_latency_without_small_messages_is_half_of_the_quickest() -> None:
     """Until frames of different sizes say more."""
     estimate = TransferEstimate()
     estimate.observe(10_000, 0.0, 30.0)
     assert estimate.latency_ms == 15.0
 
 
-def test_a_stall_is_not_the_links_rate() -> None:
+def test_transfer_rate_ignores_a_single_stall() -> None:
     """One frame that an outage held up changes nothing, a second one in a row is a slower link."""
     estimate = TransferEstimate()
     _carried(Link((8.0,), round_trip_ms=20.0), estimate, [10_000, 20_000] * 10, 100.0)
@@ -94,7 +96,7 @@ def test_a_stall_is_not_the_links_rate() -> None:
     assert estimate.ms_a_byte > 5 * before
 
 
-def test_an_overdue_frame_says_that_the_link_is_slower() -> None:
+def test_transfer_estimate_slows_with_an_overdue_frame() -> None:
     """Before it is acknowledged; a new connection is not held up by it."""
     estimate = TransferEstimate()
     _carried(Link((8.0,), round_trip_ms=20.0), estimate, [10_000, 20_000] * 10, 100.0)
@@ -105,7 +107,7 @@ def test_an_overdue_frame_says_that_the_link_is_slower() -> None:
     assert estimate.line(3000.0).free_ms == 3000.0
 
 
-def test_what_cannot_be_is_passed_over() -> None:
+def test_transfer_estimate_ignores_impossible_observations() -> None:
     """An empty frame, and one that was acknowledged before it was sent."""
     estimate = TransferEstimate()
     estimate.observe(0, 0.0, 10.0)
@@ -115,7 +117,7 @@ def test_what_cannot_be_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("ms", [1.0, 8.0, 60.0])
-def test_link_after_tiny_bodies_is_as_quick_as_before(ms: float) -> None:
+def test_transfer_rate_after_tiny_bodies_stays(ms: float) -> None:
     """A body of one packet says how long any message takes, and nothing of the rate."""
     estimate = TransferEstimate()
     for at in range(8):

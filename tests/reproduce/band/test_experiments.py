@@ -26,10 +26,9 @@ def played(setup: Setup, system: System, video: list[Frame], seed: int = 1) -> V
 
 
 @pytest.mark.parametrize("system", ["fixed", "max partition"])
-def test_a_baseline_runs_on_its_processor_and_the_cpu_only(system: System) -> None:
-    """With the first fallback a fixed network goes to the CPU for good; a partitioned one comes back. One at a time of
-    each network.
-    """
+def test_baseline_runs_on_its_own_processor_and_the_cpu_only(system: System) -> None:
+    """With the first fallback a fixed network goes to the CPU for good; a partitioned network comes back. Never two
+    runs of a network at a time."""
     made, _ = device(eagleeye_setup(), system, 1)
     play(made, frames(EAGLEEYE, 5, 1))
 
@@ -44,7 +43,7 @@ def test_a_baseline_runs_on_its_processor_and_the_cpu_only(system: System) -> No
     assert ends <= set(CPUS) if system == "fixed" else ends == {NPU}
 
 
-def test_the_phone_gives_what_it_was_fitted_to() -> None:
+def test_fitted_phone_reproduces_the_measured_frame_rates() -> None:
     """On the frames of the fit, fewer of them: within a tenth."""
     fixed, max_partition, cpu_gpu = measured(FITTED, range(1, 4), 40)
     assert fixed == pytest.approx(FIXED_FPS, rel=0.1)
@@ -52,13 +51,13 @@ def test_the_phone_gives_what_it_was_fitted_to() -> None:
     assert cpu_gpu == pytest.approx(CPU_GPU_FPS, rel=0.1)
 
 
-def test_table_1_stands_in_the_phone() -> None:
+def test_phone_has_the_run_times_of_table_1() -> None:
     phone = Phone(deepeye())
     assert phone.work_ms(phone.networks["InceptionV4"], 0, NPU) == pytest.approx(25.29)
     assert phone.work_ms(phone.networks["InceptionV4"], 0, DSP) == pytest.approx(25.43)
 
 
-def test_systems_come_in_the_papers_order() -> None:
+def test_systems_rank_in_the_papers_order() -> None:
     """And for Distream maximal partition is worse than the first fallback (§6.2)."""
     video = frames(EAGLEEYE, 30, 5)
     fps = [played(eagleeye_setup(), system, video).fps for system in SYSTEMS]
@@ -70,14 +69,14 @@ def test_systems_come_in_the_papers_order() -> None:
     assert max_partition < fixed < no_subgraphs < band
 
 
-def test_a_frame_begins_when_the_one_before_is_done() -> None:
+def test_video_frame_begins_when_the_previous_frame_ends() -> None:
     video = played(eagleeye_setup(), "band", frames(EAGLEEYE, 5, 1))
     assert video.began_ms == [0, *video.ended_ms[:-1]]
     assert len(video.answers) == sum(map(len, frames(EAGLEEYE, 5, 1)))
 
 
 @pytest.mark.parametrize("policy", ["affinity", "earliest-finish", "least-slack", "fifo"])
-def test_no_policy_beats_the_bound(policy: str) -> None:
+def test_makespan_of_a_policy_is_never_below_the_bound(policy: str) -> None:
     setup = replace(eagleeye_setup(), weather=CALM, policy=policy)
     for count in (1, 2, 12):
         names = [Random(f"{count}").choice(sorted(setup.phone.networks)) for _ in range(count)]
@@ -86,14 +85,14 @@ def test_no_policy_beats_the_bound(policy: str) -> None:
         assert bound_ms(setup.phone, names) <= makespan_ms + 1e-6
 
 
-def test_the_bound_by_hand() -> None:
+def test_makespan_bound_of_equal_networks_is_as_worked_by_hand() -> None:
     """Two networks without fallbacks and cuts on the phone: shared out at will, none is done sooner than by this."""
     phone = Phone(deepeye())
     rate = sum(1 / phone.run_ms(phone.networks["InceptionV4"], [0], p) for p in (*CPUS, GPU, DSP, NPU))
     assert bound_ms(phone, ["InceptionV4"] * 2) == pytest.approx(2 / rate)
 
 
-def test_affinity_comes_near_the_bound() -> None:
+def test_affinity_makespan_comes_near_the_bound() -> None:
     """Where the longest first leaves a fifth more on the table."""
     shares = {}
     for policy in ("affinity", "earliest-finish"):
@@ -107,16 +106,17 @@ def test_affinity_comes_near_the_bound() -> None:
     assert shares["affinity"] > shares["earliest-finish"] + 0.1
 
 
-def test_a_lost_npu_loses_no_answer() -> None:
-    """It is away for 7 s under full load: nothing runs there meanwhile, what ran breaks off and is run elsewhere."""
+def test_lost_npu_loses_no_answer() -> None:
+    """The NPU is away for 7 s under full load: nothing runs there meanwhile, what ran breaks off and is run
+    elsewhere."""
     found = EXPERIMENTS["npu_lost"](7)
     assert (found["lost/answers lost"], found["lost/answers doubled"], found["lost/npu runs meanwhile"]) == (0, 0, 0)
     assert found["lost/runs broken off"] == 1
     assert found["lost/meanwhile"] < found["lost/before"]
 
 
-def test_runs_that_share_a_processor_slow_each_other() -> None:
-    """Four at once take 2.25 times as long, as Table 1 says, so an SLO of twice that of one is missed by most."""
+def test_runs_sharing_a_processor_slow_each_other() -> None:
+    """Four at once take 2.25 times as long, as Table 1 says, so most miss an SLO of twice the time of a run alone."""
     together = [Call(f"{n}", 100.0 * k, ALONE_MS, 100.0 * k + 2 * ALONE_MS) for n in range(4) for k in range(50)]
     apart = [
         Call(f"{n}", 400.0 * k + 100 * n, ALONE_MS, 400.0 * k + 100 * n + 2 * ALONE_MS)
@@ -129,14 +129,14 @@ def test_runs_that_share_a_processor_slow_each_other() -> None:
     assert in_time(apart, 1, drops_late=False) == 1
 
 
-def test_who_waits_too_long_is_dropped_where_that_is_asked() -> None:
+def test_calls_that_wait_too_long_are_dropped_when_asked() -> None:
     """Ten a second of 200 ms each cannot be: all late in the end, or every second one dropped."""
     calls = [Call("app", 100.0 * k, 200.0, 100.0 * k + 450) for k in range(100)]
     assert in_time(calls, 1, drops_late=False) < 0.1
     assert in_time(calls, 1, drops_late=True) > 0.3
 
 
-def test_a_seed_gives_the_same_runs() -> None:
+def test_device_runs_depend_on_the_seed_alone() -> None:
     def runs(seed: int) -> object:
         made, _ = device(eagleeye_setup(), "band", seed, Knowledge("band", first_error=0.3, error=0.3))
         play(made, frames(EAGLEEYE, 5, seed))
@@ -146,7 +146,7 @@ def test_a_seed_gives_the_same_runs() -> None:
     assert runs(1) != runs(2)
 
 
-def test_every_number_of_an_experiment_has_its_place() -> None:
+def test_statements_place_every_number_of_the_experiments() -> None:
     """Made-up numbers by name: the statements ask for none that there is not, and say yes, no, or nothing."""
 
     class Numbers(dict[str, float]):
@@ -168,7 +168,7 @@ def test_every_number_of_an_experiment_has_its_place() -> None:
     assert len(by_what) == len(found)
 
 
-def test_repetitions_are_put_together() -> None:
+def test_experiment_numbers_are_merged_by_repetition() -> None:
     asked = jobs(2)
     assert len(asked) == 2 * len(EXPERIMENTS)
     merged = by_repetition((job, {job.experiment: float(job.repetition)}) for job in asked)
@@ -176,7 +176,7 @@ def test_repetitions_are_put_together() -> None:
     assert {*merged[0].values()} == {1.0}
 
 
-def test_earlier_fallbacks_leave_more_to_the_cpu() -> None:
+def test_first_fallback_position_sets_the_first_stretch_share() -> None:
     for name in ("FSRNet", "ArcFace-ResNet50"):
         early, late = (eagleeye(first)[name].stretches[0].share for first in (0.1, 0.5))
         assert (early, late) == (0.1, 0.5)

@@ -5,7 +5,7 @@ import pytest
 from reproduce.band.frames import DISTREAM, EAGLEEYE, crowded, frames, means
 
 
-def test_means_are_the_papers() -> None:
+def test_frames_have_the_papers_mean_requests() -> None:
     """6.0, 1.5, 5.2 and 2.3 requests a frame; 5.0, 5.6 and 0.7."""
     paper = {"RetinaFace": 6.0, "FSRNet": 1.5, "ArcFace-MobileNet": 5.2, "ArcFace-ResNet50": 2.3}
     assert means(frames(EAGLEEYE, 4000, 1)) == pytest.approx(paper, rel=0.05)
@@ -13,7 +13,7 @@ def test_means_are_the_papers() -> None:
     assert means(frames(DISTREAM, 4000, 1)) == pytest.approx(paper, rel=0.05)
 
 
-def test_faces_wait_for_their_patch_and_small_ones_for_their_resolution() -> None:
+def test_frame_tasks_follow_the_networks_they_depend_on() -> None:
     for frame in frames(EAGLEEYE, 200, 2):
         for index, task in enumerate(frame):
             before = None if task.after is None else frame[task.after].network
@@ -27,10 +27,10 @@ def test_faces_wait_for_their_patch_and_small_ones_for_their_resolution() -> Non
             assert task.after is None or task.after < index
 
 
-def test_crowded_frames_have_more() -> None:
+def test_crowded_frames_have_more_requests() -> None:
     assert min(map(len, crowded(EAGLEEYE, 20, 3))) > 1.3 * sum(map(len, frames(EAGLEEYE, 200, 3))) / 200
 
 
-def test_a_seed_says_all() -> None:
+def test_frames_depend_on_the_seed_alone() -> None:
     assert frames(EAGLEEYE, 10, 4) == frames(EAGLEEYE, 10, 4)
     assert frames(EAGLEEYE, 10, 4) != frames(EAGLEEYE, 10, 5)

@@ -4,7 +4,7 @@ from reproduce.baselines import edf
 from tests.instances.adaptation import drawn
 
 
-def test_each_runs_its_network_everywhere() -> None:
+def test_edf_baseline_runs_its_network_on_every_worker() -> None:
     """Smallest, middle (352 px of 128 … 608 px) and largest of the filtered zoo, on every worker that serves
     someone.
     """
@@ -14,7 +14,7 @@ def test_each_runs_its_network_everywhere() -> None:
         assert {w.network for w in policy.plan(problem).workers} == {network}
 
 
-def test_accuracy_costs_clients() -> None:
+def test_edf_baseline_with_a_larger_network_serves_no_more_clients() -> None:
     """On the same problem the larger fixed network serves no more clients."""
     problem = drawn(3, 4, 8)
     served = [

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.gate("whole simulations")
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("family", [drawn, overloaded])
-def test_equals_brute_force(seed: int, family: object) -> None:
+def test_exact_plan_equals_brute_force(seed: int, family: object) -> None:
     """Six clients on two workers: as many mapped and the same objective as the best of all 729 assignments."""
     problem: AdaptationInput = replace(family(seed, 2, 3), workers=2)  # type: ignore[operator]
     document = written(problem, "exact")
@@ -31,7 +31,7 @@ def test_equals_brute_force(seed: int, family: object) -> None:
     assert answer["proven"] == 1.0
 
 
-def test_client_by_client_program_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_program_by_client_agrees_with_the_program_by_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no patterns allowed the paper's program is solved: the same optimum."""
     problem = drawn(1, 2, 3)
     by_pattern = Exact().plan(problem)
@@ -44,8 +44,8 @@ def test_client_by_client_program_agrees(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(by_client.unmapped) == len(by_pattern.unmapped)
 
 
-def test_time_limit_leaves_a_plan_and_a_bound() -> None:
-    """Stopped at once, it answers with the heuristic's plan or its own, whichever is better, and claims no proof."""
+def test_exact_at_its_time_limit_has_a_plan_without_proof() -> None:
+    """Stopped at once, the policy answers with the heuristic's plan or its own, whichever is better."""
     problem = replace(drawn(0, 8, 6), time_limit_s=0.1)
     document = written(problem, "exact")
 
@@ -56,7 +56,7 @@ def test_time_limit_leaves_a_plan_and_a_bound() -> None:
     assert answer["unmapped"] == []
 
 
-def test_more_resources_never_serve_fewer() -> None:
+def test_exact_with_more_resources_serves_no_fewer_clients() -> None:
     """One worker more, or all clients on a better link, maps at least as many."""
     for seed in range(4):
         problem = overloaded(seed, 2, 5)

@@ -15,13 +15,13 @@ class Part:
 PARTS = [Part(CPU | NPU), Part(CPU), Part(CPU | NPU)]
 
 
-def test_after_the_first_fallback_all_runs_on_the_cpu() -> None:
+def test_fixed_chain_runs_on_the_cpu_after_its_first_fallback() -> None:
     assert until_first_fallback(PARTS, NPU, CPU) == [NPU, CPU, CPU]
 
 
-def test_a_maximal_partition_comes_back() -> None:
+def test_maximal_partition_returns_to_its_processor_after_a_fallback() -> None:
     assert max_partition(PARTS, NPU, CPU) == [NPU, CPU, NPU]
 
 
-def test_at_home_on_the_cpu_nothing_falls_back() -> None:
+def test_chain_fixed_to_the_cpu_has_no_fallback() -> None:
     assert until_first_fallback(PARTS, CPU, CPU) == max_partition(PARTS, CPU, CPU) == [CPU, CPU, CPU]

@@ -19,7 +19,7 @@ def network_of(policy: object, slo_ms: float, mbps: float) -> str | None:
     return workers[0].network if workers else None
 
 
-def test_a_static_budget_knows_nothing_of_the_link() -> None:
+def test_static_budget_ignores_the_link() -> None:
     """Two runs of the network take half, or three quarters, of the SLO at most, be the link wide or narrow."""
     for mbps in (1.0, 1000.0):
         assert network_of(unaligned.half_budget(), 100.0, mbps) == "middle"
@@ -27,13 +27,13 @@ def test_a_static_budget_knows_nothing_of_the_link() -> None:
         assert network_of(unaligned.half_budget(), 39.0, mbps) is None
 
 
-def test_pictures_of_one_size_leave_the_same_budget_to_all_networks() -> None:
+def test_equal_picture_size_leaves_an_equal_budget_to_all_networks() -> None:
     """Those of the middle network take 16 ms: the large one is in time within 96 ms, whatever its own would take."""
     assert network_of(unaligned.one_picture(), 97.0, 10.0) == "large"
     assert network_of(unaligned.one_picture(), 95.0, 10.0) == "middle"
 
 
-def test_what_is_planned_is_of_the_problem() -> None:
+def test_unaligned_plan_names_every_client_of_the_problem() -> None:
     """All clients are named, and the objective is of their true accuracies."""
     problem = AdaptationInput(NETWORKS, 2, (Client("one", 5.0, 100.0, 1e6), Client("two", 5.0, 10.0, 1e6)))
     for make in (unaligned.half_budget, unaligned.three_quarters_budget, unaligned.one_picture):
