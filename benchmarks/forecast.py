@@ -20,7 +20,7 @@ from appliance.policies.forecast.companions import Companions
 from appliance.policies.forecast.memory_choice import choose_memory
 from appliance.policies.forecast.residuals import Residuals
 from tests.policies.forecast.arrivals import PATTERNS, poisson
-from tests.policies.forecast.test_memory import SECOND, falling, sawtooth, steady
+from tests.policies.forecast.curves import SECOND, falling, sawtooth, steady
 
 
 def relative(choice: Choice, history: list[int]) -> dict[str, float]:

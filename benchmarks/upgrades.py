@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from benchmarks.service_start import MODELS
+from tests.service.installed import BAD_AT_START, READY, UNIT, unpacked_bundle
 from tests.service.machine import Machine, booted, missing
-from tests.service.test_install import BAD_AT_START, READY, UNIT, unpacked_bundle
 
 ASK = """
 import http.client, json, ssl, sys, time

@@ -13,8 +13,8 @@ from appliance.cli.replaying import read_timing, told_by
 from appliance.domain.catalogue import Precision, Variant
 from appliance.lab.scenario import parse_scenario
 from appliance.wire.catalogue import ModelShape, TensorShape, VariantShape
-from tests.lab.pipelines.test_devices import CAMERA
-from tests.lab.pipelines.test_devices import document as streamed
+from tests.lab.pipelines.streamed import CAMERA
+from tests.lab.pipelines.streamed import document as streamed
 from tests.lab.scenarios import document
 
 INPUTS = [

@@ -16,16 +16,9 @@ from appliance.policies.residency import EVICTION_POLICIES
 from tests.harness.lanes import examples
 from tests.lab.every_plan import S, best_by_cold
 from tests.lab.scenarios import document
+from tests.reproduce.schedules import LARGE, SMALL, schedule, small_schedule
 
 pytestmark = pytest.mark.nightly("experiments of the papers")
-
-SMALL, LARGE = Choice(100, 70.0, S), Choice(300, 90.0, 3 * S)
-
-
-def schedule(memory: int, *arrivals: tuple[float, int], models: int = 1) -> Schedule:
-    return Schedule(
-        memory, [[LARGE, SMALL]] * models, [Ask(round(at_s * S), model, 30 * S) for at_s, model in arrivals]
-    )
 
 
 def test_bound_of_a_model_with_room_is_warm_and_best() -> None:
@@ -93,22 +86,6 @@ def test_bound_with_cold_requests_allowed_has_higher_utility() -> None:
 def test_bound_without_arrivals_is_refused() -> None:
     with pytest.raises(ValueError, match="no arrivals"):
         bound(schedule(100))
-
-
-def small_schedule(rng: Random) -> Schedule:
-    """Two models of two variants, whole seconds, as many plans as can be tried."""
-    choices = []
-    for _ in range(2):
-        large, small = rng.randint(3, 6), rng.randint(1, 3)
-        load_s = rng.randint(1, 3)
-        choices.append(
-            [
-                Choice(large, rng.randint(80, 99), load_s * S),
-                Choice(small, rng.randint(50, 80), rng.randint(1, load_s) * S),
-            ]
-        )
-    asks = [Ask(rng.randint(1, 9) * S, rng.randrange(2), rng.randint(1, 5) * S) for _ in range(rng.randint(1, 6))]
-    return Schedule(rng.randint(2, 11), choices, sorted(asks, key=lambda ask: ask.at_ns))
 
 
 def compared(seed: int) -> list[tuple[float, float]]:

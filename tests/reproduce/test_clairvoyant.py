@@ -8,7 +8,7 @@ from appliance.lab.clairvoyant.bound import bound
 from appliance.lab.clairvoyant.chains import Ask, Choice, Schedule
 from appliance.lab.clairvoyant.plan import SLACK_NS, Reached, plan, reached
 from tests.lab.every_plan import S
-from tests.reproduce.test_bound import LARGE, SMALL, schedule, small_schedule
+from tests.reproduce.schedules import LARGE, SMALL, schedule, small_schedule
 
 
 def carried_out(problem: Schedule, *, loads_parallel_max: int = 2, workers: int = 1) -> Reached:

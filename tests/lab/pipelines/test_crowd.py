@@ -1,6 +1,5 @@
 """Pipelines of a scenario, by the parts of the running box: small ones by hand, and what holds in all."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +8,9 @@ import pytest
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from tests.harness.lanes import seeds
+from tests.lab.pipelines.signs import STAGES, document
 
 pytestmark = pytest.mark.gate("whole simulations")
-
-FIND = {"name": "find", "variants": [{"name": "one", "size_mb": 10, "accuracy": 80, "load_ms": 50, "resident": True}]}
-READ = {"name": "read", "variants": [{"name": "one", "size_mb": 10, "accuracy": 90, "load_ms": 50, "resident": True}]}
-STAGES = [{"application": "find"}, {"application": "read", "after": "find", "items": [3]}]
-
-
-def document(pipeline: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """20 ms to find, 10 ms to read, one worker."""
-    find, read = json.loads(json.dumps([FIND, READ]))
-    find["variants"][0]["latency_ms"] = {"cpu": {"1": 20}}
-    read["variants"][0]["latency_ms"] = {"cpu": {"1": 10}}
-    return {
-        "seed": 1,
-        "duration_s": 20,
-        "box": {"memory_mb": 100, "processors": [{"name": "cpu"}]},
-        "models": [find, read],
-        "applications": [{"name": "find", "model": "find"}, {"name": "read", "model": "read"}],
-        "pipelines": [{"name": "signs", "latency_slo_ms": 200, "stages": STAGES, **pipeline}],
-        **changes,
-    }
 
 
 def figures(pipeline: dict[str, Any], **changes: Any) -> Any:

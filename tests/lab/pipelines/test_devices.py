@@ -13,18 +13,10 @@ from appliance.lab.simulation import simulate
 from appliance.runtime.sessions.pipeline_service import CUT_SIDE
 from appliance.runtime.sessions.sent import BYTES_PER_PIXEL
 from tests.harness.lanes import seeds
-from tests.lab.pipelines.test_crowd import STAGES
-from tests.lab.pipelines.test_crowd import document as signs
+from tests.lab.pipelines.signs import STAGES
+from tests.lab.pipelines.streamed import CAMERA, FAST, document
 
 pytestmark = pytest.mark.gate("whole simulations")
-
-FAST = {"uplink_mbps": 100, "downlink_mbps": 500, "rtt_ms": 10}
-CAMERA: dict[str, Any] = {"name": "camera", "pipeline": "signs", "rate_rps": 5, "network": FAST}
-
-
-def document(*sessions: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """20 ms to find, 10 ms to read each of three lines, one worker; nobody else sends frames."""
-    return signs({"latency_slo_ms": 400, **changes.pop("pipeline", {})}, sessions=list(sessions), **changes)
 
 
 def figures(*sessions: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import Run, simulate
-from tests.lab.pipelines.test_crowd import document
+from tests.lab.pipelines.signs import document
 
 pytestmark = pytest.mark.gate("whole simulations")
 

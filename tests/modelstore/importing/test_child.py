@@ -16,19 +16,11 @@ from appliance.clock import SystemClock
 from appliance.confinement import landlock
 from appliance.domain.errors import ApplianceError, BadArchive, BadModel, NotConfined, StorageFull
 from appliance.modelstore.importing.child import ChildLimits, Stages
-from appliance.modelstore.orders import InspectOrder, Unpacked, UnpackOrder
+from appliance.modelstore.orders import InspectOrder, UnpackOrder
 from tests.harness.lacking import skip_if
+from tests.modelstore.importing.children import LIMITS, MISBEHAVING, misbehave
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
-LIMITS = ChildLimits(memory_bytes=2 << 30, cpu_s=20, wall_s=240.0, file_bytes=1 << 20, nice=3)
-
-
-MISBEHAVING = "tests.modelstore.misbehaving"
-
-
-async def misbehave(how: str, target: Path, limits: ChildLimits = LIMITS) -> Unpacked:
-    with closing(Stages(MISBEHAVING)) as stages:
-        return await stages.run(UnpackOrder(how, str(target)), limits=limits, scratch=target)
 
 
 async def refusal_of(how: str, target: Path, limits: ChildLimits = LIMITS) -> str:
@@ -136,7 +128,7 @@ async def test_cancelled_import_child_is_killed_with_child_processes(tmp_path: P
 async def test_import_child_dies_with_parent(tmp_path: Path) -> None:
     """A service that is killed leaves no importer behind."""
     script = (
-        "import asyncio, sys; from pathlib import Path; from tests.modelstore.importing.test_child import misbehave;"
+        "import asyncio, sys; from pathlib import Path; from tests.modelstore.importing.children import misbehave;"
         "asyncio.run(misbehave('sleep', Path(sys.argv[1])))"
     )
     root = str(Path(__file__).parents[3])

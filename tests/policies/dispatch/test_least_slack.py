@@ -9,7 +9,7 @@ import pytest
 from appliance.policies.dispatch.base import FOREVER, DispatchInput, Job, Processor
 from appliance.policies.dispatch.least_slack import LeastSlack
 from appliance.policies.dispatch.outlook import Outlook
-from tests.policies.dispatch.test_policies import chain
+from tests.policies.dispatch.chains import chain
 
 NAMES = ("CPU", "GPU", "NPU")
 NETS = (

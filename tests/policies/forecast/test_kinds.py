@@ -5,7 +5,7 @@ import pytest
 from appliance.policies.forecast import FORECASTERS, MEMORY_FORECASTERS
 from appliance.policies.forecast.kinds import read, written
 from tests.policies.forecast.arrivals import arrivals
-from tests.policies.forecast.test_memory import SECOND, samples
+from tests.policies.forecast.curves import SECOND, samples
 
 HISTORY = arrivals([1.0, 3.0] * 40)
 SERIES = samples([2_000_000 - 1_000 * k - k % 7 for k in range(100)])
