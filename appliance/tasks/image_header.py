@@ -21,7 +21,7 @@ READ = "JPEG, PNG, WebP, BMP, GIF or TIFF"
 _UNREAD: tuple[tuple[bytes, str], ...] = (
     (rb".{4}ftyp(hei|hev|mif|msf)", "a HEIC picture"),
     (rb".{4}ftypavi", "an AVIF picture"),
-    (rb".{4}ftyp|\x1a\x45\xdf\xa3|RIFF.{4}AVI ", "a video, of which the box takes single pictures only"),
+    (rb".{4}ftyp|\x1a\x45\xdf\xa3|RIFF.{4}AVI ", "a video"),
     (rb"\xff\x0a|\x00{3}\x0cJXL ", "a JPEG XL picture"),
     (rb"\x00{3}\x0cjP  |\xff\x4f\xff\x51", "a JPEG 2000 picture"),
     (rb"(II\x2b\x00|MM\x00\x2b)", "a BigTIFF picture"),
@@ -91,7 +91,7 @@ def read_header(body: bytes) -> ImageHeader:
         else:
             kind = next((what for begin, what in _UNREAD if re.match(begin, body[:200], re.DOTALL)), "")
             if kind:
-                raise BadMedia(reason=f"this is {kind}, which the box does not read: convert it to JPEG or PNG")
+                raise BadMedia(reason=f"this is {kind}, which the box does not read: send JPEG or PNG pictures")
             raise BadMedia(reason=f"this is no picture the box can read: send a {READ}")
     except (struct.error, IndexError):
         raise BadMedia(reason="the picture is cut off") from None

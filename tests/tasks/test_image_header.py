@@ -98,7 +98,7 @@ def test_body_that_is_no_picture_is_refused_with_advice(body: bytes) -> None:
 )
 def test_picture_of_unsupported_format_is_refused_by_name(body: bytes, kind: str) -> None:
     """The message names the format, and a format to convert to."""
-    with pytest.raises(BadMedia, match=f"this is {kind}.*convert it to JPEG or PNG"):
+    with pytest.raises(BadMedia, match=f"this is {kind}.*send JPEG or PNG pictures"):
         read_header(body)
 
 

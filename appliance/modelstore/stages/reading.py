@@ -248,14 +248,14 @@ def _check_interface(model: ModelProto) -> None:
     inputs = [value for value in model.graph.input if value.name not in stored]
     for what, values in (("input", inputs), ("output", model.graph.output)):
         if not values:
-            raise BadModel(reason=f"the model has no {what}")
+            raise BadModel(reason=f"the model has no {what}: export it with one at least")
         for value in values:
             carrier = "requests" if what == "input" else "answers"
             if not value.type.HasField("tensor_type"):
                 kind = (value.type.WhichOneof("value") or "value_type").removesuffix("_type")
                 raise BadModel(
                     reason=f"{what} {value.name!r} is {_NO_TENSORS.get(kind, 'no tensor')}, which {carrier} cannot "
-                    f"carry: export the model with tensors at its interface{_TENSORS_INSTEAD.get(kind, '')}"
+                    f"carry: export the model with tensors at its interface{_TENSORS_INSTEAD.get((what, kind), '')}"
                 )
             elem_type = value.type.tensor_type.elem_type
             if elem_type not in facts.DATATYPES:
@@ -269,9 +269,10 @@ def _check_interface(model: ModelProto) -> None:
 
 _NO_TENSORS = {"sequence": "a sequence", "map": "a map", "optional": "an optional", "sparse_tensor": "a sparse tensor"}
 _TENSORS_INSTEAD = {
-    "sequence": " (one output for each element, by SequenceAt, or all in one, by ConcatFromSequence; scikit-learn "
-    "models with zipmap=False)",
-    "map": " (scikit-learn models with zipmap=False)",
+    ("input", "sequence"): " (one input for each element, or all in one tensor, taken apart by SplitToSequence)",
+    ("output", "sequence"): " (one output for each element, by SequenceAt, or all in one, by ConcatFromSequence; "
+    "scikit-learn models with zipmap=False)",
+    ("output", "map"): " (scikit-learn models with zipmap=False)",
 }
 
 
