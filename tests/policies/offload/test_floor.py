@@ -3,8 +3,6 @@ baselines' search.
 """
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.offload.base import Client, OffloadInput
@@ -44,13 +42,11 @@ def test_default_keeps_as_many_of_six_clients_with_old_results_as_static(seed: i
 
 
 @pytest.mark.nightly("many instances")
-@settings(max_examples=12, deadline=None, derandomize=True)  # measured, not proven: the same scenes every time
-@given(seed=st.integers(0, 10**6), make=st.sampled_from([stale_scene, drawn]))
-def test_default_serves_as_many_as_any_baseline_in_small_scenes(seed: int, make: object) -> None:
-    """Small scenes of any kind, with and without old results."""
-    problem = stale_scene(seed, (2, 8)) if make is stale_scene else drawn(seed, 5)
-
-    assert _served("earliest-due", problem) >= max(_served(name, problem) for name in BASELINES)
+@pytest.mark.parametrize("seed", range(12))
+def test_default_serves_as_many_as_any_baseline_in_small_scenes(seed: int) -> None:
+    """Small scenes, with and without old results. Measured, not proven: in 2 of 302 scenes `arise` serves one more."""
+    for problem in (stale_scene(seed, (2, 8)), drawn(seed, 5)):
+        assert _served("earliest-due", problem) >= max(_served(name, problem) for name in BASELINES)
 
 
 @pytest.mark.parametrize("seed", range(10))
