@@ -3,6 +3,7 @@ with the policies.
 """
 
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 EPSILON = 1e-6
@@ -23,6 +24,36 @@ def broken(problem: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
     if abs(free - answer["free_mb"]) > EPSILON:
         faults.append(f"free_mb says {answer['free_mb']}, {free} are free")
     return faults
+
+
+def needlessly_unloaded(problem: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
+    """Applications that an answer leaves with nothing though their smallest variant would fit beside all else that it
+    does, in whatever order that is done.
+    """
+    applications = {application["name"]: application for application in problem["applications"]}
+    return [
+        action["application"]
+        for action in answer["actions"]
+        if action["to"] is None and _may_be_replaced(problem, applications[action["application"]], action, answer)
+    ]
+
+
+def _may_be_replaced(
+    problem: Mapping[str, Any], application: Mapping[str, Any], unload: Mapping[str, Any], answer: Mapping[str, Any]
+) -> bool:
+    will_do = [v for v in application["variants"] if _will_do(application, v["name"])] or application["variants"]
+    smallest = min(will_do, key=lambda variant: float(variant["size_mb"]))
+    if smallest["size_mb"] >= _mb(application, unload["from"]):
+        return False
+    *others, own = answer["actions"]
+    replaced = {**unload, "to": smallest["name"]}
+    unloads = [action for action in others if action["to"] is None and action is not unload]
+    replacements = [action for action in others if action["to"] is not None]
+    free_mb = answer["free_mb"] - smallest["size_mb"]
+    return any(
+        not broken(problem, {**answer, "actions": [*unloads, *ordered, own], "free_mb": free_mb})
+        for ordered in permutations([*replacements, replaced])
+    )
 
 
 def is_maximalist(problem: Mapping[str, Any], application: Mapping[str, Any]) -> bool:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.lab.plan import plan_one
 from appliance.lab.problems import residency
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.residency.base import Intent, ResidencyPlan, ResidencyProblem
-from tests.checkers.residency import broken, is_maximalist
+from tests.checkers.residency import broken, is_maximalist, needlessly_unloaded
 from tests.instances import residency as instances
 
 every_policy = pytest.mark.parametrize("name", sorted(EVICTION_POLICIES))
@@ -56,6 +56,22 @@ def test_eviction_plan_keeps_every_rule(name: str, seed: int) -> None:
     answer = plan_one({**written, "policy": name})
     assert broken(written, answer) == []
     assert answer["reason"]
+
+
+@pytest.mark.parametrize("name", ["iws-bfe", "iws-bfe-unload-first", "ws-bfe"])
+@given(seed=seeds)
+@example(seed=1010)
+@example(seed=2081)
+def test_application_that_gives_way_keeps_its_smallest_variant_where_that_fits(name: str, seed: int) -> None:
+    """EM-11: no application is left with nothing whose smallest variant fits beside the rest of the plan. No tenant has
+    more than its ceiling at first: then a load needs more to leave than the checker asks for.
+    """
+    written = _drawn(seed)
+    for tenant in written.get("tenants", ()):
+        own = [a for a in written["applications"] if a.get("tenant") == tenant["name"]]
+        held = sum(v["size_mb"] for a in own for v in a["variants"] if v["name"] == a["resident"])
+        tenant["ceiling_mb"] = None if tenant["ceiling_mb"] is None else max(tenant["ceiling_mb"], held)
+    assert needlessly_unloaded(written, plan_one({**written, "policy": name})) == []
 
 
 @every_policy

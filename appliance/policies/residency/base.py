@@ -57,6 +57,10 @@ class Wish:
     """Above 0 it is a neighbour, so many places from what is in use: only for memory that nobody else wants
     (`neighbours.py`), and not told to eviction policies.
     """
+    is_substitute: bool = False
+    """It would do in the place of what is in use, where memory is short: neither brought nor kept for that, and no wish
+    to eviction policies, but a variant that they may choose.
+    """
 
 
 class Rate(NamedTuple):

@@ -1,18 +1,20 @@
 """The framework's last resort (Edge-MultiAI §III-A and III-B1, EM-24), of `ws-bfe` and `iws-bfe`: minimalists are
 "forced to cold-start".
 
-Every minimalist is replaced, the policy's candidates first, then unloaded in the same order, until the variant fits;
-what turns out needless is given back. Whether the requester gets a smaller variant before anybody is unloaded, or only
-after, says `requester.Order`.
+Every minimalist is replaced, the policy's candidates first, then unloaded in the same order, until the variant fits.
+What turns out needless is given back: to an application that was unloaded its smallest variant, where that fits beside
+the rest (EM-11), before an application that was replaced gets its larger variant back. Whether the requester gets a
+smaller variant before anybody is unloaded, or only after, says `requester.Order`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.requester import loads
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import Victim, change, replaced, unloaded, victims
+from appliance.policies.residency.windows import is_maximalist
 
 
 def force_out(
@@ -49,8 +51,8 @@ def force_out(
         taken[name] = change(victim)
         if space.short_bytes(loaded, wanted, beside=asker.pinned) > 0:
             continue
-        if bounded(problem, (*_unloads_first(taken), own)):
-            return _needed(problem, _unloads_first(taken), own)
+        if bounded(problem, (*_in_order(problem, taken), own)):
+            return _in_order(problem, _needed(problem, taken, own))
     return None
 
 
@@ -81,14 +83,38 @@ def _ranked(rank: dict[str, int], found: list[Victim]) -> list[Victim]:
     return sorted(found, key=lambda victim: (victim.level, rank.get(victim.application.name, last)))
 
 
-def _unloads_first(taken: dict[str, Change]) -> list[Change]:
-    return sorted(taken.values(), key=lambda change: change.after is not None)
+def _in_order(problem: ResidencyProblem, taken: dict[str, Change]) -> list[Change]:
+    """Unloads, then the replacements, which each free memory for the next: first those that need least to load."""
+
+    def needed_bytes(change: Change) -> float:
+        application = problem.by_name[change.application]
+        if change.after is None:
+            return -inf
+        return application.variant(change.after).peak_bytes - application.held_bytes
+
+    return sorted(taken.values(), key=needed_bytes)
 
 
-def _needed(problem: ResidencyProblem, changes: list[Change], own: Change) -> list[Change]:
-    """Without the changes that the fit does not need: replacements that unloading has overtaken."""
-    for candidate in [c for c in changes if c.after is not None] + [c for c in changes if c.after is None]:
-        rest = [c for c in changes if c is not candidate]
-        if bounded(problem, (*rest, own)):
-            changes = rest
-    return changes
+def _needed(problem: ResidencyProblem, taken: dict[str, Change], own: Change) -> dict[str, Change]:
+    """Without what the fit does not need. What expected applications gave is given back first; then applications that
+    would have nothing get as little as they may have; then what else is needless goes back.
+    """
+    expected = [name for name in taken if is_maximalist(problem.by_name[name], problem)]
+    unloads = [name for name, change in taken.items() if change.after is None]
+    for name in (*expected, *unloads, *taken):
+        for less in _less(problem, taken, name):
+            if bounded(problem, (*_in_order(problem, less), own)):
+                taken = less
+                break
+    return taken
+
+
+def _less(problem: ResidencyProblem, taken: dict[str, Change], name: str) -> Iterator[dict[str, Change]]:
+    """The changes with a lesser one of that application, or with none: in the place of its unload a replacement."""
+    change = taken.get(name)
+    if change is None:
+        return
+    floor = problem.by_name[name].floor
+    if change.after is None and floor.bytes < problem.by_name[name].held_bytes:
+        yield {**taken, name: Change(name, change.before, floor.name)}
+    yield {other: kept for other, kept in taken.items() if other != name}

@@ -56,12 +56,17 @@ def answer(
                 changes = last_resort(asker, option, level)
             if changes is not None:
                 return loads(asker, option, changes)
-    for option in reversed(wanted) if last_resort is not None and waits else ():
+    for option in _easiest_first(wanted) if last_resort is not None and waits else ():
         assert last_resort is not None
         changes = last_resort(asker, option, inf)
         if changes is not None:
             return loads(asker, largest_fit(problem, asker, wanted, changes), changes)
     return no_room(problem, asker, loaded)
+
+
+def _easiest_first(wanted: Sequence[Option]) -> list[Option]:
+    """By what each needs while it loads, which may be least for another one than the smallest."""
+    return sorted(reversed(wanted), key=lambda option: option.peak_bytes)
 
 
 def wanted_options(problem: ResidencyProblem, asker: ApplicationState, loaded: Option | None) -> Sequence[Option]:

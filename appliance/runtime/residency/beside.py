@@ -20,6 +20,8 @@ class _Wished:
     """Build → the highest priority that it is wished with."""
     near: Mapping[str, int] = field(default_factory=dict)
     """Build → how far it is from one in use, for those that are not."""
+    substitutes: frozenset[str] = frozenset()
+    """Builds that would do in the place of what is in use."""
 
 
 _NOTHING = _Wished()
@@ -60,6 +62,10 @@ class BesideBuilds:
         """Builds of a group that planners may use next → how far they are from one in use."""
         return self._wished.get(name, _NOTHING).near
 
+    def substitutes(self, name: str) -> Collection[str]:
+        """Builds of a group that would do for planners in the place of what they use, where memory is short."""
+        return self._wished.get(name, _NOTHING).substitutes
+
     def all_in_use(self) -> set[str]:
         """Of all groups."""
         return {build_id for wished in self._wished.values() for build_id in wished.in_use}
@@ -87,13 +93,17 @@ class BesideBuilds:
 def _wished(group: VariantGroup, wishes: Iterable[Wish]) -> _Wished:
     in_use: dict[str, int] = {}
     near: dict[str, int] = {}
+    substitutes: set[str] = set()
     for wish in wishes:
         servable = group.variants.get(wish.variant)
         if servable is None:  # planners may name what has just gone
             continue
         build_id = servable.build_id
-        if wish.distance == 0:
+        if wish.is_substitute:
+            substitutes.add(build_id)
+        elif wish.distance == 0:
             in_use[build_id] = max(wish.priority, in_use.get(build_id, wish.priority))
         else:
             near[build_id] = min(wish.distance, near.get(build_id, wish.distance))
-    return _Wished(in_use, {build_id: distance for build_id, distance in near.items() if build_id not in in_use})
+    near = {build_id: distance for build_id, distance in near.items() if build_id not in in_use}
+    return _Wished(in_use, near, frozenset(substitutes))

@@ -121,6 +121,10 @@ class PlanEnactor:
         before = None if change.before is None else group.servable(change.before)
         return there is before
 
+    def has_room(self, servable: Servable) -> bool:
+        """Whether it could come now, and nothing but neighbours would leave for it."""
+        return self._need_bytes(servable) <= self._room_bytes()
+
     def _room_bytes(self) -> int:
         """What is free, and what neighbours let go for whoever comes."""
         memory = self._memory

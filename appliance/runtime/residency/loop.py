@@ -169,6 +169,10 @@ class ResidencyLoop:
         self._version = -1
         self._wake.set()
 
+    def has_room(self, servable: Servable) -> bool:
+        """Whether it could come into memory now, and nothing would leave for it but what nobody uses yet."""
+        return self._enactor.has_room(servable)
+
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

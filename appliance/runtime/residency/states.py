@@ -5,6 +5,7 @@ Groups and expectations say of whom they know something else; what is in memory 
 question.
 """
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -75,7 +76,7 @@ class ApplicationStates:
         else is expected to ask, so does all else that the group has.
         """
         name = group.name
-        self._wishes[name] = tuple(wish for wish in wishes if wish.distance == 0)
+        self._wishes[name] = tuple(wish for wish in wishes if wish.distance == 0 and not wish.is_substitute)
         going = self.beside.wish(group, wishes)
         in_use = self.beside.in_use(name)
         if in_use:
@@ -269,16 +270,27 @@ class ApplicationStates:
 
     def _shown(self, group: VariantGroup, build: ResidentBuild | None) -> tuple[tuple[Option, ...], bool]:
         """What of a group a plan for others may choose among, and whether it is to leave it as it is. Where nobody but
-        planners asks, the group gets what they use and nothing better: they would not use it.
+        planners asks, the group gets what they use and nothing better: they would not use it. What it has may fall to
+        what would do for them in its place.
         """
         options, is_pinned = self.options(group, build), self._is_pinned(group, build)
         if not self._is_planned_only(group):
             return options, is_pinned
         shown = {build.build_id} if build is not None else set[str]()
         shown |= set(self.beside.in_use(group.name))
+        if build is not None:
+            shown |= self._substitutes(group, build)
         names = {o.name for o, s in zip(group.options, group.servables, strict=True) if s.build_id in shown}
         kept = tuple(option for option in options if option.name in names)
         return (kept, is_pinned) if kept else (options, True)
+
+    def _substitutes(self, group: VariantGroup, build: ResidentBuild) -> set[str]:
+        """Builds that are smaller than the one that a group has, and would do for planners in its place."""
+        found = self.beside.substitutes(group.name)
+        if not found:
+            return set()
+        smaller = itertools.dropwhile(lambda servable: servable.build_id != build.build_id, group.servables)
+        return {servable.build_id for servable in smaller if servable.build_id in found}
 
     def _wishes_for(self, name: str, options: tuple[Option, ...]) -> tuple[Wish, ...]:
         """Those for what is an option: planners may name what is not worth keeping, or cannot be loaded now."""

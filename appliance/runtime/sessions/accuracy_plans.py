@@ -311,10 +311,13 @@ class AccuracyPlans:
         best = zoo.best.name
         decode_ms = context.environment.decode_ms(key.tenant, key.application_id)
         asked = {client.name: client for client in (*problem.clients, *problem.waiting)}
+        enough = list(zoo.rungs)
         for one in there.clients:
             live = members[one.name]
             live.reference_stride = offloading.dedicated_stride(live, zoo.best, key.fps, decode_ms)
             live.ageing.expect(_stride_of(one, asked[one.name]))
+            enough = [rung for rung in enough if offloading.keeps(live, rung, decode_ms)]
+        pool.enough = frozenset(rung.name for rung in enough)
         pool.batches = plan.batches
         pool.gates.plan(offloading.gates_of(plan.batches, zoo.by_name, best, pool.scale, pool.shifts, now_ns))
         pool.run_ms_max = offloading.run_ms_max(plan.batches, zoo.by_name, best)

@@ -87,6 +87,11 @@ def plans_of(
     return told
 
 
+def with_variant(plan: SessionPlan, rung: Rung) -> SessionPlan:
+    """The same plan for frames on another variant."""
+    return replace(plan, variant=rung.name, size=rung.size, accuracy=accuracy_of(rung))
+
+
 def workers_of(plan: AdaptationPlan, members: Sequence[LiveSession], rungs: Mapping[str, Rung]) -> list[PlannedWorker]:
     """What each worker does, as frames of members wait for it."""
     there = {live.id for live in members}

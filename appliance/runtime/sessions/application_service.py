@@ -191,7 +191,7 @@ class ApplicationService:
         return free > self.planning.beginning(until_ns)
 
     def received(self, live: LiveSession) -> None:
-        if self.planning.has_changed(live):
+        if self.planning.makes_do(live) or self.planning.has_changed(live):
             self.replan.set()
         if self.planning.is_unplaced(live):
             self.placed.set()

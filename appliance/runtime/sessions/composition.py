@@ -71,6 +71,8 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             held_beside=ports.account.held_beside,
             is_resident=lambda servable: memory.is_resident(servable.build_id),
             is_asleep=lambda servable: memory.is_asleep(servable.build_id),
+            is_coming=lambda servable: memory.is_loading(servable.build_id),
+            has_room=ports.residency.has_room,
             bring=bring,
             wish=ports.residency.wish,
             weights=weights,

@@ -28,6 +28,10 @@ class SessionEnvironment:
     """Whether it is in memory, awake."""
     is_asleep: Callable[[Servable], bool]
     """Whether it sleeps."""
+    is_coming: Callable[[Servable], bool]
+    """Whether it is being loaded, or woken."""
+    has_room: Callable[[Servable], bool]
+    """Whether it could come into memory now, and nothing would leave for it but what nobody uses yet."""
     bring: Callable[[Servable], Awaitable[None]]
     """Have it in memory, unless that takes too long or there is no room."""
     wish: Callable[[str, tuple[Wish, ...]], None]

@@ -1,7 +1,6 @@
 """Plans of sessions with promises of latency: whether one fits in, a pool planned anew, and its plan carried out."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from appliance.clock import others_first
 from appliance.domain.session import Cause, LatencyPromise, SessionPlan
@@ -206,11 +205,14 @@ class LatencyPlans:
         workers = context.environment.workers
         context.figures.plans += 1
         beside = context.beside(key)
+        enough = list(zoo.rungs)
         for at, live in enumerate(members, 1):
             if context.is_held(live, now_ns):
                 live.least_load = adapting.least_load(live, zoo.rungs, workers, beside)
+                enough = [rung for rung in enough if adapting.keeps(live, rung, beside)]
             if at % AT_ONCE == 0:
                 await others_first()
+        pool.enough = frozenset(rung.name for rung in enough)
         there = [live for live in members if context.is_held(live, now_ns)]  # others have gone meanwhile
         mapping = _mapping(plan)
         if mapping != pool.mapping:
@@ -269,7 +271,7 @@ class LatencyPlans:
             self._context.figures.switches[self._found(rung)] += 1
         if rung is new:
             return plan
-        return replace(plan, variant=rung.name, size=rung.size, accuracy=adapting.accuracy_of(rung))
+        return adapting.with_variant(plan, rung)
 
     def _meanwhile(
         self, live: LiveSession, old: Rung, new: Rung, zoo: Zoo, beside: adapting.FrameOverhead

@@ -224,11 +224,17 @@ def is_out_of_reach(live: LiveSession, rungs: Sequence[Rung], decode_ms: float) 
     assert isinstance(promise, AccuracyPromise)
     if promise.reference is not Reference.FRESH:
         return False
-    fps = live.session.fps
-    return all(
-        live.drop_of(dedicated_stride(live, rung, fps, decode_ms), rung.name) > promise.drop_max
-        for rung in sorted(rungs, key=lambda rung: -rung.accuracy)
-    )
+    return not any(keeps(live, rung, decode_ms) for rung in sorted(rungs, key=lambda rung: -rung.accuracy))
+
+
+def keeps(live: LiveSession, rung: Rung, decode_ms: float) -> bool:
+    """Whether a box that serves nobody else would keep the promise with that variant."""
+    promise = live.promise
+    assert isinstance(promise, AccuracyPromise)
+    stride = dedicated_stride(live, rung, live.session.fps, decode_ms)
+    if promise.reference is Reference.FRESH:
+        return live.drop_of(stride, rung.name) <= promise.drop_max
+    return live.drop_beside_dedicated(stride, rung.name) <= promise.drop_max
 
 
 def dedicated_stride(live: LiveSession, rung: Rung, fps: float, decode_ms: float) -> float:

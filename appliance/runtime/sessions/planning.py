@@ -8,12 +8,14 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 
 from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
 from appliance.runtime.sessions.accuracy_plans import HEAVIER_MAX, AccuracyPlans
+from appliance.runtime.sessions.adapting import with_variant
 from appliance.runtime.sessions.batches import BatchCounts, Batches
 from appliance.runtime.sessions.context import PlanningContext
 from appliance.runtime.sessions.deciding import Deciding, DecisionSlow
@@ -22,6 +24,7 @@ from appliance.runtime.sessions.latency_plans import REMOVALS_MAX, LatencyPlans
 from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import PoolKey, key_of
+from appliance.runtime.sessions.reasons import reason_for
 from appliance.runtime.sessions.shares import order
 from appliance.runtime.sessions.verdict import Verdict
 from appliance.runtime.sessions.wishes import Wishes
@@ -316,6 +319,35 @@ class Planning:
         if pool is None or rung is None or variant not in pool.found:
             return False
         return not self._context.is_there(rung.servable)
+
+    def makes_do(self, live: LiveSession) -> bool:
+        """Where memory has given the room of a session's variant to others, have the session use the best smaller one
+        that is in memory, or on its way, and keeps the promises of its pool; whether it does. What it used is not
+        planned with until it is back.
+        """
+        key, environment = key_of(live, live.lane), self._environment
+        pool, plan = self._pools.get(key), live.plan
+        if pool is None or plan is None or live.state is not SessionState.SERVED or plan.variant not in pool.found:
+            return False
+        zoo = self.zoos.of(key)
+        before = next((rung for rung in (*zoo.rungs, *zoo.refused) if rung.name == plan.variant), None)
+        if before is None or environment.is_resident(before.servable) or environment.is_coming(before.servable):
+            return False
+        smaller = [
+            rung
+            for rung in zoo.rungs
+            if rung.name in pool.enough
+            and rung.servable.resident_bytes < before.servable.resident_bytes
+            and (environment.is_resident(rung.servable) or environment.is_coming(rung.servable))
+        ]
+        if not smaller or environment.has_room(before.servable):
+            return False
+        best = max(smaller, key=lambda rung: (rung.accuracy, rung.name))
+        self.zoos.refuse(key.application_id, before.name)
+        _, wait_ms = live.next_due(environment.clock.now_ns())
+        other = replace(with_variant(plan, best), number=live.next_number(), wait_ms=wait_ms)
+        live.take(other, reason_for(before.name, best, self.zoos.of(key)))
+        return True
 
     def beginning(self, until_ns: int) -> int:
         """How many planned batches have yet to begin, and are to by then."""

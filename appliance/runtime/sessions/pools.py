@@ -61,6 +61,8 @@ class Pool:
     wanted: tuple[str, ...] = ()
     """Of adaptation: the variants of the plan; they are switched to when they are in memory."""
     prefetch: tuple[str, ...] = ()
+    enough: frozenset[str] = frozenset()
+    """Variants of which each would keep the promises of all its sessions, as links and runs were at the last plan."""
     found: frozenset[str] = frozenset()
     """Variants that its devices send for which have been in memory since; one that is so no more was taken away."""
     batches: tuple[Batch, ...] = ()
@@ -192,7 +194,7 @@ class Pools:
         pool.gates.plan(())
         pool.plan = None
         pool.mapping, pool.batches, pool.run_ms_max, pool.prefetch, pool.wanted = (), (), 0.0, (), ()
-        pool.paces = {}
+        pool.paces, pool.enough = {}, frozenset()
         if any(True for _ in self.members.of(pool.key)):
             return False
         self._gone = _sum([self._gone, pool.gates.counts])

@@ -1,4 +1,5 @@
-"""Variants in use, and those next to them by size, as wishes to the residency loop (JF-19, X-04)."""
+"""Variants in use, those next to them by size, and those that would do in their place, as wishes to the residency loop
+(JF-19, X-04, X-05)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,11 +46,14 @@ class _Wanted:
     """Priorities."""
     near: dict[str, int] = field(default_factory=dict)
     """Distances, of those that are not in use."""
+    enough: set[str] = field(default_factory=set)
+    """Those that would keep the promises of some pool."""
 
     def wishes(self, until_ns: int) -> tuple[Wish, ...]:
         return (
             *(Wish(name, until_ns, priority) for name, priority in self.in_use.items()),
             *(Wish(name, until_ns, 0, distance) for name, distance in self.near.items() if name not in self.in_use),
+            *(Wish(name, until_ns, is_substitute=True) for name in sorted(self.enough.difference(self.in_use))),
         )
 
 
@@ -72,6 +76,7 @@ def _wanted(sessions: Mapping[str, LiveSession], pools: Iterable[Pool]) -> dict[
         own = found.get(pool.key.application_id)
         if own is not None:
             own.in_use.update(dict.fromkeys(pool.wanted, IN_USE))
+            own.enough.update(pool.enough)
             for distance, name in enumerate(pool.prefetch, 1):
                 own.near[name] = min(distance, own.near.get(name, distance))
     return found

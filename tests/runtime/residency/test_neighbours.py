@@ -322,6 +322,36 @@ async def test_request_evicts_variant_in_use_as_last_resort() -> None:
         assert (await bench.infer(application="t/other", within_ms=500)).variant == "v"
 
 
+@pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe", "ws-bfe"])
+@pytest.mark.parametrize(
+    ("substitutes", "stays"), [((), set()), (("v12", "v10"), {"v10"}), (("v12",), set()), (("v15",), set())]
+)
+def test_request_has_variant_in_use_replaced_by_smaller_one_that_would_do(
+    eviction: str, substitutes: tuple[str, ...], stays: set[str]
+) -> None:
+    """The request needs 23 of 34 bytes. What would do in the place of the variant in use is brought for nothing else,
+    though there is room, and a larger one takes nobody's place.
+    """
+
+    async def told() -> None:
+        bench = EngineBench(34, eviction=eviction)
+        bench.add(SIZES)
+        bench.add({"v": Cost(23)}, name="other")
+        bench.core.residency.leave_out("t/other")
+        async with bench.working(residency=True):
+            await in_use(bench, "v13")
+            wishes = [Wish(name, NEVER_NS, is_substitute=True) for name in substitutes]
+            bench.core.residency.wish("t/app", (Wish("v13", NEVER_NS, IN_USE), *wishes))
+            await bench.pause(5_000)
+            assert there(bench) == {"v13"}
+            bench.core.residency.take_in("t/other")
+            await bench.infer(application="t/other")
+            assert there(bench) == stays
+        bench.assert_quiet()
+
+    run_virtual(told)
+
+
 @story
 async def test_variant_of_idle_application_leaves_before_variants_in_use() -> None:
     bench = bench_of(60)

@@ -77,6 +77,7 @@ class Story:
                 used, *near = names if step.size % 2 else names[::-1]
                 wishes = [Wish(used, until_ns, step.size % 3)]
                 wishes += [Wish(name, until_ns, 0, distance) for distance, name in enumerate(near, 1)]
+                wishes += [Wish(name, until_ns, is_substitute=True) for name in near[: step.size % 4]]
                 bench.core.residency.wish(application, tuple(wishes) if step.size % 5 else ())
             elif step.do == "leave out":
                 bench.core.residency.leave_out(application)

@@ -11,6 +11,7 @@ from appliance.domain.session import AccuracyPromise, Cause, LatencyPromise, Not
 from appliance.domain.states import SessionState
 from appliance.runtime.sessions.live import LiveSession
 from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet, steady
 
@@ -79,6 +80,52 @@ def test_session_without_memory_moves_to_resident_variant_within_promise(promise
             ]
             assert notices[0].reason == "memory has no room for v128"
             assert live.counts.answered >= live.counts.sent - 2
+
+    told()
+
+
+@pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe"])
+@pytest.mark.parametrize("can_sleep", [False, True])
+@pytest.mark.parametrize(
+    "promise",
+    [LatencyPromise(800.0, 5.0, 45.0), AccuracyPromise(0.15), AccuracyPromise(0.15, Reference.DEDICATED)],
+    ids=str,
+)
+def test_session_gets_smaller_variant_where_memory_is_short_and_nobody_takes_turns(
+    promise: Promise, can_sleep: bool, eviction: str
+) -> None:
+    """Another application, asked four times a second, has no room beside the larger variant, and has beside the
+    smaller one. All loads are quick: each frame could have the larger one back in time. The device is told at once, no
+    frame is lost, and only the first request of the others is cold.
+    """
+
+    @story
+    async def told() -> None:
+        sleeps = {"asleep_bytes": 1, "wake_ms": 5.0} if can_sleep else {}
+        costs = {
+            name: Cost(run_ms=10, resident_bytes=size, load_ms=20, **sleeps)  # type: ignore[arg-type]
+            for name, size in (("large", 200), ("small", 40), ("foreign", 250))
+        }
+        fleet = Fleet(bench=EngineBench(BUDGET, workers=2, eviction=eviction))
+        gate = fleet.add({128: costs["large"], 64: costs["small"]}, accuracies=(50.0, 45.0))
+        other = fleet.bench.add({"big": costs["foreign"]}, name="other")
+        async with fleet.working():
+            live = await fleet.join(gate, promise, fps=5, mbps=100)
+            async with heard(fleet, live) as notices:
+                fleet.stream(live, steady(100), drop_rate=0.004)
+                await fleet.pass_s(5)
+                assert (live.variant, notices) == ("v128", [])
+                answers = []
+                for _ in range(30):
+                    answers.append(await fleet.bench.infer(application=other.id))
+                    await fleet.bench.pause(250)
+            assert [answer.warm for answer in answers] == [False] + 29 * [True]
+            assert (live.state, live.variant) == (SessionState.SERVED, "v64")
+            assert [(notice.kind, notice.plan and notice.plan.variant) for notice in notices] == [
+                (NoticeKind.VARIANT, "v64")
+            ]
+            assert notices[0].reason == "memory has no room for v128"
+        assert live.counts.answered == live.counts.sent
 
     told()
 
