@@ -112,7 +112,7 @@ class PlanningContext:
         if live.state is SessionState.SERVED:
             self.figures.removals += 1
             live.patience.removed(self.environment.clock.now_ns())
-            live.become(SessionState.WAITING, f"{cause.value}: {reason}")
+            live.become(SessionState.WAITING, f"{cause.value}: {reason}", is_broken=True)
             if not is_recorded:
                 self.record(live, "removed", live.reason)
         elif live.state is SessionState.SUSPENDED:
