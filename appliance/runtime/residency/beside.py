@@ -8,7 +8,7 @@ thread only.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from appliance.policies.residency.base import IN_USE, Wish
+from appliance.policies.residency.base import IN_USE, PROMISED, Wish
 from appliance.runtime.residency.groups import VariantGroup
 
 
@@ -20,6 +20,8 @@ class _Wished:
     """Build → the highest priority that it is wished with."""
     near: Mapping[str, int] = field(default_factory=dict)
     """Build → how far it is from one in use, for those that are not."""
+    promised: frozenset[str] = frozenset()
+    """Builds that promises need, or more accurate ones in their place."""
 
 
 _NOTHING = _Wished()
@@ -64,6 +66,24 @@ class BesideBuilds:
         """Of all groups."""
         return {build_id for wished in self._wished.values() for build_id in wished.in_use}
 
+    def promised(self, name: str) -> Collection[str]:
+        """Builds of a group that promises need."""
+        return self._wished.get(name, _NOTHING).promised
+
+    def all_promised(self, there: Collection[str]) -> set[str]:
+        """Builds of those in memory (`there`) that promises need: while one that they need is not in memory, or a
+        neighbour, the ones of its group that planners use.
+        """
+        if not any(wished.promised for wished in self._wished.values()):
+            return set()
+        able = set(there) - self._neighbours
+        found: set[str] = set()
+        for wished in self._wished.values():
+            found |= wished.promised & able
+            if not wished.promised <= able:
+                found |= wished.in_use.keys() & able
+        return found
+
     def must_stay(self, name: str, build_id: str) -> bool:
         """Whether planners go on with a build of a group: it is not only there until another one has come."""
         return self._wished.get(name, _NOTHING).in_use.get(build_id, 0) >= IN_USE
@@ -87,13 +107,17 @@ class BesideBuilds:
 def _wished(group: VariantGroup, wishes: Iterable[Wish]) -> _Wished:
     in_use: dict[str, int] = {}
     near: dict[str, int] = {}
+    promised: set[str] = set()
     for wish in wishes:
         servable = group.variants.get(wish.variant)
         if servable is None:  # planners may name what has just gone
             continue
         build_id = servable.build_id
-        if wish.distance == 0:
+        if wish.priority >= PROMISED:
+            promised.add(build_id)
+        elif wish.distance == 0:
             in_use[build_id] = max(wish.priority, in_use.get(build_id, wish.priority))
         else:
             near[build_id] = min(wish.distance, near.get(build_id, wish.distance))
-    return _Wished(in_use, {build_id: distance for build_id, distance in near.items() if build_id not in in_use})
+    near = {build_id: distance for build_id, distance in near.items() if build_id not in in_use}
+    return _Wished(in_use, near, frozenset(promised))
