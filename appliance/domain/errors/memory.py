@@ -17,8 +17,8 @@ class Blocker(TypedDict):
     """None: another tenant's, or nobody's."""
     mb: float
     why: str
-    """`in its window`, `pinned`, `loading`, `guaranteed`, `kept by the policy`, `other programs`, or processes beside
-    models: `guards`, `fork servers` (what guards are forked of) or `planner processes`.
+    """`in its window`, `pinned`, `loading`, `guaranteed`, `promised to sessions`, `kept by the policy`, `other
+    programs`, or processes beside models: `guards`, `fork servers` (what guards are forked of) or `planner processes`.
     """
     until_s: float | None
     """In so many seconds that will be over; None where nobody can say."""

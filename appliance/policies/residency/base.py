@@ -22,6 +22,10 @@ _name, _bytes, _accuracy = attrgetter("name"), attrgetter("bytes"), attrgetter("
 IN_USE = 2
 """Priority of a wish for what a planner goes on with; lower ones are for what it only has until then, or had lately."""
 
+PROMISED = 1 << 30
+"""Priority of a wish for what promises need, which no policy breaks, nor brings: the application keeps that variant, or
+a more accurate one, if it has such a one in memory."""
+
 Outcome = Literal["warm", "cold", "failed", "skipped"]
 """`failed`: a request finds no room; `skipped`: what was to be brought ahead of one (`procure`) finds none."""
 Intent = Literal["serve", "procure", "rebalance"]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
+from appliance.policies.residency.base import PROMISED, ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.victims import NO_WISH, broken_wish
 from appliance.policies.residency.windows import is_maximalist
@@ -146,7 +146,7 @@ class Entries(NamedTuple):
 
 def demotions(problem: ResidencyProblem, outlook: Outlook) -> Demotions:
     """Of every minimalist that is not pinned, the requester apart: to its floor, or what is wished for, and out of
-    memory.
+    memory, where that breaks no promise.
     """
     able = [
         application
@@ -156,7 +156,8 @@ def demotions(problem: ResidencyProblem, outlook: Outlook) -> Demotions:
         and application.name != problem.request
         and not is_maximalist(application, problem)
     ]
-    return listed(problem, outlook, able) if len(able) <= FEW else in_columns(problem, outlook.weigh(able))
+    found = listed(problem, outlook, able) if len(able) <= FEW else in_columns(problem, outlook.weigh(able))
+    return found.up_to(PROMISED - 1)
 
 
 def listed(problem: ResidencyProblem, outlook: Outlook, able: Sequence[ApplicationState]) -> Listed:

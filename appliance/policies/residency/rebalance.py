@@ -12,7 +12,14 @@ worth most per byte: somebody's floor, or an upgrade.
 from collections.abc import Generator, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 
-from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.base import (
+    PROMISED,
+    ApplicationState,
+    Change,
+    Option,
+    ResidencyPlan,
+    ResidencyProblem,
+)
 from appliance.policies.residency.knapsack import Choice, best_choices
 from appliance.policies.residency.space import Space, bounded
 from appliance.policies.residency.steps import PART, Steps
@@ -176,7 +183,9 @@ class _Draft:
             (-wish.priority, name, wish.variant)
             for name, application in self._applications.items()
             for wish in application.wishes
-            if wish.until_ns >= now_ns and any(o.name == wish.variant for o in application.ladder)
+            if wish.priority < PROMISED
+            and wish.until_ns >= now_ns
+            and any(o.name == wish.variant for o in application.ladder)
         ]
         for _, name, variant in sorted(wished):
             application = self._applications[name]

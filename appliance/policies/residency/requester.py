@@ -9,6 +9,7 @@ from math import inf
 from typing import Literal
 
 from appliance.policies.residency.base import (
+    PROMISED,
     ApplicationState,
     Change,
     Option,
@@ -17,7 +18,7 @@ from appliance.policies.residency.base import (
     ResidencyProblem,
 )
 from appliance.policies.residency.space import Space, bounded
-from appliance.policies.residency.victims import NO_WISH, Victim, levels
+from appliance.policies.residency.victims import NO_WISH, Victim, broken_wish, levels
 from appliance.policies.residency.windows import is_maximalist
 
 MakeRoom = Callable[[Space, ApplicationState, Option, Sequence[Victim]], list[Change] | None]
@@ -153,6 +154,8 @@ def _obstacles(problem: ResidencyProblem, asker: ApplicationState, smallest: Opt
             continue
         if application.pinned:
             causes.append(f"{application.name} is pinned")
+        elif broken_wish(application, loaded, None, problem.now_ns) >= PROMISED:
+            causes.append(f"{application.name} is promised to sessions")
         elif is_maximalist(application, problem):
             causes.append(f"{application.name} is in its window")
         elif not space.spares(application, loaded.bytes, asker):

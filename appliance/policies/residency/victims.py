@@ -6,7 +6,7 @@ Wishes (`keep`) put a victim on a higher level: it is touched only when those be
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyProblem
+from appliance.policies.residency.base import PROMISED, ApplicationState, Change, Option, ResidencyProblem
 from appliance.policies.residency.space import Space
 from appliance.policies.residency.windows import is_maximalist
 
@@ -37,7 +37,8 @@ def replaced(application: ApplicationState) -> Option | None:
 
 
 def victims(problem: ResidencyProblem, give_way: GiveWay, *, are_expected: bool = False) -> list[Victim]:
-    """Every victim whose giving way frees memory, by name of its application. The requester is none.
+    """Every victim whose giving way frees memory and breaks no promise, by name of its application. The requester is
+    none.
 
     `are_expected`: of the maximalists, in the place of the minimalists.
     """
@@ -49,10 +50,9 @@ def victims(problem: ResidencyProblem, give_way: GiveWay, *, are_expected: bool 
             continue
         loaded, after = application.variant(application.resident), give_way(application)
         freed = loaded.bytes - (0 if after is None else after.bytes)
-        if freed > 0:
-            found.append(
-                Victim(application, loaded, after, freed, broken_wish(application, loaded, after, problem.now_ns))
-            )
+        level = broken_wish(application, loaded, after, problem.now_ns)
+        if freed > 0 and level < PROMISED:
+            found.append(Victim(application, loaded, after, freed, level))
     found.sort(key=lambda victim: victim.application.name)
     return found
 

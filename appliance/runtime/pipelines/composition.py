@@ -90,6 +90,7 @@ def make_planning(ports: PlanningPorts, config: PlanningConfig, pipelines: Mappi
         window_ns=int(config.window_ms * NS_PER_MS),
     )
     parts = PlanningParts.made(environment, pipelines)
+    ports.account.needed_by_pipelines = parts.pictures.needed
     planning = Planning(parts, Admission(parts))
     ports.engine.on_processors = memory.on_resized = planning.wake
     return planning

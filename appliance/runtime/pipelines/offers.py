@@ -13,6 +13,7 @@ from appliance.domain.catalogue import Profile as Measured
 from appliance.domain.names import kind_of
 from appliance.domain.pipeline import Ask
 from appliance.runtime.catalogue import Entry
+from appliance.runtime.residency.account import bytes_together
 from appliance.runtime.servable import Servable
 
 Place = tuple[str, str]
@@ -113,15 +114,6 @@ class Room:
 
     places: Collection[Place]
     bytes: int
-
-
-def bytes_together(servables: Iterable[Servable]) -> int:
-    """What variants need that come into memory one after the other, in the order that needs least, and stay there."""
-    need = taken = 0
-    for one in sorted(servables, key=lambda one: one.resident_bytes - one.need_bytes):
-        need = max(need, taken + one.need_bytes)
-        taken += one.resident_bytes
-    return need
 
 
 async def without_room(

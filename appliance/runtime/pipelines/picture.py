@@ -23,6 +23,7 @@ from appliance.runtime.pipelines.problem import (
     missing_of,
 )
 from appliance.runtime.pipelines.windows import CHANGE, FrameWindows, Observed
+from appliance.runtime.servable import Servable
 
 STANDS_NS = 200 * NS_PER_MS
 """So long the variants that a pipeline is offered stand, while it and what it asks are what they were, and its
@@ -252,6 +253,17 @@ class Pictures:
         weights = {tenant: environment.catalogue.processor_weight(tenant) for tenant in memory}
         without_room = frozenset(id for id, looked in found.items() if looked.no_room)
         return Picture(machine, memory, weights, seen, missing, without_room, problems, self._busy(machine, using))
+
+    def needed(self) -> list[Servable]:
+        """Return the smallest variants that the stages of pipelines can be served with that clients have joined."""
+        offered = [
+            offers.all
+            for id, looked in self._last.items()
+            if id in self._pipelines and len(self._pipelines[id].clients)
+            for offers in looked.offers.values()
+        ]
+        least = (min((one.servable for one in some), key=lambda one: one.need_bytes) for some in offered if some)
+        return list({one.build_id: one for one in least}.values())
 
     def forget_gone(self) -> None:
         """Of pipelines that are no more nothing is kept."""

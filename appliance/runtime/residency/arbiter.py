@@ -59,6 +59,7 @@ class EvictionArbiter:
         self._patience_ns = patience_ns
         self._fallback = Fallback(groups, expectations, shares)
         self._states = ApplicationStates(groups, expectations)
+        shares.promised = self.beside.all_promised
 
     # -- what the loop says of groups, by name -------------------------------------------------------------------------
 
@@ -168,6 +169,8 @@ class EvictionArbiter:
         only = replace(group, options=tuple(o for o, _ in own), servables=tuple(s for _, s in own))
         present = self._states.resident(group.name)
         has_other = present is not None and (problem.is_urgent or present.build_id not in group.stand_ins)
+        if present is not None and present.build_id in self.beside.promised(group.name):
+            has_other = False  # what promises need stays beside it
         for beside in (True, False) if has_other else (True,):
             if not beside:
                 intent = "procure"  # what is there would serve, but it is not what was asked for

@@ -8,7 +8,7 @@ thread only.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from appliance.policies.residency.base import IN_USE, Wish
+from appliance.policies.residency.base import IN_USE, PROMISED, Wish
 from appliance.runtime.residency.groups import VariantGroup
 
 
@@ -22,6 +22,8 @@ class _Wished:
     """Build → how far it is from one in use, for those that are not."""
     substitutes: frozenset[str] = frozenset()
     """Builds that would do in the place of what is in use."""
+    promised: frozenset[str] = frozenset()
+    """Builds that promises need, or more accurate ones in their place."""
 
 
 _NOTHING = _Wished()
@@ -70,6 +72,24 @@ class BesideBuilds:
         """Of all groups."""
         return {build_id for wished in self._wished.values() for build_id in wished.in_use}
 
+    def promised(self, name: str) -> Collection[str]:
+        """Builds of a group that promises need."""
+        return self._wished.get(name, _NOTHING).promised
+
+    def all_promised(self, there: Collection[str]) -> set[str]:
+        """Builds of those in memory (`there`) that promises need: while one that they need is not in memory, or a
+        neighbour, the ones of its group that planners use.
+        """
+        if not any(wished.promised for wished in self._wished.values()):
+            return set()
+        able = set(there) - self._neighbours
+        found: set[str] = set()
+        for wished in self._wished.values():
+            found |= wished.promised & able
+            if not wished.promised <= able:
+                found |= wished.in_use.keys() & able
+        return found
+
     def must_stay(self, name: str, build_id: str) -> bool:
         """Whether planners go on with a build of a group: it is not only there until another one has come."""
         return self._wished.get(name, _NOTHING).in_use.get(build_id, 0) >= IN_USE
@@ -94,6 +114,7 @@ def _wished(group: VariantGroup, wishes: Iterable[Wish]) -> _Wished:
     in_use: dict[str, int] = {}
     near: dict[str, int] = {}
     substitutes: set[str] = set()
+    promised: set[str] = set()
     for wish in wishes:
         servable = group.variants.get(wish.variant)
         if servable is None:  # planners may name what has just gone
@@ -101,9 +122,11 @@ def _wished(group: VariantGroup, wishes: Iterable[Wish]) -> _Wished:
         build_id = servable.build_id
         if wish.is_substitute:
             substitutes.add(build_id)
+        elif wish.priority >= PROMISED:
+            promised.add(build_id)
         elif wish.distance == 0:
             in_use[build_id] = max(wish.priority, in_use.get(build_id, wish.priority))
         else:
             near[build_id] = min(wish.distance, near.get(build_id, wish.distance))
     near = {build_id: distance for build_id, distance in near.items() if build_id not in in_use}
-    return _Wished(in_use, near, frozenset(substitutes))
+    return _Wished(in_use, near, frozenset(substitutes), frozenset(promised))

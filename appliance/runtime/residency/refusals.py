@@ -2,7 +2,7 @@
 when to come again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory, processes_beside
@@ -108,7 +108,8 @@ class Refusals:
         Where they would have been enough, the policy has kept them, and they are named too.
         """
         guaranteed = self._shares.guaranteed(least.build_id, others)
-        held = [(build, self._why(build, guaranteed)) for build in others]
+        promised = self._shares.promised({build.build_id for build in others})
+        held = [(build, self._why(build, guaranteed, promised)) for build in others]
         may_leave = sum(build.bytes for build, why in held if why is None)
         found = list(processes)
         for build, why in held:
@@ -123,13 +124,15 @@ class Refusals:
         found.sort(key=lambda b: (-b["mb"], b["application"] or "", b["why"]))
         return found, missing - may_leave if may_leave < missing else missing
 
-    def _why(self, build: ResidentBuild, guaranteed: set[str]) -> tuple[str, float | None] | None:
+    def _why(self, build: ResidentBuild, guaranteed: Set[str], promised: Set[str]) -> tuple[str, float | None] | None:
         """Why a build stays, and how many seconds more; None: it may leave."""
         record = self._memory.build(build.build_id)
         group = self._groups.of_build(build.build_id)
         if record is not None and record.state is ResidencyState.LOADING:
             option = None if group is None else group.option(build.build_id)
             return "loading", None if option is None else option.load_ns / NS_PER_S
+        if build.build_id in promised:
+            return "promised to sessions", None
         if build.pinned:
             return "pinned", None
         if build.build_id in guaranteed:

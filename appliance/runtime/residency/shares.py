@@ -44,6 +44,12 @@ class Shares:
         self.budget_bytes = budget_bytes
         self._version = -1
         self._shares: dict[str, TenantShare] = {}
+        self.promised: Callable[[Collection[str]], Set[str]] = lambda there: frozenset()
+        """Return which of the builds in memory promises need; the arbiter knows."""
+
+    def tenant_of(self, build_id: str) -> str:
+        """Return the tenant that a build counts for; empty where there is none."""
+        return self._groups.tenant_of(build_id) or ""
 
     def charge_guards(self, base_bytes: Mapping[tuple[str, str], int]) -> None:
         """What guards take by themselves from now on, by their tenant and their kind of processor."""
@@ -165,11 +171,12 @@ class Shares:
         ending_bytes: Mapping[str | None, int] = MappingProxyType({}),
     ) -> set[str]:
         """Builds that may not leave for the newcomer: without them, other tenants would have less than is guaranteed
-        to them. `ending_bytes`: tenant → what a guard of its that would end takes by itself.
+        to them, or promises to anybody would break. `ending_bytes`: tenant → what a guard of its that would end takes
+        by itself.
         """
         asker = self._groups.tenant_of(newcomer)
         there = list(resident)
-        kept: set[str] = set()
+        kept = set(self.promised({build.build_id for build in there}))
         for share in self.all():
             if share.name == asker or not share.guarantee_bytes:
                 continue

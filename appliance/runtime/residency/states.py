@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from appliance.policies.residency.base import ApplicationState, Option, Wish
+from appliance.policies.residency.base import PROMISED, ApplicationState, Option, Wish
 from appliance.runtime.memory.room import ResidentBuild
 from appliance.runtime.residency.beside import BesideBuilds
 from appliance.runtime.residency.demand import Expectations
@@ -204,7 +204,7 @@ class ApplicationStates:
             tenant=group.tenant,
             weight=group.weight,
             accuracy_min=group.accuracy_min,
-            wishes=self._wishes_for(name, options),
+            wishes=self._wishes_for(group, options, build),
         )
 
     def without(self, group: VariantGroup, gone: Collection[str]) -> ApplicationState:
@@ -277,7 +277,7 @@ class ApplicationStates:
         if not self._is_planned_only(group):
             return options, is_pinned
         shown = {build.build_id} if build is not None else set[str]()
-        shown |= set(self.beside.in_use(group.name))
+        shown |= {*self.beside.in_use(group.name), *self.beside.promised(group.name)}
         if build is not None:
             shown |= self._substitutes(group, build)
         names = {o.name for o, s in zip(group.options, group.servables, strict=True) if s.build_id in shown}
@@ -292,13 +292,29 @@ class ApplicationStates:
         smaller = itertools.dropwhile(lambda servable: servable.build_id != build.build_id, group.servables)
         return {servable.build_id for servable in smaller if servable.build_id in found}
 
-    def _wishes_for(self, name: str, options: tuple[Option, ...]) -> tuple[Wish, ...]:
-        """Those for what is an option: planners may name what is not worth keeping, or cannot be loaded now."""
-        wishes = self._wishes.get(name, ())
+    def _wishes_for(
+        self, group: VariantGroup, options: tuple[Option, ...], build: ResidentBuild | None
+    ) -> tuple[Wish, ...]:
+        """Those for what is an option: planners may name what is not worth keeping, or cannot be loaded now. What is
+        promised and stays in memory beside `build`, which the group counts as its own, is no reason to keep that; where
+        it is no option, and not in memory, it is what planners use that is kept.
+        """
+        wishes = self._wishes.get(group.name, ())
         if not wishes:
             return ()
         names = {option.name for option in options}
-        return tuple(wish for wish in wishes if wish.variant in names)
+        found = [wish for wish in wishes if wish.variant in names and wish.priority < PROMISED]
+        for wish in wishes:
+            if wish.priority < PROMISED or wish.variant not in group.variants:
+                continue
+            promised, own = group.variants[wish.variant].build_id, None if build is None else build.build_id
+            if promised != own and promised in self.builds and promised not in self.beside.neighbours:
+                continue
+            if wish.variant in names:
+                found.append(wish)
+            elif own in self.beside.in_use(group.name):
+                found.append(replace(wish, variant=self._groups.variant_of(own or "") or ""))
+        return tuple(found)
 
     def _is_pinned(self, group: VariantGroup, build: ResidentBuild | None) -> bool:
         """Whether its variant cannot change; that of a group of which nothing can be loaded cannot, either."""

@@ -65,7 +65,7 @@ class AccuracyPlans:
     async def verdict(self, live: LiveSession, spared: float) -> Verdict:
         """Whether its promise can be kept beside all that are; `spared`: share of all workers that would come free."""
         context = self._context
-        zoo = context.zoos.of(key_of(live))
+        zoo = context.zoos.of(key_of(live), live.id)
         if not zoo.rungs:
             return context.refused(live, nothing_to_run(zoo))
         reason = ""
@@ -85,7 +85,7 @@ class AccuracyPlans:
                 return Verdict(True, lane=lane, share=most, load=load, planned=(OffloadDecision(problem, plan), zoo))
             reason = plan.reason
         if await self._lacks_memory(key_of(live), live, zoo):
-            return Verdict(False, Cause.MEMORY, NO_ROOM)
+            return Verdict(False, Cause.MEMORY, f"{NO_ROOM}{zoo.held_beside}")
         return Verdict(False, context.shares.cause(live), reason)
 
     def _lanes(self, live: LiveSession) -> list[int]:
@@ -323,6 +323,7 @@ class AccuracyPlans:
         pool.run_ms_max = offloading.run_ms_max(plan.batches, zoo.by_name, best)
         load = offloading.loads_of(there, members, zoo.by_name, best, context.environment.workers)
         context.ledger.put(key, Load(key.tenant, load, load))
+        context.memory.changed(key)
         told = offloading.plans_of(there, members, zoo.by_name, best, pool.scale, pool.shifts, now_ns)
         for id, session_plan in told.items():
             live = members[id]
@@ -333,7 +334,7 @@ class AccuracyPlans:
         key = key_of(live)
         decode_ms = self._context.environment.decode_ms(key.tenant, key.application_id)
         if zoo.refused and not offloading.is_out_of_reach(live, zoo.refused, decode_ms):
-            return Cause.MEMORY, NO_ROOM
+            return Cause.MEMORY, f"{NO_ROOM}{zoo.held_beside}"
         return _too_slow(live, zoo), "even alone it would see results too late"
 
     # -- what a decision is made of ------------------------------------------------------------------------------------

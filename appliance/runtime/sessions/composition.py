@@ -68,6 +68,8 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
             decisions=ports.decisions,
             serving_workers=ports.engine.serving_workers,
             fits_memory=ports.account.fits,
+            fits_beside=ports.account.fit_beside,
+            told_beside=ports.account.told_beside,
             held_beside=ports.account.held_beside,
             is_resident=lambda servable: memory.is_resident(servable.build_id),
             is_asleep=lambda servable: memory.is_asleep(servable.build_id),
@@ -90,6 +92,7 @@ def make_sessions(ports: SessionPorts, limits: Limits) -> Sessions:
         planning_of=planning_of,
         pools_max=limits.pools_max,
     )
+    ports.account.needed_by_sessions = applications.planning.needed
     pipelines = PipelineService(
         clock=clock,
         pipelines=ports.pipelines,

@@ -16,6 +16,7 @@ from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.ledger import ProcessorLedger
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, PoolKey, Pools, holds, key_of
+from appliance.runtime.sessions.promised_memory import PromisedMemory
 from appliance.runtime.sessions.shares import Shares
 from appliance.runtime.sessions.verdict import Verdict
 from appliance.runtime.sessions.worker_queues import WorkerQueues
@@ -65,17 +66,20 @@ class PlanningContext:
         self.zoos = Zoos(environment)
         self.queues = WorkerQueues(environment.clock)
         self.shares = Shares(environment.clock, ledger, sessions, environment.weights, self.least)
+        self.memory = PromisedMemory(environment, self.pools, self.zoos, self.shares, self.beside)
         self.figures = Figures()
 
     def put(self, live: LiveSession) -> None:
         """A session has come, or what decides of its pool has changed."""
         self.pools.members.put(live)
         self.shares.forget()
+        self.memory.changed(key_of(live, live.lane))
 
     def take(self, live: LiveSession) -> None:
         """A session has gone."""
         self.pools.members.take(live)
         self.shares.forget()
+        self.memory.changed(key_of(live, live.lane))
 
     def admit(self, live: LiveSession, verdict: Verdict) -> None:
         """Serve it from now on, as the verdict says."""
@@ -103,6 +107,7 @@ class PlanningContext:
         """A session leaves its pool, whose next plan may be some time off."""
         taken = self.taken(live)
         self.ledger.give_back(key_of(live, live.lane), max(live.load, taken), taken)
+        self.memory.changed(key_of(live, live.lane))
 
     def remove(self, live: LiveSession, cause: Cause, reason: str, *, is_recorded: bool = False) -> None:
         """It waits from now on, and is told why; it is tried again. What it took is free at once: for whom it goes is
@@ -112,11 +117,12 @@ class PlanningContext:
         if live.state is SessionState.SERVED:
             self.figures.removals += 1
             live.patience.removed(self.environment.clock.now_ns())
-            live.become(SessionState.WAITING, f"{cause.value}: {reason}")
+            live.become(SessionState.WAITING, f"{cause.value}: {reason}", is_broken=True)
             if not is_recorded:
                 self.record(live, "removed", live.reason)
         elif live.state is SessionState.SUSPENDED:
             live.holds_until_ns = 0
+        self.memory.changed(key_of(live, live.lane))
 
     def refused(self, live: LiveSession, verdict: Verdict) -> Verdict:
         """The verdict on a session that no planner was asked about, which is in the log from now on."""
@@ -154,6 +160,7 @@ class PlanningContext:
     def close(self, pool: Pool) -> None:
         """Nobody of it is served any more."""
         self.ledger.remove(pool.key)
+        self.memory.changed(pool.key)
         self.queues.plan(pool.key, ())
         if self.pools.close(pool):
             self.zoos.forget(pool.key)

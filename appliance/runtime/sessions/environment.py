@@ -1,6 +1,6 @@
 """What planning sessions needs of the box."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from appliance.clock import Clock
@@ -22,6 +22,11 @@ class SessionEnvironment:
     """How many workers there are whose processors take runs now; at least one."""
     fits_memory: Callable[[Servable], bool]
     """Whether it could be in memory by itself, beside the processes that stay, under its tenant's ceiling."""
+    fits_beside: Callable[[Collection[Servable], Iterable[Servable]], bool]
+    """Whether variants could be in memory beside others that are promised, under the ceilings of their tenants, with
+    what is guaranteed to others."""
+    told_beside: Callable[[Servable, Iterable[Servable]], str]
+    """Why a variant finds no room beside others that are promised, to follow what finds no room."""
     held_beside: Callable[[], str]
     """What processes take of the memory, to follow what finds no room."""
     is_resident: Callable[[Servable], bool]

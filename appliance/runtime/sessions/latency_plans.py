@@ -40,7 +40,7 @@ class LatencyPlans:
     async def verdict(self, live: LiveSession, spared: float) -> Verdict:
         """Whether its promise can be kept beside all that are; `spared`: share of all workers that would come free."""
         context, key = self._context, key_of(live)
-        zoo = context.zoos.of(key)
+        zoo = context.zoos.of(key, live.id)
         if not zoo.rungs:
             return context.refused(live, nothing_to_run(zoo))
         members = [*context.pools.held(key, without=live), live]
@@ -229,6 +229,7 @@ class LatencyPlans:
         planned = adapting.loads_of(plan, there, zoo.by_name, workers)
         least = sum(live.least_load or 0.0 for live in there)
         context.ledger.put(key, Load(key.tenant, planned, min(planned, least)))
+        context.memory.changed(key)
         told = adapting.plans_of(plan, there, zoo.by_name, now_ns)
         self._count(pool.wanted, plan, zoo)
         pool.wanted = tuple(worker.network for worker in plan.workers)

@@ -240,8 +240,10 @@ class LiveSession:
 
     # -- its state -----------------------------------------------------------------------------------------------------
 
-    def become(self, state: SessionState, reason: str = "") -> None:
-        """Move on, as the table allows; the device is told of what concerns it."""
+    def become(self, state: SessionState, reason: str = "", *, is_broken: bool = False) -> None:
+        """Move on, as the table allows; the device is told of what concerns it. `is_broken`: its promise
+        is kept no more.
+        """
         before, self.state = self.state, move(SESSION_MOVES, self.state, state)
         self.reason = reason
         now_ns = self._clock.now_ns()
@@ -251,6 +253,8 @@ class LiveSession:
             windows.begin(now_ns)
             if before is SessionState.WAITING:
                 self.patience.served(now_ns)
+        elif is_broken:
+            windows.remove(now_ns)
         else:
             windows.stop()
         if state in (SessionState.WAITING, SessionState.ENDED):

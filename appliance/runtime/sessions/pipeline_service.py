@@ -217,7 +217,7 @@ class PipelineService:
         self._figures.removals += 1
         live.patience.removed(self._clock.now_ns())
         self._leave(live)
-        live.become(SessionState.WAITING, f"{cause.value}: {reason}")
+        live.become(SessionState.WAITING, f"{cause.value}: {reason}", is_broken=True)
         self._tried_ns[live.session.pipeline_id] = self._clock.now_ns()
 
     # -- frames --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from appliance.clock import NS_PER_MS, others_first
 from appliance.domain.session import Cause, LatencyPromise, PromiseKind
 from appliance.domain.states import SessionState
 from appliance.log import get as get_log
+from appliance.policies.adaptation.going_on import networks_of
+from appliance.runtime.servable import Servable
 from appliance.runtime.sessions.accuracy_plans import HEAVIER_MAX, AccuracyPlans
 from appliance.runtime.sessions.adapting import with_variant
 from appliance.runtime.sessions.batches import BatchCounts, Batches
@@ -168,14 +170,15 @@ class Planning:
 
     def _is_good(self, live: LiveSession, verdict: Verdict) -> bool:
         """Whether what it found free has not been sold meanwhile, and the variants that it is made of are there."""
+        names: set[str] = set()
         if verdict.planned is not None:
             decision, zoo = verdict.planned
-            there = self.zoos.of(key_of(live, verdict.lane)).by_name
-            if any(
-                (zoo.best.name if one.variant is None else one.variant) not in there for one in decision.plan.clients
-            ):
-                return False
-        return self._is_left(live, verdict)
+            names |= {zoo.best.name if one.variant is None else one.variant for one in decision.plan.clients}
+        if verdict.mapped is not None:
+            names |= set(networks_of(verdict.mapped).values())
+        return names <= self.zoos.of(key_of(live, verdict.lane), live.id).by_name.keys() and self._is_left(
+            live, verdict
+        )
 
     def _is_left(self, live: LiveSession, verdict: Verdict) -> bool:
         return self._shares.is_left(key_of(live, verdict.lane), verdict.share)
@@ -266,7 +269,7 @@ class Planning:
             if other.fits:
                 live, found = one, other
                 break
-        if live.state is SessionState.WAITING and self._is_left(live, found):
+        if live.state is SessionState.WAITING and self._is_good(live, found):
             self._context.admit(live, found)
             await self.latency.plan(self._pools.pool(key))
             self._shares.mark()
@@ -282,7 +285,7 @@ class Planning:
             log.exception("a pool was not planned", application=key.application_id, tenant=key.tenant)
 
     def _wish(self) -> None:
-        self._wishes.tell(self._context.sessions, self._pools)
+        self._wishes.tell(self._context.sessions, self._pools, self._context.memory.needed())
 
     # -- what others ask -----------------------------------------------------------------------------------------------
 
@@ -352,6 +355,10 @@ class Planning:
     def beginning(self, until_ns: int) -> int:
         """How many planned batches have yet to begin, and are to by then."""
         return self._pools.beginning(until_ns)
+
+    def needed(self) -> list[Servable]:
+        """Return the variants that all promises need together, each once."""
+        return self._context.memory.builds()
 
     def close(self) -> None:
         """Plan no more."""

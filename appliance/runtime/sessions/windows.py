@@ -1,6 +1,7 @@
 """In how many stretches of time a promise was kept: 10 s each for latency, 1 s for accuracy.
 
-Only whole windows in which the session was served count, and of latency only those in which frames came.
+Only whole windows in which the session was served count, and of latency only those in which frames came. When a session
+is removed, the window under way is broken, and so is each whole one until it is served again.
 """
 
 from collections import deque
@@ -22,15 +23,26 @@ class LatencyWindows:
         self.windows = self.kept = 0
         self._since_ns: int | None = None
         self._due = self._missed = 0
+        self._is_removed = False
 
     def begin(self, now_ns: int) -> None:
         """It is served from now on."""
-        if self._since_ns is None:
+        if self._since_ns is None or self._is_removed:
             self._since_ns, self._due, self._missed = now_ns, 0, 0
+            self._is_removed = False
+
+    def remove(self, now_ns: int) -> None:
+        """Its promise is kept no more although it would be served: count the window under way, and those that follow
+        until `begin` or `stop`, as broken.
+        """
+        self.roll(now_ns)
+        if self._since_ns is not None:
+            self.windows += 1
+            self._since_ns, self._is_removed = now_ns, True
 
     def stop(self) -> None:
         """It is served no more; the window under way does not count."""
-        self._since_ns = None
+        self._since_ns, self._is_removed = None, False
 
     def ended(self, now_ns: int, *, in_time: bool) -> None:
         """A frame has ended."""
@@ -42,7 +54,9 @@ class LatencyWindows:
         """Close the windows that are over."""
         if self._since_ns is None or now_ns - self._since_ns < LATENCY_NS:
             return
-        if self._due:
+        if self._is_removed:
+            self.windows += (now_ns - self._since_ns) // LATENCY_NS
+        elif self._due:
             self.windows += 1
             self.kept += self._missed <= MISSES_MAX * self._due
         self._since_ns += (now_ns - self._since_ns) // LATENCY_NS * LATENCY_NS
@@ -57,17 +71,27 @@ class AccuracyWindows:
         self.last_drop: float | None = None
         """Of the last window, as a share of 1."""
         self._since_ns: int | None = None
+        self._is_removed = False
         self._results: deque[tuple[int, int, str]] = deque(maxlen=RESULTS_MAX)
         """(shown from, captured at, variant) of results, in the order of the first two."""
 
     def begin(self, now_ns: int) -> None:
         """It is served from now on."""
-        if self._since_ns is None:
-            self._since_ns = now_ns
+        if self._since_ns is None or self._is_removed:
+            self._since_ns, self._is_removed = now_ns, False
+
+    def remove(self, now_ns: int) -> None:
+        """Its promise is kept no more although it would be served: count the window under way, and those that follow
+        until `begin` or `stop`, as broken.
+        """
+        if self._since_ns is not None:
+            self.windows += 1
+            self._since_ns, self._is_removed = now_ns, True
+            self._results.clear()
 
     def stop(self) -> None:
         """It is served no more; the window under way does not count."""
-        self._since_ns = None
+        self._since_ns, self._is_removed = None, False
         self._results.clear()
 
     def shown(self, captured_ns: int, shown_ns: int, variant: str = "") -> None:
@@ -80,7 +104,9 @@ class AccuracyWindows:
         strides = []
         while self._since_ns is not None and now_ns - self._since_ns >= ACCURACY_NS:
             shown = self._strides(self._since_ns, self._since_ns + ACCURACY_NS, fps)
-            if shown:
+            if self._is_removed:
+                self.windows += 1
+            elif shown:
                 self.windows += 1
                 strides.append(sum(share * stride for share, stride in shown.values()))
                 self.last_drop = sum(share * drop_of(stride, variant) for variant, (share, stride) in shown.items())

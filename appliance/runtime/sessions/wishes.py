@@ -1,12 +1,12 @@
 """Variants in use, those next to them by size, and those that would do in their place, as wishes to the residency loop
 (JF-19, X-04, X-05)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_S
 from appliance.domain.states import SessionState
-from appliance.policies.residency.base import IN_USE, Wish
+from appliance.policies.residency.base import IN_USE, PROMISED, Wish
 from appliance.runtime.sessions.environment import SessionEnvironment
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.pools import Pool, key_of
@@ -24,10 +24,17 @@ class Wishes:
         self._wished: dict[str, tuple[_Wanted, int]] = {}
         """Application → what was wished for it, and when."""
 
-    def tell(self, sessions: Mapping[str, LiveSession], pools: Iterable[Pool]) -> None:
-        """Of all sessions' plans as they are now: what has changed, and what lapses soon."""
+    def tell(
+        self, sessions: Mapping[str, LiveSession], pools: Iterable[Pool], needed: Mapping[str, Collection[str]]
+    ) -> None:
+        """Of all sessions' plans as they are now: what has changed, and what lapses soon. `needed`: by application, the
+        variants that promises need.
+        """
         now_ns = self._environment.clock.now_ns()
         all_wanted = _wanted(sessions, list(pools))
+        for application, names in needed.items():
+            if application in all_wanted:
+                all_wanted[application].promised.update(names)
         for application in [*self._wished, *(one for one in all_wanted if one not in self._wished)]:
             wanted = all_wanted.get(application, _NOTHING)
             before, at_ns = self._wished.get(application, (_NOTHING, 0))
@@ -48,10 +55,13 @@ class _Wanted:
     """Distances, of those that are not in use."""
     enough: set[str] = field(default_factory=set)
     """Those that would keep the promises of some pool."""
+    promised: set[str] = field(default_factory=set)
+    """What promises need, whatever is in use."""
 
     def wishes(self, until_ns: int) -> tuple[Wish, ...]:
         return (
             *(Wish(name, until_ns, priority) for name, priority in self.in_use.items()),
+            *(Wish(name, until_ns, PROMISED) for name in sorted(self.promised)),
             *(Wish(name, until_ns, 0, distance) for name, distance in self.near.items() if name not in self.in_use),
             *(Wish(name, until_ns, is_substitute=True) for name in sorted(self.enough.difference(self.in_use))),
         )

@@ -61,7 +61,7 @@ class Zoo:
     refused: tuple[Rung, ...] = ()
     """... as they would be, for promises of accuracy still count from the best of all, ..."""
     held_beside: str = ""
-    """... what processes took beside variants (as of `SessionEnvironment`), ..."""
+    """... what keeps others out: processes beside variants (as of `SessionEnvironment`), and promises, ..."""
     until_ns: int = 0
     """... and what runs took, which is looked at again then."""
 
@@ -77,7 +77,7 @@ class Zoo:
         """The same without what is not in memory."""
         rungs = [rung for rung in self.rungs if is_there(rung.servable)]
         others = tuple(rung for rung in self.rungs if not is_there(rung.servable))
-        return Zoo(rungs, True, entry=self.entry, refused=(*self.refused, *others))
+        return Zoo(rungs, True, entry=self.entry, refused=(*self.refused, *others), held_beside=self.held_beside)
 
     @property
     def lack(self) -> tuple[Cause, str]:

@@ -7,7 +7,9 @@ soon after, the rest is twice as long.
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from appliance.clock import NS_PER_MS, NS_PER_S
 from appliance.domain.errors import ApplianceError
@@ -52,18 +54,61 @@ class _Refused:
         self.at_ns, self.rest_ns = now_ns, min(REFUSED_NS_MAX, 2 * self.rest_ns)
 
 
+class MemoryLimit(Protocol):
+    """What the promises of other pools leave of memory."""
+
+    def fits(self, key: PoolKey, servable: Servable, without: str = "") -> bool:
+        """Return whether a pool may use a variant. `without`: id of a session that counts as gone."""
+        ...
+
+    def told(self, key: PoolKey, servables: Iterable[Servable], without: str = "") -> str:
+        """Return a text on why none of these variants may be used, to follow what finds no room."""
+        ...
+
+
 class Zoos:
     """Of all pools. Event-loop thread only."""
 
     def __init__(self, environment: SessionEnvironment) -> None:
         self._environment = environment
+        self._limit: MemoryLimit | None = None
+        self._limited: dict[tuple[PoolKey, str], tuple[Zoo, Zoo]] = {}
+        """By pool and session that counts as gone: a zoo, and what is left of it beside other promises."""
         self._zoos: dict[tuple[str, float], Zoo] = {}
         """By application and floor; for a moment, for anybody may ask with whatever floor."""
         self._refused: dict[tuple[str, str], _Refused] = {}
         """By application and variant."""
 
-    def of(self, key: PoolKey) -> Zoo:
-        """What there is now; nothing where the application is not in service."""
+    def limit(self, limit: MemoryLimit) -> None:
+        """Offer nothing for which other promises leave no memory."""
+        self._limit = limit
+
+    def look_again(self) -> None:
+        """Promises have changed."""
+        self._limited.clear()
+
+    def of(self, key: PoolKey, without: str = "") -> Zoo:
+        """What a pool may use now, beside what the promises of others need; nothing where the application is not in
+        service. `without`: id of a session that counts as gone.
+        """
+        zoo = self.alone(key)
+        if self._limit is None or not zoo.rungs:
+            return zoo
+        before = self._limited.get((key, without))
+        if before is not None and before[0] is zoo:
+            return before[1]
+        able = {rung.name for rung in zoo.rungs if self._limit.fits(key, rung.servable, without)}
+        found = zoo
+        if len(able) < len(zoo.rungs):
+            crowded = [rung.servable for rung in zoo.rungs if rung.name not in able]
+            found = zoo.only(lambda servable: servable.name in able)
+            found = replace(found, held_beside=f"{zoo.held_beside}{self._limit.told(key, crowded, without)}")
+        self._limited = {of: one for of, one in self._limited.items() if one[0].until_ns > zoo.until_ns - SNAPSHOT_NS}
+        self._limited[key, without] = zoo, found
+        return found
+
+    def alone(self, key: PoolKey) -> Zoo:
+        """What there is now, whatever memory others need."""
         now_ns = self._environment.clock.now_ns()
         try:
             entry = self._environment.catalogue.entry(key.application_id)
@@ -98,7 +143,7 @@ class Zoos:
 
     async def tried(self, key: PoolKey) -> None:
         """Return when what has rested long enough of a pool's variants has been brought, or could not be."""
-        self.of(key)
+        self.alone(key)
         trials = [one.trial for (id, _), one in self._refused.items() if id == key.application_id and one.trial]
         if trials:
             await asyncio.wait(trials)

@@ -14,7 +14,8 @@ from appliance.domain.catalogue import Accuracy, Application, Evidence, Model, T
 from appliance.domain.pipeline import Ask
 from appliance.policies.selection.most_accurate import MostAccurate
 from appliance.runtime.catalogue import Catalogue
-from appliance.runtime.pipelines.offers import Offers, Place, Room, bytes_together, fitting, offers_of, without_room
+from appliance.runtime.pipelines.offers import Offers, Place, Room, fitting, offers_of, without_room
+from appliance.runtime.residency.account import bytes_together
 from tests.fakes.engine import EngineBench, make_variant
 from tests.fakes.processor import Cost
 from tests.harness.work import calls_of, turns

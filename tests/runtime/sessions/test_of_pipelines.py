@@ -406,3 +406,22 @@ async def test_shorter_promise_of_session_replans_pipeline() -> None:
         (offer,) = refused.value.offers
         await both.fleet.sessions.change(live, promise=promise_of(dict(offer)))
         assert live.state is SessionState.SERVED
+
+
+@story
+async def test_promises_of_applications_and_pipelines_share_memory() -> None:
+    """The pipeline's networks and the application's do not fit together: who comes second is refused for memory."""
+    both = Both(find={"fine": Cost(run_ms=20, resident_bytes=600)})
+    gate = both.fleet.add({64: Cost(run_ms=5, resident_bytes=500)})
+    async with both.working():
+        first = await both.join()
+        with pytest.raises(PromiseNotPossible) as refused:
+            await both.fleet.join(gate, LatencyPromise(400.0, 5.0), mbps=100)
+        assert (refused.value.cause, state_of(first)) == (Cause.MEMORY, SessionState.SERVED)
+        await both.fleet.sessions.end(first)
+        second = await both.fleet.join(gate, LatencyPromise(400.0, 5.0), mbps=100)
+        with pytest.raises(PromiseNotPossible) as refused:
+            await both.join()
+        assert (refused.value.cause, state_of(second)) == (Cause.MEMORY, SessionState.SERVED)
+        await both.fleet.sessions.end(second)
+        assert state_of(await both.join()) is SessionState.SERVED

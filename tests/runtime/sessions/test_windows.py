@@ -33,6 +33,27 @@ def test_latency_window_not_served_throughout_does_not_count() -> None:
     assert (windows.windows, windows.kept) == (1, 1)
 
 
+def test_windows_of_removed_session_are_broken_until_it_is_served() -> None:
+    """The window under way, and two whole ones; the one that was not over when it was served again does not count."""
+    latency, accuracy = LatencyWindows(), AccuracyWindows()
+    latency.begin(0)
+    latency.ended(NS_PER_S, in_time=True)
+    latency.remove(4 * NS_PER_S)
+    assert (latency.windows, latency.kept) == (1, 0)
+    latency.roll(25 * NS_PER_S)
+    latency.begin(30 * NS_PER_S)
+    latency.ended(31 * NS_PER_S, in_time=True)
+    latency.roll(40 * NS_PER_S)
+    assert (latency.windows, latency.kept) == (4, 1)
+    accuracy.begin(0)
+    accuracy.remove(NS_PER_S // 2)
+    accuracy.roll(3 * NS_PER_S, 30.0, lambda stride, _: 0.0, 0.05)
+    assert (accuracy.windows, accuracy.kept) == (3, 0)
+    accuracy.stop()
+    accuracy.roll(9 * NS_PER_S, 30.0, lambda stride, _: 0.0, 0.05)
+    assert accuracy.windows == 3
+
+
 def test_accuracy_window_averages_age_of_results_shown() -> None:
     """Results every 6 frames at 60 fps, 5 frames old when they come: strides 5 ... 10, 7.5 on average (AR-01)."""
     fps, frame_ns = 60.0, NS_PER_S / 60
