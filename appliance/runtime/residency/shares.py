@@ -98,6 +98,8 @@ class Shares:
         """The newcomer's tenant, where a build of that size would take it above its ceiling; those in `apart` do not
         count. One that comes into a guard that is not there yet takes what that takes, too.
         """
+        if not self.has_ceiling(newcomer):
+            return None
         tenant = self._groups.tenant_of(newcomer) or ""
         return self.full_of(tenant, size + self._guard_to_come(newcomer), resident, apart)
 
