@@ -2,6 +2,7 @@
 end before models leave.
 """
 
+import asyncio
 from collections.abc import Collection, Sequence
 
 import pytest
@@ -129,6 +130,33 @@ async def test_guard_for_text_shrinks_expected_model_once_patience_is_over() -> 
         assert bench.clock.now_ns() - begun_ns >= 200e6
         assert resident(bench) == {"alpha/a": "s"}
     assert bench.memory.overheads() == {GUARDS: 30}
+
+
+@pytest.mark.parametrize("is_given_up", [True, False])
+@story
+async def test_guard_for_text_begins_after_smaller_variant_whose_load_needs_its_room(is_given_up: bool) -> None:
+    """The load of a variant of 20 takes 90 of 100, and the guard 75: they come one after the other. Where nobody waits
+    for the guard any more the variant comes all the same, and nothing stays promised.
+    """
+    bench = box(patience_ms=0)
+    bench.add({"v": Cost(80), "s": Cost(20, 90)}, name="a", tenant="alpha")
+    async with bench.working(residency=True):
+        await expect(bench, "alpha/a", tenant="alpha")
+        beginning = asyncio.create_task(begin_guard(bench, 75))
+        await bench.pause(50)
+        assert not beginning.done()
+        if is_given_up:
+            beginning.cancel()
+            await asyncio.wait([beginning])
+        else:
+            await beginning
+        await bench.pause(150)
+        assert resident(bench)["alpha/a"] is not None
+        if not is_given_up:
+            assert (resident(bench), bench.memory.overheads()) == ({"alpha/a": "s"}, {GUARDS: 75})
+    held = sum(build.bytes for build in bench.memory.residents())
+    assert bench.memory.free_bytes == 100 - held - sum(bench.memory.overheads().values())
+    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("eviction", sorted(EVICTION_POLICIES))
