@@ -573,7 +573,7 @@ class Loads:
             return refused
         gone = sum(s.bytes for s in sleepers if s.build_id in dismissed)
         self._ledger.check(plan, replace(problem, free_bytes=problem.free_bytes + gone))
-        return replace(plan, dismissed=tuple(dismissed))
+        return replace(plan, dismissed=tuple(dismissed), lost_bytes=plan.lost_bytes + gone)
 
     def _known(self, build_id: str) -> LoadedBuild:
         build = self._ledger.get(build_id)

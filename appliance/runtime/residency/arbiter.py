@@ -113,9 +113,8 @@ class EvictionArbiter:
             is_free = problem.need_bytes <= problem.free_bytes
             return RoomPlan((), 0, is_free, "a neighbour takes what nobody else wants", spares_sleepers=True)
         plan = self._room(problem)
-        if (
-            is_coming and plan.sufficient and not problem.is_trial
-        ):  # a request has joined its load: it comes as what that asked for
+        # A request has joined its load: it comes as what that asked for.
+        if is_coming and plan.sufficient and not problem.is_trial:
             self._states.adopt(problem.build_id)
             self.end_coming()
         return replace(plan, lost_bytes=self._lost_bytes(plan, problem)) if plan.victims else plan
