@@ -2,13 +2,14 @@
 drift from the other.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from appliance.clock import NS_PER_MS, NS_PER_S, NS_PER_US, Clock
 from appliance.domain.accuracy import points
 from appliance.domain.catalogue import Application
+from appliance.domain.errors import OutOfMemory
 from appliance.domain.events import EventSink
 from appliance.domain.isolation import Isolation
 from appliance.domain.overhead import FORK_SERVERS
@@ -156,6 +157,7 @@ class RuntimeParts:
     arbiter: EvictionArbiter
     memory: MemoryManager
     account: MemoryAccount
+    refusals: Refusals
     planner_processes: PlannerProcesses
     queue: Queue
     sequences: Sequences
@@ -179,10 +181,17 @@ class RuntimeParts:
             if not self.catalogue.users_of(build_id):
                 self.memory.dismiss(build_id)
 
-    def room_for_guard(self, tenant: str, kind: str, base_bytes: int) -> AbstractAsyncContextManager[None]:
-        """Within it a guard begins, and is charged. Raises: OutOfMemory, ShuttingDown."""
-        begin_bytes = base_bytes + self.shares.server_to_come(kind)
-        return self.memory.room_to_begin(Process((tenant, kind), begin_bytes))
+    @asynccontextmanager
+    async def room_for_guard(self, tenant: str, kind: str, base_bytes: int) -> AsyncIterator[None]:
+        """Within it a guard begins that a request needs, and is charged. Raises: OutOfMemory, ShuttingDown."""
+        server_bytes = self.shares.server_to_come(kind)
+        process = Process((tenant, kind), base_bytes + server_bytes, tenant, server_bytes)
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self.memory.room_to_begin(process))
+            except OutOfMemory:
+                raise self.refusals.of_process(process, tenant) from None
+            yield
 
     def charge_servers(self, server_bytes: Mapping[str, int]) -> None:
         """What processes take that guards are forked of, by kind of processor; they are nobody's."""
@@ -343,6 +352,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         arbiter,
         memory,
         account,
+        refusals,
         PlannerProcesses(clock, memory),
         queue,
         sequences,

@@ -268,6 +268,29 @@ async def test_memory_of_the_fork_server_is_counted_anew_when_guards_end(
     assert told[-1] == 0
 
 
+async def test_fork_server_without_guards_ends_where_its_memory_is_needed(
+    processor: GuardedProcessor, tmp_path: Path
+) -> None:
+    """After the last idle guard, and not where a build needs a guard on its kind; the next guard begins another one."""
+    told: list[int] = []
+    processor.on_servers = lambda taken: told.append(sum(taken.values()))
+    form = form_of(toys.tiny_add(tmp_path / "own.onnx"), "t")
+    build: Any = await processor.load(form)
+    assert (processor.idle_bytes(()), processor.end_idle(())) == (0, False)
+    await processor.unload(build)
+    server, wanted = processor.forkserver_pid, {"other@cpu@u"}
+    assert processor.idle_bytes(()) == processor.idle_bytes(wanted) + told[-1]
+    watched = os.pidfd_open(server)
+    assert (processor.end_idle(wanted), processor.end_idle(wanted)) == (True, False)
+    assert (processor.end_idle(()), processor.forkserver_pid, told[-1]) == (True, 0, 0)
+    _ended(watched)
+    assert (processor.idle_bytes(()), processor.end_idle(())) == (0, False)
+    again: Any = await processor.load(form)
+    assert (await processor.run(again, numbers(1.0), None))["SUM"].tolist() == [[2.0] * 4]
+    assert processor.forkserver_pid not in (0, server)
+    assert told[-1] > 0
+
+
 @pytest.mark.nightly("waits until time is over")
 async def test_tokenizer_time_is_reported_also_when_stopped(processor: GuardedProcessor, tmp_path: Path) -> None:
     took_ns: list[int] = []
@@ -589,6 +612,7 @@ async def test_guard_starts_only_after_room_is_made_for_its_memory(processor: Gu
     form = form_of(toys.tiny_add(tmp_path / "own.onnx"), "t")
     with pytest.raises(OutOfMemory):
         await processor.load(form)
+    assert processor.forkserver_pid == 0
     refuses = False
     build: Any = await processor.load(form)
     asked = ("asked", "t", "cpu", KINDS["cpu"].guard.base_bytes, 0)  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.domain import errors
-from appliance.domain.errors import ApplianceError, FrameDropped, QueueFull
+from appliance.domain.errors import ApplianceError, Blocker, FrameDropped, QueueFull
 from appliance.domain.errors.sessions import DROPPED
 from appliance.domain.session import DropCause
 
@@ -82,3 +82,12 @@ def test_full_queue_error_states_number_of_waiting_requests(waiting: int | None,
     """Fewer than one tenant may have waiting, where other tenants' requests leave no more places."""
     error = QueueFull(application_id="harbour/door", queue_len_max=256, waiting=waiting)
     assert str(error).startswith(f"{words} of 'harbour/door' are waiting")
+
+
+def test_refusal_for_memory_as_seen_by_tenant_names_own_applications_only() -> None:
+    """What holds the memory stays in it."""
+    blockers = [Blocker(application=name, mb=1.0, why="pinned", until_s=None) for name in ("t/own", "u/other", None)]
+    refused = errors.OutOfMemory(build_id="b", need_bytes=2, budget_bytes=3, blockers=blockers, retry_after_s=1.0)
+    seen = refused.as_seen_by("t")
+    assert [(one["application"], one["mb"]) for one in seen.blockers] == [("t/own", 1.0), (None, 1.0), (None, 1.0)]
+    assert (type(seen), seen.need_bytes, seen.retry_after_s) == (errors.OutOfMemory, 2, 1.0)

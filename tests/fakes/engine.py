@@ -132,12 +132,13 @@ class EngineBench:
         dispatch: str = DEFAULT_DISPATCH,
         fixed: Mapping[str, str] | None = None,
         stepped: Collection[str] = (),
+        server_bytes: Mapping[str, int] | None = None,
     ) -> None:
         """A request that finds only expected applications in its way waits `patience_ms`; forecasts are the matter
         of few tests. `apart`: the other kind has a device of its own.
         `twins`: further processors of the first one's kind, each with its workers, how many times longer
         its runs take, and the speed that the machine says it has; with several `threads` a run each has its own copy.
-        `stepped`: kinds where inputs of free size go in steps.
+        `stepped`: kinds where inputs of free size go in steps. `server_bytes`: kind → what guards are forked of takes.
         """
         self.clock = LoopClock()
         self.budget = budget
@@ -177,6 +178,7 @@ class EngineBench:
             groups=groups if twins or apart else (),
             copies=group.copies,
             stepped=stepped,
+            server_bytes=server_bytes or {},
             kinds=() if other_kind is None else ("cpu", other_kind),
             fingerprints={} if other_kind is None else {"cpu": "", other_kind: ""},
             builds=self.source,

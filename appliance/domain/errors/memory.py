@@ -45,6 +45,16 @@ class OutOfMemory(Unavailable):
             return f"no room in memory, ever: {self._need()}, {self._limit()}{self._held()}; {self._never()}"
         return f"no room in memory now: {self._need()}, {self._limit()}{self._held()}; {self._again()}"
 
+    def as_seen_by(self, tenant: str) -> "OutOfMemory":
+        """The same without the names of other tenants' applications."""
+        own = f"{tenant}/"
+        blockers = [
+            {**one, "application": name if (name := one["application"]) and name.startswith(own) else None}
+            for one in self.blockers
+        ]
+        known = {f.name: getattr(self, f.name) for f in fields(self)}
+        return type(self)(**{**known, "blockers": blockers})
+
     def _need(self) -> str:
         return f"at the least {self.variant or 'the model'} needs {megabytes(self.need_bytes)}"
 
@@ -127,4 +137,4 @@ class CeilingReached(OutOfMemory):
         if tenant == self.tenant:
             return self
         known = {f.name: getattr(self, f.name) for f in fields(OutOfMemory)}
-        return OutOfMemory(**known)
+        return OutOfMemory(**known).as_seen_by(tenant)

@@ -299,7 +299,7 @@ class Ledger:
         """Builds on their way out, or waiting for room."""
         return self._overview.leavers()
 
-    def will_change(self, apart_from: LoadedBuild) -> bool:
+    def will_change(self, apart_from: LoadedBuild | None) -> bool:
         """Whether anything that is in use or being loaded may give memory back later."""
         others = (b for b in self._builds.values() if b is not apart_from and b.is_there)
         return any(b.pins or b.state is _S.LOADING for b in others)

@@ -169,7 +169,7 @@ class Loads:
             pass
         if self._ledger.free_bytes >= 0:
             return
-        plan = self._plan("", 0)
+        plan = self._plan(self._problem("", 0))
         self._make_way(plan, "")
         if plan.sufficient or self._ledger.leavers():  # what these take is theirs until they have left
             return
@@ -182,32 +182,47 @@ class Loads:
     async def room_to_begin(self, process: Process, *, is_needed: bool) -> AsyncIterator[None]:
         """As `MemoryManager.room_to_begin`."""
         try:
-            limit_ns = self._limit_ns()
-            while not (self._promise_to(process, is_needed=is_needed) and self._ledger.has_room_to_begin):
+            asked, limit_ns = Asked(self._clock.now_ns()), self._limit_ns()
+            while True:
+                try:
+                    await self._promise_to(process, asked if is_needed else None)
+                except NoRoomYet as full:
+                    await self._change_or(full.again_ns, limit_ns, process)
+                    continue
+                if self._ledger.has_room_to_begin:
+                    break
                 await self._change_before(limit_ns, process)
             yield
         finally:
             self.coming.unwanted(process)
             self._changes.announce()
 
-    def _promise_to(self, process: Process, *, is_needed: bool) -> bool:
-        """Whether there is room for it, or will be when all have left that were told to; it is promised then.
+    async def _promise_to(self, process: Process, asked: Asked | None) -> None:
+        """Promise a process its bytes, which are free now, or when all builds have left that were told to; builds that
+        come in their place come before it. `asked`: the request that needs the process; None: none does, and nothing
+        leaves for it.
 
-        Raises: OutOfMemory where waiting cannot help, or it is not needed; ShuttingDown.
+        Raises: as `_commit`.
         """
         if self.is_closed:
             raise ShuttingDown()
         missing_bytes = self.coming.missing_bytes(process)
-        if missing_bytes:
-            ask = partial(self._plan, "", missing_bytes, is_urgent=is_needed)
-            while not (plan := ask()).sufficient:
-                if not is_needed or missing_bytes > self._ledger.budget_bytes:
-                    raise self._out_of_memory(process)
-                if not self._end_idle_for(plan, ask, self._ledger.wanted()):
-                    return False
-            self._make_way(plan, "")
+        if missing_bytes and asked is not None:
+            own_bytes = process.bytes - process.shared_bytes
+            plan = self._plan_ending("", own_bytes, process.shared_bytes, asked, process.tenant)
+            if not plan.sufficient:
+                raise self._no_room(plan, process, missing_bytes)
+            room = LoadedBuild("", missing_bytes, missing_bytes)
+            self._enact(plan, room, 0)
+            try:
+                while room.borrowers:
+                    await self._change_before(None, process)
+            finally:
+                self._ledger.give_up(room)
+                self._ledger.cancel(room)
+        elif missing_bytes > self._ledger.free_bytes:
+            raise self._out_of_memory(process)
         self.coming.promise(process, process)
-        return True
 
     async def close(self) -> None:
         """Load nothing more; loads that wait for room give up, those that a thread works on are seen through."""
@@ -323,11 +338,7 @@ class Loads:
                 if build.is_urgent and not build.waits:
                     raise self._out_of_memory(build) from None
                 failures = self.failures + self.skipped
-                if full.again_ns < limit_ns:
-                    with suppress(TimeoutError):
-                        await self._changes.next(full.again_ns)
-                else:
-                    await self._change_before(limit_ns, build)
+                await self._change_or(full.again_ns, limit_ns, build)
             if not build.pins:
                 raise self._out_of_memory(build)
             if not build.is_urgent and self.failures + self.skipped > failures:
@@ -356,6 +367,14 @@ class Loads:
         """Until when a load that begins now waits for room."""
         return self._clock.now_ns() + self._wait_ns_max
 
+    async def _change_or(self, again_ns: int, limit_ns: int, wanted: LoadedBuild | Process) -> None:
+        """Return with the next change, or at `again_ns`. Raises: OutOfMemory at the limit, where that comes first."""
+        if again_ns < limit_ns:
+            with suppress(TimeoutError):
+                await self._changes.next(again_ns)
+        else:
+            await self._change_before(limit_ns, wanted)
+
     async def _change_before(self, limit_ns: int | None, wanted: LoadedBuild | Process) -> None:
         try:
             await self._changes.next(limit_ns)
@@ -370,62 +389,81 @@ class Loads:
         if self.is_closed:
             raise ShuttingDown()
         process = self._process_of(build.build_id) if build.handle is None else None
-        ask = partial(self._plan, build.build_id, build.need_bytes, is_urgent=build.is_urgent, asked=asked)
-        while True:
-            beside_bytes = self.coming.missing_bytes(process)
-            plan = ask(beside_bytes=beside_bytes)
-            is_good = plan.sufficient and not plan.takes_planned
-            need_bytes = build.need_bytes + beside_bytes
-            is_full = self._ledger.free_bytes < need_bytes <= self._ledger.budget_bytes  # else a ceiling, or never
-            if is_good or not build.is_urgent or not is_full:
-                break
-            if self._end_idle_for(plan, ask, {build.build_id, *self._ledger.wanted()}, beside_bytes):
-                continue
-            if plan.sufficient or not self._end_with_builds(build, beside_bytes):
-                break
+        beside_bytes = self.coming.missing_bytes(process)
+        if build.is_urgent:
+            plan = self._plan_ending(build.build_id, build.need_bytes, beside_bytes, asked)
+        else:
+            problem = self._problem(
+                build.build_id, build.need_bytes, is_urgent=False, asked=asked, beside_bytes=beside_bytes
+            )
+            plan = self._plan(problem)
         if not plan.sufficient:
-            # No change can help; asked above, so that it is recorded.
-            if need_bytes > self._ledger.budget_bytes:
-                raise self._out_of_memory(build)
-            if plan.again_ns is not None:
-                raise NoRoomYet(plan.again_ns)
-            if build.is_urgent and self._ledger.will_change(apart_from=build):
-                raise NoRoomYet(_FOREVER)
-            raise self._out_of_memory(build)
+            raise self._no_room(plan, build, build.need_bytes + beside_bytes)
         if not build.is_urgent and self._replace_first(plan):
             raise NoRoomYet(_FOREVER)
         self._enact(plan, build, beside_bytes)
         if process is not None:
             self.coming.promise(process, build.build_id)
 
-    def _end_idle_for(
-        self, plan: RoomPlan, ask: Callable[..., RoomPlan], wanted: Collection[str], beside_bytes: int = 0
-    ) -> bool:
-        """End an idle process where the end of all would make room that `plan` does not find, or spare what planners
-        use; whether one has ended. `ask`: for a plan, with `beside_bytes`.
+    def _no_room(self, plan: RoomPlan, wanted: LoadedBuild | Process, need_bytes: int) -> NoRoomYet | OutOfMemory:
+        """The error where a plan is not enough: whether a change can help. The arbiter was asked before, so that its
+        refusal is recorded.
         """
+        build = wanted if isinstance(wanted, LoadedBuild) else None
+        if need_bytes > self._ledger.budget_bytes:
+            return self._out_of_memory(wanted)
+        if plan.again_ns is not None:
+            return NoRoomYet(plan.again_ns)
+        if (build is None or build.is_urgent) and self._ledger.will_change(apart_from=build):
+            return NoRoomYet(_FOREVER)
+        return self._out_of_memory(wanted)
+
+    def _plan_ending(
+        self, newcomer: str, need_bytes: int, beside_bytes: int, asked: Asked | None, tenant: str | None = None
+    ) -> RoomPlan:
+        """Plan for a request, once processes have ended that can be done without: those that are idle where fewer
+        builds leave then, and where nothing else makes room those whose builds may all leave.
+
+        Arguments: as of `_problem`.
+        """
+        ask = partial(self._problem, newcomer, need_bytes, asked=asked, tenant=tenant)
+        ledger, wanted = self._ledger, self._ledger.wanted()
+        if newcomer:
+            wanted.add(newcomer)
+        while ledger.free_bytes < need_bytes + beside_bytes <= ledger.budget_bytes:  # else a ceiling, or never
+            if self._is_better_without_idle(ask, beside_bytes, wanted) and self._idle.end_idle(wanted):
+                continue
+            problem = ask(beside_bytes=beside_bytes)
+            plan = self._plan(problem)
+            if plan.sufficient or not self._end_with_builds(problem, wanted):
+                return plan
+        return self._plan(ask(beside_bytes=beside_bytes))
+
+    def _is_better_without_idle(
+        self, ask: Callable[..., RoomProblem], beside_bytes: int, wanted: Collection[str]
+    ) -> bool:
+        """Whether the end of all idle processes would make room that there is not now, or spare builds."""
         idle_bytes = self._idle.idle_bytes(wanted)
         if not idle_bytes:
             return False
-        then = ask(beside_bytes=beside_bytes - idle_bytes)
-        is_better = then.sufficient and not (plan.sufficient and then.takes_planned)
-        return is_better and self._idle.end_idle(wanted)
+        now = self._plan(ask(beside_bytes=beside_bytes, is_trial=True))
+        if now.sufficient and not now.lost_bytes:
+            return False
+        then = self._plan(ask(beside_bytes=beside_bytes - idle_bytes, is_trial=True))
+        return then.sufficient and (not now.sufficient or then.lost_bytes < now.lost_bytes)
 
-    def _end_with_builds(self, newcomer: LoadedBuild, beside_bytes: int) -> bool:
+    def _end_with_builds(self, problem: RoomProblem, wanted: Collection[str]) -> bool:
         """Where nothing else makes room: end a process whose builds may all leave, if what it takes with them, and
         idle processes beside it, is enough; whether there was one.
         """
         ledger = self._ledger
-        wanted = {newcomer.build_id, *ledger.wanted()}
-        missing_bytes = newcomer.need_bytes + beside_bytes - ledger.free_bytes - self._idle.idle_bytes(wanted)
+        missing_bytes = problem.need_bytes - problem.free_bytes - self._idle.idle_bytes(wanted)
         for process in self._idle.occupied(wanted):
             builds = [build for build_id in process.builds if (build := ledger.get(build_id)) is not None]
             freed_bytes = process.bytes + sum(
                 build.bytes for build in builds if build.state in (_S.RESIDENT, _S.ASLEEP)
             )
-            if freed_bytes >= missing_bytes and self._arbiter.may_leave(
-                newcomer.build_id, newcomer.need_bytes, process.builds, process.bytes, ledger.residents()
-            ):
+            if freed_bytes >= missing_bytes and self._arbiter.may_leave(problem, process.builds, process.bytes):
                 process.end()
                 return True
         return False
@@ -471,7 +509,7 @@ class Loads:
                 has_begun = True
         return has_begun
 
-    def _plan(
+    def _problem(
         self,
         newcomer: str,
         need_bytes: int,
@@ -479,28 +517,37 @@ class Loads:
         is_urgent: bool = True,
         asked: Asked | None = None,
         beside_bytes: int = 0,
-    ) -> RoomPlan:
-        """The arbiter is asked about every load but those for which there is room, of tenants without a ceiling.
-        `beside_bytes`: of a process that begins with the load, which are free for nobody.
+        tenant: str | None = None,
+        is_trial: bool = False,
+    ) -> RoomProblem:
+        """Return the problem of making room for a build, or where `newcomer` is empty for a process of `tenant`.
 
-        Where it finds none it is asked again, with what sleepers keep as free, unless they are to stay.
+        `beside_bytes`: of a process that begins with it, which are free for nobody. Others as of `RoomProblem`.
         """
         ledger = self._ledger
-        free_bytes = ledger.free_bytes - beside_bytes
-        if newcomer and need_bytes <= free_bytes and not self._arbiter.is_bounded(newcomer):
-            return RoomPlan((), 0, True, "there is room")
-        problem = RoomProblem(
+        return RoomProblem(
             self._clock.now_ns(),
             newcomer,
             need_bytes,
-            free_bytes,
+            ledger.free_bytes - beside_bytes,
             ledger.residents(),
             ledger.leavers(),
             is_urgent,
             None if asked is None else asked.since_ns,
             ledger.asleep(),
             () if asked is None else asked.instead,
+            tenant,
+            is_trial,
         )
+
+    def _plan(self, problem: RoomProblem) -> RoomPlan:
+        """The arbiter is asked about every load but those for which there is room, of tenants without a ceiling.
+
+        Where it finds none it is asked again, with what sleepers keep as free, unless they are to stay.
+        """
+        ledger, newcomer = self._ledger, problem.build_id
+        if newcomer and problem.need_bytes <= problem.free_bytes and not self._arbiter.is_bounded(newcomer):
+            return RoomPlan((), 0, True, "there is room")
         plan = self._arbiter.plan(problem)
         if not plan.sufficient and not plan.spares_sleepers and (sleepers := ledger.sleepers()):
             plan = self._dismissing(problem, plan, self._unloads.in_order(sleepers))
@@ -526,7 +573,7 @@ class Loads:
             return refused
         gone = sum(s.bytes for s in sleepers if s.build_id in dismissed)
         self._ledger.check(plan, replace(problem, free_bytes=problem.free_bytes + gone))
-        return replace(plan, dismissed=tuple(dismissed))
+        return replace(plan, dismissed=tuple(dismissed), lost_bytes=plan.lost_bytes + gone)
 
     def _known(self, build_id: str) -> LoadedBuild:
         build = self._ledger.get(build_id)

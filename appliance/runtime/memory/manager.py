@@ -222,9 +222,9 @@ class MemoryManager:
             self.dismiss(holder)
 
     def room_to_begin(self, process: Process, *, is_needed: bool = True) -> AbstractAsyncContextManager[None]:
-        """Within it a process begins, and tells what it takes (`set_overhead`); others have left memory for it before.
-        For one that is not needed nothing leaves that is expected, guaranteed or used by planners, and it waits for
-        nothing that is in use. Raises: OutOfMemory where no change makes room in time, ShuttingDown.
+        """Within it a process begins, and tells what it takes (`set_overhead`). For one that a request needs room is
+        made as for a load for a request of the process's tenant. One that is not needed takes free memory only, and
+        waits for none. Raises: OutOfMemory where there is no room, or none in time, ShuttingDown.
         """
         return self._loads.room_to_begin(process, is_needed=is_needed)
 
@@ -257,6 +257,10 @@ class MemoryManager:
         to_begin = {process.name: process for build in builds if (process := self._process_of(build)) is not None}
         begin_bytes = sum(coming.missing_bytes(process) for process in to_begin.values())
         return self._ledger.builds_bytes + self._idle.idle_bytes(builds) - begin_bytes
+
+    def idle_bytes(self, builds: Collection[str]) -> int:
+        """What processes beside builds take that end where a request for one of these builds finds no room."""
+        return self._idle.idle_bytes(self._ledger.wanted().union(builds))
 
     def overheads(self) -> Mapping[str, int]:
         """Sort of processes → what these take beside builds."""

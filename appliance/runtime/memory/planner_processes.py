@@ -1,7 +1,7 @@
 """Planner processes as memory counts them: their bytes are charged to no tenant.
 
-Planning goes on without them, in threads. Therefore they take at most a part of the budget, and are the first processes
-to end where memory is short. No build that is expected, guaranteed or planned with leaves for a planner.
+Planning goes on without them, in threads. Therefore they take at most a part of the budget, begin in free memory only,
+and are the first processes to end where memory is short: before a build leaves for a request.
 """
 
 import errno

@@ -30,10 +30,15 @@ class ResidentBuild(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A process beside builds: a name that tells it from others, and the bytes that the process itself takes."""
+    """A process beside builds: a name that tells it from others, and the bytes that it takes by itself."""
 
     name: Hashable
     bytes: int
+    """With what has to begin before it."""
+    tenant: str | None = None
+    """Tenant that the process is charged to; None: none."""
+    shared_bytes: int = 0
+    """Bytes of what has to begin before it, which are charged to no tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,10 @@ class RoomProblem:
     """Builds that would do in the place of this one: where the policy would rather have a smaller one of them, there is
     no room for this one.
     """
+    tenant: str | None = None
+    """Tenant whose request waits for a process to begin; `build_id` is empty then."""
+    is_trial: bool = False
+    """It is only asked what would be the plan, which is neither enacted nor recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +142,9 @@ class RoomPlan:
     """Of an insufficient plan: by then at the latest the answer may be another, though nothing else has changed."""
     spares_sleepers: bool = False
     """An insufficient plan keeps sleeping builds too, though their bytes would make room."""
-    takes_planned: bool = False
-    """Planners use some of the victims: idle processes end before these leave."""
+    lost_bytes: int = 0
+    """Bytes of victims that applications or planners would miss, and of sleepers that go for good, less what comes in
+    their place: idle processes end before these leave."""
     dismissed: tuple[str, ...] = ()
     """Builds that sleep and go for good, for there was no room otherwise; memory names them, not the arbiter."""
 
@@ -150,16 +160,9 @@ class Arbiter(Protocol):
         """Total: an insufficient plan where nothing can be done."""
         ...
 
-    def may_leave(
-        self,
-        newcomer: str,
-        need_bytes: int,
-        builds: Collection[str],
-        process_bytes: int,
-        resident: Sequence[ResidentBuild],
-    ) -> bool:
-        """Whether builds may leave, all for good and with the process that holds them, for another that needs so much
-        and finds no room otherwise. `process_bytes`: what the process takes by itself.
+    def may_leave(self, problem: RoomProblem, builds: Collection[str], process_bytes: int) -> bool:
+        """Whether builds may leave, all for good and with the process that holds them, where there is no room
+        otherwise. `process_bytes`: what the process takes by itself.
         """
         ...
 

@@ -9,7 +9,6 @@ sessions need counts for pipelines, and what those of pipelines need for session
 from collections.abc import Callable, Collection, Iterable
 
 from appliance.domain.errors import processes_beside
-from appliance.domain.overhead import FORK_SERVERS
 from appliance.domain.units import BYTES_PER_MB
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.residency.shares import Shares
@@ -107,9 +106,7 @@ class MemoryAccount:
 
     def can_ever_fit(self, servable: Servable) -> bool:
         """Return whether a variant would fit in the budget as it is set, with nothing of other builds in memory."""
-        beside_bytes = self._shares.guard_bytes_of(servable.build_id)
-        beside_bytes += self._memory.overheads().get(FORK_SERVERS, 0)
-        return servable.need_bytes + beside_bytes <= self._shares.budget_bytes
+        return servable.need_bytes + self._shares.guard_bytes_of(servable.build_id) <= self._shares.budget_bytes
 
 
 def bytes_together(servables: Iterable[Servable]) -> int:

@@ -114,17 +114,31 @@ class EvictionArbiter:
             is_free = problem.need_bytes <= problem.free_bytes
             return RoomPlan((), 0, is_free, "a neighbour takes what nobody else wants", spares_sleepers=True)
         plan = self._room(problem)
-        if is_coming and plan.sufficient:  # a request has joined its load: it comes as what that asked for
+        # A request has joined its load: it comes as what that asked for.
+        if is_coming and plan.sufficient and not problem.is_trial:
             self._states.adopt(problem.build_id)
             self.end_coming()
-        takes_planned = bool(plan.victims) and not self.beside.all_in_use().isdisjoint(plan.victims)
-        return replace(plan, takes_planned=True) if takes_planned else plan
+        return replace(plan, lost_bytes=self._lost_bytes(plan, problem)) if plan.victims else plan
+
+    def _lost_bytes(self, plan: RoomPlan, problem: RoomProblem) -> int:
+        """Bytes of the victims that applications or planners would miss, less those of what comes in their place."""
+        unwanted = {build.build_id for build in self._states.uncounted()} - self.beside.all_in_use()
+        missed = set(plan.victims) - unwanted
+        freed = sum(self._states.builds[build_id].freed_bytes for build_id in missed)
+        return freed - sum(r.grown_bytes(problem.asleep) for r in plan.replacements)
+
+    def _asker(self, problem: RoomProblem) -> tuple[VariantGroup | None, Option | None]:
+        """The group of the newcomer, and the option that it is; a process is a group with one option."""
+        if problem.tenant is not None:
+            process = _process_group(problem.tenant, problem.need_bytes)
+            return process, process.options[0]
+        group = self._groups.of_build(problem.build_id)
+        return group, None if group is None else group.option(problem.build_id)
 
     def _room(self, problem: RoomProblem) -> RoomPlan:
         """Answer for any build but a neighbour on its way."""
-        group = self._groups.of_build(problem.build_id)
-        option = None if group is None else group.option(problem.build_id)
-        name = None if group is None else group.name
+        group, option = self._asker(problem)
+        name = None if group is None or problem.tenant is not None else group.name
         self._states.look(problem.resident, problem.asleep)
         strays = self._strays(problem)
         freed = sum(b.freed_bytes for b in strays)
@@ -150,10 +164,28 @@ class EvictionArbiter:
         for question, beside in self._questions(problem, group, option, strays):
             plan = self._policy.plan(question)
             if _brings(plan, group, option):
-                self._records.answered(group.name, question, plan, problem.since_ns)
-                return self._in_builds(plan, group, strays, problem, beside=beside), True
-        self._records.answered(group.name, question, plan, problem.since_ns)
-        return RoomPlan((), 0, False, plan.reason), False
+                found = self._in_builds(plan, group, strays, problem, beside=beside)
+                self._answered(problem, group, question, plan, found)
+                return found, True
+        refused = RoomPlan((), 0, False, plan.reason)
+        self._answered(problem, group, question, plan, refused)
+        return refused, False
+
+    def _answered(
+        self,
+        problem: RoomProblem,
+        group: VariantGroup,
+        question: ResidencyProblem,
+        plan: ResidencyPlan,
+        found: RoomPlan,
+    ) -> None:
+        """The policy has answered: into the record. A process is no application, so there a policy's problem says less
+        than what memory has done.
+        """
+        if problem.tenant is not None:
+            self._records.ruled("process", None, problem, found)
+        elif not problem.is_trial:
+            self._records.answered(group.name, question, plan, problem.since_ns)
 
     def _questions(
         self, problem: RoomProblem, group: VariantGroup, option: Option, strays: list[ResidentBuild]
@@ -162,6 +194,11 @@ class EvictionArbiter:
         asked where the one before finds no room. Whether what the group has stays until the variant is there.
         """
         memory = problem.free_bytes + self._states.freed_bytes
+        if problem.tenant is not None:
+            asker = ApplicationState(group.name, group.options, None, tenant=group.tenant)
+            others = self._problem(memory, problem.now_ns, None, "serve", strays=strays)
+            yield replace(others, request=group.name, applications=(*others.applications, asker)), True
+            return
         intent: Intent = "serve" if problem.is_urgent else "procure"
         pairs = [*zip(group.options, group.servables, strict=True)]
         smaller = [(o, s) for o, s in pairs[group.options.index(option) + 1 :] if s.build_id in problem.instead]
@@ -188,17 +225,18 @@ class EvictionArbiter:
         refused = RoomPlan((), 0, False, reason)
         if self._patience_ns is None or not problem.is_urgent or self._is_full(problem, None, None):
             return refused
+        name = None if problem.tenant is not None else group.name
         last_resort = self._after_patience(problem, group, option, strays) or refused
         patient_ns = (problem.now_ns if problem.since_ns is None else problem.since_ns) + self._patience_ns
         if problem.now_ns >= patient_ns:
-            self._records.ruled("last resort", group.name, problem, last_resort)
+            self._records.ruled("last resort", name, problem, last_resort)
             return last_resort
         ends_ns = [patient_ns] if last_resort.sufficient else []
         ends_ns += [end_ns for end_ns in self._window_ends_ns(problem) if end_ns < patient_ns]
         if not ends_ns:
             return refused
         waits = replace(refused, again_ns=min(ends_ns))
-        self._records.ruled("patience", group.name, problem, waits)
+        self._records.ruled("patience", name, problem, waits)
         return waits
 
     def _after_patience(
@@ -223,7 +261,7 @@ class EvictionArbiter:
         misses them. Not those that planners use.
         """
         neighbours, in_use = self.beside.neighbours, self.beside.all_in_use()
-        kept = {problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
+        kept = {problem.build_id, *self._shares.guaranteed(self._tenant_of(problem), problem.resident)}
         return [
             b
             for b in self._states.uncounted()
@@ -237,7 +275,7 @@ class EvictionArbiter:
         in_use = self.beside.all_in_use()
         if not in_use:
             return []
-        kept = {problem.build_id, *self._shares.guaranteed(problem.build_id, problem.resident)}
+        kept = {problem.build_id, *self._shares.guaranteed(self._tenant_of(problem), problem.resident)}
         in_use -= kept
         return [b for b in self._states.uncounted() if not b.pinned and b.build_id in in_use]
 
@@ -280,6 +318,8 @@ class EvictionArbiter:
 
         Where nobody waits, what it comes in the place of does not count.
         """
+        if problem.tenant is not None:
+            return self._shares.full_of(problem.tenant, problem.need_bytes, problem.resident) is not None
         size = problem.need_bytes if option is None else option.bytes
         apart = frozenset[str]() if group is None or problem.is_urgent else group.builds
         return self._shares.full(problem.build_id, size, problem.resident, apart) is not None
@@ -305,21 +345,18 @@ class EvictionArbiter:
         self._records.ruled("ceiling", None, RoomProblem(now_ns, "", 0, free_bytes, resident), plan)
         return going
 
-    def may_leave(
-        self,
-        newcomer: str,
-        need_bytes: int,
-        builds: Collection[str],
-        process_bytes: int,
-        resident: Sequence[ResidentBuild],
-    ) -> bool:
-        if self._shares.full(newcomer, need_bytes, resident) is not None:
+    def may_leave(self, problem: RoomProblem, builds: Collection[str], process_bytes: int) -> bool:
+        if self._is_full(problem, None, None):
             return False
         ending_bytes = {self._groups.tenant_of(build_id): process_bytes for build_id in builds}
-        kept = self._shares.guaranteed(newcomer, resident, ending_bytes)
+        kept = self._shares.guaranteed(self._tenant_of(problem), problem.resident, ending_bytes)
         groups = (self._groups.of_build(build_id) for build_id in builds)
         is_expected = any(one is not None and self._expectations.of(one.name).is_maximalist for one in groups)
         return not is_expected and kept.isdisjoint(builds)
+
+    def _tenant_of(self, problem: RoomProblem) -> str | None:
+        """The tenant whose memory the newcomer is."""
+        return self._groups.tenant_of(problem.build_id) if problem.tenant is None else problem.tenant
 
     def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:
         return self._shares.order_of_leaving(sleepers)
@@ -492,3 +529,12 @@ class EvictionArbiter:
 def _brings(plan: ResidencyPlan, group: VariantGroup, option: Option) -> bool:
     """Whether the group gets this variant."""
     return any(change.application == group.name and change.after == option.name for change in plan.changes)
+
+
+def _process_group(tenant: str, count_bytes: int) -> VariantGroup:
+    """A process that a request of a tenant needs, as policies see what comes for a request.
+
+    Its name is the tenant's, which is no application's.
+    """
+    option = Option("a process", count_bytes, count_bytes, 100.0, 1)
+    return VariantGroup(tenant, (), tenant, 1.0, 0.0, (option,), (), frozenset(), frozenset(), {})

@@ -1,8 +1,7 @@
 """Which builds leave where no residency policy is asked: the least recently used ones, those of expected applications
 last.
 
-It stands behind the arbiter: for a build that is no variant of an application, for a process, and for a budget that has
-shrunk.
+It stands behind the arbiter: for a build that is no variant of an application, and for a budget that has shrunk.
 """
 
 from collections.abc import Collection
@@ -26,11 +25,10 @@ class Fallback:
         self._shares = shares
 
     def plan(self, problem: RoomProblem, in_use: Collection[str] = ()) -> RoomPlan:
-        """Guaranteed builds, and those of expected applications, leave for a smaller budget or a process only, and then
-        after all others; for a process that is not urgent they stay, and so do those that planners use (`in_use`).
-        O(n log n).
+        """Guaranteed builds, and those of expected applications, leave for a smaller budget only, and then after all
+        others; for a build that is not urgent those that planners use (`in_use`) stay. O(n log n).
         """
-        guaranteed = self._shares.guaranteed(problem.build_id, problem.resident)
+        guaranteed = self._shares.guaranteed(self._groups.tenant_of(problem.build_id), problem.resident)
         ranked = (self._ranked(problem, build, guaranteed, in_use) for build in problem.resident)
         return least_recently_used(replace(problem, resident=tuple(ranked)))
 
@@ -42,7 +40,7 @@ class Fallback:
         is_expected = group is not None and self._expectations.of(group.name).is_maximalist
         is_guaranteed = build.build_id in guaranteed
         later_ns = (is_expected + 2 * is_guaranteed) * _AFTER_ALL_NS
-        is_kept = build.pinned or ((is_expected or is_guaranteed) and (bool(problem.build_id) or not problem.is_urgent))
+        is_kept = build.pinned or ((is_expected or is_guaranteed) and bool(problem.build_id))
         is_kept = is_kept or (build.build_id in in_use and not problem.is_urgent)
         return build._replace(last_used_ns=later_ns + build.last_used_ns, pinned=is_kept)
 

@@ -311,9 +311,13 @@ class ResidencyLoop:
             pass
 
     def _decide(self, request: str, intent: Intent, since_ns: int | None = None) -> ResidencyPlan:
-        """What the policy says to memory as it is now. `since_ns`: when the request came that waits for it."""
+        """What the policy says to memory as it is now; to serve a request, as if idle processes had ended. `since_ns`:
+        when the request came that waits for it.
+        """
+        group = self._groups.of_application(request) if intent == "serve" else None
+        idle_bytes = 0 if group is None else self._memory.idle_bytes(group.builds)
         return self._arbiter.decide(
-            self._memory.builds_bytes,
+            self._memory.builds_bytes + idle_bytes,
             self._memory.residents(),
             self._clock.now_ns(),
             request,

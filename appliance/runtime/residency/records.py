@@ -19,6 +19,7 @@ _SAME_NS = 100 * NS_PER_MS
 """A load that begins so soon after a plan is the plan's own."""
 RULES: Mapping[str, str] = {
     "last use": "no policy was asked: the least recently used builds leave, expected ones last",
+    "process": "a process of the box begins for a request: the policy was asked as for a model of the process's tenant",
     "patience": "no policy was asked: a request waits so long for the windows of others to close",
     "last resort": "no policy was asked: a request has waited in vain, so the least recently used leave, and expected "
     "ones get their smallest variants",
@@ -78,10 +79,10 @@ class Records:
         self._record(problem, plan)
 
     def ruled(self, rule: str, name: str | None, problem: RoomProblem, plan: RoomPlan) -> None:
-        """The arbiter itself has decided, by one of `RULES`, for a group or for nobody in particular."""
-        if plan.sufficient and not plan.victims:
+        """The arbiter itself has decided, by one of `RULES`, for a group, a process or nobody in particular."""
+        if problem.is_trial or (plan.sufficient and not plan.victims):
             return
-        asker = name or problem.build_id
+        asker = name or problem.build_id or problem.tenant or ""
         said = self._of_load(asker, problem.now_ns, problem.since_ns)
         if said is not None and said.rule == rule:
             return
@@ -149,7 +150,7 @@ class Records:
         after = {r.victim: self._groups.variant_of(r.build_id) for r in plan.replacements}
         outcome = "waits" if plan.again_ns is not None else "cold" if plan.sufficient else "failed"
         answer: dict[str, Any] = {
-            "outcome": outcome if problem.build_id else "shrunk",
+            "outcome": outcome if problem.build_id or problem.tenant is not None else "shrunk",
             "actions": [
                 {
                     "application": self._name(b),
@@ -178,8 +179,8 @@ class Records:
             "answer": answer,
         }
         if not plan.sufficient:
-            facts["asker"] = _tenant_of(name)
-            facts["key"] = (name or problem.build_id, rule)
+            facts["asker"] = _tenant_of(name) if problem.tenant is None else problem.tenant
+            facts["key"] = (name or problem.build_id or problem.tenant, rule)
         return facts
 
     def _row(self, build: ResidentBuild, now_ns: int) -> dict[str, Any]:

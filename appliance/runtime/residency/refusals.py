@@ -2,7 +2,8 @@
 when to come again.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from appliance.clock import NS_PER_S, Clock
 from appliance.domain.errors import Blocker, CeilingReached, OutOfMemory, processes_beside
@@ -11,12 +12,32 @@ from appliance.domain.states import ResidencyState
 from appliance.domain.units import BYTES_PER_MB
 from appliance.runtime.catalogue import Catalogue
 from appliance.runtime.memory.manager import MemoryManager
-from appliance.runtime.memory.room import Holding, ResidentBuild
+from appliance.runtime.memory.room import Holding, Process, ResidentBuild
 from appliance.runtime.residency.account import MemoryAccount
 from appliance.runtime.residency.demand import Expectations
 from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.servable import Servable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """A build, or a process, that found no room."""
+
+    build_id: str
+    """Empty for a process."""
+    name: str
+    tenant: str
+    """Whose memory it would be."""
+    own_bytes: int
+    """Of these, what it takes when it is there."""
+    charged_bytes: int
+    """The same with the guard that begins for it."""
+    need_bytes: int
+    begin_bytes: int
+    """Bytes of processes that begin for a build."""
+    can_fit: bool
+
 
 _SOON_S = 1.0
 """When to come again where what blocks is over at any moment."""
@@ -53,43 +74,71 @@ class Refusals:
     def of(self, refused: Sequence[Servable], tenant: str) -> OutOfMemory:
         """The error for a request of `tenant` that any of these variants would have answered; at least one."""
         least = min(refused, key=lambda s: (s.need_bytes, s.variant.name))
-        others = [b for b in self._memory.residents() if b.build_id != least.build_id]
-        full = self._shares.full(least.build_id, least.resident_bytes, others)
-        ceiling = None if full is None else full.ceiling_bytes
-        can_fit = self._account.can_ever_fit(least)
-        if can_fit and full is not None and ceiling is not None:
-            own = [b for b in others if self._groups.tenant_of(b.build_id) == full.tenant]
-            missing = full.held_bytes + least.resident_bytes - ceiling
-            return self._ceiling(least, own, missing, full, ceiling, tenant).as_seen_by(tenant)
-        free = max(0, self._memory.budget_bytes - self._memory.used_bytes)
-        blockers, missing = processes_beside(self._account.overheads_with(least.build_id)), 0
-        if can_fit:
-            need_bytes = least.need_bytes + sum(self._shares.processes_to_come(least.build_id).values())
-            blockers, missing = self._blockers(least, others, need_bytes - free, tenant, blockers)
-        return OutOfMemory(
+        begin_bytes = self._shares.processes_to_come(least.build_id)
+        wanted = _Wanted(
             build_id=least.build_id,
+            name=least.variant.name,
+            tenant=self._groups.tenant_of(least.build_id) or "",
+            own_bytes=least.resident_bytes,
+            charged_bytes=least.resident_bytes + begin_bytes.get(GUARDS, 0),
             need_bytes=least.need_bytes,
+            begin_bytes=sum(begin_bytes.values()),
+            can_fit=self._account.can_ever_fit(least),
+        )
+        return self._refused(wanted, self._account.overheads_with(least.build_id), tenant)
+
+    def of_process(self, process: Process, tenant: str) -> OutOfMemory:
+        """The error for a request of `tenant` that needs a process, which reads its texts, to begin."""
+        own_bytes = process.bytes - process.shared_bytes
+        wanted = _Wanted(
+            build_id="",
+            name="the process that reads texts",
+            tenant=process.tenant or "",
+            own_bytes=own_bytes,
+            charged_bytes=own_bytes,
+            need_bytes=process.bytes,
+            begin_bytes=0,
+            can_fit=process.bytes <= self._shares.budget_bytes,
+        )
+        return self._refused(wanted, self._memory.overheads(), tenant)
+
+    def _refused(self, wanted: "_Wanted", overheads: Mapping[str, int], tenant: str) -> OutOfMemory:
+        others = [b for b in self._memory.residents() if b.build_id != wanted.build_id]
+        full = self._shares.full_of(wanted.tenant, wanted.charged_bytes, others)
+        ceiling = None if full is None else full.ceiling_bytes
+        if wanted.can_fit and full is not None and ceiling is not None:
+            own = [b for b in others if self._groups.tenant_of(b.build_id) == full.tenant]
+            return self._ceiling(wanted, own, full, ceiling, tenant).as_seen_by(tenant)
+        free = max(0, self._memory.budget_bytes - self._memory.used_bytes)
+        blockers, missing = processes_beside(overheads), 0
+        if wanted.can_fit:
+            need_bytes = wanted.need_bytes + wanted.begin_bytes
+            blockers, missing = self._blockers(wanted, others, need_bytes - free, tenant, blockers)
+        return OutOfMemory(
+            build_id=wanted.build_id,
+            need_bytes=wanted.need_bytes,
             budget_bytes=self._shares.budget_bytes,
-            variant=least.variant.name,
+            variant=wanted.name,
             free_bytes=free,
-            can_fit=can_fit,
+            can_fit=wanted.can_fit,
             blockers=blockers,
-            retry_after_s=_again_s(blockers, missing) if can_fit else None,
+            retry_after_s=_again_s(blockers, missing) if wanted.can_fit else None,
         )
 
     def _ceiling(
-        self, least: Servable, own: list[ResidentBuild], missing: int, full: Holding, ceiling: int, tenant: str
+        self, wanted: "_Wanted", own: list[ResidentBuild], full: Holding, ceiling: int, tenant: str
     ) -> CeilingReached:
         """Only the models of the tenant itself are in the way."""
-        can_fit = least.resident_bytes <= ceiling
-        blockers = processes_beside({GUARDS: self._shares.in_guards(full.tenant)})
+        can_fit = wanted.own_bytes <= ceiling
+        blockers, missing = processes_beside({GUARDS: self._shares.in_guards(full.tenant)}), 0
         if can_fit:
-            blockers, missing = self._blockers(least, own, missing, tenant, blockers)
+            missing = full.held_bytes + wanted.own_bytes - ceiling
+            blockers, missing = self._blockers(wanted, own, missing, tenant, blockers)
         return CeilingReached(
-            build_id=least.build_id,
-            need_bytes=least.need_bytes,
+            build_id=wanted.build_id,
+            need_bytes=wanted.need_bytes,
             budget_bytes=self._shares.budget_bytes,
-            variant=least.variant.name,
+            variant=wanted.name,
             free_bytes=max(0, ceiling - full.held_bytes),
             can_fit=can_fit,
             blockers=blockers,
@@ -100,14 +149,14 @@ class Refusals:
         )
 
     def _blockers(
-        self, least: Servable, others: list[ResidentBuild], missing: int, tenant: str, processes: list[Blocker]
+        self, wanted: "_Wanted", others: list[ResidentBuild], missing: int, tenant: str, processes: list[Blocker]
     ) -> tuple[list[Blocker], int]:
         """Who cannot be made to leave, with the `processes` beside builds, the largest first, and what is missing
         beside what those free who can.
 
         Where they would have been enough, the policy has kept them, and they are named too.
         """
-        guaranteed = self._shares.guaranteed(least.build_id, others)
+        guaranteed = self._shares.guaranteed(wanted.tenant, others)
         promised = self._shares.promised({build.build_id for build in others})
         held = [(build, self._why(build, guaranteed, promised)) for build in others]
         may_leave = sum(build.bytes for build, why in held if why is None)

@@ -34,8 +34,8 @@ class Shares:
         `server_bytes`: the same of what guards are forked of.
         """
         self._server_bytes = server_bytes
-        self._servers: Collection[str] = ()
-        """Kinds where that is there."""
+        self._servers: Mapping[str, int] = {}
+        """Kind → what that takes which guards are forked of, where it is there."""
         self._guard_bytes = guard_bytes
         self._guards: Mapping[tuple[str, str], int] = {}
         """Tenant and kind → what its guard takes by itself."""
@@ -57,7 +57,7 @@ class Shares:
 
     def charge_servers(self, server_bytes: Mapping[str, int]) -> None:
         """What processes take from now on that guards are forked of, by kind; they are nobody's."""
-        self._servers = [kind for kind, count_bytes in server_bytes.items() if count_bytes]
+        self._servers = {kind: count_bytes for kind, count_bytes in server_bytes.items() if count_bytes}
 
     def server_to_come(self, kind: str) -> int:
         """What that takes which has to begin with a guard of a kind; 0 where it is there."""
@@ -104,12 +104,21 @@ class Shares:
         """The newcomer's tenant, where a build of that size would take it above its ceiling; those in `apart` do not
         count. One that comes into a guard that is not there yet takes what that takes, too.
         """
-        share = self._refreshed().get(self._groups.tenant_of(newcomer) or "")
+        if not self.has_ceiling(newcomer):
+            return None
+        tenant = self._groups.tenant_of(newcomer) or ""
+        return self.full_of(tenant, size + self._guard_to_come(newcomer), resident, apart)
+
+    def full_of(
+        self, tenant: str, size: int, resident: Iterable[ResidentBuild], apart: Set[str] = frozenset()
+    ) -> Holding | None:
+        """A tenant, where so many bytes more would take it above its ceiling; builds in `apart` do not count."""
+        share = self._refreshed().get(tenant)
         if share is None or share.ceiling_bytes is None:
             return None
         held = sum(b.bytes for b in self._own(share.name, resident) if b.build_id not in apart)
         held += self.in_guards(share.name)
-        if held + size + self._guard_to_come(newcomer) <= share.ceiling_bytes:
+        if held + size <= share.ceiling_bytes:
             return None
         return Holding(share.name, held, share.guarantee_bytes, share.ceiling_bytes)
 
@@ -166,15 +175,14 @@ class Shares:
 
     def guaranteed(
         self,
-        newcomer: str,
+        asker: str | None,
         resident: Iterable[ResidentBuild],
         ending_bytes: Mapping[str | None, int] = MappingProxyType({}),
     ) -> set[str]:
-        """Builds that may not leave for the newcomer: without them, other tenants would have less than is guaranteed
-        to them, or promises to anybody would break. `ending_bytes`: tenant → what a guard of its that would end takes
-        by itself.
+        """Builds that may not leave for what the tenant `asker` needs: without them, other tenants would have less than
+        is guaranteed to them, or promises to anybody would break. `ending_bytes`: tenant → what a guard of its that
+        would end takes by itself.
         """
-        asker = self._groups.tenant_of(newcomer)
         there = list(resident)
         kept = set(self.promised({build.build_id for build in there}))
         for share in self.all():
@@ -193,13 +201,14 @@ class Shares:
         return sum(count_bytes for (owner, _kind), count_bytes in self._guards.items() if owner == tenant)
 
     def guard_bytes_of(self, build_id: str) -> int:
-        """What the guard takes by itself that a build needs, there or yet to begin, and what has to begin with it; 0
-        where it needs none.
+        """What the guard takes by itself that a build needs, there or yet to begin, with what it is forked of; 0 where
+        it needs none.
         """
         tenant, kind = owner_of(build_id)[1], kind_of(build_id)
         if tenant is None:
             return 0
-        return self._guards.get((tenant, kind), self._guard_bytes.get(kind, 0)) + self.server_to_come(kind)
+        server_bytes = self._servers.get(kind, self._server_bytes.get(kind, 0))
+        return self._guards.get((tenant, kind), self._guard_bytes.get(kind, 0)) + server_bytes
 
     def ceiling_for(self, tenant: str, builds: Collection[str] = ()) -> int | None:
         """What a tenant's builds may take beside its guards, with those that have to begin for these builds; None: all
@@ -217,7 +226,8 @@ class Shares:
         before the first one of a kind; None where none has.
         """
         to_come = self.processes_to_come(newcomer)
-        return Process((owner_of(newcomer)[1], kind_of(newcomer)), sum(to_come.values())) if to_come else None
+        tenant, kind = owner_of(newcomer)[1], kind_of(newcomer)
+        return Process((tenant, kind), sum(to_come.values()), tenant, to_come[FORK_SERVERS]) if to_come else None
 
     def processes_to_come(self, newcomer: str) -> dict[str, int]:
         """Sort of processes → what those take that have to begin for a build; empty where none has."""

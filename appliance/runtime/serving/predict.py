@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
 from appliance.domain.catalogue import Application, Late, TaskKind, TaskSpec
-from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, QueueFull, RunFailed
+from appliance.domain.errors import ApplianceError, DeadlineExceeded, LoadFailed, OutOfMemory, QueueFull, RunFailed
 from appliance.domain.names import kind_of
 from appliance.domain.request import FrameStanding, Request, Result, RunMeter, Tensors
 from appliance.policies.limits.requests import is_too_late
@@ -373,6 +373,8 @@ class Predictor:
         try:
             async with asyncio.timeout(left_s):
                 rows = await self._texts.tokenize(order, build, reader, charge)
+        except OutOfMemory as refused:
+            raise refused.as_seen_by(run.call.tenant) from None
         except TimeoutError:
             waited_ms = (self._clock.now_ns() - start_ns) / NS_PER_MS
             raise DeadlineExceeded(waited_ms=waited_ms, decoded_ms=waited_ms) from None

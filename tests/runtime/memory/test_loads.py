@@ -229,14 +229,7 @@ class Boundless:
     def is_bounded(self, build_id: str) -> bool:
         return False
 
-    def may_leave(
-        self,
-        newcomer: str,
-        need_bytes: int,
-        builds: Collection[str],
-        process_bytes: int,
-        resident: Sequence[ResidentBuild],
-    ) -> bool:
+    def may_leave(self, problem: RoomProblem, builds: Collection[str], process_bytes: int) -> bool:
         return True
 
     def order_of_leaving(self, sleepers: Sequence[ResidentBuild]) -> list[str]:

@@ -23,15 +23,16 @@ async def begin(process: CountedPlanner) -> None:
 
 
 @story
-async def test_planner_begins_once_builds_have_left_for_it() -> None:
-    """Two builds take 190 of 200: one goes for a process of 30, which is counted until it ends."""
-    bench = MemoryBench({"a": Cost(95), "b": Cost(95)}, 200)
+async def test_planner_begins_in_free_memory_once_departing_build_is_gone() -> None:
+    """The process of 30 is counted until it ends."""
+    bench = MemoryBench({"a": Cost(95, unload_ms=5), "b": Cost(95)}, 200)
     process = planner(bench)
     await bench.use("a")
     await bench.use("b")
+    bench.memory.release("a")
     async with process.beginning():
-        assert bench.resident() == ["b"]
-    assert bench.memory.free_bytes == 75
+        assert "a" not in bench.processor.memory
+    assert (bench.resident(), bench.memory.free_bytes) == (["b"], 75)
     process.ended()
     process.ended()
     assert bench.memory.free_bytes == 105
@@ -65,8 +66,8 @@ async def test_planner_that_does_not_begin_takes_no_memory() -> None:
 
 
 @story
-async def test_planner_finds_no_room_where_builds_are_in_use() -> None:
-    """At once, and nothing is taken of what they have; it rests before it tries again."""
+async def test_planner_finds_no_room_where_builds_are() -> None:
+    """At once, and no build leaves, in use or not; the planner rests before it tries again."""
     bench = MemoryBench({"a": Cost(190)}, 200)
     process = planner(bench)
     build = await bench.pin("a")
@@ -77,10 +78,15 @@ async def test_planner_finds_no_room_where_builds_are_in_use() -> None:
     bench.memory.unpin(build)
     with pytest.raises(OSError, match="no room"):
         await begin(process)
-    await bench.clock.sleep_until_ns(start_ns + REST_NS + NS_PER_MS)
+    await bench.clock.sleep_until_ns(bench.clock.now_ns() + REST_NS + NS_PER_MS)
+    with pytest.raises(OSError, match="no room"):
+        await begin(process)
+    bench.memory.release("a")
+    with pytest.raises(OSError, match="no room"):
+        await begin(process)
+    await bench.clock.sleep_until_ns(bench.clock.now_ns() + REST_NS + NS_PER_MS)
     await begin(process)
-    assert bench.resident() == []
-    await bench.unloaded("a")
+    assert bench.memory.overheads() == {"planner processes": 30}
 
 
 @story

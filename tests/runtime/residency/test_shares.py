@@ -7,7 +7,7 @@ import pytest
 from appliance.domain.catalogue import Quota, Tenant
 from appliance.domain.isolation import Isolation
 from appliance.policies.residency.base import TenantShare
-from appliance.runtime.memory.room import Holding, ResidentBuild
+from appliance.runtime.memory.room import Holding, Process, ResidentBuild
 from appliance.runtime.residency.groups import VariantGroups
 from appliance.runtime.residency.shares import Shares
 from tests.fakes.clock import run_virtual
@@ -67,9 +67,9 @@ def test_guaranteed_builds_do_not_leave_for_other_tenants() -> None:
     async def story() -> None:
         shares, builds, _ = shares_of(a=Quota(memory_guarantee_bytes=10), b=Quota())
         resident = there(builds, "a1", "a2", "b1")
-        assert shares.guaranteed(builds["b2"], resident) == {builds["a2"]}
-        assert shares.guaranteed(builds["a2"], resident) == set()
-        assert shares.guaranteed("", resident) == {builds["a2"]}
+        assert shares.guaranteed("b", resident) == {builds["a2"]}
+        assert shares.guaranteed("a", resident) == set()
+        assert shares.guaranteed(None, resident) == {builds["a2"]}
 
     run_virtual(story)
 
@@ -106,14 +106,14 @@ def test_guard_memory_is_charged_to_tenant_of_guard() -> None:
         assert shares.full(builds["a2"], 14, resident) is None
         assert shares.full(builds["a2"], 15, resident) == Holding("a", 10, 30, 30)
         assert shares.less(resident, builds["a2"]) == (TenantShare("a", 14, 14),)
-        assert shares.guard_to_come(builds["a2"]) == (("a", "cpu"), 6)
+        assert shares.guard_to_come(builds["a2"]) == Process(("a", "cpu"), 6, "a")
 
         shares.charge_guards({("a", "cpu"): 7, ("b", "cpu"): 50})
         assert shares.full(builds["a2"], 13, resident) is None
         assert shares.full(builds["a2"], 14, resident) == Holding("a", 17, 30, 30)
         assert shares.less(resident, builds["a2"]) == (TenantShare("a", 13, 13),)
         assert [one.held_bytes for one in shares.holdings(resident)] == [17, 60]
-        assert shares.guaranteed(builds["b2"], there(builds, "a1", "a2")) == {builds["a1"], builds["a2"]}
+        assert shares.guaranteed("b", there(builds, "a1", "a2")) == {builds["a1"], builds["a2"]}
         assert shares.surplus(there(builds, "a1", "a2")) == []
 
         assert shares.guard_to_come(builds["a2"]) is None
@@ -199,6 +199,7 @@ def test_first_guard_of_processor_brings_fork_server() -> None:
         bench.add({"v": Cost(10)}, name="own", tenant="a", quota=Quota(memory_ceiling_bytes=35))
         first = shares.guard_to_come("content@cpu@a")
         assert first is not None
+        assert (first.tenant, first.shared_bytes) == ("a", 30)
         assert (first.bytes, shares.guard_bytes_of("content@cpu@a"), shares.ceiling_for("a")) == (50, 50, 35)
         assert shares.ceiling_for("a", ["content@cpu@a"]) == 15
         shares.charge_servers({"cpu": 32})
@@ -206,7 +207,7 @@ def test_first_guard_of_processor_brings_fork_server() -> None:
         assert second is not None
         assert second.bytes == 20
         shares.charge_guards({("a", "cpu"): 22})
-        assert (shares.guard_to_come("content@cpu@a"), shares.guard_bytes_of("content@cpu@a")) == (None, 22)
+        assert (shares.guard_to_come("content@cpu@a"), shares.guard_bytes_of("content@cpu@a")) == (None, 54)
         shares.charge_servers({"cpu": 0})
         assert shares.server_to_come("cpu") == 30
 

@@ -84,6 +84,8 @@ class GuardedProcessor:
         self._reads_on = described.kind
         """Where tokenizers are read."""
         self._servers = {kind: ForkServer(GUARD_PROGRAM, kind) for kind in self._kinds}
+        self._server_bytes: Mapping[str, int] = {}
+        """Kind → what its fork server takes, as told last."""
         self._guards: dict[Home, GuardProcess] = {}
         self._starting: dict[Home, asyncio.Task[GuardProcess]] = {}
         self._users: dict[GuardProcess, int] = {}
@@ -287,8 +289,9 @@ class GuardedProcessor:
             raise LoadFailed(build_id=build_id, reason=f"no guard could read the texts: {error}") from error
 
     def idle_bytes(self, wanted: Collection[str]) -> int:
-        """What guards take by themselves that `end_idle` could end."""
-        return sum(guard.base_bytes for guard in self._idle_guards(wanted))
+        """What guards and fork servers take by themselves that `end_idle` could end."""
+        guards = self._idle_guards(wanted)
+        return sum(guard.base_bytes for guard in guards) + sum(self._idle_servers(wanted, guards).values())
 
     def occupied(self, wanted: Collection[str]) -> list[Occupied]:
         """Guards with something awake that have none of these builds, and compute nothing."""
@@ -312,15 +315,32 @@ class GuardedProcessor:
         homes = {*((owner_of(build_id)[1], kind_of(build_id)) for build_id in wanted), *self._starting}
         return [guard for home, guard in self._guards.items() if home not in homes]
 
-    def end_idle(self, wanted: Collection[str]) -> bool:
-        """End a guard with nothing awake, that has none of the builds `wanted`; whether there was one.
+    def _idle_servers(self, wanted: Collection[str], idle: Collection[GuardProcess]) -> dict[str, int]:
+        """Kinds whose fork server is needed for none of the builds `wanted`, and for no guard but those that are idle,
+        and what it takes.
+        """
+        needed = {kind_of(build_id) for build_id in wanted if owner_of(build_id)[1] is not None}
+        needed |= {kind for _tenant, kind in self._starting}
+        needed |= {guard.kind for guard in self._guards.values() if guard not in idle}
+        return {kind: taken for kind, taken in self._server_bytes.items() if taken and kind not in needed}
 
-        Of several one that holds nothing, and of those the one unused longest.
+    def end_idle(self, wanted: Collection[str]) -> bool:
+        """End a guard with nothing awake, that has none of the builds `wanted`, or where there is none a fork server
+        that is needed for none; whether there was one.
+
+        Of several guards one that holds nothing, and of those the one unused longest. The next guard begins its fork
+        server anew.
         """
         idle = self._idle_guards(wanted)
         if idle:
             self._end(min(idle, key=lambda guard: (bool(guard.builds), guard.last_used_ns)), "its memory was needed")
-        return bool(idle)
+            return True
+        for kind in self._idle_servers(wanted, ()):
+            log.info("fork server ended", kind=kind, reason="its memory was needed")
+            self._servers[kind].close()
+            self._tell_servers({**self._server_bytes, kind: 0})
+            return True
+        return False
 
     def close(self) -> None:
         if self._sweeping is not None:
@@ -403,7 +423,6 @@ class GuardedProcessor:
         if starting is None:
             if home[1] not in self._kinds:
                 raise ValueError(f"none computes on {home[1]!r}")
-            self._servers[home[1]].start()
             starting = self._starting[home] = asyncio.create_task(self._start(*home))
             starting.add_done_callback(lambda _: self._starting.pop(home, None))
         return await asyncio.shield(starting)
@@ -428,6 +447,7 @@ class GuardedProcessor:
                 await self._make_room()
                 self._users[guard] = user = next(one for one in count(GROUP + 1) if one not in self._users.values())
             async with self.room_to_begin(tenant, kind, in_guard.base_bytes):
+                self._servers[kind].start()
                 await guard.start(self._servers[kind], user, described)
                 guard.on_end = self._has_ended
                 server_bytes = await self._measured_servers()
@@ -436,10 +456,12 @@ class GuardedProcessor:
                 self._guards[tenant, kind] = guard
                 guard.on_base = self._tell_base
                 self._tell_base()
-                self.on_servers(server_bytes)  # in one step: the room that was promised was for both
+                self._tell_servers(server_bytes)  # in one step: the room that was promised was for both
         except BaseException:
             self._users.pop(guard, None)
             guard.end()
+            if self._servers[kind].pid:  # it may have begun for this guard
+                self._count_servers_soon()
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
         if self._sweeping is None:
@@ -449,10 +471,16 @@ class GuardedProcessor:
 
     async def _measured_servers(self) -> dict[str, int]:
         """What fork servers take now: pages that guards shared with them are theirs alone when those have ended."""
-        return {kind: await asyncio.to_thread(_pss_bytes, server.pid) for kind, server in self._servers.items()}
+        pids = {kind: server.pid for kind, server in self._servers.items()}
+        taken = {kind: await asyncio.to_thread(_pss_bytes, pid) for kind, pid in pids.items()}
+        return {kind: taken[kind] if server.pid == pids[kind] else 0 for kind, server in self._servers.items()}
 
     async def _count_servers(self) -> None:
-        self.on_servers(await self._measured_servers())
+        self._tell_servers(await self._measured_servers())
+
+    def _tell_servers(self, server_bytes: Mapping[str, int]) -> None:
+        self._server_bytes = server_bytes
+        self.on_servers(server_bytes)
 
     async def _make_room(self) -> None:
         """Where there are as many guards as there may be, the one unused longest ends; while all work, wait."""
