@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from appliance.domain.accuracy import UNMEASURED_POINTS, share
+from appliance.domain.accuracy import UNMEASURED_POINTS, points, share
 from appliance.domain.isolation import Isolation
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
@@ -53,12 +53,12 @@ class Prefer(StrEnum):
 
 
 class Unverified(StrEnum):
-    """Whether the box may choose a variant that only noise was tried on (`Variant.is_verified`)."""
+    """Whether the box may choose a variant of which nothing is known on real inputs (`Variant.is_verified`)."""
 
     NEVER = "never"
     """An unverified variant answers requests that name it, and no others."""
     ALLOW = "allow"
-    """An unverified variant is chosen as any other."""
+    """An unverified variant is chosen as any other, but for one that has disagreed with the original on requests."""
 
 
 class Verify(StrEnum):
@@ -83,6 +83,14 @@ class Evidence(StrEnum):
     """A scenario states the figure."""
     NOISE = "noise"
     """Synthetic inputs, which prove nothing of real ones."""
+    DISAGREED = "disagreed"
+    """Requests, on which a trial has found that it does not agree with the original: it is dismissed, or on trial again.
+    """
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether a variant with this evidence is verified."""
+        return self not in (Evidence.NOISE, Evidence.DISAGREED)
 
 
 def shown_by(trial: Trial) -> str:
@@ -90,12 +98,6 @@ def shown_by(trial: Trial) -> str:
     low, high = (round(100 * one, 2) for one in trial.interval)
     requests = f"{trial.samples} request{'s' if trial.samples != 1 else ''}"
     return f"agrees with the original to {100 * trial.agreement:.4g} % on {requests} ({low:g} to {high:g} % at 95 %)"
-
-
-def doubt_about(variant: str, evidence: Evidence) -> str:
-    """Return why answers of a variant with this evidence may be wrong, for a person; empty where there is no doubt."""
-    is_noise = evidence is Evidence.NOISE
-    return f"{variant} is unverified: its answers were compared on noise only" if is_noise else ""
 
 
 class Precision(StrEnum):
@@ -367,13 +369,24 @@ class Variant:
 
     @property
     def is_verified(self) -> bool:
-        """Whether its losses were measured on more than noise, or it has none."""
-        return self.evidence is not Evidence.NOISE
+        """Whether its losses were measured on real inputs and requests do not speak against it, or it has none."""
+        return self.evidence.is_proof
+
+    @property
+    def is_off(self) -> bool:
+        """Whether requests have shown that it does not agree with the original."""
+        return self.evidence is Evidence.DISAGREED
 
     @property
     def doubt(self) -> str:
         """Return why answers of the variant may be wrong, for a person; empty where it is verified."""
-        return doubt_about(self.name, self.evidence)
+        if self.is_verified:
+            return ""
+        trial = self.trial
+        if not self.is_off or trial is None:
+            return f"{self.name} is unverified: its answers were compared on noise only"
+        standing = "dismissed" if trial.verdict is Verdict.DISMISSED else "on trial again"
+        return f"{self.name} is {standing}: it {shown_by(trial)}"
 
     @property
     def trial(self) -> Trial | None:
@@ -404,8 +417,12 @@ class Variant:
 
     @property
     def accuracy_points(self) -> float:
-        """What every policy weighs, 0 to 100: as measured, else `UNMEASURED_POINTS`."""
-        return self.accuracy.points if self.accuracy else UNMEASURED_POINTS
+        """What every policy weighs, 0 to 100: as measured, else `UNMEASURED_POINTS`; on noise no more than a trial shows."""
+        if self.accuracy is None:
+            return UNMEASURED_POINTS
+        if self.evidence is Evidence.NOISE and self.trial is not None:
+            return min(self.accuracy.points, points(self.trial.agreement))
+        return self.accuracy.points
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +483,7 @@ class Application:
 
     def may_choose(self, variant: Variant) -> bool:
         """Whether the variant may answer a request that does not name it."""
-        return variant.is_verified or self.unverified is Unverified.ALLOW
+        return variant.is_verified or (self.unverified is Unverified.ALLOW and not variant.is_off)
 
 
 @dataclass(frozen=True, slots=True)

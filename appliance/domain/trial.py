@@ -90,8 +90,8 @@ class Trial:
     def after(self, agreement: float, rules: TrialRules) -> "Trial":
         """Return the standing after one more comparison, whose agreement is 0 to 1.
 
-        The trial of a promoted variant that has drifted away begins anew, from nothing. The trial of a dismissed
-        variant stays as it is.
+        The trial of a promoted variant that has drifted away begins anew, with this comparison. The trial of a
+        dismissed variant stays as it is.
         """
         if self.verdict is Verdict.DISMISSED:
             return self
@@ -99,7 +99,9 @@ class Trial:
         if self.verdict is Verdict.PROMOTED:
             drift = max(0.0, self.drift - step)
             is_over = drift >= -log(1.0 - rules.drift_confidence)
-            return Trial() if is_over else replace(self, watched=self.watched + 1, drift=drift)
+            if is_over:
+                return Trial().after(agreement, rules)
+            return replace(self, watched=self.watched + 1, drift=drift)
         statistic, bound = self.statistic + step, -log(1.0 - rules.confidence)
         verdict = Verdict.PROMOTED if statistic >= bound else Verdict.RUNNING
         return replace(

@@ -146,8 +146,9 @@ class Trials:
         if trial == was:
             return
         accuracy = replace(before, trial=trial)
-        if trial.verdict is not was.verdict:
+        if trial.verdict is not was.verdict or variant.is_off:
             accuracy = _judged(before, trial, tried.metric)
+        if trial.verdict is not was.verdict:
             self._tell(variant, trial, was)
         await self._store.models.set_accuracy(variant.id, accuracy)
 
@@ -172,9 +173,7 @@ class Trials:
 
 
 def _judged(before: Accuracy, trial: Trial, metric: str) -> Accuracy:
-    """Return the accuracy of a variant that has a new verdict, or has lost its verdict."""
-    if trial.verdict is not Verdict.PROMOTED:
-        return replace(before, evidence=Evidence.NOISE, trial=trial)
+    """Return the accuracy of a variant that has a new verdict, or has lost its verdict: what its trial has found."""
     low, _ = trial.interval
     return Accuracy(
         points(round(trial.agreement, 6)),
@@ -182,7 +181,7 @@ def _judged(before: Accuracy, trial: Trial, metric: str) -> Accuracy:
         "fp32",
         trial.samples,
         f"{trial.samples} requests, against the answers of the original",
-        evidence=Evidence.TRAFFIC,
+        evidence=Evidence.TRAFFIC if trial.verdict is Verdict.PROMOTED else Evidence.DISAGREED,
         loss_points=points(round(1.0 - low, 6)),
         trial=trial,
     )

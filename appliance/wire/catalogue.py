@@ -245,8 +245,10 @@ class VariantShape(Shape):
     accuracy: AccuracyShape | None
     evidence: Evidence = Field(Evidence.NOISE, examples=["samples"])
     """Inputs that show what its answers are worth: `original`, none are needed; `samples`, labelled or calibration
-    samples; `traffic`, requests; `noise`, synthetic inputs, which prove nothing. With `noise` the variant is
-    unverified: it answers when it is named, and by choice of the box only where the application allows it."""
+    samples; `traffic`, requests; `noise`, synthetic inputs, which prove nothing; `disagreed`, requests, on which it
+    does not agree with the original. With `noise` the variant is unverified: it answers when it is named, and by choice
+    of the box only where the application allows it. With `disagreed` it answers only when it is named; `accuracy` and
+    `loss` are then what the trial found."""
     trial: TrialShape | None = None
     """How it does on requests; null: it has not been tried on any."""
     profile: ProfileShape | None
@@ -407,7 +409,7 @@ class SloWarning(Shape):
 
 
 class UnverifiedWarning(Shape):
-    """Variants that the box does not choose, because only noise was tried on them."""
+    """Variants that the box does not choose, because they are unverified or disagree with the original on requests."""
 
     type: Literal["unverified-variants"] = "unverified-variants"
     variants: list[str] = Field(examples=[["int8", "fp16"]])

@@ -63,8 +63,8 @@ def test_dismissed_variant_stays_dismissed() -> None:
     assert trial.after(1.0, RULES) is trial
 
 
-def test_promoted_variant_that_drifts_is_on_trial_again_from_nothing() -> None:
-    """9.21 / log(5) = 5.7 disagreements in a row; agreements before them give no credit."""
+def test_promoted_variant_that_drifts_is_on_trial_again() -> None:
+    """9.21 / log(5) = 5.7 disagreements in a row; agreements before them give no credit. The last one counts anew."""
     trial = ended(lambda: 1.0)
     for _ in range(500):
         trial = trial.after(1.0, RULES)
@@ -72,7 +72,7 @@ def test_promoted_variant_that_drifts_is_on_trial_again_from_nothing() -> None:
     for _ in range(5):
         trial = trial.after(0.0, RULES)
     assert trial.verdict is Verdict.PROMOTED
-    assert trial.after(0.0, RULES) == Trial()
+    assert trial.after(0.0, RULES) == Trial().after(0.0, RULES)
 
 
 def test_promoted_variant_that_agrees_on_99_percent_is_not_taken_for_drifted() -> None:

@@ -26,6 +26,7 @@ def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
     ]
     if not left_out:
         return []
+    doubtful = [one for one in left_out if not one.is_off]
     tried = {one.name: one.trial for one in left_out if one.trial is not None and one.trial.samples}
     told = [f"{name} {shown_by(trial)}, {_WORDS[trial.verdict]}" for name, trial in tried.items()]
     if untried := [one.name for one in left_out if one.name not in tried]:
@@ -33,7 +34,9 @@ def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
     told.append("requests get such a variant only by its name")
     if any(one.awaits_trial for one in left_out) and entry.application.verify is Verify.ON:
         told.append("while the box is idle it is tried beside the original on requests")
-    told.append("upload the model with calibration or evaluation samples, or set unverified to allow")
+    if doubtful:
+        which = f" for {', '.join(one.name for one in doubtful)}" if len(doubtful) < len(left_out) else ""
+        told.append(f"upload the model with calibration or evaluation samples, or set unverified to allow{which}")
     return [UnverifiedWarning(variants=[one.name for one in left_out], detail="; ".join(told))]
 
 
