@@ -190,7 +190,7 @@ def test_unverified_variants_are_chosen_only_where_allowed(catalogue: Catalogue)
     with pytest.raises(LoadFailed, match="name it, or set unverified of the application"):
         catalogue.most_wanted(catalogue.entry(alone.id))
     off = fill(catalogue, "t", "off", [by_evidence[Evidence.DISAGREED]])
-    with pytest.raises(LoadFailed, match="name it$"):
+    with pytest.raises(LoadFailed, match=r"name it$"):
         catalogue.most_wanted(catalogue.entry(off.id))
     catalogue.put_application(replace(application, unverified=Unverified.ALLOW))
     assert {s.name for s in catalogue.entry("t/m").order} == verified | {"noise", "unmeasured"}

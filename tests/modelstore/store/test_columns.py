@@ -151,6 +151,6 @@ def test_dismissed_variant_of_earlier_version_reads_as_disagreed() -> None:
     trial = {"samples": 4, "total": 0.8, "squares": 0.16, "verdict": "dismissed"}
     stored = {"value": 0.999, "metric": "1-error", "against": "fp32", "samples": 8, "evidence": "noise", "trial": trial}
     column = MeasuredAccuracy()
-    found = column.process_result_value(json.dumps(stored), DIALECT)
+    found = column.process_result_value(stored, DIALECT)
     assert isinstance(found, Accuracy)
     assert (found.points, found.evidence, found.samples) == (20.0, Evidence.DISAGREED, 4)
