@@ -84,8 +84,7 @@ class Evidence(StrEnum):
     NOISE = "noise"
     """Synthetic inputs, which prove nothing of real ones."""
     DISAGREED = "disagreed"
-    """Requests, on which a trial has found that it does not agree with the original: it is dismissed, or on trial again.
-    """
+    """Requests, on which it did not agree with the original: it is dismissed, or on trial again."""
 
     @property
     def is_proof(self) -> bool:
@@ -417,7 +416,9 @@ class Variant:
 
     @property
     def accuracy_points(self) -> float:
-        """What every policy weighs, 0 to 100: as measured, else `UNMEASURED_POINTS`; on noise no more than a trial shows."""
+        """What every policy weighs, 0 to 100: as measured, on noise no more than a trial shows; else
+        `UNMEASURED_POINTS`.
+        """
         if self.accuracy is None:
             return UNMEASURED_POINTS
         if self.evidence is Evidence.NOISE and self.trial is not None:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from appliance.domain.catalogue import Accuracy, DefaultValue, Precision, Shapes, TaskSpec, TensorSpec
 from appliance.domain.padding import Padding
+from appliance.domain.trial import Comparison
 
 MIB = 2**20
 GIB = 2**30
@@ -314,8 +315,8 @@ class TrialOrder:
 class Tried:
     """What came of it."""
 
-    agreements: tuple[float, ...]
-    """Each 0 to 1, of the requests in which there was something to compare."""
+    comparisons: tuple[Comparison, ...]
+    """Of the requests in which there was something to compare."""
     metric: str
     cpu_s: float
     """Processor time that this took."""

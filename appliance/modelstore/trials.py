@@ -139,15 +139,16 @@ class Trials:
             return
         was = before.trial or Trial()
         trial = was
-        for agreement in tried.agreements:
-            trial = trial.after(agreement, self._rules)
+        for comparison in tried.comparisons:
+            trial = trial.counting(comparison, self._rules)
             if trial.verdict is not was.verdict:
                 break
         if trial == was:
             return
         accuracy = replace(before, trial=trial)
-        if trial.verdict is not was.verdict or variant.is_off:
-            accuracy = _judged(before, trial, tried.metric)
+        if trial.verdict is not was.verdict or before.evidence in (Evidence.TRAFFIC, Evidence.DISAGREED):
+            original = (await self._store.models.get(variant.model_id)).original
+            accuracy = _judged(before, trial, tried.metric, None if original is None else original.accuracy)
         if trial.verdict is not was.verdict:
             self._tell(variant, trial, was)
         await self._store.models.set_accuracy(variant.id, accuracy)
@@ -172,13 +173,17 @@ class Trials:
         self._ports.events.emit(words[trial.verdict], **facts)
 
 
-def _judged(before: Accuracy, trial: Trial, metric: str) -> Accuracy:
-    """Return the accuracy of a variant that has a new verdict, or has lost its verdict: what its trial has found."""
+def _judged(before: Accuracy, trial: Trial, metric: str, original: Accuracy | None) -> Accuracy:
+    """Return the accuracy of a variant that has a new verdict, or has lost its verdict: what its trial has found.
+
+    Where the accuracy of the original was measured on labels, that of the variant is its agreement times this.
+    """
     low, _ = trial.interval
+    on_labels = original if original is not None and original.against == "labels" else None
     return Accuracy(
-        points(round(trial.agreement, 6)),
-        metric or before.metric,
-        "fp32",
+        points(round(trial.agreement * (1.0 if on_labels is None else on_labels.share), 6)),
+        metric or before.metric if on_labels is None else on_labels.metric,
+        "fp32" if on_labels is None else "labels",
         trial.samples,
         f"{trial.samples} requests, against the answers of the original",
         evidence=Evidence.TRAFFIC if trial.verdict is Verdict.PROMOTED else Evidence.DISAGREED,

@@ -161,9 +161,14 @@ def test_tensor_samples_need_a_variant_of_equal_inputs_and_media_do_not() -> Non
     assert one.asked.size_bytes == 7
 
 
-def test_variant_verified_by_requests_is_watched_once_in_ten_seconds() -> None:
+@pytest.mark.parametrize(
+    ("watched", "drift", "count"), [(129, 0.0, 3), (128, 0.0, 25), (400, 1.6, 25)], ids=["agrees", "new", "drifts"]
+)
+def test_variant_verified_by_requests_is_watched_closely_while_in_doubt(watched: int, drift: float, count: int) -> None:
+    """Once in ten seconds after as many comparisons as promoted it, as long as it agrees."""
     clock = HandClock()
-    promoted = replace(INT8, accuracy=replace(FIDELITY, evidence=Evidence.TRAFFIC))
+    trial = Trial(verdict=Verdict.PROMOTED, watched=watched, drift=drift)
+    promoted = replace(INT8, accuracy=replace(FIDELITY, evidence=Evidence.TRAFFIC, trial=trial))
     kept, to = samples(clock), entry(FP32, promoted)
     assert {id: one.name for id, one in to.trials.items()} == {"t/m:int8": "fp32"}
     found = []
@@ -171,4 +176,4 @@ def test_variant_verified_by_requests_is_watched_once_in_ten_seconds() -> None:
         offer(kept, to, answered=promoted)
         clock.pass_s(1.0)
         found += kept.take()
-    assert [(one.answered, one.beside.name) for one in found] == [("t/m:int8", "fp32")] * 3
+    assert [(one.answered, one.beside.name) for one in found] == [("t/m:int8", "fp32")] * count
