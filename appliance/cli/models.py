@@ -117,7 +117,7 @@ def _trial(trial: "TrialShape") -> str:
     low, high = trial.interval
     figures = f"{screen.share(trial.agreement)} ({screen.share(low)} to {screen.share(high)} at 95 %)"
     told = f"{trial.verdict.value} on requests: {screen.count(trial.samples, 'request')} compared, agreement {figures}"
-    return f"{told}; watched on {trial.watched} more" if trial.watched else told
+    return f"{told}; watched on {trial.watched} since" if trial.watched else told
 
 
 def _parts(cut: "CutShape") -> str:

@@ -14,6 +14,8 @@ from appliance.domain.trial import Trial, Verdict
 DEFAULT_TENANT = "default"
 UPLOAD_AGAIN = "delete the model, then upload it again"
 """In the reason of a variant whose content on disk is damaged."""
+WATCHED_MIN = 0.5
+"""Least agreement that samples promise of a variant that is watched on requests, 0 to 1."""
 SLO_MS_MAX = 3_600_000.0
 """An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
 
@@ -76,20 +78,22 @@ class Evidence(StrEnum):
     ORIGINAL = "original"
     """None are needed: the variant is the network that the tenant uploaded."""
     SAMPLES = "samples"
-    """Labelled samples, or calibration samples of the tenant."""
+    """Labelled samples, or calibration samples of the tenant that the variant was not calibrated with."""
     TRAFFIC = "traffic"
     """Requests, on which a trial has compared it with the original (`domain.trial`)."""
     STATED = "stated"
     """A scenario states the figure."""
     NOISE = "noise"
     """Synthetic inputs, which prove nothing of real ones."""
+    CALIBRATION = "calibration"
+    """The samples that the variant was calibrated with, which prove nothing of others."""
     DISAGREED = "disagreed"
     """Requests, on which it did not agree with the original: it is dismissed, or on trial again."""
 
     @property
     def is_proof(self) -> bool:
         """Whether a variant with this evidence is verified."""
-        return self not in (Evidence.NOISE, Evidence.DISAGREED)
+        return self not in (Evidence.NOISE, Evidence.CALIBRATION, Evidence.DISAGREED)
 
 
 def shown_by(trial: Trial) -> str:
@@ -383,7 +387,8 @@ class Variant:
             return ""
         trial = self.trial
         if not self.is_off or trial is None:
-            return f"{self.name} is unverified: its answers were compared on noise only"
+            on = "the samples that it was calibrated with" if self.evidence is Evidence.CALIBRATION else "noise"
+            return f"{self.name} is unverified: its answers were compared on {on} only"
         standing = "dismissed" if trial.verdict is Verdict.DISMISSED else "on trial again"
         return f"{self.name} is {standing}: it {shown_by(trial)}"
 
@@ -416,12 +421,12 @@ class Variant:
 
     @property
     def accuracy_points(self) -> float:
-        """What every policy weighs, 0 to 100: as measured, on noise no more than a trial shows; else
+        """What every policy weighs, 0 to 100: as measured, unverified no more than a trial shows; else
         `UNMEASURED_POINTS`.
         """
         if self.accuracy is None:
             return UNMEASURED_POINTS
-        if self.evidence is Evidence.NOISE and self.trial is not None:
+        if not self.is_verified and self.trial is not None:
             return min(self.accuracy.points, points(self.trial.agreement))
         return self.accuracy.points
 
@@ -448,15 +453,35 @@ class Model:
     @property
     def trials(self) -> Mapping[str, Variant]:
         """Id of a variant that answers → the variant that is to be run beside it on the same request: beside the
-        original the fastest that awaits trial, beside a variant that requests have verified the original."""
+        original the fastest that awaits trial, beside a variant that requests or samples have verified the original.
+        """
         original = self.original
         if original is None:
             return {}
         awaiting = [one for one in self.variants if one.awaits_trial]
-        found = {one.id: original for one in self.variants if one.evidence is Evidence.TRAFFIC}
+        found = {one.id: original for one in self.variants if self._is_watched(one)}
         if awaiting:
             found[original.id] = min(awaiting, key=lambda one: (one.profile is None, _p50_ms(one), one.number))
         return found
+
+    def promised(self, variant: Variant) -> float | None:
+        """Return the agreement with the original, 0 to 1, that samples promise of a variant that they have verified.
+
+        None: they have not verified it. Where both were measured on labels, they agree at least where both are right.
+        """
+        accuracy = variant.accuracy
+        if accuracy is None or variant.evidence is not Evidence.SAMPLES:
+            return None
+        original = None if self.original is None else self.original.accuracy
+        if accuracy.against == "labels" and original is not None:
+            return max(0.0, original.share + accuracy.share - 1.0)
+        return accuracy.share
+
+    def _is_watched(self, variant: Variant) -> bool:
+        promised = self.promised(variant)
+        if promised is None:
+            return variant.evidence is Evidence.TRAFFIC
+        return promised >= WATCHED_MIN and variant.state is VariantState.READY
 
 
 def _p50_ms(variant: Variant) -> float:

@@ -14,6 +14,9 @@ A promoted variant stays under watch. Its watch adds up the same steps with the 
 CUSUM, 1954). A sum that grows too large brings the variant back to trial. Just after the promotion less does: as long
 as the variant was not watched on as many requests as a promotion takes, one answer that is as far off as a poor
 variant's takes the promotion back.
+
+A variant that samples have verified is watched in the same way from its first request on. Where the samples promise
+less than `good`, the rules ask for no more than the samples promise, and one answer alone takes nothing back.
 """
 
 from dataclasses import dataclass, replace
@@ -46,6 +49,8 @@ class TrialRules:
     good: float = 0.99
     """Agreement from which on a variant is dismissed with a probability of at most 1 - `confidence`."""
     confidence: float = 0.995
+    is_strict: bool = True
+    """Whether just after a promotion one answer that agrees less than `poor` takes it back."""
     drift_confidence: float = 0.9999
     """Confidence of the watch. A watched variant that agrees at least `good` comes back to trial no more often than
     once in 1 / (1 - `drift_confidence`) comparisons.
@@ -60,6 +65,12 @@ class TrialRules:
     def samples_min(self) -> int:
         """Return how many comparisons promote a variant that always agrees; so many after it are watched closely."""
         return ceil(self.bound / self.step(1.0))
+
+    def asking(self, promised: float | None) -> "TrialRules":
+        """Return the rules for a variant that agrees so far only, as samples promise; None: nothing is promised."""
+        if promised is None or promised >= self.good:
+            return self
+        return replace(self, good=promised, poor=promised - (self.good - self.poor), is_strict=False)
 
     def step(self, agreement: float) -> float:
         """Return what one comparison adds to the statistic; a step above 0 speaks for the variant."""
@@ -99,6 +110,8 @@ class Trial:
     """Digests of inputs that have had their vote, at most `SEEN_MAX`."""
     answer: str = ""
     """Digest of the original's answer to the input before."""
+    promised: float | None = None
+    """Agreement that samples promise, 0 to 1, of a variant that they had verified; None: they had not."""
 
     @property
     def agreement(self) -> float:
@@ -122,7 +135,7 @@ class Trial:
 
     def is_watched_closely(self, rules: TrialRules) -> bool:
         """Whether a watched variant was not watched on enough requests yet, or has begun to drift."""
-        return self.watched < rules.samples_min or self.drift > 0.0
+        return self.watched < rules.asking(self.promised).samples_min or self.drift > 0.0
 
     def counting(self, comparison: Comparison, rules: TrialRules) -> "Trial":
         """Return the standing after one more comparison, which has no vote where it is no further evidence.
@@ -131,6 +144,7 @@ class Trial:
         """
         if self.verdict is Verdict.DISMISSED or comparison.input in self.seen:
             return self
+        rules = rules.asking(self.promised)
         tells = comparison.answer not in ("", self.answer)
         has_vote = tells or rules.step(comparison.agreement) < 0
         after = self.after(comparison.agreement, rules) if has_vote else self
@@ -145,6 +159,7 @@ class Trial:
         """
         if self.verdict is Verdict.DISMISSED:
             return self
+        rules = rules.asking(self.promised)
         if self.verdict is Verdict.PROMOTED:
             return self._watched(agreement, rules)
         counted, bound = self._counted(agreement, rules), rules.bound
@@ -154,11 +169,11 @@ class Trial:
     def _watched(self, agreement: float, rules: TrialRules) -> "Trial":
         drift = max(0.0, self.drift - rules.step(agreement))
         if drift >= -log(1.0 - rules.drift_confidence):
-            return Trial().after(agreement, rules)
+            return Trial(promised=self.promised).after(agreement, rules)
         if self.watched >= rules.samples_min:
             return replace(self, watched=self.watched + 1, drift=drift)
         counted = self._counted(agreement, rules)
-        if agreement < rules.poor:
+        if rules.is_strict and agreement < rules.poor:
             return replace(counted, verdict=Verdict.RUNNING, watched=0, drift=0.0)
         return replace(counted, watched=self.watched + 1, drift=drift)
 

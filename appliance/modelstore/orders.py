@@ -251,6 +251,8 @@ class EvaluateOrder:
     evaluation: str | None = None
     """Folder with truth.json; without it, fidelity to the original is measured."""
     calibration: tuple[str, ...] = ()
+    held_out: tuple[str, ...] = ()
+    """Those of `calibration` that no variant was calibrated with; empty: each was."""
     assets: Mapping[str, str] = field(default_factory=dict)
     """As in `tasks.base.Target`."""
     samples_max: int = 64
@@ -434,7 +436,9 @@ ORDERS: Mapping[str, tuple[type, type]] = {
 """Stage name to (what it takes, what it gives)."""
 
 Data = TypeVar("Data")
-PATH_FIELDS = frozenset({"source", "target", "model", "files", "path", "assets", "calibration", "evaluation", "feeds"})
+PATH_FIELDS = frozenset(
+    {"source", "target", "model", "files", "path", "assets", "calibration", "held_out", "evaluation", "feeds"}
+)
 
 
 def paths_of(value: Any) -> Iterator[str]:

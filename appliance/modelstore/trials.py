@@ -1,4 +1,4 @@
-"""Trials of unverified variants on requests, while the box is idle (`domain.trial`).
+"""Trials of unverified variants on requests, and the watch on verified ones, while the box is idle (`domain.trial`).
 
 A few seconds after a request was kept, a child process runs another variant on this request and on later requests. It
 compares the outputs with the answers that the callers got. The child is confined as children of imports are. It has the
@@ -137,7 +137,10 @@ class Trials:
         before = variant.accuracy
         if before is None:
             return
-        was = before.trial or Trial()
+        model = await self._store.models.get(variant.model_id)
+        promised = model.promised(variant)
+        begun = Trial() if promised is None else Trial(verdict=Verdict.PROMOTED, promised=promised)
+        was = before.trial or begun
         trial = was
         for comparison in tried.comparisons:
             trial = trial.counting(comparison, self._rules)
@@ -147,8 +150,8 @@ class Trials:
             return
         accuracy = replace(before, trial=trial)
         if trial.verdict is not was.verdict or before.evidence in (Evidence.TRAFFIC, Evidence.DISAGREED):
-            original = (await self._store.models.get(variant.model_id)).original
-            accuracy = _judged(before, trial, tried.metric, None if original is None else original.accuracy)
+            original = None if model.original is None else model.original.accuracy
+            accuracy = _judged(before, trial, tried.metric, original)
         if trial.verdict is not was.verdict:
             self._tell(variant, trial, was)
         await self._store.models.set_accuracy(variant.id, accuracy)

@@ -168,3 +168,26 @@ def test_interval_covers_true_agreement_at_95_percent() -> None:
         low, high = trial.interval
         covered += low <= 0.95 <= high
     assert covered >= 370
+
+
+def test_variant_verified_by_samples_is_watched_by_what_they_promise() -> None:
+    """Of 90 % it may miss every tenth answer; at 80 % it is on trial again, by the same measure.
+
+    5.298 / log(0.9 / 0.86) = 116.5.
+    """
+    rng = random.Random(3)
+    trial = Trial(verdict=Verdict.PROMOTED, promised=0.9)
+    for number in range(2_000):
+        trial = trial.counting(Comparison(float(rng.random() < 0.92), f"in {number}", f"out {number}"), RULES)
+    assert (trial.verdict, trial.watched, trial.samples) == (Verdict.PROMOTED, 2_000, 117)
+    while trial.verdict is Verdict.PROMOTED:
+        trial = trial.after(float(rng.random() < 0.8), RULES)
+    assert (trial.verdict, trial.promised) == (Verdict.RUNNING, 0.9)
+    while trial.verdict is Verdict.RUNNING:
+        trial = trial.after(float(rng.random() < 0.94), RULES)
+    assert trial.verdict is Verdict.PROMOTED
+
+
+def test_first_disagreement_of_variant_whose_samples_all_agreed_brings_it_to_trial() -> None:
+    trial = Trial(verdict=Verdict.PROMOTED, promised=1.0).after(0.0, RULES)
+    assert (trial.verdict, trial.samples) == (Verdict.RUNNING, 1)

@@ -1,6 +1,8 @@
 """Trials of variants on requests: real variants in real children, the original's answers by ONNX Runtime itself."""
 
 import asyncio
+import json
+import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -175,3 +177,38 @@ async def test_first_disagreement_takes_promoted_variant_back_to_trial(tmp_path:
         assert fp16.trial is not None
         assert (fp16.evidence, fp16.trial.verdict, fp16.trial.samples) == (Evidence.DISAGREED, Verdict.RUNNING, 130)
         assert (fp16.is_verified, fp16.awaits_trial) == (False, True)
+
+
+async def test_variant_verified_by_samples_that_drifts_is_dismissed(tmp_path: Path) -> None:
+    """Its samples are held against it no longer once real requests are unlike them."""
+    level, upload = sensor_level(tmp_path / "level.onnx"), tmp_path / "level.zip"
+    with zipfile.ZipFile(upload, "w") as archive:
+        archive.write(level, "model.onnx")
+        for seed in range(16):
+            inputs = {"inputs": {"X": sensor_counts(1000 + seed).tolist()}}
+            archive.writestr(f"calibration/{seed:02}.json", json.dumps(inputs))
+    session = onnxruntime.InferenceSession(level)
+    async with parts(tmp_path / "state") as box:
+        task = TaskSpec(TaskKind.TENSOR)
+        await done(box, await box.importer.submit(asked(upload, task=task, precisions=(Precision.INT8,))))
+        model = await box.store.models.get("default/net")
+        int8, tries = named(model, "int8"), trials(box, Kept())
+        assert int8.evidence is Evidence.SAMPLES
+        assert {id: one.name for id, one in model.trials.items()} == {int8.id: "fp32"}
+
+        (own,) = session.get_outputs()
+        exact = [{own.name: session.run(None, {"X": sensor_counts(seed)})[0]} for seed in range(20)]
+        like = [TensorsAsked({"X": sensor_counts(seed)}, exact[seed]) for seed in range(20)]
+        beside = named(model, "fp32")
+        await tries.carry_out([TrialSample("default", model.id, int8.id, beside, one, 0) for one in like])
+        watched = await box.store.models.variant(int8.id)
+        assert watched.trial is not None
+        assert (watched.evidence, watched.trial.verdict, watched.trial.watched) == (Evidence.SAMPLES, "promoted", 20)
+
+        drifted = answered(session, model, "fp32", range(500, 520), scale=3.0)
+        await tries.carry_out([replace(one, answered=int8.id) for one in drifted])
+        assert (await box.store.models.variant(int8.id)).evidence is Evidence.DISAGREED
+        await tries.carry_out(answered(session, model, "int8", range(600, 630), scale=3.0))
+        dismissed = await box.store.models.variant(int8.id)
+        assert dismissed.trial is not None
+        assert (dismissed.evidence, dismissed.trial.verdict) == (Evidence.DISAGREED, Verdict.DISMISSED)

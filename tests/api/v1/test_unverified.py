@@ -20,11 +20,11 @@ from tests.api.stand import Stand, job_end
 pytestmark = pytest.mark.anyio
 
 
-def calibration() -> bytes:
-    """Sixteen inputs as a zip of files."""
+def calibration(count: int = 16) -> bytes:
+    """Inputs as a zip of files."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
-        for seed in range(16):
+        for seed in range(count):
             archive.writestr(f"{seed:02}.json", json.dumps({"inputs": {"X": sensor_counts(seed).tolist()}}))
     return target.getvalue()
 
@@ -104,6 +104,9 @@ async def test_import_with_calibration_samples_verifies_variants(stand: Stand, t
         "int8": "samples",
         "fp16": "samples",
     }
+    for name in ("int8", "fp16"):
+        told = shown[name]["accuracy"]["samples"], shown[name]["accuracy"]["data"]
+        assert told == (4, "4 calibration inputs, against the answers of the original"), "every fourth is held out"
     inputs = sensor_counts(99)
     exact = float(onnxruntime.InferenceSession(path).run(None, {"X": inputs})[0].item())
     level, _ = await infer(museum, inputs)
@@ -159,3 +162,19 @@ async def test_dismissed_variant_is_told_and_never_chosen(
     answer = (await museum.post(url, content=body, headers={"Content-Type": "application/json"})).json()
     assert (answer["evidence"], answer["warnings"]) == ("disagreed", [parameters["warnings"]])
     assert answer["accuracy"] == pytest.approx(trial["agreement"], abs=1e-6)
+
+
+async def test_variant_of_few_calibration_samples_stays_unverified(stand: Stand, tmp_path: Path) -> None:
+    """Int8 was calibrated with all seven; fp16 was not."""
+    museum = stand.client("museum")
+    path = sensor_level(tmp_path / "level.onnx")
+    job = await imported(museum, path.read_bytes(), calibration=calibration(7))
+    told = "unverified, because of fewer than 8 calibration samples none is held out to verify it: int8"
+    assert told in job["message"]
+    assert (await variant_of(museum, "int8"))["evidence"] == "calibration"
+    assert (await variant_of(museum, "fp16"))["evidence"] == "samples"
+    (warning,) = (await museum.get("/v1/applications/level")).json()["warnings"]
+    assert warning["variants"] == ["int8"]
+    assert "8 calibration samples or more" in warning["detail"]
+    _, parameters = await infer(museum, sensor_counts(99), "int8")
+    assert parameters["warnings"].startswith("int8 is unverified: its answers were compared on the samples that it")
