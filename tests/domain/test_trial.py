@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from math import log
 
 import pytest
@@ -183,9 +184,10 @@ def test_variant_verified_by_samples_is_watched_by_what_they_promise() -> None:
     while trial.verdict is Verdict.PROMOTED:
         trial = trial.after(float(rng.random() < 0.8), RULES)
     assert (trial.verdict, trial.promised) == (Verdict.RUNNING, 0.9)
-    while trial.verdict is Verdict.RUNNING:
-        trial = trial.after(float(rng.random() < 0.94), RULES)
-    assert trial.verdict is Verdict.PROMOTED
+    after = replace(trial)
+    while after.verdict is Verdict.RUNNING:
+        after = after.after(float(rng.random() < 0.94), RULES)
+    assert after.verdict is Verdict.PROMOTED
 
 
 def test_first_disagreement_of_variant_whose_samples_all_agreed_brings_it_to_trial() -> None:

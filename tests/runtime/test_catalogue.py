@@ -193,7 +193,7 @@ def test_unverified_variants_are_chosen_only_where_allowed(catalogue: Catalogue)
     with pytest.raises(LoadFailed, match=r"name it$"):
         catalogue.most_wanted(catalogue.entry(off.id))
     catalogue.put_application(replace(application, unverified=Unverified.ALLOW))
-    assert {s.name for s in catalogue.entry("t/m").order} == verified | {"noise", "unmeasured"}
+    assert {s.name for s in catalogue.entry("t/m").order} == verified | {"noise", "calibration", "unmeasured"}
 
 
 def test_request_for_any_variant_is_told_that_all_are_quarantined(catalogue: Catalogue) -> None:
