@@ -311,7 +311,7 @@ class SelectionSettings(Section):
 class TrialSettings(Section):
     samples_max: int = Field(64, ge=0)
     """Requests of a tenant that are held in memory, for ten seconds at most, so that an unverified variant can be tried
-    on them; 0 = no variant is tried on requests.
+    on them, and a verified one compared with the original on them; 0 = no variant is tried or watched on requests.
     """
     bytes_max: int = Field(16 * MIB, ge=0)
     """What those of a tenant may take."""

@@ -1,8 +1,8 @@
 """How a variant without samples earns its place on requests: time until a box promotes or dismisses it, and how often
 the rules of the trial judge right.
 
-Asked: at one request a second and runs of at most 25 ms a variant that deserves it is promoted within five minutes, and
-of variants that are off by 5 % at least 99 of 100 are dismissed.
+Asked: at one distinct request a second and runs of at most 25 ms a variant that deserves it is promoted within five
+minutes, and of variants that are off by 5 % at least 99 of 100 are dismissed.
 """
 
 import argparse

@@ -97,7 +97,7 @@ def _row(variant: "VariantShape") -> tuple[object, ...]:
         variant.state,
         screen.size(variant.size_bytes),
         screen.share(accuracy.value if accuracy else None),
-        f"{accuracy.metric} against {accuracy.against}{_on_noise(variant)}" if accuracy else "",
+        f"{accuracy.metric} against {accuracy.against}{_in_doubt(variant)}" if accuracy else "",
         screen.milliseconds(single.p50_ms if single else None),
         screen.milliseconds(single.p99_ms if single else None),
         screen.milliseconds(profile.load_ms if profile else None),
@@ -106,8 +106,10 @@ def _row(variant: "VariantShape") -> tuple[object, ...]:
     )
 
 
-def _on_noise(variant: "VariantShape") -> str:
-    return " (unverified)" if variant.evidence is Evidence.NOISE else ""
+def _in_doubt(variant: "VariantShape") -> str:
+    if variant.evidence is Evidence.DISAGREED:
+        return " (disagrees)"
+    return "" if variant.evidence.is_proof else " (unverified)"
 
 
 def _trial(trial: "TrialShape") -> str:
@@ -115,7 +117,7 @@ def _trial(trial: "TrialShape") -> str:
     low, high = trial.interval
     figures = f"{screen.share(trial.agreement)} ({screen.share(low)} to {screen.share(high)} at 95 %)"
     told = f"{trial.verdict.value} on requests: {screen.count(trial.samples, 'request')} compared, agreement {figures}"
-    return f"{told}; watched on {trial.watched} more" if trial.watched else told
+    return f"{told}; watched on {trial.watched} since" if trial.watched else told
 
 
 def _parts(cut: "CutShape") -> str:

@@ -13,6 +13,8 @@ Z = 1.959964
 """Two-sided 95 % of the normal distribution: half the width of an interval, in standard errors."""
 SAMPLES_MIN = 30
 """With fewer samples nobody can say which of two variants is the more accurate."""
+CALIBRATION_SAMPLES_MIN = 8
+"""Calibration samples from which on some are held out, four at least: fewer than four show nothing of a variant."""
 _DIGITS = 9
 """Kept of points: a share of up to 11 digits comes back as it was, although 100 times it is no exact number."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from appliance.domain.accuracy import UNMEASURED_POINTS, share
+from appliance.domain.accuracy import UNMEASURED_POINTS, points, share
 from appliance.domain.isolation import Isolation
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
@@ -14,6 +14,8 @@ from appliance.domain.trial import Trial, Verdict
 DEFAULT_TENANT = "default"
 UPLOAD_AGAIN = "delete the model, then upload it again"
 """In the reason of a variant whose content on disk is damaged."""
+WATCHED_MIN = 0.5
+"""Least agreement that samples promise of a variant that is watched on requests, 0 to 1."""
 SLO_MS_MAX = 3_600_000.0
 """An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
 
@@ -53,12 +55,12 @@ class Prefer(StrEnum):
 
 
 class Unverified(StrEnum):
-    """Whether the box may choose a variant that only noise was tried on (`Variant.is_verified`)."""
+    """Whether the box may choose a variant of which nothing is known on real inputs (`Variant.is_verified`)."""
 
     NEVER = "never"
     """An unverified variant answers requests that name it, and no others."""
     ALLOW = "allow"
-    """An unverified variant is chosen as any other."""
+    """An unverified variant is chosen as any other, but for one that has disagreed with the original on requests."""
 
 
 class Verify(StrEnum):
@@ -76,13 +78,22 @@ class Evidence(StrEnum):
     ORIGINAL = "original"
     """None are needed: the variant is the network that the tenant uploaded."""
     SAMPLES = "samples"
-    """Labelled samples, or calibration samples of the tenant."""
+    """Labelled samples, or calibration samples of the tenant that the variant was not calibrated with."""
     TRAFFIC = "traffic"
     """Requests, on which a trial has compared it with the original (`domain.trial`)."""
     STATED = "stated"
     """A scenario states the figure."""
     NOISE = "noise"
     """Synthetic inputs, which prove nothing of real ones."""
+    CALIBRATION = "calibration"
+    """The samples that the variant was calibrated with, which prove nothing of others."""
+    DISAGREED = "disagreed"
+    """Requests, on which it did not agree with the original: it is dismissed, or on trial again."""
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether a variant with this evidence is verified."""
+        return self not in (Evidence.NOISE, Evidence.CALIBRATION, Evidence.DISAGREED)
 
 
 def shown_by(trial: Trial) -> str:
@@ -90,12 +101,6 @@ def shown_by(trial: Trial) -> str:
     low, high = (round(100 * one, 2) for one in trial.interval)
     requests = f"{trial.samples} request{'s' if trial.samples != 1 else ''}"
     return f"agrees with the original to {100 * trial.agreement:.4g} % on {requests} ({low:g} to {high:g} % at 95 %)"
-
-
-def doubt_about(variant: str, evidence: Evidence) -> str:
-    """Return why answers of a variant with this evidence may be wrong, for a person; empty where there is no doubt."""
-    is_noise = evidence is Evidence.NOISE
-    return f"{variant} is unverified: its answers were compared on noise only" if is_noise else ""
 
 
 class Precision(StrEnum):
@@ -367,13 +372,25 @@ class Variant:
 
     @property
     def is_verified(self) -> bool:
-        """Whether its losses were measured on more than noise, or it has none."""
-        return self.evidence is not Evidence.NOISE
+        """Whether its losses were measured on real inputs and requests do not speak against it, or it has none."""
+        return self.evidence.is_proof
+
+    @property
+    def is_off(self) -> bool:
+        """Whether requests have shown that it does not agree with the original."""
+        return self.evidence is Evidence.DISAGREED
 
     @property
     def doubt(self) -> str:
         """Return why answers of the variant may be wrong, for a person; empty where it is verified."""
-        return doubt_about(self.name, self.evidence)
+        if self.is_verified:
+            return ""
+        trial = self.trial
+        if not self.is_off or trial is None:
+            on = "the samples that it was calibrated with" if self.evidence is Evidence.CALIBRATION else "noise"
+            return f"{self.name} is unverified: its answers were compared on {on} only"
+        standing = "dismissed" if trial.verdict is Verdict.DISMISSED else "on trial again"
+        return f"{self.name} is {standing}: it {shown_by(trial)}"
 
     @property
     def trial(self) -> Trial | None:
@@ -404,8 +421,14 @@ class Variant:
 
     @property
     def accuracy_points(self) -> float:
-        """What every policy weighs, 0 to 100: as measured, else `UNMEASURED_POINTS`."""
-        return self.accuracy.points if self.accuracy else UNMEASURED_POINTS
+        """What every policy weighs, 0 to 100: as measured, unverified no more than a trial shows; else
+        `UNMEASURED_POINTS`.
+        """
+        if self.accuracy is None:
+            return UNMEASURED_POINTS
+        if not self.is_verified and self.trial is not None:
+            return min(self.accuracy.points, points(self.trial.agreement))
+        return self.accuracy.points
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,15 +453,35 @@ class Model:
     @property
     def trials(self) -> Mapping[str, Variant]:
         """Id of a variant that answers → the variant that is to be run beside it on the same request: beside the
-        original the fastest that awaits trial, beside a variant that requests have verified the original."""
+        original the fastest that awaits trial, beside a variant that requests or samples have verified the original.
+        """
         original = self.original
         if original is None:
             return {}
         awaiting = [one for one in self.variants if one.awaits_trial]
-        found = {one.id: original for one in self.variants if one.evidence is Evidence.TRAFFIC}
+        found = {one.id: original for one in self.variants if self._is_watched(one)}
         if awaiting:
             found[original.id] = min(awaiting, key=lambda one: (one.profile is None, _p50_ms(one), one.number))
         return found
+
+    def promised(self, variant: Variant) -> float | None:
+        """Return the agreement with the original, 0 to 1, that samples promise of a variant that they have verified.
+
+        None: they have not verified it. Where both were measured on labels, they agree at least where both are right.
+        """
+        accuracy = variant.accuracy
+        if accuracy is None or variant.evidence is not Evidence.SAMPLES:
+            return None
+        original = None if self.original is None else self.original.accuracy
+        if accuracy.against == "labels" and original is not None:
+            return max(0.0, original.share + accuracy.share - 1.0)
+        return accuracy.share
+
+    def _is_watched(self, variant: Variant) -> bool:
+        promised = self.promised(variant)
+        if promised is None:
+            return variant.evidence is Evidence.TRAFFIC
+        return promised >= WATCHED_MIN and variant.state is VariantState.READY
 
 
 def _p50_ms(variant: Variant) -> float:
@@ -466,7 +509,7 @@ class Application:
 
     def may_choose(self, variant: Variant) -> bool:
         """Whether the variant may answer a request that does not name it."""
-        return variant.is_verified or self.unverified is Unverified.ALLOW
+        return variant.is_verified or (self.unverified is Unverified.ALLOW and not variant.is_off)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def losses(variants: Sequence[Variant]) -> Mapping[str, float]:
     if not measured or len(measured) < len(variants):  # an import goes on: the best may be yet to come
         return {}
     verified = [v for v in measured if v.is_verified] or measured
-    best = min(verified, key=lambda v: (-v.accuracy_points, v.number, v.name))
+    best = min(verified, key=lambda v: (-v.accuracy_points, not v.is_original, v.number, v.name))
     found: dict[str, float] = {best.id: 0.0}
     for variant in measured:
         loss = _loss(best.accuracy, variant.accuracy)

@@ -125,6 +125,8 @@ class Result:
     """What answered."""
     evidence: Evidence = Evidence.ORIGINAL
     """Inputs on which the variant's accuracy was measured."""
+    doubt: str = ""
+    """Why the answer may be wrong, for a person; empty where the variant is verified."""
 
 
 class DeferredState(StrEnum):

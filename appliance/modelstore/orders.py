@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from appliance.domain.catalogue import Accuracy, DefaultValue, Precision, Shapes, TaskSpec, TensorSpec
 from appliance.domain.padding import Padding
+from appliance.domain.trial import Comparison
 
 MIB = 2**20
 GIB = 2**30
@@ -250,6 +251,8 @@ class EvaluateOrder:
     evaluation: str | None = None
     """Folder with truth.json; without it, fidelity to the original is measured."""
     calibration: tuple[str, ...] = ()
+    held_out: tuple[str, ...] = ()
+    """Those of `calibration` that no variant was calibrated with; empty: each was."""
     assets: Mapping[str, str] = field(default_factory=dict)
     """As in `tasks.base.Target`."""
     samples_max: int = 64
@@ -314,8 +317,8 @@ class TrialOrder:
 class Tried:
     """What came of it."""
 
-    agreements: tuple[float, ...]
-    """Each 0 to 1, of the requests in which there was something to compare."""
+    comparisons: tuple[Comparison, ...]
+    """Of the requests in which there was something to compare."""
     metric: str
     cpu_s: float
     """Processor time that this took."""
@@ -433,7 +436,9 @@ ORDERS: Mapping[str, tuple[type, type]] = {
 """Stage name to (what it takes, what it gives)."""
 
 Data = TypeVar("Data")
-PATH_FIELDS = frozenset({"source", "target", "model", "files", "path", "assets", "calibration", "evaluation", "feeds"})
+PATH_FIELDS = frozenset(
+    {"source", "target", "model", "files", "path", "assets", "calibration", "held_out", "evaluation", "feeds"}
+)
 
 
 def paths_of(value: Any) -> Iterator[str]:

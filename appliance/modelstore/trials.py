@@ -1,4 +1,4 @@
-"""Trials of unverified variants on requests, while the box is idle (`domain.trial`).
+"""Trials of unverified variants on requests, and the watch on verified ones, while the box is idle (`domain.trial`).
 
 A few seconds after a request was kept, a child process runs another variant on this request and on later requests. It
 compares the outputs with the answers that the callers got. The child is confined as children of imports are. It has the
@@ -137,17 +137,22 @@ class Trials:
         before = variant.accuracy
         if before is None:
             return
-        was = before.trial or Trial()
+        model = await self._store.models.get(variant.model_id)
+        promised = model.promised(variant)
+        begun = Trial() if promised is None else Trial(verdict=Verdict.PROMOTED, promised=promised)
+        was = before.trial or begun
         trial = was
-        for agreement in tried.agreements:
-            trial = trial.after(agreement, self._rules)
+        for comparison in tried.comparisons:
+            trial = trial.counting(comparison, self._rules)
             if trial.verdict is not was.verdict:
                 break
         if trial == was:
             return
         accuracy = replace(before, trial=trial)
+        if trial.verdict is not was.verdict or before.evidence in (Evidence.TRAFFIC, Evidence.DISAGREED):
+            original = None if model.original is None else model.original.accuracy
+            accuracy = _judged(before, trial, tried.metric, original)
         if trial.verdict is not was.verdict:
-            accuracy = _judged(before, trial, tried.metric)
             self._tell(variant, trial, was)
         await self._store.models.set_accuracy(variant.id, accuracy)
 
@@ -171,18 +176,20 @@ class Trials:
         self._ports.events.emit(words[trial.verdict], **facts)
 
 
-def _judged(before: Accuracy, trial: Trial, metric: str) -> Accuracy:
-    """Return the accuracy of a variant that has a new verdict, or has lost its verdict."""
-    if trial.verdict is not Verdict.PROMOTED:
-        return replace(before, evidence=Evidence.NOISE, trial=trial)
+def _judged(before: Accuracy, trial: Trial, metric: str, original: Accuracy | None) -> Accuracy:
+    """Return the accuracy of a variant that has a new verdict, or has lost its verdict: what its trial has found.
+
+    Where the accuracy of the original was measured on labels, that of the variant is its agreement times this.
+    """
     low, _ = trial.interval
+    on_labels = original if original is not None and original.against == "labels" else None
     return Accuracy(
-        points(round(trial.agreement, 6)),
-        metric or before.metric,
-        "fp32",
+        points(round(trial.agreement * (1.0 if on_labels is None else on_labels.share), 6)),
+        metric or before.metric if on_labels is None else on_labels.metric,
+        "fp32" if on_labels is None else "labels",
         trial.samples,
         f"{trial.samples} requests, against the answers of the original",
-        evidence=Evidence.TRAFFIC,
+        evidence=Evidence.TRAFFIC if trial.verdict is Verdict.PROMOTED else Evidence.DISAGREED,
         loss_points=points(round(1.0 - low, 6)),
         trial=trial,
     )

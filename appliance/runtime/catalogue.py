@@ -304,8 +304,9 @@ class Catalogue:
             raise LoadFailed(build_id=damaged[0].id, reason=damaged[0].reason)
         doubtful = [v for v in entry.model.variants if v.state is VariantState.READY and not v.is_verified]
         if doubtful:
-            reason = f"{doubtful[0].doubt}; name it, or set unverified of the application to allow"
-            raise LoadFailed(build_id=doubtful[0].id, reason=reason)
+            first = min(doubtful, key=lambda one: one.is_off)
+            remedy = "name it" if first.is_off else "name it, or set unverified of the application to allow"
+            raise LoadFailed(build_id=first.id, reason=f"{first.doubt}; {remedy}")
         raise ModelUnavailable(name=entry.application.name)
 
     def model_of(self, application: Application) -> Model:

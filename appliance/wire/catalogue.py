@@ -68,7 +68,7 @@ class TrialShape(Shape):
     """How a variant does on requests beside the original, while the box is idle."""
 
     samples: int = Field(examples=[212])
-    """Requests on which the two were compared."""
+    """Distinct requests on which the two were compared: those of the trial, and the first of the watch."""
     agreement: float = Field(examples=[0.997])
     """Mean, in 0..1, of what the task reads: the same label, the same boxes, the same text; of tensors, 1 less the
     relative error."""
@@ -78,7 +78,7 @@ class TrialShape(Shape):
     """`running`; `promoted`, the variant agrees: requests have verified it; `dismissed`, it does not, and answers only
     requests that name it."""
     watched: int = Field(0, examples=[40])
-    """Comparisons since it was promoted: should it drift away, it is on trial again."""
+    """Comparisons since it was promoted, or samples have verified it: should it drift away, it is on trial again."""
 
 
 class LatencyShape(Shape):
@@ -245,8 +245,11 @@ class VariantShape(Shape):
     accuracy: AccuracyShape | None
     evidence: Evidence = Field(Evidence.NOISE, examples=["samples"])
     """Inputs that show what its answers are worth: `original`, none are needed; `samples`, labelled or calibration
-    samples; `traffic`, requests; `noise`, synthetic inputs, which prove nothing. With `noise` the variant is
-    unverified: it answers when it is named, and by choice of the box only where the application allows it."""
+    samples; `traffic`, requests; `noise`, synthetic inputs, which prove nothing; `calibration`, the samples that it was
+    calibrated with, for there were too few to hold some out; `disagreed`, requests, on which it does not agree with the
+    original. With `noise` and `calibration` the variant is unverified: it answers when it is named, and by choice
+    of the box only where the application allows it. With `disagreed` it answers only when it is named; `accuracy` and
+    `loss` are then what the trial found."""
     trial: TrialShape | None = None
     """How it does on requests; null: it has not been tried on any."""
     profile: ProfileShape | None
@@ -407,7 +410,7 @@ class SloWarning(Shape):
 
 
 class UnverifiedWarning(Shape):
-    """Variants that the box does not choose, because only noise was tried on them."""
+    """Variants that the box does not choose, because they are unverified or disagree with the original on requests."""
 
     type: Literal["unverified-variants"] = "unverified-variants"
     variants: list[str] = Field(examples=[["int8", "fp16"]])
@@ -415,7 +418,7 @@ class UnverifiedWarning(Shape):
         examples=[
             "unverified, because compared with the original on noise only: int8, fp16; requests get such a variant "
             "only by its name; while the box is idle it is tried beside the original on requests; upload the model "
-            "with calibration or evaluation samples, or set unverified to allow"
+            "with 8 calibration samples or more, or evaluation samples, or set unverified to allow"
         ]
     )
     """For a person."""

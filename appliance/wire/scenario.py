@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, points
-from appliance.domain.catalogue import Evidence
 from appliance.domain.hardware import CPU_KINDS
 from appliance.wire.access import TenantShape
 from appliance.wire.box import MemoryShape, ProcessorShape, SystemShape
@@ -216,7 +215,7 @@ def _variant(variant: VariantShape, runs: list[float], processors: Sequence[Proc
         "peak_mb": max(profile.peak_bytes, profile.resident_bytes, 1) / 1e6,
         "accuracy": points(variant.accuracy.value) if variant.accuracy else UNMEASURED_POINTS,
         **({} if variant.loss is None else {"loss": points(variant.loss)}),
-        **({"verified": False} if variant.evidence is Evidence.NOISE else {}),
+        **({"verified": False} if not variant.evidence.is_proof else {}),
         "load_ms": profile.load_ms,
         **asleep,
         "together_max": profile.shared_rows_max,

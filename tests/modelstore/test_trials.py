@@ -1,6 +1,8 @@
 """Trials of variants on requests: real variants in real children, the original's answers by ONNX Runtime itself."""
 
 import asyncio
+import json
+import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,7 +14,7 @@ import pytest
 
 from appliance.confinement.limits import ChildLimits
 from appliance.domain.catalogue import Evidence, Model, Precision, TaskKind, TaskSpec, Variant
-from appliance.domain.trial import Trial, Verdict
+from appliance.domain.trial import Verdict
 from appliance.modelstore import trials as module
 from appliance.modelstore.trials import TrialPorts, Trials
 from appliance.tasks.trial_sample import TensorsAsked, TrialSample
@@ -89,7 +91,7 @@ async def test_variants_in_trial_are_promoted_dismissed_and_tried_again(tmp_path
         model = await box.store.models.get("default/net")
         int8, fp16 = named(model, "int8"), named(model, "fp16")
         assert int8.trial is not None
-        assert (int8.trial.verdict, int8.evidence, int8.awaits_trial) == (Verdict.DISMISSED, Evidence.NOISE, False)
+        assert (int8.trial.verdict, int8.evidence, int8.awaits_trial) == (Verdict.DISMISSED, Evidence.DISAGREED, False)
         assert int8.trial.samples < 10
         assert fp16.trial is not None
         assert fp16.accuracy is not None
@@ -101,11 +103,14 @@ async def test_variants_in_trial_are_promoted_dismissed_and_tried_again(tmp_path
         assert [facts["variant"] for facts in box.events.of("variant dismissed by requests")] == ["int8"]
         assert [facts["variant"] for facts in box.events.of("variant verified by requests")] == ["fp16"]
 
-        drifted = answered(session, model, "fp32", range(8), scale=3.0)
+        drifted = answered(session, model, "fp32", range(200, 208), scale=3.0)
         watched = [replace(one, answered=fp16.id) for one in drifted]
         await tries.carry_out(watched)
         fp16 = await box.store.models.variant(fp16.id)
-        assert (fp16.evidence, fp16.trial) == (Evidence.NOISE, Trial())
+        assert fp16.trial is not None
+        assert (fp16.evidence, fp16.trial.verdict, fp16.trial.samples) == (Evidence.DISAGREED, Verdict.RUNNING, 130)
+        assert fp16.accuracy is not None
+        assert fp16.accuracy.points < 99.9
         assert len(box.events.of("variant drifted")) == 1
 
 
@@ -145,3 +150,65 @@ async def test_variant_that_cannot_be_run_is_neither_promoted_nor_dismissed(tmp_
         tries = Trials(box.store, box.importer.stages, ports, limits, 0.05)
         assert await tries.carry_out(answered(session, model, "int8", range(8))) == module.FAILED_CPU_S
         assert (await box.store.models.variant("default/net:int8")).trial is None
+
+
+async def test_variant_in_trial_on_one_input_is_not_promoted(tmp_path: Path) -> None:
+    """However often it is asked, it shows but one thing."""
+    async with parts(tmp_path / "state") as box:
+        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        tries = trials(box, Kept())
+        await tries.carry_out(answered(session, model, "fp16", [3] * 140))
+        fp16 = await box.store.models.variant("default/net:fp16")
+        assert fp16.trial is not None
+        assert (fp16.evidence, fp16.trial.verdict, fp16.trial.samples) == (Evidence.NOISE, Verdict.RUNNING, 1)
+
+
+async def test_first_disagreement_takes_promoted_variant_back_to_trial(tmp_path: Path) -> None:
+    """It is known to be off then, and its trial goes on."""
+    async with parts(tmp_path / "state") as box:
+        model, session = await imported(box, sensor_level(tmp_path / "level.onnx"))
+        tries = trials(box, Kept())
+        await tries.carry_out(answered(session, model, "fp16", range(129)))
+        fp16 = await box.store.models.variant("default/net:fp16")
+        assert fp16.evidence is Evidence.TRAFFIC
+        (drifted,) = answered(session, model, "fp32", [500], scale=3.0)
+        await tries.carry_out([replace(drifted, answered=fp16.id)])
+        fp16 = await box.store.models.variant(fp16.id)
+        assert fp16.trial is not None
+        assert (fp16.evidence, fp16.trial.verdict, fp16.trial.samples) == (Evidence.DISAGREED, Verdict.RUNNING, 130)
+        assert (fp16.is_verified, fp16.awaits_trial) == (False, True)
+
+
+async def test_variant_verified_by_samples_that_drifts_is_dismissed(tmp_path: Path) -> None:
+    """Its samples are held against it no longer once real requests are unlike them."""
+    level, upload = sensor_level(tmp_path / "level.onnx"), tmp_path / "level.zip"
+    with zipfile.ZipFile(upload, "w") as archive:
+        archive.write(level, "model.onnx")
+        for seed in range(16):
+            inputs = {"inputs": {"X": sensor_counts(1000 + seed).tolist()}}
+            archive.writestr(f"calibration/{seed:02}.json", json.dumps(inputs))
+    session = onnxruntime.InferenceSession(level)
+    async with parts(tmp_path / "state") as box:
+        task = TaskSpec(TaskKind.TENSOR)
+        await done(box, await box.importer.submit(asked(upload, task=task, precisions=(Precision.INT8,))))
+        model = await box.store.models.get("default/net")
+        int8, tries = named(model, "int8"), trials(box, Kept())
+        assert int8.evidence is Evidence.SAMPLES
+        assert {id: one.name for id, one in model.trials.items()} == {int8.id: "fp32"}
+
+        (own,) = session.get_outputs()
+        exact = [{own.name: session.run(None, {"X": sensor_counts(seed)})[0]} for seed in range(20)]
+        like = [TensorsAsked({"X": sensor_counts(seed)}, exact[seed]) for seed in range(20)]
+        beside = named(model, "fp32")
+        await tries.carry_out([TrialSample("default", model.id, int8.id, beside, one, 0) for one in like])
+        watched = await box.store.models.variant(int8.id)
+        assert watched.trial is not None
+        assert (watched.evidence, watched.trial.verdict, watched.trial.watched) == (Evidence.SAMPLES, "promoted", 20)
+
+        drifted = answered(session, model, "fp32", range(500, 520), scale=3.0)
+        await tries.carry_out([replace(one, answered=int8.id) for one in drifted])
+        assert (await box.store.models.variant(int8.id)).evidence is Evidence.DISAGREED
+        await tries.carry_out(answered(session, model, "int8", range(600, 630), scale=3.0))
+        dismissed = await box.store.models.variant(int8.id)
+        assert dismissed.trial is not None
+        assert (dismissed.evidence, dismissed.trial.verdict) == (Evidence.DISAGREED, Verdict.DISMISSED)

@@ -165,11 +165,15 @@ def test_unverified_variants_are_chosen_only_where_allowed(catalogue: Catalogue)
     assert {s.name for s in entry.order} == verified
     assert catalogue.servable(entry, "noise").variant.doubt.startswith("noise is unverified")
     assert original.evidence is Evidence.ORIGINAL
-    alone = fill(catalogue, "t", "alone", [variants[-1]])
+    by_evidence = dict(zip(Evidence, variants, strict=True))
+    alone = fill(catalogue, "t", "alone", [by_evidence[Evidence.NOISE]])
     with pytest.raises(LoadFailed, match="name it, or set unverified of the application"):
         catalogue.most_wanted(catalogue.entry(alone.id))
+    off = fill(catalogue, "t", "off", [by_evidence[Evidence.DISAGREED]])
+    with pytest.raises(LoadFailed, match=r"name it$"):
+        catalogue.most_wanted(catalogue.entry(off.id))
     catalogue.put_application(replace(application, unverified=Unverified.ALLOW))
-    assert {s.name for s in catalogue.entry("t/m").order} == verified | {"noise", "unmeasured"}
+    assert {s.name for s in catalogue.entry("t/m").order} == verified | {"noise", "calibration", "unmeasured"}
 
 
 def test_request_for_any_variant_is_told_that_all_are_quarantined(catalogue: Catalogue) -> None:

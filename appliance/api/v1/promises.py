@@ -1,6 +1,7 @@
 """Warnings about an application: no variant keeps its SLO; variants are left out because they are unverified."""
 
-from appliance.domain.catalogue import Verify, shown_by
+from appliance.domain.accuracy import CALIBRATION_SAMPLES_MIN
+from appliance.domain.catalogue import Evidence, Verify, shown_by
 from appliance.domain.errors import SloNotKept
 from appliance.domain.slo import fits_alone, keeps_slo
 from appliance.domain.states import VariantState
@@ -15,6 +16,12 @@ _WORDS = {
 }
 
 
+_COMPARED_ON = {
+    Evidence.NOISE: "noise",
+    Evidence.CALIBRATION: f"fewer than {CALIBRATION_SAMPLES_MIN} samples, which they were calibrated with, too,",
+}
+
+
 def warnings_of(entry: Entry) -> list[SloWarning | UnverifiedWarning]:
     """Return what the tenant should know of the application's promises and choices."""
     return [*_slo_warnings(entry), *_unverified_warnings(entry)]
@@ -26,14 +33,19 @@ def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
     ]
     if not left_out:
         return []
+    doubtful = [one for one in left_out if not one.is_off]
     tried = {one.name: one.trial for one in left_out if one.trial is not None and one.trial.samples}
     told = [f"{name} {shown_by(trial)}, {_WORDS[trial.verdict]}" for name, trial in tried.items()]
-    if untried := [one.name for one in left_out if one.name not in tried]:
-        told.append(f"unverified, because compared with the original on noise only: {', '.join(untried)}")
+    for evidence, words in _COMPARED_ON.items():
+        if untried := [one.name for one in left_out if one.name not in tried and one.evidence is evidence]:
+            told.append(f"unverified, because compared with the original on {words} only: {', '.join(untried)}")
     told.append("requests get such a variant only by its name")
     if any(one.awaits_trial for one in left_out) and entry.application.verify is Verify.ON:
         told.append("while the box is idle it is tried beside the original on requests")
-    told.append("upload the model with calibration or evaluation samples, or set unverified to allow")
+    if doubtful:
+        which = f" for {', '.join(one.name for one in doubtful)}" if len(doubtful) < len(left_out) else ""
+        samples = f"{CALIBRATION_SAMPLES_MIN} calibration samples or more, or evaluation samples,"
+        told.append(f"upload the model with {samples} or set unverified to allow{which}")
     return [UnverifiedWarning(variants=[one.name for one in left_out], detail="; ".join(told))]
 
 

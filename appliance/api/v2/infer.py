@@ -24,7 +24,7 @@ from appliance.api.v2.tensors import (
     scan_header,
 )
 from appliance.clock import NS_PER_MS, NS_PER_US
-from appliance.domain.catalogue import Application, doubt_about
+from appliance.domain.catalogue import Application
 from appliance.domain.errors import BadTensor
 from appliance.domain.request import Request, Result
 from appliance.runtime.serving.eager import in_task
@@ -163,8 +163,8 @@ async def encoded(
     box: ServingBox, application: Application, tenant: str, call: InferCall, name: str, result: Result
 ) -> Answer:
     answered = {"variant": result.variant, "evidence": result.evidence.value}
-    if doubt := doubt_about(result.variant, result.evidence):
-        answered["warnings"] = doubt
+    if result.doubt:
+        answered["warnings"] = result.doubt
     model = box.catalogue.model_of(application) if call.classes else None
 
     def write() -> tuple[bytes, int | None]:

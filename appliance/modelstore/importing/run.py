@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from appliance.domain.catalogue import Model, Precision, TaskSpec, Variant
+from appliance.domain.accuracy import CALIBRATION_SAMPLES_MIN
+from appliance.domain.catalogue import Evidence, Model, Precision, TaskSpec, Variant
 from appliance.domain.errors import ApplianceError, BadModel, StorageFull
 from appliance.domain.jobs import ImportRequest
 from appliance.domain.states import VariantState
@@ -29,6 +30,11 @@ from appliance.modelstore.orders import (
     Unpacked,
     UnpackOrder,
 )
+
+_UNVERIFIED = {
+    Evidence.NOISE: "no samples came with it",
+    Evidence.CALIBRATION: f"of fewer than {CALIBRATION_SAMPLES_MIN} calibration samples none is held out to verify it",
+}
 
 
 class ImportRun:
@@ -65,8 +71,15 @@ class ImportRun:
     def _summary(self, model: Model) -> str:
         names = {state: [one.name for one in model.variants if one.state is state] for state in VariantState}
         parts = [f"{state.value}: {', '.join(found)}" for state, found in names.items() if found]
-        doubtful = [one.name for one in model.variants if one.state is VariantState.READY and not one.is_verified]
-        told = [f"unverified, because no samples came with it: {', '.join(doubtful)}"] if doubtful else []
+        doubtful = {
+            evidence: ", ".join(
+                one.name for one in model.variants if one.state is VariantState.READY and one.evidence is evidence
+            )
+            for evidence in _UNVERIFIED
+        }
+        told = [
+            f"unverified, because {_UNVERIFIED[evidence]}: {names}" for evidence, names in doubtful.items() if names
+        ]
         return ". ".join(["; ".join(parts), *told, *self._notes])
 
     # -- the two kinds of import ---------------------------------------------------------------------------------------

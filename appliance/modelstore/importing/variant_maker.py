@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from appliance.domain.accuracy import CALIBRATION_SAMPLES_MIN
 from appliance.domain.catalogue import Accuracy, Evidence, Precision, Profile, TaskSpec, Variant
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.names import variant_id
@@ -54,6 +55,24 @@ class Subject:
         """Whether nothing else of the model serves, so that the file itself is what others are compared with."""
         return self.reference is self.inspection
 
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """Calibration samples that verify what was calibrated with the others: every fourth, four at least.
+
+        None where there are too few, and where labelled samples verify it.
+        """
+        paths = self.unpacked.calibration
+        if self.unpacked.evaluation or len(paths) < CALIBRATION_SAMPLES_MIN:
+            return ()
+        count = max(CALIBRATION_SAMPLES_MIN // 2, len(paths) // 4)
+        return tuple(paths[number * len(paths) // count] for number in range(count))
+
+    @property
+    def calibrating(self) -> tuple[str, ...]:
+        """Calibration samples but those that are held out."""
+        held_out = set(self.held_out)
+        return tuple(path for path in self.unpacked.calibration if path not in held_out)
+
 
 @dataclass(slots=True)
 class _Content:
@@ -84,7 +103,7 @@ class VariantMaker:
             task=subject.task,
             precision=precision,
             target=str(subject.folder / "made" / precision.value),
-            calibration=subject.unpacked.calibration,
+            calibration=subject.calibrating,
             assets=subject.unpacked.assets,
             calibration_samples_max=options.calibration_samples_max,
         )
@@ -150,6 +169,7 @@ class VariantMaker:
             variants=tuple(rungs),
             evaluation=subject.unpacked.evaluation,
             calibration=subject.unpacked.calibration,
+            held_out=subject.held_out,
             assets=subject.unpacked.assets,
             samples_max=options.eval_samples_max,
         )

@@ -1,7 +1,8 @@
 """The evaluate stage: how good a variant is, on labels where there are some, else by how far it keeps to the
 original.
 
-Labelled set → the task's accuracy. Calibration inputs → the task's similarity to the original's answers at full size.
+Labelled set → the task's accuracy. Calibration inputs → the task's similarity to the original's answers at full size;
+of these the ones that were held out. Where none were, a variant that was calibrated with them is unverified.
 Neither, or a model in whose answers nothing was found → nearness of the output tensors on synthetic inputs, which
 proves nothing of real ones: such a variant is unverified. Whether a figure makes a variant useless is decided by
 `modelstore.importing.dominance`.
@@ -16,7 +17,7 @@ import numpy as np
 
 from appliance.clock import NS_PER_S, SystemClock
 from appliance.domain.accuracy import points
-from appliance.domain.catalogue import Accuracy, Evidence, SampleScore
+from appliance.domain.catalogue import Accuracy, Evidence, Precision, SampleScore
 from appliance.domain.errors import BadInput, BadMetadata, BadModel
 from appliance.domain.padding import Padding
 from appliance.modelstore.orders import Evaluated, EvaluateOrder, MadeVariant, Size
@@ -130,7 +131,7 @@ class _Evaluation:
         """
         tallies = [Tally(variant) for variant in self.order.variants]
         found = Score(0.0, 0.0, "")
-        samples = unlabelled(self.order.calibration, self.order.samples_max)
+        samples = unlabelled(self.order.held_out or self.order.calibration, self.order.samples_max)
         self.sample_set = digest_of(samples)
         for sample in self._in_time(samples):
             try:
@@ -171,9 +172,14 @@ class _Evaluation:
         value = points(round(tally.score.value, 6))
         metric, scores = tally.score.metric, tuple(tally.scores)
         sample_set = tally.sample_set or self.sample_set
-        return Accuracy(
-            value, metric, self.against, tally.samples, self.data, scores, sample_set, evidence=self.evidence
-        )
+        evidence = Evidence.CALIBRATION if self._is_its_own(tally.variant) else self.evidence
+        return Accuracy(value, metric, self.against, tally.samples, self.data, scores, sample_set, evidence=evidence)
+
+    def _is_its_own(self, variant: MadeVariant) -> bool:
+        """Whether a variant is compared on the samples that it was calibrated with."""
+        is_calibrated = variant.precision is Precision.INT8 and not variant.is_original
+        on_inputs = self.evidence is Evidence.SAMPLES and self.against == "fp32"
+        return is_calibrated and on_inputs and not self.order.held_out
 
     def padding(self, tally: Tally) -> Padding | None:
         """How inputs of the variant may be made larger; None where they may not, or all are of one size."""

@@ -11,6 +11,7 @@ from appliance.domain.accuracy import points, share
 from appliance.domain.catalogue import Evidence
 from appliance.domain.isolation import REVIEW
 from appliance.domain.pipeline import Ask, Crop, Join, Pick, Stage
+from appliance.domain.trial import Verdict
 
 _SORTS: Mapping[type[Stage], str] = {Ask: "ask", Crop: "crop", Pick: "pick", Join: "join"}
 _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {sort: TypeAdapter(kind) for kind, sort in _SORTS.items()}
@@ -19,12 +20,23 @@ _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {sort: TypeAdapter(kind) for kind, s
 def accuracy_fields(document: dict[str, Any]) -> dict[str, Any]:
     """Fields of an `Accuracy`, of which `value` on disk is the points as a share of 1.
 
-    A document without evidence is an earlier version's, which told noise in words.
+    A document without evidence is an earlier version's, which told noise in words. One of a dismissed variant with the
+    figure of the noise is an earlier version's, too: what the trial found counts.
     """
     told = document.get("sample_set", ""), document.get("data", "")
     is_noise = any("synthetic" in text for text in told)
     known = {"evidence": Evidence.NOISE if is_noise else Evidence.SAMPLES, **document}
-    return {"points": points(known.pop("value")), **known}
+    value, trial = known.pop("value"), known.get("trial") or {}
+    if known["evidence"] == Evidence.NOISE and trial.get("verdict") == Verdict.DISMISSED:
+        value = trial["total"] / trial["samples"]
+        known |= {
+            "evidence": Evidence.DISAGREED,
+            "samples": trial["samples"],
+            "data": "",
+            "scores": (),
+            "sample_set": "",
+        }
+    return {"points": points(value), **known}
 
 
 def profile_fields(document: dict[str, Any]) -> dict[str, Any]:

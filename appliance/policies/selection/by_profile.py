@@ -51,7 +51,9 @@ def _fastest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
     while left:
         least_ms = min(c.p50_ms or 0.0 for c in left)
         as_fast = [c for c in left if (c.p50_ms or 0.0) * (1 - NOTICEABLE) <= least_ms]
-        order.append(min(as_fast, key=lambda c: (-c.accuracy, c.resident_bytes, c.p50_ms or 0.0, c.name)))
+        order.append(
+            min(as_fast, key=lambda c: (-c.accuracy, c.loss or 0.0, c.resident_bytes, c.p50_ms or 0.0, c.name))
+        )
         left.remove(order[-1])
     return order
 

@@ -154,7 +154,8 @@ def result_of(placed: Placed, run: EndedRun, placed_ns: int, ran_on: str = "", p
     variant = servable.variant
     timings = (start_ns - placed_ns - load_ns - wake_ns, load_ns, end_ns - start_ns, wake_ns)
     build_id = ran_on or servable.build_id
-    return Result(outputs, variant.id, variant.name, variant.number, warm, *timings, parts, build_id, variant.evidence)
+    known = variant.evidence, variant.doubt
+    return Result(outputs, variant.id, variant.name, variant.number, warm, *timings, parts, build_id, *known)
 
 
 def _breaks_slo(request: Request, slo_ms: float | None, error: Exception) -> bool:

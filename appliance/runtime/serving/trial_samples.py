@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock
-from appliance.domain.catalogue import Evidence, Variant
+from appliance.domain.catalogue import Variant
 from appliance.domain.request import Request, Tensors
+from appliance.domain.trial import TrialRules
 from appliance.runtime.catalogue import Entry
 from appliance.tasks.base import Media
 from appliance.tasks.trial_sample import MediaAsked, TensorsAsked, TrialSample
@@ -24,7 +25,10 @@ FRESH_NS = 10 * NS_PER_S
 """Nanoseconds for which a sample is kept."""
 _EVERY_NS = 250 * NS_PER_MS
 _WATCH_EVERY_NS = 10 * NS_PER_S
-"""Nanoseconds from one kept request to the next for a watched variant; for a variant on trial, `_EVERY_NS`."""
+"""Nanoseconds from one kept request to the next for a watched variant that agrees; for a variant on trial, or watched
+closely, `_EVERY_NS`.
+"""
+_RULES = TrialRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,9 @@ class TrialSamples:
             return False
         if len(self._not_before_ns) > 1000:
             self._not_before_ns = {id: ns for id, ns in self._not_before_ns.items() if ns > now_ns}
-        every_ns = _WATCH_EVERY_NS if answered.evidence is Evidence.TRAFFIC else _EVERY_NS
+        trial = None if answered.is_original else answered.trial
+        is_settled = trial is not None and not trial.is_watched_closely(_RULES)
+        every_ns = _WATCH_EVERY_NS if is_settled else _EVERY_NS
         self._not_before_ns[tried] = now_ns + every_ns
         return True
 

@@ -1,5 +1,6 @@
 """Variants that were compared with the original on noise only: the box chooses none of them unless it is told to."""
 
+import asyncio
 import io
 import json
 import zipfile
@@ -11,17 +12,19 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from appliance.clock import NS_PER_S
+from appliance.modelstore import trials
 from tests.api.networks import sensor_counts, sensor_level
 from tests.api.stand import Stand, job_end
 
 pytestmark = pytest.mark.anyio
 
 
-def calibration() -> bytes:
-    """Sixteen inputs as a zip of files."""
+def calibration(count: int = 16) -> bytes:
+    """Inputs as a zip of files."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
-        for seed in range(16):
+        for seed in range(count):
             archive.writestr(f"{seed:02}.json", json.dumps({"inputs": {"X": sensor_counts(seed).tolist()}}))
     return target.getvalue()
 
@@ -101,6 +104,9 @@ async def test_import_with_calibration_samples_verifies_variants(stand: Stand, t
         "int8": "samples",
         "fp16": "samples",
     }
+    for name in ("int8", "fp16"):
+        told = shown[name]["accuracy"]["samples"], shown[name]["accuracy"]["data"]
+        assert told == (4, "4 calibration inputs, against the answers of the original"), "every fourth is held out"
     inputs = sensor_counts(99)
     exact = float(onnxruntime.InferenceSession(path).run(None, {"X": inputs})[0].item())
     level, _ = await infer(museum, inputs)
@@ -109,3 +115,66 @@ async def test_import_with_calibration_samples_verifies_variants(stand: Stand, t
     assert parameters == {"variant": "int8", "evidence": "samples"}
     assert 1 - abs(level - exact) / exact == pytest.approx(shown["int8"]["accuracy"]["value"], abs=0.01)
     assert (await museum.get("/v1/applications/level")).json()["warnings"] == []
+
+
+async def variant_of(client: httpx.AsyncClient, name: str) -> dict[str, Any]:
+    """How a variant of `level` stands."""
+    shown: dict[str, Any] = (await client.get(f"/v1/models/level/variants/{name}")).json()
+    return shown
+
+
+async def test_dismissed_variant_is_told_and_never_chosen(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Int8 without samples is far off, which requests show: then no setting makes it answer, and figures are theirs."""
+    monkeypatch.setattr(trials, "GATHER_NS", 2 * NS_PER_S)
+    museum = stand.client("museum")
+    form = {"name": "level", "task": "tensor", "metadata": '{"precisions": ["int8"]}'}
+    files = {"file": sensor_level(tmp_path / "level.onnx").read_bytes()}
+    job = (await museum.post("/v1/models", data=form, files=files)).json()["id"]
+    assert (await job_end(museum, job))["state"] == "done"
+    seed = 0
+    async with asyncio.timeout(120):
+        while ((await variant_of(museum, "int8"))["trial"] or {}).get("verdict") != "dismissed":
+            await infer(museum, sensor_counts(seed := seed + 1))
+            await asyncio.sleep(0.1)  # noqa: TID251 - a child process works, in real time
+
+    int8 = await variant_of(museum, "int8")
+    trial = int8["trial"]
+    assert (int8["evidence"], int8["accuracy"]["value"]) == ("disagreed", pytest.approx(trial["agreement"], abs=1e-6))
+    assert (int8["accuracy"]["samples"], int8["accuracy"]["against"]) == (trial["samples"], "fp32")
+    assert int8["loss"] == pytest.approx(1 - trial["interval"][0], abs=1e-6)
+    changed = (await museum.patch("/v1/applications/level", json={"unverified": "allow"})).json()
+    assert changed["variants"] == ["fp32"]
+    (warning,) = changed["warnings"]
+    assert warning["variants"] == ["int8"]
+    assert "int8 agrees with the original to" in warning["detail"]
+    assert "dismissed" in warning["detail"]
+    assert "allow" not in warning["detail"]
+    assert (await infer(museum, sensor_counts(99)))[1] == {"variant": "fp32", "evidence": "original"}
+    _, parameters = await infer(museum, sensor_counts(99), "int8")
+    assert (parameters["variant"], parameters["evidence"]) == ("int8", "disagreed")
+    assert parameters["warnings"].startswith("int8 is dismissed: it agrees with the original to")
+    strict = {"name": "strict", "model": "level", "accuracy_min": 0.0, "unverified": "allow", "prefer": "speed"}
+    assert (await museum.post("/v1/applications", json=strict)).json()["variants"] == ["fp32"]
+    body = json.dumps({"inputs": {"X": sensor_counts(99).tolist()}})
+    url = "/v1/applications/level/predict?variant=int8"
+    answer = (await museum.post(url, content=body, headers={"Content-Type": "application/json"})).json()
+    assert (answer["evidence"], answer["warnings"]) == ("disagreed", [parameters["warnings"]])
+    assert answer["accuracy"] == pytest.approx(trial["agreement"], abs=1e-6)
+
+
+async def test_variant_of_few_calibration_samples_stays_unverified(stand: Stand, tmp_path: Path) -> None:
+    """Int8 was calibrated with all seven; fp16 was not."""
+    museum = stand.client("museum")
+    path = sensor_level(tmp_path / "level.onnx")
+    job = await imported(museum, path.read_bytes(), calibration=calibration(7))
+    told = "unverified, because of fewer than 8 calibration samples none is held out to verify it: int8"
+    assert told in job["message"]
+    assert (await variant_of(museum, "int8"))["evidence"] == "calibration"
+    assert (await variant_of(museum, "fp16"))["evidence"] == "samples"
+    (warning,) = (await museum.get("/v1/applications/level")).json()["warnings"]
+    assert warning["variants"] == ["int8"]
+    assert "8 calibration samples or more" in warning["detail"]
+    _, parameters = await infer(museum, sensor_counts(99), "int8")
+    assert parameters["warnings"].startswith("int8 is unverified: its answers were compared on the samples that it")

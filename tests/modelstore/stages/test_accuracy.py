@@ -78,14 +78,28 @@ def test_accuracy_without_labels_is_fidelity_to_fp32(tmp_path: Path) -> None:
     inspection, variants = learnt(tmp_path, Precision.FP32, Precision.INT8)
     calibration = lessons.unlabelled_files(tmp_path / "calibration")
     order = EvaluateOrder(
-        inspection, lessons.TENSOR, (*variants, spoilt(variants[0], tmp_path)), calibration=calibration
+        inspection,
+        lessons.TENSOR,
+        (*variants, spoilt(variants[0], tmp_path)),
+        calibration=calibration,
+        held_out=calibration[::3],
     )
     found = evaluate(order, quiet)
     values = [accuracy.share for accuracy in found.accuracies if accuracy]
-    assert only(found) == (1.0, "1-error", "fp32", 12)
+    assert only(found) == (1.0, "1-error", "fp32", 4)
     assert {one.evidence for one in found.accuracies if one} == {Evidence.SAMPLES}
     assert values[1] > 0.93
     assert values[2] < 0.9
+
+
+def test_samples_that_variant_was_calibrated_with_do_not_verify_it(tmp_path: Path) -> None:
+    """Where none is held out all are compared; what was not calibrated is verified by them."""
+    inspection, variants = learnt(tmp_path, Precision.FP32, Precision.INT8, Precision.FP16)
+    calibration = lessons.unlabelled_files(tmp_path / "calibration", count=7)
+    found = evaluate(EvaluateOrder(inspection, lessons.TENSOR, variants, calibration=calibration), quiet)
+    assert only(found)[3] == 7
+    evidence = [one.evidence for one in found.accuracies if one]
+    assert evidence == [Evidence.SAMPLES, Evidence.CALIBRATION, Evidence.SAMPLES]
 
 
 def test_accuracy_without_samples_compares_outputs_on_synthetic_inputs(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import sqlite
 
 from appliance.domain.catalogue import (
     Accuracy,
+    Evidence,
     ImageSpec,
     Latency,
     Profile,
@@ -143,3 +144,13 @@ def test_accuracy_column_stores_shares_and_returns_points(millionths: int, text:
     assert column.process_result_value(json.loads(json.dumps(written)), dialect) == accuracy
     assert Points().process_bind_param(accuracy.points, dialect) == millionths / 10**6
     assert Points().process_result_value(millionths / 10**6, dialect) == accuracy.points
+
+
+def test_dismissed_variant_of_earlier_version_reads_as_disagreed() -> None:
+    """It kept the figure of the noise."""
+    trial = {"samples": 4, "total": 0.8, "squares": 0.16, "verdict": "dismissed"}
+    stored = {"value": 0.999, "metric": "1-error", "against": "fp32", "samples": 8, "evidence": "noise", "trial": trial}
+    column = MeasuredAccuracy()
+    found = column.process_result_value(stored, DIALECT)
+    assert isinstance(found, Accuracy)
+    assert (found.points, found.evidence, found.samples) == (20.0, Evidence.DISAGREED, 4)

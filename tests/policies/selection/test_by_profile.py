@@ -76,3 +76,12 @@ def test_selection_reason_has_the_figures() -> None:
         "0.5 points at 95 %"
     )
     assert plan(*RESNET, prefer=Prefer.ACCURACY).reason == "2 of 2 reach the accuracy floor 0"
+
+
+def test_variant_that_may_lose_something_is_never_level_with_one_that_loses_nothing() -> None:
+    """129 requests on which both answered the same: the original is the more accurate one all the same."""
+    original = FakeCandidate("fp32", 100.0, 64.0, 131, p50_ms=25.0, loss=0.0)
+    promoted = FakeCandidate("int8", 100.0, 60.0, 40, p50_ms=25.0, loss=0.13)
+    for prefer in Prefer:
+        assert plan(original, promoted, prefer=prefer).order == ("fp32", "int8")
+    assert "fp32 is the most accurate" in plan(original, promoted).reason

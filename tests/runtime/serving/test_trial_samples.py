@@ -126,11 +126,11 @@ def test_samples_of_tenants_are_taken_in_turns() -> None:
     "to",
     [
         entry(verify=Verify.OFF),
-        entry(FP32, replace(INT8, accuracy=replace(FIDELITY, evidence=Evidence.SAMPLES))),
+        entry(FP32, replace(INT8, accuracy=replace(FIDELITY, points=40.0, evidence=Evidence.SAMPLES))),
         entry(FP32, replace(INT8, accuracy=replace(FIDELITY, trial=Trial(verdict=Verdict.DISMISSED)))),
         entry(INT8),
     ],
-    ids=["switched off", "verified by samples", "dismissed", "no original"],
+    ids=["switched off", "another answer by its samples", "dismissed", "no original"],
 )
 def test_application_without_a_trial_keeps_no_samples(to: Entry) -> None:
     assert not to.trials
@@ -161,9 +161,17 @@ def test_tensor_samples_need_a_variant_of_equal_inputs_and_media_do_not() -> Non
     assert one.asked.size_bytes == 7
 
 
-def test_variant_verified_by_requests_is_watched_once_in_ten_seconds() -> None:
+@pytest.mark.parametrize(
+    ("watched", "drift", "count"), [(129, 0.0, 3), (128, 0.0, 25), (400, 1.6, 25)], ids=["agrees", "new", "drifts"]
+)
+@pytest.mark.parametrize("evidence", [Evidence.TRAFFIC, Evidence.SAMPLES])
+def test_verified_variant_is_watched_closely_while_in_doubt(
+    evidence: Evidence, watched: int, drift: float, count: int
+) -> None:
+    """Once in ten seconds after as many comparisons as promoted it, as long as it agrees."""
     clock = HandClock()
-    promoted = replace(INT8, accuracy=replace(FIDELITY, evidence=Evidence.TRAFFIC))
+    trial = Trial(verdict=Verdict.PROMOTED, watched=watched, drift=drift)
+    promoted = replace(INT8, accuracy=replace(FIDELITY, evidence=evidence, trial=trial))
     kept, to = samples(clock), entry(FP32, promoted)
     assert {id: one.name for id, one in to.trials.items()} == {"t/m:int8": "fp32"}
     found = []
@@ -171,4 +179,4 @@ def test_variant_verified_by_requests_is_watched_once_in_ten_seconds() -> None:
         offer(kept, to, answered=promoted)
         clock.pass_s(1.0)
         found += kept.take()
-    assert [(one.answered, one.beside.name) for one in found] == [("t/m:int8", "fp32")] * 3
+    assert [(one.answered, one.beside.name) for one in found] == [("t/m:int8", "fp32")] * count
