@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from appliance.domain.errors.unavailable import Unavailable
 from appliance.domain.overhead import SORTS
-from appliance.domain.units import BYTES_PER_MB
+from appliance.domain.units import BYTES_PER_MB, megabytes
 
 
 class Blocker(TypedDict):
@@ -82,12 +82,6 @@ class NoRoomToRun(OutOfMemory):
 
     def _again(self) -> str:
         return "try again when others have run, send smaller inputs, or unload a model"
-
-
-def megabytes(count: int) -> str:
-    """Bytes for a person, in units of 10⁶."""
-    mb = count / BYTES_PER_MB
-    return f"{mb:.1f} MB" if mb >= 0.1 or not mb else f"{mb:.6f}".rstrip("0") + " MB"
 
 
 def processes_beside(overheads: Mapping[str, int]) -> list[Blocker]:
