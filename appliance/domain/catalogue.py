@@ -226,6 +226,8 @@ class Accuracy:
     """Sample by sample, in the order of the set; empty where the metric is of the whole set, and where an earlier
     version
     measured."""
+    unused: str = ""
+    """How many of the samples that came could be used and why not all, for a person; empty: all were, or none came."""
     sample_set: str = ""
     """Variants with the same one were measured on the same samples; empty: nobody knows."""
     evidence: Evidence = Evidence.SAMPLES

@@ -62,6 +62,10 @@ class AccuracyShape(Shape):
     """`labels`, or `fp32`: fidelity to the original, whatever its number format."""
     samples: int
     data: str
+    unused: str = Field(
+        "", examples=["3 calibration inputs came, 2 could be read; the first that could not is c.npz: ..."]
+    )
+    """How many of the samples that came could be used and why not all; empty: all were, or none came."""
 
 
 class TrialShape(Shape):

@@ -30,6 +30,7 @@ def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
     told = [f"{name} {shown_by(trial)}, {_WORDS[trial.verdict]}" for name, trial in tried.items()]
     if untried := [one.name for one in left_out if one.name not in tried]:
         told.append(f"unverified, because compared with the original on noise only: {', '.join(untried)}")
+        told += sorted({one.accuracy.unused for one in left_out if one.accuracy and one.accuracy.unused})
     told.append("requests get such a variant only by its name")
     if any(one.awaits_trial for one in left_out) and entry.application.verify is Verify.ON:
         told.append("while the box is idle it is tried beside the original on requests")

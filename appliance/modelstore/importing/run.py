@@ -66,7 +66,9 @@ class ImportRun:
         names = {state: [one.name for one in model.variants if one.state is state] for state in VariantState}
         parts = [f"{state.value}: {', '.join(found)}" for state, found in names.items() if found]
         doubtful = [one.name for one in model.variants if one.state is VariantState.READY and not one.is_verified]
-        told = [f"unverified, because no samples came with it: {', '.join(doubtful)}"] if doubtful else []
+        unused = next((one.accuracy.unused for one in model.variants if one.accuracy and one.accuracy.unused), "")
+        why = unused or "no samples came with it"
+        told = [f"unverified: {', '.join(doubtful)}, because {why}"] if doubtful else [unused] if unused else []
         return ". ".join(["; ".join(parts), *told, *self._notes])
 
     # -- the two kinds of import ---------------------------------------------------------------------------------------

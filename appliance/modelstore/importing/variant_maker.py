@@ -167,6 +167,8 @@ class VariantMaker:
         if accuracy is None and not rung.is_original:
             await self.put_failed(rung.name, rung.precision, reason)
             return None
+        if accuracy is not None and (unused := self._subject.unpacked.unused):
+            accuracy = replace(accuracy, unused="; ".join(filter(None, (unused, accuracy.unused))))
         if accuracy is not None and self._subject.is_first and rung.precision is Precision.OWN:
             accuracy = replace(accuracy, evidence=Evidence.ORIGINAL)
         variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)

@@ -47,12 +47,61 @@ async def infer(
     return answer.json()["outputs"][0]["data"][0], answer.json()["parameters"]
 
 
+def zipped(**files: bytes) -> bytes:
+    """A zip of files, `_` in their names standing for a dot."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("_", "."), content)
+    return target.getvalue()
+
+
+def arrays(**named: np.ndarray[Any, Any]) -> bytes:
+    """An .npz."""
+    target = io.BytesIO()
+    np.savez(target, **named)
+    return target.getvalue()
+
+
+async def test_import_with_samples_that_cannot_be_read_tells_how_many_and_why(stand: Stand, tmp_path: Path) -> None:
+    """In the job, in the variants and in the warnings of the application; nowhere that no samples came."""
+    museum = stand.client("museum")
+    model = sensor_level(tmp_path / "level.onnx").read_bytes()
+    foreign = arrays(other=sensor_counts(1))
+    calibration = zipped(a_npz=foreign, b_npz=foreign, c_npy=b"numbers")
+    job = await imported(museum, model, calibration=calibration, evaluation=zipped(d_npz=foreign))
+    told = "2 calibration inputs came, none could be read; the first that could not is a.npz: "
+    reason = "the model takes the inputs ['X'], not ['other']"
+    variants = (await museum.get("/v1/models/level")).json()["variants"]
+    unused = {one["name"]: one["accuracy"]["unused"] for one in variants}
+    warnings = [one["detail"] for one in (await museum.get("/v1/applications/level")).json()["warnings"]]
+    for words in (job["message"], unused["int8"], unused["fp32"], *warnings):
+        assert told + reason in words
+        assert "c.npy in calibration is no calibration input" in words
+        assert "d.npz in evaluation is not used: evaluation has no truth.json" in words
+        assert "no samples came" not in words
+    assert warnings
+
+
+async def test_import_with_one_sample_that_cannot_be_read_uses_the_others_and_says_so(
+    stand: Stand, tmp_path: Path
+) -> None:
+    museum = stand.client("museum")
+    model = sensor_level(tmp_path / "level.onnx").read_bytes()
+    good = [arrays(X=sensor_counts(seed)) for seed in range(3)]
+    calibration = zipped(a_npz=good[0], b_npz=good[1], c_npz=good[2], d_npz=arrays(X=sensor_counts(1)[:, :-1]))
+    job = await imported(museum, model, calibration=calibration)
+    assert "4 calibration inputs came, 3 could be read; the first that could not is d.npz: input 'X'" in job["message"]
+    assert "unverified" not in job["message"]
+
+
 async def test_import_without_samples_serves_original(stand: Stand, tmp_path: Path) -> None:
     """Int8 was calibrated on noise and is far off; it answers when it is named, with a warning."""
     museum = stand.client("museum")
     path = sensor_level(tmp_path / "level.onnx")
     job = await imported(museum, path.read_bytes())
-    assert "unverified, because no samples came with it: int8" in job["message"], job["error"]
+    assert "because no samples came with it" in job["message"], job["error"]
+    assert "unverified: int8" in job["message"]
     shown = {one["name"]: one for one in (await museum.get("/v1/models/level")).json()["variants"]}
     assert {name: one["evidence"] for name, one in shown.items()} == {
         "fp32": "original",
