@@ -255,3 +255,30 @@ def test_hysteresis_bridges_and_drops() -> None:
     assert speech_segments(dip + silence, chunk_s, speaking=True) == ([(0.0, 5 * chunk_s)], False)
     assert speech_segments(speech + [0.1] * 2 + speech, chunk_s)[0] == [(0.0, 22 * chunk_s)]
     assert len(speech_segments(speech + [0.1] * 5 + speech, chunk_s)[0]) == 2
+
+
+def of_window(*params: tuple[str, float], window: int = 512) -> tuple[TaskSpec, Target]:
+    """A network without state that takes so many samples at once, and what is stated of it."""
+    spec = TaskSpec(TaskKind.VOICE_ACTIVITY, params={"sample_rate_hz": 16000.0, **dict(params)})
+    outputs = (TensorSpec("y", "FP32", (-1, 1)),)
+    return spec, Target((TensorSpec("x", "FP32", (-1, window)),), outputs)
+
+
+@pytest.mark.parametrize(
+    ("params", "window", "chunk"),
+    [
+        ((), 512, 512),
+        ((), 576, 512),
+        ((), 1000, 1000),
+        ((("context_samples", 100.0),), 512, 412),
+        ((("chunk_samples", 448.0),), 512, 448),
+    ],
+)
+def test_voice_activity_of_fixed_window_feeds_windows_of_that_size(
+    params: tuple[tuple[str, float], ...], window: int, chunk: int
+) -> None:
+    """Whatever the size: chunk and context are chosen to fill it, and what is stated of them is kept."""
+    spec, target = of_window(*params, window=window)
+    decoded = TASK.decode(Media(wav(tone(440))), spec, target, {})
+    assert {step["x"].shape for step in decoded.steps} == {(1, window)}
+    assert len(decoded.steps) == 8000 // chunk
