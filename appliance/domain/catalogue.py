@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, share
+from appliance.domain.errors.unavailable import UPLOAD_AGAIN
 from appliance.domain.isolation import Isolation
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
@@ -12,7 +13,8 @@ from appliance.domain.states import VariantState
 from appliance.domain.trial import Trial, Verdict
 
 DEFAULT_TENANT = "default"
-UPLOAD_AGAIN = "delete the model, then upload it again"
+_AS_MARKED_BEFORE = "delete the model, then upload it again"
+"""As versions before 2026-11-29 marked what is damaged."""
 """In the reason of a variant whose content on disk is damaged."""
 SLO_MS_MAX = 3_600_000.0
 """An hour, as of a request's own timeout; JSON's readers take `Infinity`, with which no deadline can be computed."""
@@ -226,8 +228,6 @@ class Accuracy:
     """Sample by sample, in the order of the set; empty where the metric is of the whole set, and where an earlier
     version
     measured."""
-    unused: str = ""
-    """How many of the samples that came could be used and why not all, for a person; empty: all were, or none came."""
     sample_set: str = ""
     """Variants with the same one were measured on the same samples; empty: nobody knows."""
     evidence: Evidence = Evidence.SAMPLES
@@ -236,6 +236,8 @@ class Accuracy:
     samples) or a trial has shown it; None: the scores show it (`domain.confidence`)."""
     trial: Trial | None = None
     """How the variant does on requests; None: it has not been tried on any."""
+    unused: str = ""
+    """How many of the samples that came could be used and why not all, for a person; empty: all were, or none came."""
 
     @property
     def share(self) -> float:
@@ -392,7 +394,12 @@ class Variant:
     @property
     def is_damaged(self) -> bool:
         """Whether the file of the variant is damaged. A variant with a sound prepared form serves all the same."""
-        return UPLOAD_AGAIN in self.reason
+        return UPLOAD_AGAIN in self.reason or _AS_MARKED_BEFORE in self.reason
+
+    def may_have_been(self, content_sha256: str) -> bool:
+        """Whether it was made of this content, also where it lost that to damage; True where nobody knows any more."""
+        known = self.content_sha256 or self.reason.partition("(content ")[2].partition(")")[0]
+        return not known or known == content_sha256
 
     @property
     def servable(self) -> bool:

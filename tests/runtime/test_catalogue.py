@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from appliance.domain.catalogue import (
-    UPLOAD_AGAIN,
     Accuracy,
     Application,
     Evidence,
@@ -25,6 +24,7 @@ from appliance.domain.catalogue import (
     Variant,
 )
 from appliance.domain.errors import (
+    ContentDamaged,
     LoadFailed,
     ModelUnavailable,
     UnknownApplication,
@@ -33,6 +33,7 @@ from appliance.domain.errors import (
     UnknownVariant,
     VariantQuarantined,
 )
+from appliance.domain.errors.unavailable import UPLOAD_AGAIN
 from appliance.domain.isolation import Isolation
 from appliance.domain.states import VariantState
 from appliance.policies.selection.by_profile import ByProfile
@@ -168,9 +169,9 @@ def test_damaged_variant_asks_for_a_new_upload(catalogue: Catalogue) -> None:
     """In the place of "not available", whether a request names it or not."""
     lost = replace(make_variant("t/m", "fp32", state=VariantState.FAILED), reason=f"damaged; {UPLOAD_AGAIN}")
     fill(catalogue, "t", "m", [lost])
-    with pytest.raises(LoadFailed, match="upload it again"):
+    with pytest.raises(ContentDamaged, match="upload the same model again"):
         catalogue.most_wanted(catalogue.entry("t/m"))
-    with pytest.raises(LoadFailed, match="upload it again"):
+    with pytest.raises(ContentDamaged, match="upload the same model again"):
         catalogue.servable(catalogue.entry("t/m"), "fp32")
 
 

@@ -108,7 +108,8 @@ EXAMPLES: tuple[e.ApplianceError, ...] = (
         held_bytes=188743680,
         ceiling_bytes=268435456,
     ),
-    e.LoadFailed(build_id="9f8a@cpu", reason="its content on disk is damaged"),
+    e.LoadFailed(build_id="9f8a@cpu", reason="it needs more memory than it may have"),
+    e.ContentDamaged(build_id="harbour/door:fp32", reason="its content on disk is damaged"),
     e.VariantQuarantined(
         name="int8",
         reason="its process ended 3 times within 10 minutes, the last time: Floating point exception",

@@ -274,7 +274,8 @@ def _contents(box: RunningBox, principal: Principal) -> CheckShape:
         name="files of models",
         status="warn" if all(variant.servable for _, variant in damaged) else "bad",
         detail=f"damaged on the disk: {names}",
-        action="Upload these models again, and look at the disk. What still serves does so from its prepared form.",
+        action="Upload the same files again under the same names: applications and their settings stay. Look at the "
+        "disk. What still serves does so from its prepared form.",
     )
 
 

@@ -52,7 +52,7 @@ async def test_health_tells_damaged_model_files(furnished: tuple[Path, dict[str,
     async with running(folder) as appliance:
         stand = Stand(appliance, folder, furnished[1])
         refused = await ask(stand)
-        assert (refused.status_code, "upload it again" in refused.json()["error"]) == (503, True)
+        assert (refused.status_code, "upload the same model again" in refused.json()["error"]) == (503, True)
         assert (await checks(stand))["files of models"]["status"] == "bad"
         await stand.close()
 
