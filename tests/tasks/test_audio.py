@@ -143,6 +143,23 @@ def test_odd_formats_are_refused(chunk: bytes) -> None:
         read_wav(riff((b"data", bytes(100)), (b"fmt ", chunk)))
 
 
+@pytest.mark.parametrize(
+    ("begin", "name"),
+    [
+        (b"ID3\x03\0\0", "an MP3 file"),
+        (b"\xff\xfb\x90\x64", "an MP3 file"),
+        (b"OggS\0\x02", "an Ogg file"),
+        (b"fLaC\0\0", "a FLAC file"),
+        (b"\0\0\0\x20ftypM4A ", "an M4A or MP4 file"),
+        (b"\xff\xf1\x50\x80", "an AAC file"),
+        (b"FORM\0\0\x10\0AIFF", "an AIFF file"),
+    ],
+)
+def test_sound_of_another_format_is_refused_by_name(begin: bytes, name: str) -> None:
+    with pytest.raises(BadMedia, match=f"this is {name}, which the box does not read: send a WAV file"):
+        read_wav(begin + bytes(200))
+
+
 def test_chunks_without_end_are_refused() -> None:
     """By the million, before any sound."""
     with pytest.raises(BadMedia, match="chunks"):

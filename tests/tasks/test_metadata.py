@@ -112,6 +112,16 @@ def test_a_wrong_key_or_value_is_named(metadata: dict[str, Any], key: str) -> No
     assert key in str(raised.value)
 
 
+def test_unknown_metadata_key_is_told_with_all_keys_that_are_known() -> None:
+    """Also those that an upload takes beside its task."""
+    with pytest.raises(BadMetadata) as raised:
+        parse_spec(DETECTION, {"precision": ["int8"]})
+    assert str(raised.value).endswith(
+        "known are application, constants, decoder, image, labels, name, params, precisions, shape_max, shared, state, "
+        "task"
+    )
+
+
 def test_a_decoder_belongs_to_its_task() -> None:
     """What one task decodes with is wrong for another, and the message lists what is right."""
     assert parse_spec(TaskKind.TEXT_DETECTION, {"decoder": "db"}).decoder == "db"

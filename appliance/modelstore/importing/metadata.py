@@ -12,9 +12,8 @@ from appliance.modelstore.importing.growth import check_stated
 from appliance.modelstore.orders import Inspection, Unpacked
 from appliance.tasks import TASKS, infer_spec, parse_spec
 from appliance.tasks.base import ChecksModel, Target
+from appliance.tasks.metadata import BESIDE
 
-APART = frozenset({"task", "name", "shared", "application", "precisions"})
-"""Keys of a metadata.json that are no part of the task."""
 SYNONYMS = {"preprocessing": "image", "pre_processing": "image"}
 
 
@@ -51,7 +50,7 @@ def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Prec
 
 def _corrected(request: ImportRequest, unpacked: Unpacked, base: TaskSpec) -> TaskSpec:
     kind = _kind(request, unpacked)
-    archived = {SYNONYMS.get(key, key): value for key, value in unpacked.metadata.items() if key not in APART}
+    archived = {SYNONYMS.get(key, key): value for key, value in unpacked.metadata.items() if key not in BESIDE}
     if unpacked.labels and "labels" not in archived:
         archived["labels"] = list(unpacked.labels)
     spec = parse_spec(kind, request.metadata, base=parse_spec(kind, archived, base=base))
