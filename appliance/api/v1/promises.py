@@ -1,12 +1,15 @@
-"""Warnings about an application: no variant keeps its SLO; variants are left out because they are unverified."""
+"""Warnings about an application: no variant keeps its SLO, or can ever fit into memory; variants are left out because
+they are unverified.
+"""
 
 from appliance.domain.catalogue import Verify, shown_by
-from appliance.domain.errors import SloNotKept
+from appliance.domain.errors import OutOfMemory, SloNotKept
 from appliance.domain.slo import fits_alone, keeps_slo
 from appliance.domain.states import VariantState
 from appliance.domain.trial import Verdict
 from appliance.runtime.catalogue import Entry
-from appliance.wire.catalogue import SloWarning, UnverifiedWarning
+from appliance.runtime.residency.account import MemoryAccount
+from appliance.wire.catalogue import NeverFitsWarning, SloWarning, UnverifiedWarning
 
 _WORDS = {
     Verdict.RUNNING: "which does not decide yet",
@@ -15,9 +18,32 @@ _WORDS = {
 }
 
 
-def warnings_of(entry: Entry) -> list[SloWarning | UnverifiedWarning]:
+def warnings_of(entry: Entry, account: MemoryAccount) -> list[SloWarning | UnverifiedWarning | NeverFitsWarning]:
     """Return what the tenant should know of the application's promises and choices."""
-    return [*_slo_warnings(entry), *_unverified_warnings(entry)]
+    return [*never_fits_warnings(entry, account), *_slo_warnings(entry), *_unverified_warnings(entry)]
+
+
+def never_fits_warnings(entry: Entry, account: MemoryAccount) -> list[NeverFitsWarning]:
+    """Return one where no variant that may answer a request without a name can ever fit into memory."""
+    if not entry.order or any(account.can_ever_fit(one) for one in entry.order):
+        return []
+    least = min(entry.order, key=lambda one: (one.need_bytes, one.name))
+    error = OutOfMemory(
+        build_id=least.build_id,
+        need_bytes=least.need_bytes,
+        budget_bytes=account.budget_bytes,
+        variant=least.name,
+        can_fit=False,
+        would_fit=account.unverified_that_fit(entry),
+    )
+    return [
+        NeverFitsWarning(
+            variants=[one.name for one in entry.order],
+            need_bytes=least.need_bytes,
+            budget_bytes=account.budget_bytes,
+            detail=str(error),
+        )
+    ]
 
 
 def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:

@@ -39,10 +39,15 @@ class OutOfMemory(Unavailable):
     can_fit: bool = True
     """False: not even if nothing else were in memory."""
     blockers: list[Blocker] = field(default_factory=list)
+    would_fit: list[str] = field(default_factory=list)
+    """Where it can never fit: unverified variants that could, most accurate first. They answer where a request names
+    them, or where the application sets `unverified` to `allow`.
+    """
 
     def message(self) -> str:
         if not self.can_fit:
-            return f"no room in memory, ever: {self._need()}, {self._limit()}{self._held()}; {self._never()}"
+            advice = f"{self._unverified()}{self._never()}"
+            return f"no room in memory, ever: {self._need()}, {self._limit()}{self._held()}; {advice}"
         return f"no room in memory now: {self._need()}, {self._limit()}{self._held()}; {self._again()}"
 
     def _need(self) -> str:
@@ -56,6 +61,12 @@ class OutOfMemory(Unavailable):
 
     def _never(self) -> str:
         return "raise the memory budget, or upload a smaller variant"
+
+    def _unverified(self) -> str:
+        if not self.would_fit:
+            return ""
+        one = f"{', '.join(self.would_fit)} would fit and {'is' if len(self.would_fit) == 1 else 'are'} unverified"
+        return f"{one}: name it, or set unverified of the application to allow; else "
 
     def _held(self) -> str:
         return "".join(f"; {_held_by(blocker)}" for blocker in self.blockers)

@@ -9,7 +9,9 @@ from collections.abc import Collection
 
 from appliance.domain.errors import processes_beside
 from appliance.domain.overhead import FORK_SERVERS
+from appliance.domain.states import VariantState
 from appliance.domain.units import BYTES_PER_MB
+from appliance.runtime.catalogue import Entry
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.servable import Servable
@@ -21,6 +23,11 @@ class MemoryAccount:
     def __init__(self, memory: MemoryManager, shares: Shares) -> None:
         self._memory = memory
         self._shares = shares
+
+    @property
+    def budget_bytes(self) -> int:
+        """What models may take as it is set, whatever other programs take now."""
+        return self._shares.budget_bytes
 
     def room_for(self, builds: Collection[str]) -> int:
         """Return the bytes that these builds may take together, if all other builds were gone."""
@@ -52,6 +59,14 @@ class MemoryAccount:
         """
         held = [f"{one['why']} {one['mb']:.3g} MB" for one in processes_beside(self._memory.overheads())]
         return f", of {self._memory.budget_bytes / BYTES_PER_MB:.3g} MB beside {', '.join(held)}" if held else ""
+
+    def unverified_that_fit(self, entry: Entry) -> list[str]:
+        """Return the variants, most accurate first, that an application does not choose as they are unverified, and
+        that would fit.
+        """
+        left_out = [s for s in entry.servables.values() if s.variant.state is VariantState.READY]
+        left_out = [s for s in left_out if not entry.application.may_choose(s.variant) and self.can_ever_fit(s)]
+        return [s.name for s in sorted(left_out, key=lambda s: (-s.accuracy, s.name))]
 
     def can_ever_fit(self, servable: Servable) -> bool:
         """Return whether a variant would fit in the budget as it is set, with nothing of other builds in memory."""

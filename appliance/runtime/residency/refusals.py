@@ -74,8 +74,15 @@ class Refusals:
             free_bytes=free,
             can_fit=can_fit,
             blockers=blockers,
+            would_fit=[] if can_fit else self._unverified_that_fit(least, tenant),
             retry_after_s=_again_s(blockers, missing) if can_fit else None,
         )
+
+    def _unverified_that_fit(self, least: Servable, tenant: str) -> list[str]:
+        """Variants beside one that can never fit which could, and are left out for want of evidence."""
+        users = [self._catalogue.entry(id) for id in self._catalogue.users_of(least.build_id)]
+        entry = next((one for one in users if one.application.tenant == tenant or one.application.shared), None)
+        return [] if entry is None else self._account.unverified_that_fit(entry)
 
     def _ceiling(
         self, least: Servable, own: list[ResidentBuild], missing: int, full: Holding, ceiling: int, tenant: str

@@ -25,6 +25,7 @@ FACTS = {
     "needed": 1,
     "left": 0.5,
     "reserve_bytes": 9,
+    "would_fit": ["int8"],
     "application_id": "harbour/door",
     "queue_len_max": 3,
     "requests_max": 1000,

@@ -11,8 +11,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.api.networks import sensor_counts, sensor_level
-from tests.api.stand import Stand, job_end
+from tests.api.networks import quiet_rows, sensor_counts, sensor_level
+from tests.api.stand import Stand, copied, job_end, running
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ def zipped(**files: bytes) -> bytes:
     return target.getvalue()
 
 
-def arrays(**named: np.ndarray[Any, Any]) -> bytes:
+def arrays(**named: Any) -> bytes:
     """An .npz."""
     target = io.BytesIO()
     np.savez(target, **named)
@@ -158,3 +158,31 @@ async def test_import_with_calibration_samples_verifies_variants(stand: Stand, t
     assert parameters == {"variant": "int8", "evidence": "samples"}
     assert 1 - abs(level - exact) / exact == pytest.approx(shown["int8"]["accuracy"]["value"], abs=0.01)
     assert (await museum.get("/v1/applications/level")).json()["warnings"] == []
+
+
+async def test_model_that_can_never_fit_is_warned_of_with_the_unverified_variant_that_would(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """By its import and its application, and the refusal says so, too."""
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder, memory={"budget_bytes": 14_000_000}) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        museum = stand.client("museum")
+        network = quiet_rows(tmp_path / "rows.onnx", 2048)
+        data = {"name": "rows", "task": "tensor", "metadata": json.dumps({"precisions": ["int8"]})}
+        accepted = await museum.post("/v1/models", data=data, files={"file": network.read_bytes()})
+        job = await job_end(museum, accepted.json()["id"])
+        application = (await museum.get("/v1/applications/rows")).json()
+        inputs = {"X": [[1.0] * 2048]}
+        refused = await museum.post("/v1/applications/rows/predict", json={"inputs": inputs})
+        assert (refused.status_code, refused.json()["would_fit"]) == (507, ["int8"])
+        told = "int8 would fit and is unverified: name it, or set unverified of the application to allow"
+        [warning] = [one for one in application["warnings"] if one["type"] == "can-never-fit"]
+        assert (warning["variants"], warning["budget_bytes"]) == (["fp32"], 14_000_000)
+        for words in (job["message"], warning["detail"], refused.json()["detail"]):
+            assert told in words
+        await museum.patch("/v1/applications/rows", json={"unverified": "allow"})
+        assert (await museum.post("/v1/applications/rows/predict", json={"inputs": inputs})).status_code == 200
+        warnings = (await museum.get("/v1/applications/rows")).json()["warnings"]
+        assert not [one for one in warnings if one["type"] == "can-never-fit"]
+        await stand.close()
