@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from appliance.domain.accuracy import UNMEASURED_POINTS, points, share
+from appliance.domain.errors.unavailable import UPLOAD_AGAIN
 from appliance.domain.isolation import Isolation
 from appliance.domain.padding import Padding
 from appliance.domain.parts import Cut
@@ -12,8 +13,6 @@ from appliance.domain.states import VariantState
 from appliance.domain.trial import Trial, Verdict
 
 DEFAULT_TENANT = "default"
-UPLOAD_AGAIN = "delete the model, then upload it again"
-"""In the reason of a variant whose content on disk is damaged."""
 WATCHED_MIN = 0.5
 """Least agreement that samples promise of a variant that is watched on requests, 0 to 1."""
 SLO_MS_MAX = 3_600_000.0
@@ -239,6 +238,8 @@ class Accuracy:
     samples) or a trial has shown it; None: the scores show it (`domain.confidence`)."""
     trial: Trial | None = None
     """How the variant does on requests; None: it has not been tried on any."""
+    unused: str = ""
+    """How many of the samples that came could be used and why not all, for a person; empty: all were, or none came."""
 
     @property
     def share(self) -> float:
@@ -408,6 +409,11 @@ class Variant:
     def is_damaged(self) -> bool:
         """Whether the file of the variant is damaged. A variant with a sound prepared form serves all the same."""
         return UPLOAD_AGAIN in self.reason
+
+    def may_have_been(self, content_sha256: str) -> bool:
+        """Whether it was made of this content, also where it lost that to damage; True where nobody knows any more."""
+        known = self.content_sha256 or self.reason.partition("(content ")[2].partition(")")[0]
+        return not known or known == content_sha256
 
     @property
     def servable(self) -> bool:

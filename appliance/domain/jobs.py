@@ -39,6 +39,8 @@ class ImportRequest:
     """Precisions to make beside the original; None: what the archive says, else all."""
     variant: str | None = None
     """Set: `source` is a tenant's own variant of this name for the existing model."""
+    repairs: bool = False
+    """The model is there, and lost files to damage: they are to be brought back. The importer decides it."""
 
 
 @dataclass(frozen=True, slots=True)

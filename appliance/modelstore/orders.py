@@ -75,6 +75,8 @@ class Unpacked:
     evaluation: str | None = None
     """Folder with truth.json and the files it names."""
     evaluation_samples: int = 0
+    unused: str = ""
+    """Which files of the two folders are no samples, and why, for a person; empty: all are."""
 
 
 # -- inspect -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from appliance.domain.catalogue import Application, Model, Tenant, Variant, Verify
 from appliance.domain.errors import (
+    ContentDamaged,
     LoadFailed,
     ModelUnavailable,
     UnknownApplication,
@@ -277,22 +278,22 @@ class Catalogue:
         return self._entry(application, model)
 
     def servable(self, entry: Entry, variant: str) -> Servable:
-        """Raises: UnknownVariant, ModelUnavailable, VariantQuarantined; LoadFailed for a damaged one."""
+        """Raises: UnknownVariant, ModelUnavailable, VariantQuarantined; ContentDamaged."""
         found = entry.servables.get(variant)
         if found is None:
             known = next((v for v in entry.model.variants if v.name == variant), None)
             if known is not None and known.state is VariantState.QUARANTINED:
                 raise VariantQuarantined(name=variant, reason=known.reason)
             if known is not None and known.is_damaged:
-                raise LoadFailed(build_id=known.id, reason=known.reason)
+                raise ContentDamaged(build_id=known.id, reason=known.reason)
             if known is not None:
                 raise ModelUnavailable(name=f"{entry.application.name}:{variant}")
             raise UnknownVariant(name=variant)
         return found
 
     def most_wanted(self, entry: Entry) -> Servable:
-        """Raises: ModelUnavailable; VariantQuarantined where what would serve is quarantined, LoadFailed where it is
-        damaged.
+        """Raises: ModelUnavailable; VariantQuarantined where what would serve is quarantined, ContentDamaged where it
+        is damaged.
         """
         if entry.order:
             return entry.order[0]
@@ -301,12 +302,12 @@ class Catalogue:
             raise VariantQuarantined(name=away[0].name, reason=away[0].reason)
         damaged = [v for v in entry.model.variants if v.is_damaged]
         if damaged:
-            raise LoadFailed(build_id=damaged[0].id, reason=damaged[0].reason)
+            raise ContentDamaged(build_id=damaged[0].id, reason=damaged[0].reason)
         doubtful = [v for v in entry.model.variants if v.state is VariantState.READY and not v.is_verified]
         if doubtful:
             first = min(doubtful, key=lambda one: one.is_off)
             remedy = "name it" if first.is_off else "name it, or set unverified of the application to allow"
-            raise LoadFailed(build_id=first.id, reason=f"{first.doubt}; {remedy}")
+            raise LoadFailed(build_id=first.id, reason=f"{first.doubt}; {remedy}", retry_after_s=None)
         raise ModelUnavailable(name=entry.application.name)
 
     def model_of(self, application: Application) -> Model:

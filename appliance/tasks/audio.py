@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from appliance.domain.catalogue import TaskKind, TaskSpec
+from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadMetadata
 from appliance.tasks.base import Answer, Arrays, Decoded, Media, Score, Target, fed_inputs, number, with_constants
 from appliance.tasks.datatypes import cast
@@ -36,20 +36,27 @@ class VoiceActivity:
     """Silero VAD and its like: chunks of 512 samples at 16 kHz, each behind the last 64 of the one before.
 
     A piece's end that fills no chunk is carried to the next piece of the sequence; alone, it is not looked at.
-    Params: `sample_rate_hz` 16000, `chunk_samples`, `context_samples`, `speech_min` 0.5, `seconds_max` 120.
+    Params: `sample_rate_hz` 16000, `chunk_samples`, `context_samples` (`_chunk_of`), `speech_min` 0.5, `seconds_max`
+    120.
     """
 
     kind = TaskKind.VOICE_ACTIVITY
 
+    def check(self, spec: TaskSpec, target: Target) -> None:
+        """As `tasks.base.ChecksModel`."""
+        _chunk_of(spec, _fed_input(spec, target))
+        states = {pair.output for pair in spec.state}
+        if all(tensor.name in states for tensor in target.outputs):
+            raise _no_probability()
+
     def decode(self, media: Media, spec: TaskSpec, target: Target, carry: Arrays) -> Decoded:
         rate_hz = int(number(spec, "sample_rate_hz", 16_000))
-        chunk = int(number(spec, "chunk_samples", 512 if rate_hz >= 16_000 else 256))
-        before = int(number(spec, "context_samples", chunk // 8))
+        feed = _fed_input(spec, target)
+        chunk, before = _chunk_of(spec, feed)
         heard, heard_hz = read_wav(media.body, number(spec, "seconds_max", 120))
         samples = np.concatenate([carry.get("samples", np.zeros(0, np.float32)), resample(heard, heard_hz, rate_hz)])
         padded = np.concatenate([carry.get("context", np.zeros(before, np.float32)), samples])
         count = len(samples) // chunk
-        feed = _fed_input(spec, target)
         constants = with_constants({}, spec, target)
         steps = [
             {feed.name: cast(padded[np.newaxis, at : at + before + chunk], feed.datatype), **constants}
@@ -97,11 +104,37 @@ class VoiceActivity:
         )
 
 
-def _fed_input(spec: TaskSpec, target: Target) -> Any:
+def _fed_input(spec: TaskSpec, target: Target) -> TensorSpec:
     fitting = [tensor for tensor in fed_inputs(spec, target) if len(tensor.shape) == 2]
     if not fitting:
-        raise BadMetadata(reason="the model has no input [1, samples] for sound")
+        raise BadMetadata(
+            reason="the model has no input [1, samples] for sound; change its shape, or upload it with the task tensor"
+        )
     return fitting[0]
+
+
+def _chunk_of(spec: TaskSpec, feed: TensorSpec) -> tuple[int, int]:
+    """(samples of a chunk, samples of the one before that go in front): as stated, else as the network's window has
+    it, else 512 at 16 kHz or 256, behind an eighth of it. Raises: BadMetadata where they do not fill the window.
+    """
+    window = feed.shape[1]
+    usual = 512 if number(spec, "sample_rate_hz", 16_000) >= 16_000 else 256
+    stated = {name: int(number(spec, name, 0)) for name in ("chunk_samples", "context_samples") if name in spec.params}
+    chunk, before = stated.get("chunk_samples"), stated.get("context_samples")
+    if chunk is None and before is None:
+        chunk, before = (usual, usual // 8) if window in (-1, usual + usual // 8) else (window, 0)
+    elif chunk is None:
+        chunk = usual if window == -1 else window - (before or 0)
+    elif before is None:
+        before = chunk // 8 if window == -1 else window - chunk
+    assert before is not None
+    if chunk < 1 or before < 0 or (window != -1 and chunk + before != window):
+        raise BadMetadata(
+            reason=f"params.chunk_samples ({chunk}, at least 1) and params.context_samples ({before}, at least 0) must "
+            f"together be {'what the network takes' if window == -1 else window}, the window of input {feed.name!r}; "
+            "state others, or neither"
+        )
+    return chunk, before
 
 
 def _probability(outputs: Mapping[str, np.ndarray], spec: TaskSpec) -> float:
@@ -110,7 +143,11 @@ def _probability(outputs: Mapping[str, np.ndarray], spec: TaskSpec) -> float:
     for name, array in outputs.items():
         if name not in states and array.size >= 1:
             return float(np.nan_to_num(array.ravel()[-1]))
-    raise BadMetadata(reason="the model has no output that could be the probability of speech")
+    raise _no_probability()
+
+
+def _no_probability() -> BadMetadata:
+    return BadMetadata(reason="the model has no output that could be the probability of speech")
 
 
 def _is_speech(probabilities: Sequence[float]) -> list[bool]:

@@ -6,12 +6,14 @@ model). The offline loop (`run_steps`) and the online path share `step_inputs` a
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite, nan
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from appliance.domain.catalogue import Shapes, StateSpec, TaskKind, TaskSpec, TensorSpec
+from appliance.domain.errors import BadMetadata
 from appliance.tasks.datatypes import cast, default_array, dtype_of
 
 Arrays = Mapping[str, np.ndarray]
@@ -153,6 +155,14 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
+class ChecksModel(Protocol):
+    """A task that not every network of its inputs' ranks can do."""
+
+    def check(self, spec: TaskSpec, target: Target) -> None:
+        """Whether a network of these shapes can do what the spec says; asked at its import. Raises: BadMetadata."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedMedia:
     """Media of which nothing large is made yet."""
@@ -249,8 +259,15 @@ def run_steps(
 
 
 def number(spec: TaskSpec, name: str, default: float) -> float:
-    """A number of `spec.params`."""
-    return float(spec.params.get(name, default))
+    """A number of `spec.params`. Raises: BadMetadata where it is a word."""
+    stated = spec.params.get(name, default)
+    try:
+        found = float(stated)
+    except ValueError:
+        found = nan
+    if not isfinite(found):
+        raise BadMetadata(reason=f"params.{name} must be a number, not {stated!r}")
+    return found
 
 
 def word(spec: TaskSpec, name: str, default: str) -> str:

@@ -2,7 +2,7 @@
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,6 +11,8 @@ from appliance.domain.errors import BadMetadata
 from appliance.tasks.datatypes import DTYPES
 from appliance.tasks.detection_decoders import DECODERS
 
+BESIDE = ("application", "name", "precisions", "shared", "task")
+"""Keys of the metadata that are no part of the task: whoever reads these takes them out before."""
 _SIDE_MAX = 8192
 _LABELS_MAX = 100_000
 _RANK_MAX = 16
@@ -31,17 +33,16 @@ def parse_spec(kind: TaskKind, metadata: Mapping[str, Any], base: TaskSpec | Non
     Raises: BadMetadata naming the key.
     """
     spec = replace(base or TaskSpec(), kind=kind)
-    _check_keys(metadata, _PARSERS, "")
+    _check_keys(metadata, _PARSERS, "", BESIDE)
     changes = {key: parse(value, spec) for key, value in metadata.items() if (parse := _PARSERS[key]) is not None}
     return replace(spec, **changes)
 
 
-def _check_keys(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
+def _check_keys(given: Mapping[str, Any], known: Mapping[str, Any], where: str, beside: Iterable[str] = ()) -> None:
     for key in given:
         if key not in known:
-            raise BadMetadata(
-                reason=f"unknown key {where + str(key)!r} in the metadata; known are {', '.join(sorted(known))}"
-            )
+            names = ", ".join(sorted({*known, *beside}))
+            raise BadMetadata(reason=f"unknown key {where + str(key)!r} in the metadata; known are {names}")
 
 
 def _mapping(value: Any, key: str) -> Mapping[str, Any]:

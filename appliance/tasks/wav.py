@@ -5,6 +5,7 @@ Not `wave` of the standard library: before Python 3.12 it refuses WAVE_FORMAT_EX
 cut.
 """
 
+import re
 import struct
 
 import numpy as np
@@ -12,6 +13,18 @@ import numpy as np
 from appliance.domain.errors import BadMedia
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+_UNREAD: tuple[tuple[bytes, str], ...] = (
+    (rb"ID3|\xff[\xe2-\xe7\xf2-\xf7\xfa-\xff]", "an MP3 file"),
+    (rb"OggS", "an Ogg file"),
+    (rb"fLaC", "a FLAC file"),
+    (rb".{4}ftyp", "an M4A or MP4 file"),
+    (rb"\xff[\xf0\xf1\xf8\xf9]", "an AAC file"),
+    (rb"FORM.{4}AIF[FC]", "an AIFF file"),
+    (rb"\x1a\x45\xdf\xa3", "a WebM or Matroska file"),
+    (rb"#!AMR", "an AMR file"),
+    (rb"RIFX", "a WAV file of big-endian numbers (RIFX)"),
+)
+"""How other sounds begin, and what they are."""
 _CHUNKS_MAX = 4096
 """Before the sound; usual are two or three."""
 _OPEN_ENDED = 0x7FFF0000
@@ -25,7 +38,9 @@ def read_wav(body: bytes, seconds_max: float = 3600.0) -> tuple[np.ndarray, int]
     Raises: BadMedia.
     """
     if body[:4] not in (b"RIFF", b"RF64") or body[8:12] != b"WAVE":
-        raise BadMedia(reason="this is no sound the box can read: send a WAV file")
+        found = next((name for begin, name in _UNREAD if re.match(begin, body[:12], re.DOTALL)), "")
+        what = f"this is {found}, which the box does not read" if found else "this is no sound the box can read"
+        raise BadMedia(reason=f"{what}: send a WAV file")
     layout: tuple[int, int, int, int] | None = None
     at = 12
     for _ in range(_CHUNKS_MAX):

@@ -62,6 +62,10 @@ class AccuracyShape(Shape):
     """`labels`, or `fp32`: fidelity to the original, whatever its number format."""
     samples: int
     data: str
+    unused: str = Field(
+        "", examples=["3 calibration inputs came, 2 could be read; the first that could not is c.npz: ..."]
+    )
+    """How many of the samples that came could be used and why not all; empty: all were, or none came."""
 
 
 class TrialShape(Shape):
@@ -409,6 +413,24 @@ class SloWarning(Shape):
     """For a person."""
 
 
+class NeverFitsWarning(Shape):
+    """No variant that may answer a request without a name can ever fit into the memory budget: requests get 507."""
+
+    type: Literal["can-never-fit"] = "can-never-fit"
+    variants: list[str] = Field(examples=[["fp32"]])
+    need_bytes: int = Field(examples=[92_400_000])
+    """Of the smallest of them."""
+    budget_bytes: int = Field(examples=[70_000_000])
+    detail: str = Field(
+        examples=[
+            "no room in memory, ever: at the least fp32 needs 92.4 MB, models may take 70.0 MB, or the part of it that "
+            "the model's owner may take; int8 would fit and is unverified: name it, or set unverified of the "
+            "application to allow; else raise the memory budget, or upload a smaller variant"
+        ]
+    )
+    """For a person."""
+
+
 class UnverifiedWarning(Shape):
     """Variants that the box does not choose, because they are unverified or disagree with the original on requests."""
 
@@ -445,7 +467,7 @@ class ApplicationShape(Shape):
     """Names of the servable variants, the one the box would choose first; that one alone with `summary=true`."""
     choice: str = Field("", examples=["2 of 2 reach the accuracy floor 0; int8 takes 25 ms, fp32 58"])
     """Why they are in that order; accuracies in it are points of per cent. Empty with `summary=true`."""
-    warnings: list[SloWarning | UnverifiedWarning] = Field([])
+    warnings: list[SloWarning | UnverifiedWarning | NeverFitsWarning] = Field([])
     """What the tenant should know of its promises; empty where there is nothing, and with `summary=true`."""
     slo_requests: int = 0
     """Requests since the SLO was set or the box started; not those that the caller got wrong or had no quota for."""

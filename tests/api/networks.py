@@ -51,9 +51,9 @@ def sensor_level(path: Path) -> Path:
     return _saved(helper.make_graph(nodes, "sensor_level", [counts], [level], weights), path)
 
 
-def quiet_rows(path: Path) -> Path:
+def quiet_rows(path: Path, width: int = 256) -> Path:
     """`Y` = `X` times a matrix while all values of a batch are below 60, else 0."""
-    weights = np.random.default_rng(7).normal(0, 0.02, (256, 256)).astype(np.float32)
+    weights = np.random.default_rng(7).normal(0, 0.02, (width, width)).astype(np.float32)
     stored = [numpy_helper.from_array(weights, "W"), helper.make_tensor("limit", TensorProto.FLOAT, [], [60.0])]
     nodes = [
         helper.make_node("MatMul", ["X", "W"], ["P"], "product"),
@@ -62,8 +62,8 @@ def quiet_rows(path: Path) -> Path:
         helper.make_node("Cast", ["L"], ["F"], "factor", to=TensorProto.FLOAT),
         helper.make_node("Mul", ["P", "F"], ["Y"], "silenced"),
     ]
-    row = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", 256])
-    product = helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["N", 256])
+    row = helper.make_tensor_value_info("X", TensorProto.FLOAT, ["N", width])
+    product = helper.make_tensor_value_info("Y", TensorProto.FLOAT, ["N", width])
     return _saved(helper.make_graph(nodes, "quiet_rows", [row], [product], stored), path)
 
 

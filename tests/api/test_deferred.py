@@ -176,6 +176,7 @@ async def test_deferred_requests_are_a_thousand_per_tenant_at_most() -> None:
         await bench.pause(1000 * KEPT_S)
         with pytest.raises(TooManyDeferred) as refused:
             await desk.begin(mine, [1])
+        assert refused.value.retry_after_s is not None
         await bench.pause(1000 * refused.value.retry_after_s - 1)
         with pytest.raises(TooManyDeferred):
             await desk.begin(mine, [1])

@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -91,3 +91,32 @@ async def test_damaged_packed_body_is_refused_with_its_encoding(stand: Stand) ->
         answer = await stand.client("harbour").post(path, content=BODY, headers=headers)
         assert answer.status_code == 422
         assert "no gzip" in answer.text
+
+
+async def test_gzip_body_of_several_members_is_read_whole(stand: Stand) -> None:
+    """Also where a member begins in the middle of a piece, or its first byte ends one; what is no member is refused, as
+    are members without end.
+    """
+    client = stand.client("harbour")
+    upload = (await client.post("/v1/uploads", json={})).json()["id"]
+    body = b"".join(gzip.compress(part) for part in (b"one", b"", bytes(MB), b"four"))
+    at = len(gzip.compress(b"one")) + 1
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield body[:at]
+        yield body[at:]
+
+    packed = {"Content-Encoding": "gzip", "Upload-Offset": "0"}
+    answer = await client.patch(f"/v1/uploads/{upload}", content=pieces(), headers=packed)
+    assert answer.status_code == 200, answer.text
+    assert (stand.state_dir / "uploads" / upload).read_bytes() == b"one" + bytes(MB) + b"four"
+    for more, words in ((b"behind", "something stands behind"), (gzip.compress(b"") * 5000, "more than 4096 members")):
+        refused = await client.patch(
+            f"/v1/uploads/{upload}",
+            content=gzip.compress(b"five") + more,
+            headers={"Content-Encoding": "gzip", "Upload-Offset": str(MB + 7)},
+        )
+        assert (refused.status_code, words in refused.text) == (422, True)
+        await client.delete(f"/v1/uploads/{upload}")
+        upload = (await client.post("/v1/uploads", json={})).json()["id"]
+        await client.patch(f"/v1/uploads/{upload}", content=bytes(MB + 7), headers={"Upload-Offset": "0"})

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from appliance.domain.catalogue import (
-    UPLOAD_AGAIN,
     Accuracy,
     Application,
     Evidence,
@@ -23,6 +22,7 @@ from appliance.domain.catalogue import (
     Unverified,
 )
 from appliance.domain.errors import (
+    ContentDamaged,
     LoadFailed,
     ModelUnavailable,
     UnknownApplication,
@@ -31,6 +31,7 @@ from appliance.domain.errors import (
     UnknownVariant,
     VariantQuarantined,
 )
+from appliance.domain.errors.unavailable import UPLOAD_AGAIN
 from appliance.domain.isolation import Isolation
 from appliance.domain.states import VariantState
 from appliance.policies.selection.by_profile import ByProfile
@@ -148,9 +149,9 @@ def test_damaged_variant_asks_for_a_new_upload(catalogue: Catalogue) -> None:
     """In the place of "not available", whether a request names it or not."""
     lost = replace(make_variant("t/m", "fp32", state=VariantState.FAILED), reason=f"damaged; {UPLOAD_AGAIN}")
     fill(catalogue, "t", "m", [lost])
-    with pytest.raises(LoadFailed, match="upload it again"):
+    with pytest.raises(ContentDamaged, match="upload the same model again"):
         catalogue.most_wanted(catalogue.entry("t/m"))
-    with pytest.raises(LoadFailed, match="upload it again"):
+    with pytest.raises(ContentDamaged, match="upload the same model again"):
         catalogue.servable(catalogue.entry("t/m"), "fp32")
 
 

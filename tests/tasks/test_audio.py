@@ -141,6 +141,23 @@ def test_wav_of_unsupported_format_is_refused(chunk: bytes) -> None:
         read_wav(riff((b"data", bytes(100)), (b"fmt ", chunk)))
 
 
+@pytest.mark.parametrize(
+    ("begin", "name"),
+    [
+        (b"ID3\x03\0\0", "an MP3 file"),
+        (b"\xff\xfb\x90\x64", "an MP3 file"),
+        (b"OggS\0\x02", "an Ogg file"),
+        (b"fLaC\0\0", "a FLAC file"),
+        (b"\0\0\0\x20ftypM4A ", "an M4A or MP4 file"),
+        (b"\xff\xf1\x50\x80", "an AAC file"),
+        (b"FORM\0\0\x10\0AIFF", "an AIFF file"),
+    ],
+)
+def test_sound_of_another_format_is_refused_by_name(begin: bytes, name: str) -> None:
+    with pytest.raises(BadMedia, match=f"this is {name}, which the box does not read: send a WAV file"):
+        read_wav(begin + bytes(200))
+
+
 def test_wav_with_millions_of_chunks_is_refused() -> None:
     """Before any sound."""
     with pytest.raises(BadMedia, match="chunks"):
@@ -252,3 +269,30 @@ def test_speech_hysteresis_bridges_dips_and_drops_clicks() -> None:
     assert speech_segments(dip + silence, chunk_s, speaking=True) == ([(0.0, 5 * chunk_s)], False)
     assert speech_segments(speech + [0.1] * 2 + speech, chunk_s)[0] == [(0.0, 22 * chunk_s)]
     assert len(speech_segments(speech + [0.1] * 5 + speech, chunk_s)[0]) == 2
+
+
+def of_window(*params: tuple[str, float], window: int = 512) -> tuple[TaskSpec, Target]:
+    """A network without state that takes so many samples at once, and what is stated of it."""
+    spec = TaskSpec(TaskKind.VOICE_ACTIVITY, params={"sample_rate_hz": 16000.0, **dict(params)})
+    outputs = (TensorSpec("y", "FP32", (-1, 1)),)
+    return spec, Target((TensorSpec("x", "FP32", (-1, window)),), outputs)
+
+
+@pytest.mark.parametrize(
+    ("params", "window", "chunk"),
+    [
+        ((), 512, 512),
+        ((), 576, 512),
+        ((), 1000, 1000),
+        ((("context_samples", 100.0),), 512, 412),
+        ((("chunk_samples", 448.0),), 512, 448),
+    ],
+)
+def test_voice_activity_of_fixed_window_feeds_windows_of_that_size(
+    params: tuple[tuple[str, float], ...], window: int, chunk: int
+) -> None:
+    """Whatever the size: chunk and context are chosen to fill it, and what is stated of them is kept."""
+    spec, target = of_window(*params, window=window)
+    decoded = TASK.decode(Media(wav(tone(440))), spec, target, {})
+    assert {step["x"].shape for step in decoded.steps} == {(1, window)}
+    assert len(decoded.steps) == 8000 // chunk

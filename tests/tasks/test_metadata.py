@@ -110,6 +110,16 @@ def test_wrong_metadata_key_or_value_is_refused_by_name(metadata: dict[str, Any]
     assert key in str(raised.value)
 
 
+def test_unknown_metadata_key_is_told_with_all_keys_that_are_known() -> None:
+    """Also those that an upload takes beside its task."""
+    with pytest.raises(BadMetadata) as raised:
+        parse_spec(DETECTION, {"precision": ["int8"]})
+    assert str(raised.value).endswith(
+        "known are application, constants, decoder, image, labels, name, params, precisions, shape_max, shared, state, "
+        "task"
+    )
+
+
 def test_metadata_decoder_of_another_task_is_refused() -> None:
     """The message lists the decoders of the task."""
     assert parse_spec(TaskKind.TEXT_DETECTION, {"decoder": "db"}).decoder == "db"

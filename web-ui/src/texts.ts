@@ -86,6 +86,7 @@ export const t = {
     conflict: 'Look at it again: it has changed meanwhile.',
     'illegal-state': 'Look at it again: it has changed meanwhile.',
     'model-unavailable': 'Load it on the page Memory, or wait for the end of its import.',
+    'content-damaged': 'Upload the same file again under the same name: applications and their settings stay.',
     'load-failed': 'Try another variant; the latest events tell why this one did not load.',
     'no-room-to-run': 'Send a smaller input, or fewer at once.',
     'processor-lost': 'Try again: the others serve. The page Processors tells what became of it.',

@@ -13,10 +13,13 @@ READ = ("gzip", "deflate")
 RATIO_MAX = 100
 """A body may unpack to so many times as much, and to `FREE_BYTES` in any case: a large one of zeros comes to 1000."""
 FREE_BYTES = 8 * 2**20
+MEMBERS_MAX = 4096
+"""Of a gzip body: each costs a step, however little is in it."""
 _STEP_BYTES = 256 * 1024
 """Unpacked within a millisecond; what comes after the first step of a body is unpacked in a thread."""
 _NAMES = {b"gzip": "gzip", b"x-gzip": "gzip", b"deflate": "deflate"}
 _PLAIN = (b"", b"identity")
+_GZIP_MAGIC = b"\x1f\x8b"
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -46,6 +49,7 @@ class PackedBody:
         self._receive = receive
         self._packing = packing
         self._unpacker: Any = None
+        self._members = 0
         self._packed: bytes | bytearray | memoryview = b""
         """Has come, and is not unpacked yet."""
         self._packed_bytes = self._unpacked_bytes = 0
@@ -84,10 +88,8 @@ class PackedBody:
         return piece
 
     def _step(self) -> bytes:
-        if self._unpacker is None:
-            self._unpacker = zlib.decompressobj(self._form())
-        elif self._unpacker.eof:
-            raise BadInput(reason=f"something stands behind the {self._packing} body")
+        if self._unpacker is None or self._unpacker.eof:
+            self._begin_member()
         try:
             piece: bytes = self._unpacker.decompress(self._packed, _STEP_BYTES)
         except zlib.error:
@@ -95,6 +97,15 @@ class PackedBody:
         self._packed = self._unpacker.unconsumed_tail or self._unpacker.unused_data
         self._is_full = len(piece) == _STEP_BYTES and not self._unpacker.eof
         return piece
+
+    def _begin_member(self) -> None:
+        """A gzip body may have several, one after the other (RFC 1952, section 2.2); others have one."""
+        if self._members and (self._packing != "gzip" or not _GZIP_MAGIC.startswith(bytes(self._packed[:2]))):
+            raise BadInput(reason=f"something stands behind the {self._packing} body")
+        self._members += 1
+        if self._members > MEMBERS_MAX:
+            raise BadInput(reason=f"the gzip body has more than {MEMBERS_MAX} members")
+        self._unpacker = zlib.decompressobj(self._form())
 
     def _form(self) -> int:
         if self._packing == "gzip":

@@ -106,6 +106,7 @@ TABLE: Mapping[type[e.ApplianceError], Row] = {
     e.OutOfMemory: Row(503, "No room in memory"),
     e.CeilingReached: Row(503, "The tenant may take no more memory"),
     e.LoadFailed: Row(503, "The model could not be loaded"),
+    e.ContentDamaged: Row(503, "A file of the model is damaged"),
     e.ProcessorLost: Row(503, "A processor is lost"),
     e.VariantQuarantined: Row(503, "The variant is quarantined"),
     e.OutOfFiles: Row(503, "Too many files are open"),

@@ -36,10 +36,17 @@ class Regions:
             )
         if self._is_of_another(tenant, region.object):
             raise BadRegion(reason=f"the shared memory object {region.key!r} is registered by another tenant")
-        if len(own) >= self.per_tenant_max or len(self) >= files_max(self.per_tenant_max):
-            raise QuotaExceeded(tenant=tenant, quota=f"{self.per_tenant_max} shared memory regions")
-        if sum(each.size for each in own.values()) + region.size > self.bytes_max:
-            raise QuotaExceeded(tenant=tenant, quota=f"{self.bytes_max} bytes of shared memory")
+        for limit, used, of_all in (
+            (self.per_tenant_max, len(own), False),
+            (files_max(self.per_tenant_max), len(self), True),
+        ):
+            if used >= limit:
+                quota = "shared memory regions"
+                raise QuotaExceeded(tenant=tenant, quota=quota, limit=limit, used=used, of_all=of_all)
+        held = sum(each.size for each in own.values())
+        if held + region.size > self.bytes_max:
+            quota = "bytes of shared memory"
+            raise QuotaExceeded(tenant=tenant, quota=quota, limit=self.bytes_max, used=held, needed=region.size)
         self._tenants.setdefault(tenant, {})[region.name] = region
 
     def __len__(self) -> int:

@@ -31,6 +31,7 @@ from appliance.domain.errors import (
     UnknownVariant,
 )
 from appliance.domain.names import application_id
+from appliance.runtime.residency.account import MemoryAccount
 from appliance.wire.catalogue import ApplicationChange, ApplicationOrder, ApplicationShape, RunsShape
 from appliance.wire.shape import Deleted, Page
 
@@ -201,7 +202,7 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         choice = ""
     else:
         model, task, variants = entry.model.name, entry.model.task.kind, [s.variant.name for s in entry.order]
-        warnings, choice = warnings_of(entry), entry.reason
+        warnings, choice = warnings_of(entry, MemoryAccount(box.memory, box.shares)), entry.reason
     figures = box.telemetry.of_application(application.id).values()
     asked, kept = sum(f.slo_requests for f in figures), sum(f.slo_kept for f in figures)
     return ApplicationShape(

@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1/health", tags=["system"])
 DISK_FREE_MIN = 0.05
 """Share of the disk below which it is time to look."""
 DISK_FREE_BYTES_MIN = 256 * 2**20
-"""Below it imports and uploads begin to fail."""
+"""Below it imports and uploads have little room above what must stay free."""
 MEMORY_FREE_MIN = 0.05
 """Share of the machine's memory."""
 DISK_DAYS_MIN = 14
@@ -168,10 +168,18 @@ def _memory(box: RunningBox) -> CheckShape:
 
 async def _disk(box: RunningBox) -> CheckShape:
     disk = await asyncio.to_thread(shutil.disk_usage, box.state_dir)
-    detail = f"{_mb(disk.free)} of {_mb(disk.total)} are free where the state folder is"
+    reserve_bytes = box.store.blobs.reserve_bytes
+    detail = (
+        f"{_mb(disk.free)} of {_mb(disk.total)} are free where the state folder is; {_mb(reserve_bytes)} must stay "
+        f"free, so uploads and imports have room for {_mb(max(0, disk.free - reserve_bytes))}"
+    )
     if disk.free < DISK_FREE_BYTES_MIN:
+        wanted = _mb(DISK_FREE_BYTES_MIN - disk.free)
         return CheckShape(
-            name="disk", status="bad", detail=detail, action="Delete models or uploads, or make room on the disk."
+            name="disk",
+            status="bad",
+            detail=f"{detail}; below {_mb(DISK_FREE_BYTES_MIN)} that is little",
+            action=f"Delete models or uploads, or make room on the disk: {wanted} more.",
         )
     if disk.free < DISK_FREE_MIN * disk.total:
         return CheckShape(
@@ -266,7 +274,8 @@ def _contents(box: RunningBox, principal: Principal) -> CheckShape:
         name="files of models",
         status="warn" if all(variant.servable for _, variant in damaged) else "bad",
         detail=f"damaged on the disk: {names}",
-        action="Upload these models again, and look at the disk. What still serves does so from its prepared form.",
+        action="Upload the same files again under the same names: applications and their settings stay. Look at the "
+        "disk. What still serves does so from its prepared form.",
     )
 
 

@@ -13,9 +13,11 @@ from appliance.api.http.sse import HEARTBEAT, beating, event_stream, frame
 from appliance.api.streams.welcome import Welcome
 from appliance.api.v1.deps import Cursor, EveryTenant, Following, Limit, Member, TheBox
 from appliance.api.v1.pages import page
+from appliance.api.v1.promises import never_fits_warnings
 from appliance.domain.errors import Forbidden, UnknownJob
 from appliance.domain.jobs import JobRecord
 from appliance.domain.states import JobState
+from appliance.runtime.residency.account import MemoryAccount
 from appliance.wire.jobs import JobShape
 from appliance.wire.shape import Page
 
@@ -43,7 +45,7 @@ async def show_job(job: JobId, box: TheBox, principal: Member) -> JobShape:
 
     The model can be called as soon as its first variant is ready, before the job ends.
     """
-    return shape_of(box, await _own(box, principal, job))
+    return _told(box, await _own(box, principal, job))
 
 
 @router.get(
@@ -65,7 +67,7 @@ async def follow_job(job: JobId, box: TheBox, principal: Member, welcome: Follow
 
 
 async def _frames(box: RunningBox, job: JobRecord, welcome: Welcome) -> AsyncIterator[bytes]:
-    shown = shape_of(box, job)
+    shown = _told(box, job)
     yield frame(shown.model_dump(mode="json"), event="job")
     if shown.state in ENDED:
         return
@@ -73,7 +75,7 @@ async def _frames(box: RunningBox, job: JobRecord, welcome: Welcome) -> AsyncIte
     async for _ in beating(box.telemetry.subscribe(), LOOK_S):
         if not welcome.holds(have_frames_come=False):
             return
-        known, shown = shown, shape_of(box, await box.store.jobs.get(job.id))
+        known, shown = shown, _told(box, await box.store.jobs.get(job.id))
         quiet = quiet + 1 if shown == known else 0
         if shown != known:
             yield frame(shown.model_dump(mode="json"), event="job")
@@ -88,6 +90,17 @@ async def _own(box: RunningBox, principal: Principal, job: str) -> JobRecord:
     if record.tenant != principal.tenant:
         raise UnknownJob(name=job)
     return record
+
+
+def _told(box: RunningBox, job: JobRecord) -> JobShape:
+    """A job as it stands; of one that is done, also what its applications can never have room for."""
+    shape = shape_of(box, job)
+    if shape.state is not JobState.DONE:
+        return shape
+    account = MemoryAccount(box.memory, box.shares)
+    entries = [one for one in box.catalogue.entries() if one.model.id == job.model_id]
+    told = sorted({one.detail for entry in entries for one in never_fits_warnings(entry, account)})
+    return shape.model_copy(update={"message": ". ".join([shape.message, *told])})
 
 
 def shape_of(box: RunningBox, job: JobRecord) -> JobShape:

@@ -1,13 +1,16 @@
-"""Warnings about an application: no variant keeps its SLO; variants are left out because they are unverified."""
+"""Warnings about an application: no variant keeps its SLO, or can ever fit into memory; variants are left out because
+they are unverified.
+"""
 
 from appliance.domain.accuracy import CALIBRATION_SAMPLES_MIN
 from appliance.domain.catalogue import Evidence, Verify, shown_by
-from appliance.domain.errors import SloNotKept
+from appliance.domain.errors import OutOfMemory, SloNotKept
 from appliance.domain.slo import fits_alone, keeps_slo
 from appliance.domain.states import VariantState
 from appliance.domain.trial import Verdict
 from appliance.runtime.catalogue import Entry
-from appliance.wire.catalogue import SloWarning, UnverifiedWarning
+from appliance.runtime.residency.account import MemoryAccount
+from appliance.wire.catalogue import NeverFitsWarning, SloWarning, UnverifiedWarning
 
 _WORDS = {
     Verdict.RUNNING: "which does not decide yet",
@@ -22,9 +25,32 @@ _COMPARED_ON = {
 }
 
 
-def warnings_of(entry: Entry) -> list[SloWarning | UnverifiedWarning]:
+def warnings_of(entry: Entry, account: MemoryAccount) -> list[SloWarning | UnverifiedWarning | NeverFitsWarning]:
     """Return what the tenant should know of the application's promises and choices."""
-    return [*_slo_warnings(entry), *_unverified_warnings(entry)]
+    return [*never_fits_warnings(entry, account), *_slo_warnings(entry), *_unverified_warnings(entry)]
+
+
+def never_fits_warnings(entry: Entry, account: MemoryAccount) -> list[NeverFitsWarning]:
+    """Return one where no variant that may answer a request without a name can ever fit into memory."""
+    if not entry.order or any(account.can_ever_fit(one) for one in entry.order):
+        return []
+    least = min(entry.order, key=lambda one: (one.need_bytes, one.name))
+    error = OutOfMemory(
+        build_id=least.build_id,
+        need_bytes=least.need_bytes,
+        budget_bytes=account.budget_bytes,
+        variant=least.name,
+        can_fit=False,
+        would_fit=account.unverified_that_fit(entry),
+    )
+    return [
+        NeverFitsWarning(
+            variants=[one.name for one in entry.order],
+            need_bytes=least.need_bytes,
+            budget_bytes=account.budget_bytes,
+            detail=str(error),
+        )
+    ]
 
 
 def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
@@ -39,6 +65,7 @@ def _unverified_warnings(entry: Entry) -> list[UnverifiedWarning]:
     for evidence, words in _COMPARED_ON.items():
         if untried := [one.name for one in left_out if one.name not in tried and one.evidence is evidence]:
             told.append(f"unverified, because compared with the original on {words} only: {', '.join(untried)}")
+    told += sorted({one.accuracy.unused for one in left_out if one.accuracy and one.accuracy.unused})
     told.append("requests get such a variant only by its name")
     if any(one.awaits_trial for one in left_out) and entry.application.verify is Verify.ON:
         told.append("while the box is idle it is tried beside the original on requests")

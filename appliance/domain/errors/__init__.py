@@ -13,8 +13,8 @@ ApplianceError
 ├── NotAllowed: MissingKey, WrongKey, Forbidden, NotOnBox, ForeignOrigin, TlsRequired
 ├── LimitReached: QuotaExceeded, QueueFull, Overloaded, TooManyDeferred, TooManyFailedKeys, TooManyConnections,
 │   CreditExceeded, TooManySessions, TooManySimulations
-├── Unavailable: Busy, ResultNotKept, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed, ProcessorLost,
-│   VariantQuarantined, OutOfFiles, ProcessorEmulated, NotConfined, ShuttingDown,
+├── Unavailable: Busy, ResultNotKept, OutOfMemory (CeilingReached, NoRoomToRun), LoadFailed (ContentDamaged),
+│   ProcessorLost, VariantQuarantined, OutOfFiles, ProcessorEmulated, NotConfined, ShuttingDown,
 │   StorageFull, StorageBusy, StorageFailed
 ├── DeadlineExceeded
 ├── FrameDropped
@@ -113,6 +113,7 @@ from appliance.domain.errors.sessions import (
 from appliance.domain.errors.storage import StorageBusy, StorageFailed, StorageFull
 from appliance.domain.errors.unavailable import (
     Busy,
+    ContentDamaged,
     LoadFailed,
     NotConfined,
     OutOfFiles,
@@ -147,6 +148,7 @@ __all__ = [
     "Busy",
     "CeilingReached",
     "Conflict",
+    "ContentDamaged",
     "CreditExceeded",
     "DeadlineExceeded",
     "Forbidden",

@@ -1,4 +1,4 @@
-"""Bounds of a tenant, an application or an address that are reached; waiting helps."""
+"""Bounds of a tenant, an application or an address that are reached; mostly waiting helps."""
 
 from dataclasses import dataclass
 
@@ -7,23 +7,50 @@ from appliance.domain.errors.root import ApplianceError
 
 @dataclass(kw_only=True, eq=False)
 class LimitReached(ApplianceError):
-    """Try again after `retry_after_s`."""
+    """Try again after `retry_after_s`; None: waiting alone does not help."""
 
-    retry_after_s: float = 1.0
+    retry_after_s: float | None = 1.0
 
     def message(self) -> str:
-        return f"a limit of the box is reached; try again in {self.retry_after_s:.0f} s"
+        return f"a limit of the box is reached; {self._again()}"
+
+    def _again(self) -> str:
+        if self.retry_after_s is None:
+            return "try again later"
+        return f"try again in {self.retry_after_s:.{0 if self.retry_after_s >= 10 else 1}f} s"
 
 
 @dataclass(kw_only=True, eq=False)
 class QuotaExceeded(LimitReached):
+    """`used` of `limit` are taken, and the request needs `needed` more, in the unit that `quota` names."""
+
+    retry_after_s: float | None = None
     tenant: str
     quota: str
-    have: float | None = None
-    """Requests under way, or requests left in this second; None: the quota bounds something else."""
+    limit: float
+    used: float | None = None
+    """None: the quota is a rate."""
+    needed: float = 1
+    left: float | None = None
+    """Of a rate: requests that are left in this second."""
+    of_all: bool = False
+    """Whether the bound is that of all tenants together."""
 
     def message(self) -> str:
-        return f"tenant {self.tenant!r} has used up its quota of {self.quota}"
+        whose = "all tenants together" if self.of_all else f"tenant {self.tenant!r}"
+        figures = f"{whose} may have {_figure(self.limit)} {self.quota.replace('_', ' ')}"
+        if self.used is None:
+            return f"{figures}, and has used them up; {self._again()}"
+        figures += f": {_figure(self.used)} are used, and this needs {_figure(self.needed)}"
+        raised = "have them deleted" if self.of_all else "have the quota raised"
+        return f"{figures}; " + (
+            f"delete what is not needed, or {raised}" if self.retry_after_s is None else self._again()
+        )
+
+
+def _figure(count: float) -> str:
+    """Counts and bytes in full, rates as they are set."""
+    return str(int(count)) if count == int(count) else f"{count:.6g}"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -53,7 +80,7 @@ class Overloaded(LimitReached):
     def message(self) -> str:
         return (
             f"so much waits that an answer of {self.application_id!r} is expected in {self.expected_ms:.0f} ms, and "
-            f"may take {self.allowed_ms:.0f}; try again in {max(self.retry_after_s, 0.1):.1f} s"
+            f"may take {self.allowed_ms:.0f}; {self._again()}"
         )
 
     __hash__ = Exception.__hash__
@@ -69,8 +96,7 @@ class TooManyDeferred(LimitReached):
     def message(self) -> str:
         return (
             f"tenant {self.tenant!r} has {self.requests_max} requests that are answered later, as many as one tenant "
-            f"may; each goes a minute after its end: try again in {self.retry_after_s:.0f} s, or wait for the answer "
-            "(wait=true)"
+            f"may; each goes a minute after its end: {self._again()}, or wait for the answer (wait=true)"
         )
 
 

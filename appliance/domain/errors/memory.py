@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from appliance.domain.errors.unavailable import Unavailable
 from appliance.domain.overhead import SORTS
-from appliance.domain.units import BYTES_PER_MB
+from appliance.domain.units import BYTES_PER_MB, megabytes
 
 
 class Blocker(TypedDict):
@@ -39,10 +39,15 @@ class OutOfMemory(Unavailable):
     can_fit: bool = True
     """False: not even if nothing else were in memory."""
     blockers: list[Blocker] = field(default_factory=list)
+    would_fit: list[str] = field(default_factory=list)
+    """Where it can never fit: unverified variants that could, most accurate first. They answer where a request names
+    them, or where the application sets `unverified` to `allow`.
+    """
 
     def message(self) -> str:
         if not self.can_fit:
-            return f"no room in memory, ever: {self._need()}, {self._limit()}{self._held()}; {self._never()}"
+            advice = f"{self._unverified()}{self._never()}"
+            return f"no room in memory, ever: {self._need()}, {self._limit()}{self._held()}; {advice}"
         return f"no room in memory now: {self._need()}, {self._limit()}{self._held()}; {self._again()}"
 
     def as_seen_by(self, tenant: str) -> "OutOfMemory":
@@ -66,6 +71,12 @@ class OutOfMemory(Unavailable):
 
     def _never(self) -> str:
         return "raise the memory budget, or upload a smaller variant"
+
+    def _unverified(self) -> str:
+        if not self.would_fit:
+            return ""
+        one = f"{', '.join(self.would_fit)} would fit and {'is' if len(self.would_fit) == 1 else 'are'} unverified"
+        return f"{one}: name it, or set unverified of the application to allow; else "
 
     def _held(self) -> str:
         return "".join(f"; {_held_by(blocker)}" for blocker in self.blockers)
@@ -92,12 +103,6 @@ class NoRoomToRun(OutOfMemory):
 
     def _again(self) -> str:
         return "try again when others have run, send smaller inputs, or unload a model"
-
-
-def megabytes(count: int) -> str:
-    """Bytes for a person, in units of 10⁶."""
-    mb = count / BYTES_PER_MB
-    return f"{mb:.1f} MB" if mb >= 0.1 or not mb else f"{mb:.6f}".rstrip("0") + " MB"
 
 
 def processes_beside(overheads: Mapping[str, int]) -> list[Blocker]:

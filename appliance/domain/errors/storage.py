@@ -3,11 +3,29 @@
 from dataclasses import dataclass
 
 from appliance.domain.errors.unavailable import Unavailable
+from appliance.domain.units import megabytes
 
 
+@dataclass(kw_only=True, eq=False)
 class StorageFull(Unavailable):
+    """The disk has no room for this; waiting alone is of no use."""
+
+    retry_after_s: float | None = None
+    free_bytes: int | None = None
+    """None: the operating system refused a write, and how much would have been enough is not known."""
+    need_bytes: int | None = None
+    """What was to be written, at the least."""
+    reserve_bytes: int | None = None
+    """What has to stay free of the disk."""
+
     def message(self) -> str:
-        return "the disk of the box is full; free space in the state folder and try again"
+        advice = "delete models or uploads, or free space on the disk of the state folder, and try again"
+        if self.free_bytes is None or self.need_bytes is None or self.reserve_bytes is None:
+            return f"the disk of the box is full; {advice}"
+        return (
+            f"the disk of the box has too little room: {megabytes(self.free_bytes)} are free, of which "
+            f"{megabytes(self.reserve_bytes)} must stay free, and this needs {megabytes(self.need_bytes)}; {advice}"
+        )
 
 
 class StorageBusy(Unavailable):

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from appliance.domain.errors.root import ApplianceError
 
+UPLOAD_AGAIN = "upload the same model again under the same name: its applications and their settings stay"
+"""What to do about a damaged file; stands in the `reason` of variants that lost theirs."""
+
 
 @dataclass(kw_only=True, eq=False)
 class Unavailable(ApplianceError):
@@ -49,6 +52,18 @@ class LoadFailed(Unavailable):
 
     def message(self) -> str:
         return f"the variant could not be loaded: {self.reason}"
+
+
+@dataclass(kw_only=True, eq=False)
+class ContentDamaged(LoadFailed):
+    """A file of the variant is missing or not what it was, and nothing else can serve in its place. Waiting is of no
+    use. `build_id` is the content's digest, or the variant's id.
+    """
+
+    retry_after_s: float | None = None
+
+    def message(self) -> str:
+        return super().message() + ("" if UPLOAD_AGAIN in self.reason else f"; {UPLOAD_AGAIN}")
 
 
 @dataclass(kw_only=True, eq=False)

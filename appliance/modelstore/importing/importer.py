@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from appliance.domain.catalogue import Precision, Profile, TaskSpec, Variant
-from appliance.domain.errors import ApplianceError, BadInput, NotConfined, ProcessorEmulated
+from appliance.domain.errors import ApplianceError, BadInput, NotConfined, ProcessorEmulated, UnknownModel
 from appliance.domain.events import EventSink
 from appliance.domain.hardware import EMULATED, ProcessorDescription
 from appliance.domain.jobs import Awaited, GivenUp, ImportRequest, JobRecord
-from appliance.domain.names import content_of
+from appliance.domain.names import content_of, model_id
 from appliance.domain.states import JobState
 from appliance.log import get as get_log
 from appliance.modelstore.importing.cases import Axes
@@ -94,12 +94,15 @@ class Importer:
     async def submit(self, request: ImportRequest) -> JobRecord:
         """Accept an import; the file at `request.source` is moved away. Returns the queued job.
 
+        A model of that name that lost files to damage is repaired.
+
         Raises: BadName, UnknownTenant, AlreadyExists, UnknownModel, QuotaExceeded, StorageFull, NotConfined,
         ProcessorEmulated; then the file stays where it is.
         """
         if self._is_emulated:
             raise ProcessorEmulated
         self._require_confinement()
+        request = replace(request, repairs=await self._is_repair(request))
         source = Path(request.source)
         size_bytes = await asyncio.to_thread(_size_of, source)
         await self._store.stored_bytes.require(
@@ -117,6 +120,16 @@ class Importer:
         Progress(self._store, self._events, job).announce(job)
         await self._enqueue(job, request)
         return job
+
+    async def _is_repair(self, request: ImportRequest) -> bool:
+        """Whether the model of that name is there already, and damaged."""
+        if request.variant is not None:
+            return False
+        try:
+            model = await self._store.models.get(model_id(request.tenant, request.name))
+        except UnknownModel:
+            return False
+        return any(one.is_damaged for one in model.variants)
 
     async def cancel(self, model_id: str) -> None:
         """End the jobs of a model; returns when nothing works on it any more."""

@@ -10,10 +10,10 @@ from appliance.domain.errors import BadMetadata
 from appliance.domain.jobs import MADE_PRECISIONS, ImportRequest
 from appliance.modelstore.importing.growth import check_stated
 from appliance.modelstore.orders import Inspection, Unpacked
-from appliance.tasks import infer_spec, parse_spec
+from appliance.tasks import TASKS, infer_spec, parse_spec
+from appliance.tasks.base import ChecksModel, Target
+from appliance.tasks.metadata import BESIDE
 
-APART = frozenset({"task", "name", "shared", "application", "precisions"})
-"""Keys of a metadata.json that are no part of the task."""
 SYNONYMS = {"preprocessing": "image", "pre_processing": "image"}
 
 
@@ -23,15 +23,18 @@ def stated_task(request: ImportRequest, unpacked: Unpacked) -> TaskSpec:
 
 
 def settled_task(request: ImportRequest, unpacked: Unpacked, inspection: Inspection) -> TaskSpec:
-    """The task that serves. Raises: BadMetadata naming the key."""
+    """The task that serves. Raises: BadMetadata naming the key, also where the network cannot do the task."""
     kind = _kind(request, unpacked)
     needed = [tensor for tensor in inspection.inputs if tensor.name not in inspection.defaults]
     inferred = infer_spec(kind, needed, inspection.outputs, inspection.metadata_props)
     task = _corrected(request, unpacked, inferred)
     check_stated(task, inspection.inputs)
-    return replace(
+    task = replace(
         task, index_limits=inspection.index_limits, examples=inspection.examples, defaults=inspection.defaults
     )
+    if isinstance(found := TASKS[kind], ChecksModel):
+        found.check(task, Target(inspection.inputs, inspection.outputs))
+    return task
 
 
 def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Precision, ...]:
@@ -47,7 +50,7 @@ def settled_precisions(request: ImportRequest, unpacked: Unpacked) -> tuple[Prec
 
 def _corrected(request: ImportRequest, unpacked: Unpacked, base: TaskSpec) -> TaskSpec:
     kind = _kind(request, unpacked)
-    archived = {SYNONYMS.get(key, key): value for key, value in unpacked.metadata.items() if key not in APART}
+    archived = {SYNONYMS.get(key, key): value for key, value in unpacked.metadata.items() if key not in BESIDE}
     if unpacked.labels and "labels" not in archived:
         archived["labels"] = list(unpacked.labels)
     spec = parse_spec(kind, request.metadata, base=parse_spec(kind, archived, base=base))

@@ -6,7 +6,7 @@ uploaded file.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +57,9 @@ class ImportRun:
         Raises: BadInput and its kin, StorageFull, QuotaExceeded.
         """
         unpacked = await self._unpack()
-        if self._request.variant is None:
+        if self._request.repairs:
+            await self._repair(unpacked)
+        elif self._request.variant is None:
             await self._whole_model(unpacked)
         else:
             await self._own_variant(unpacked, self._request.variant)
@@ -71,15 +73,17 @@ class ImportRun:
     def _summary(self, model: Model) -> str:
         names = {state: [one.name for one in model.variants if one.state is state] for state in VariantState}
         parts = [f"{state.value}: {', '.join(found)}" for state, found in names.items() if found]
+        unused = next((one.accuracy.unused for one in model.variants if one.accuracy and one.accuracy.unused), "")
         doubtful = {
             evidence: ", ".join(
                 one.name for one in model.variants if one.state is VariantState.READY and one.evidence is evidence
             )
             for evidence in _UNVERIFIED
         }
-        told = [
-            f"unverified, because {_UNVERIFIED[evidence]}: {names}" for evidence, names in doubtful.items() if names
-        ]
+        whys = _UNVERIFIED | ({Evidence.NOISE: unused} if unused else {})
+        told = [f"unverified, because {whys[evidence]}: {names}" for evidence, names in doubtful.items() if names]
+        if unused and not doubtful[Evidence.NOISE]:
+            told.append(unused)
         return ". ".join(["; ".join(parts), *told, *self._notes])
 
     # -- the two kinds of import ---------------------------------------------------------------------------------------
@@ -107,6 +111,35 @@ class ImportRun:
             await self._progress.stage(precision.value, 30 + number * share, 30 + (number + 1) * share)
             await self._precision(maker, precision, rungs, original.reviewed)
 
+    async def _repair(self, unpacked: Unpacked) -> None:
+        """Bring back what the model lost to damage, and make anew what cannot be brought back; all else of it stays.
+
+        Raises: BadModel when this is not the file that the model was made of.
+        """
+        inspection = await self._inspect(unpacked, stated_task(self._request, unpacked))
+        model = await self._store.models.get(self._model_id)
+        maker = self._maker(unpacked, inspection, model.task, inspection)
+        own = inspection.precision
+        await self._progress.stage(own.value, 12, 16)
+        original = await maker.make(own)
+        if not original.variants:
+            raise BadModel(reason="the original cannot be served")
+        digest = await maker.restore(original.variants[0])
+        known = next((one for one in model.variants if one.is_original), None)
+        if known is not None and not known.may_have_been(digest):
+            raise BadModel(
+                reason=f"model {model.name!r} is damaged, and this is not the file that it was made of: upload the "
+                "same file with the same task and metadata, or delete the model first"
+            )
+        await self._put_assets(unpacked.assets)
+        await maker.measure_all(original.variants, original.reviewed)
+        lost = {one.precision for one in model.variants if one.is_damaged} - {own, Precision.OWN}
+        for number, precision in enumerate(sorted(lost)):
+            await self._turn.give_way()
+            share = 69 / len(lost)
+            await self._progress.stage(precision.value, 30 + number * share, 30 + (number + 1) * share)
+            await self._precision(maker, precision, original.variants, original.reviewed)
+
     async def _precision(
         self, maker: VariantMaker, precision: Precision, originals: Sequence[MadeVariant], of_original: Reviewed
     ) -> None:
@@ -119,6 +152,8 @@ class ImportRun:
             return
         try:
             made = await maker.make(precision)
+            if self._request.repairs and made.variants:
+                await maker.restore(made.variants[0])
             await self._turn.give_way()
             await maker.measure_all(made.variants, of_original.joined(made.reviewed))
         except StorageFull:
@@ -190,10 +225,13 @@ class ImportRun:
         model = await self._store.models.get(self._model_id)
         if task != model.task:
             await self._store.models.update(self._model_id, task=task)
-        missing = {name: Path(path) for name, path in unpacked.assets.items() if name not in model.assets}
-        if missing:
+        await self._put_assets({name: path for name, path in unpacked.assets.items() if name not in model.assets})
+
+    async def _put_assets(self, files: Mapping[str, str]) -> None:
+        """Store files that serving needs beside the graph: name to path."""
+        if files:
             stage = self._store.blobs.stage
-            staged = {name: await asyncio.to_thread(stage, [path]) for name, path in missing.items()}
+            staged = {name: await asyncio.to_thread(stage, [Path(path)]) for name, path in files.items()}
             await self._store.models.put_assets(self._model_id, staged)
 
     def _maker(self, unpacked: Unpacked, inspection: Inspection, task: TaskSpec, reference: Inspection) -> VariantMaker:

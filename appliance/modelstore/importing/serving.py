@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from appliance.domain.errors import ContentDamaged
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.names import owner_of
 from appliance.log import get as get_log
 from appliance.modelstore.importing.prepared import Builds
-from appliance.modelstore.store.blobs import ContentDamaged
 
 if TYPE_CHECKING:
     from appliance.modelstore.store.models import Models

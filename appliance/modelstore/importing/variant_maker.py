@@ -14,6 +14,7 @@ from appliance.domain.catalogue import Accuracy, Evidence, Precision, Profile, T
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.names import variant_id
 from appliance.domain.states import VariantState
+from appliance.log import get as get_log
 from appliance.modelstore.importing.dominance import dominance
 from appliance.modelstore.importing.fair_slots import Turn
 from appliance.modelstore.importing.profiling import Content, profiled
@@ -31,6 +32,7 @@ from appliance.modelstore.orders import (
 )
 from appliance.modelstore.store.blobs import Staged
 
+log = get_log("importer")
 FIDELITY = Accuracy(100.0, "fidelity", "fp32", 0, "it is the original")
 
 
@@ -143,6 +145,18 @@ class VariantMaker:
                 profile = await self._measure(rung, content, known, evaluated, number)
                 known = replace(known, grown=known.grown or profile)
 
+    async def restore(self, made: MadeVariant) -> str:
+        """Bring the file back to the variants of any model that lost it to damage; returns its digest.
+
+        Raises: StorageFull.
+        """
+        staged = await asyncio.to_thread(self._store.blobs.stage, await self._files_of(made))
+        try:
+            await self._restored(staged.sha256, staged)
+        finally:
+            await asyncio.shield(asyncio.to_thread(self._store.blobs.discard, staged))
+        return staged.sha256
+
     async def put_failed(self, name: str, precision: Precision, reason: str) -> None:
         """Keep on record what could not be made, and why."""
         id = variant_id(self._subject.model_id, name)
@@ -156,7 +170,8 @@ class VariantMaker:
         return {
             one.name
             for one in model.variants
-            if one.state is VariantState.FAILED or one.profile is not None or (or_servable and one.servable)
+            if (one.state is VariantState.FAILED and not one.is_damaged)
+            or (one.servable and (one.profile is not None or or_servable))
         }
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -187,6 +202,8 @@ class VariantMaker:
         if accuracy is None and not rung.is_original:
             await self.put_failed(rung.name, rung.precision, reason)
             return None
+        if accuracy is not None and (unused := self._subject.unpacked.unused):
+            accuracy = replace(accuracy, unused="; ".join(filter(None, (unused, accuracy.unused))))
         if accuracy is not None and self._subject.is_first and rung.precision is Precision.OWN:
             accuracy = replace(accuracy, evidence=Evidence.ORIGINAL)
         variant = self._variant(rung, content.sha256, accuracy or FIDELITY, None)
@@ -208,14 +225,31 @@ class VariantMaker:
             yield _Content(stored.content_sha256, Path(made.path), None)
             return
         await self._store.stored_bytes.require(self._subject.tenant, made.size_bytes)
-        inspection = self._subject.inspection
-        is_inspected = made.path == inspection.model
-        files = [Path(one) for one in inspection.files] if is_inspected else await asyncio.to_thread(_files, made.path)
-        staged = await asyncio.to_thread(self._store.blobs.stage, files)
+        staged = await asyncio.to_thread(self._store.blobs.stage, await self._files_of(made))
         try:
             yield _Content(staged.sha256, Path(made.path), staged)
         finally:
             await asyncio.shield(asyncio.to_thread(self._store.blobs.discard, staged))
+
+    async def _files_of(self, made: MadeVariant) -> list[Path]:
+        inspection = self._subject.inspection
+        if made.path == inspection.model:
+            return [Path(one) for one in inspection.files]
+        return await asyncio.to_thread(_files, made.path)
+
+    async def _restored(self, sha256: str, staged: Staged | None = None) -> None:
+        """Variants that had lost this content serve again, and are judged anew."""
+        restored = await self._store.models.restore(sha256, staged)
+        for variant in restored:
+            self._tools.builds.put(variant)
+        for id in sorted({variant.model_id for variant in restored}):
+            log.info("content restored", sha256=sha256, model_id=id)
+            variants = (await self._store.models.get(id)).variants
+            judged = dominance(variants, self._tools.options.accuracy_floor)
+            for one in variants:
+                found = judged.get(one.id)
+                if found and (found.state, found.reason) != (one.state, one.reason):
+                    await self._store.models.set_variant_state(one.id, found.state, found.reason)
 
     async def _put(self, variant: Variant, content: _Content) -> None:
         """Write a variant with its judgement, and the judgements that it changes for others."""
@@ -227,6 +261,7 @@ class VariantMaker:
         staged, content.staged = content.staged, None
         await self._store.models.put_variant(variant, staged, self._subject.inspection.axes)
         self._tools.builds.put(variant)
+        await self._restored(content.sha256)
         for other in others:
             found = judged.get(other.id)
             if found and (found.state, found.reason) != (other.state, other.reason):

@@ -99,6 +99,7 @@ class _Evaluation:
         self.data = ""
         self.evidence = Evidence.SAMPLES
         self.sample_set = ""
+        self.unused = ""
         clock = SystemClock()
         self.now_ns = clock.now_ns
         self.until_ns = clock.now_ns() + round(order.seconds_max * NS_PER_S)
@@ -120,6 +121,7 @@ class _Evaluation:
                 elif answer is not None:
                     tally.add(self.task.accuracy(answer, sample.truth))
             used.append(sample)
+        self._note_calibration()
         if whole:
             _score_groups(tallies, used)
         self.against, self.data = "labels", f"{len(used)} labelled samples"
@@ -133,11 +135,14 @@ class _Evaluation:
         found = Score(0.0, 0.0, "")
         samples = unlabelled(self.order.held_out or self.order.calibration, self.order.samples_max)
         self.sample_set = digest_of(samples)
+        looked_at, problems = 0, list[str]()
         for sample in self._in_time(samples):
+            looked_at += 1
             try:
                 reference = self._answer(self.order.inspection.model, self._decoded(sample, self.full))
-            except BadInput:
-                continue  # unusable for every variant
+            except BadInput as error:  # unusable for every variant
+                problems.append(f"{sample.path.name}: {error}")
+                continue
             found = found + self.task.similarity(reference, reference)
             for tally in tallies:
                 answer = reference if self._is_reference(tally) else self._answer_or_problem(tally, sample)
@@ -146,6 +151,10 @@ class _Evaluation:
         size = f" at {self.full.height}x{self.full.width}" if self.full else ""
         count = max(tally.samples for tally in tallies)
         self.against, self.data = "fp32", f"{count} calibration inputs, against the answers of the original{size}"
+        self.unused = unused_inputs(len(self.order.calibration), looked_at, problems)
+        if samples and not problems and not found.weight:
+            came = len(self.order.calibration)
+            self.unused = f"{came} calibration inputs came, and the original finds nothing in those that were looked at"
         return tallies if found.weight else []
 
     def on_noise(self) -> list[Tally]:
@@ -173,7 +182,17 @@ class _Evaluation:
         metric, scores = tally.score.metric, tuple(tally.scores)
         sample_set = tally.sample_set or self.sample_set
         evidence = Evidence.CALIBRATION if self._is_its_own(tally.variant) else self.evidence
-        return Accuracy(value, metric, self.against, tally.samples, self.data, scores, sample_set, evidence=evidence)
+        return Accuracy(
+            value,
+            metric,
+            self.against,
+            tally.samples,
+            self.data,
+            scores,
+            unused=self.unused,
+            sample_set=sample_set,
+            evidence=evidence,
+        )
 
     def _is_its_own(self, variant: MadeVariant) -> bool:
         """Whether a variant is compared on the samples that it was calibrated with."""
@@ -228,6 +247,21 @@ class _Evaluation:
             self.report(number / len(samples), f"sample {number + 1} of {len(samples)}")
             yield sample
 
+    def _note_calibration(self) -> None:
+        """See whether calibration inputs beside a labelled set can be read: int8 is calibrated with them. Of the
+        original alone, as others share them.
+        """
+        if not any(variant.is_original for variant in self.order.variants):
+            return
+        looked_at, problems = 0, list[str]()
+        for sample in self._in_time(unlabelled(self.order.calibration, self.order.samples_max)):
+            looked_at += 1
+            try:
+                self._decoded(sample, self.full)
+            except BadInput as error:
+                problems.append(f"{sample.path.name}: {error}")
+        self.unused = unused_inputs(len(self.order.calibration), looked_at, problems)
+
     def _is_reference(self, tally: Tally) -> bool:
         return tally.variant.path == self.order.inspection.model and tally.size in (None, self.full)
 
@@ -259,6 +293,20 @@ class _Evaluation:
         except BadInput as error:
             tally.problem = f"{sample.path.name}: {error}"
             return None
+
+
+def unused_inputs(came: int, looked_at: int, problems: Sequence[str]) -> str:
+    """Return how many calibration inputs came, how many could be read, and why the first of the others could not;
+    empty where all that were looked at could.
+    """
+    if not problems:
+        return ""
+    read = looked_at - len(problems)
+    of = "" if looked_at == came else f" of the {looked_at} that were looked at"
+    return (
+        f"{came} calibration input{'s' if came != 1 else ''} came, {read or 'none'}{of} could be read; the first that "
+        f"could not is {problems[0]}"
+    )
 
 
 def _score_groups(tallies: Sequence[Tally], samples: Sequence[Sample]) -> None:

@@ -17,7 +17,7 @@ import secrets
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -211,6 +211,7 @@ def _contents(target: Path) -> Unpacked:
         calibration=tuple(str(path) for path in _media(root / "calibration")),
         evaluation=str(root / "evaluation") if samples else None,
         evaluation_samples=samples,
+        unused="; ".join(filter(None, (_no_media(root / "calibration"), _no_truth(root / "evaluation", samples)))),
     )
 
 
@@ -234,6 +235,33 @@ def _model_file(target: Path) -> Path:
 def _media(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
         yield from sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in MEDIA)
+
+
+def _no_media(folder: Path) -> str:
+    """Which files of the calibration folder are not read; empty: all are."""
+    others = _files(folder, set(_media(folder)))
+    if not others:
+        return ""
+    return f"{_counted(others, folder)} no calibration input: those lie in the folder itself and are {', '.join(MEDIA)}"
+
+
+def _no_truth(folder: Path, samples: int) -> str:
+    """Which files of the evaluation folder are of no use for want of a truth.json; empty: there is one, or no file."""
+    others = [] if samples else _files(folder)
+    if not others:
+        return ""
+    return f"{_counted(others, folder)} not used: evaluation has no truth.json, which names its samples"
+
+
+def _files(folder: Path, known: Collection[Path] = ()) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path not in known)
+
+
+def _counted(files: Sequence[Path], folder: Path) -> str:
+    first = files[0].relative_to(folder)
+    return (
+        f"{len(files)} files of {folder.name} ({first} ...) are" if len(files) > 1 else f"{first} in {folder.name} is"
+    )
 
 
 def _text(path: Path) -> str:

@@ -46,6 +46,8 @@ def inspect(order: InspectOrder, report: Report) -> Inspection:
         except DoesNotRun as error:
             reasons.append(error.reason)
     advice = "" if sample else "; if it takes certain values only, add inputs of real use (calibration/)"
+    if order.calibration and not sample:
+        advice += "; those that came could not be read"
     raise DoesNotRun(reason=reasons[0] + advice)
 
 

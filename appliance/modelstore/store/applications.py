@@ -6,7 +6,7 @@ from appliance.domain.catalogue import Application
 from appliance.domain.errors import AlreadyExists, QuotaExceeded, UnknownApplication, UnknownModel
 from appliance.domain.names import checked_name
 from appliance.modelstore.store.pipeline_uses import refuse_if_used
-from appliance.modelstore.store.records import PAGE, RETRY_S, Change, Changes, Records
+from appliance.modelstore.store.records import PAGE, Change, Changes, Records
 from appliance.modelstore.store.tables import ApplicationRow, ModelRow
 from appliance.modelstore.store.tenants import tenant_row
 
@@ -30,8 +30,9 @@ def add_application(session: Session, application: Application) -> Change:
     if session.get(ApplicationRow, application.id) is not None:
         raise AlreadyExists(name=application.name)
     counted = select(func.count()).select_from(ApplicationRow).where(ApplicationRow.tenant == application.tenant)
-    if session.exec(counted).one() >= PER_TENANT_MAX:
-        raise QuotaExceeded(tenant=application.tenant, quota="applications", retry_after_s=RETRY_S)
+    used = session.exec(counted).one()
+    if used >= PER_TENANT_MAX:
+        raise QuotaExceeded(tenant=application.tenant, quota="applications", limit=PER_TENANT_MAX, used=used)
     check_usable(session, application)
     row = ApplicationRow(
         id=application.id, tenant=application.tenant, name=application.name, model_id=application.model_id

@@ -13,11 +13,11 @@ import re
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.domain.errors import LoadFailed
+from appliance.domain.errors import ContentDamaged, LoadFailed
 from appliance.modelstore.store.disk import copy_hashed, hash_of, move_hashed, remove, require_free, sync_folder
 from appliance.modelstore.store.verified_files import VerifiedFiles
 
@@ -42,10 +42,6 @@ class Staged:
     path: Path
     sha256: str
     size_bytes: int
-
-
-class ContentDamaged(LoadFailed):
-    """A content is missing or not what it was; `build_id` is its digest."""
 
 
 @contextmanager
@@ -96,6 +92,9 @@ class Blobs:
         except BaseException:
             remove(target)
             raise
+        if self._final(digest).exists():
+            with suppress(LoadFailed):
+                self.check(digest)  # a damaged copy goes, and this one takes its place
         return Staged(target, digest, size_bytes)
 
     def publish(self, staged: Staged) -> BlobRef:

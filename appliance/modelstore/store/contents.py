@@ -84,7 +84,9 @@ class Contents:
 
     def _publish(self, session: Session, staged: Staged, now: datetime.datetime) -> None:
         blob = self.blobs.publish(staged)
-        if session.get(BlobRow, blob.sha256) is None:
+        if row := session.get(BlobRow, blob.sha256):
+            row.modified_ns = blob.modified_ns
+        else:
             session.add(
                 BlobRow(sha256=blob.sha256, size_bytes=blob.size_bytes, modified_ns=blob.modified_ns, created_at=now)
             )

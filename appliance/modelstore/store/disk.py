@@ -50,8 +50,9 @@ def require_free(folder: Path, need_bytes: int, reserve_bytes: int) -> None:
     """Raises: StorageFull when `need_bytes` would leave less than `reserve_bytes`, which the database needs to go
     on.
     """
-    if shutil.disk_usage(folder).free < need_bytes + reserve_bytes:
-        raise StorageFull()
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < need_bytes + reserve_bytes:
+        raise StorageFull(free_bytes=free_bytes, need_bytes=need_bytes, reserve_bytes=reserve_bytes)
 
 
 def sync_file(path: Path) -> None:

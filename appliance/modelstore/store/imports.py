@@ -33,7 +33,10 @@ class Imports:
         now = self._records.clock.wall_now()
 
         def work(session: Session) -> tuple[JobRecord, Changes]:
-            if request.variant is None:
+            if request.repairs:
+                changes = []
+                model_row(session, model)
+            elif request.variant is None:
                 changes = self._accept_model(session, request)
             else:
                 _check_variant(session, model, checked_variant_name(request.variant))
@@ -98,5 +101,6 @@ class Imports:
 
 def _check_variant(session: Session, model: str, name: str) -> None:
     model_row(session, model)
-    if session.get(VariantRow, variant_id(model, name)) is not None:
+    row = session.get(VariantRow, variant_id(model, name))
+    if row is not None and not row.to_variant().is_damaged:
         raise AlreadyExists(name=name)

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from sqlmodel import Session, col, func, select
 
 from appliance.domain.access import KeyRecord, Role
-from appliance.domain.errors import AlreadyExists, QuotaExceeded, UnknownKey
-from appliance.modelstore.store.records import ALL_TENANTS, PAGE, RETRY_S, Change, Changes, Records
+from appliance.domain.errors import AlreadyExists, UnknownKey
+from appliance.modelstore.store.records import PAGE, Change, Changes, Records, require_place
 from appliance.modelstore.store.tables import KeyRow, KeyUseRow
 from appliance.modelstore.store.tenants import tenant_row
 
@@ -51,8 +51,8 @@ class Keys:
         """Raises: QuotaExceeded."""
         counted = select(func.count()).select_from(KeyRow).where(KeyRow.role != Role.ADMIN.value)
         of_tenant = session.exec(counted.where(KeyRow.tenant == tenant)).one()
-        if of_tenant >= self._per_tenant_max or session.exec(counted).one() >= ALL_TENANTS * self._per_tenant_max:
-            raise QuotaExceeded(tenant=tenant, quota="keys", retry_after_s=RETRY_S)
+        of_all = session.exec(counted).one()
+        require_place(tenant, "keys", self._per_tenant_max, of_tenant, of_all)
 
     async def get(self, id: str) -> KeyRecord:
         """Raises: UnknownKey."""

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from sqlmodel import Session, col, func, select
 
-from appliance.domain.catalogue import UPLOAD_AGAIN, Accuracy, Model, TaskSpec, Variant
+from appliance.domain.catalogue import Accuracy, Model, TaskSpec, Variant
 from appliance.domain.errors import AlreadyExists, InUse, UnknownModel, UnknownVariant
+from appliance.domain.errors.unavailable import UPLOAD_AGAIN
 from appliance.domain.states import VARIANT_MOVES, VariantState, move
 from appliance.modelstore.store.blobs import Staged
 from appliance.modelstore.store.contents import Contents, contents_of, drop_unused
@@ -70,7 +71,7 @@ def save_variant(session: Session, variant: Variant, axes: Axes | None) -> Chang
             state=variant.state.value,
         )
         session.add(row)
-    elif row.state != variant.state.value:
+    elif row.state != variant.state.value and not row.to_variant().is_damaged:  # what is damaged is made anew
         move(VARIANT_MOVES, VariantState(row.state), variant.state)
     row.take(variant)
     row.axes = row.axes if axes is None else axes
@@ -126,19 +127,27 @@ class Models:
         return await self._records.write(work)
 
     async def put_assets(self, id: str, files: Mapping[str, Staged]) -> Model:
-        """Add or replace files that serving needs beside the graph. Raises: UnknownModel, StorageFull."""
+        """Add or replace files that serving needs beside the graph; variants that had failed for want of them are
+        ready again. Raises: UnknownModel, StorageFull.
+        """
 
         def work(session: Session) -> tuple[Model, Changes]:
             model_row(session, id)
+            models = {id}
             for name, staged in files.items():
+                same = select(AssetRow.model_id).where(AssetRow.content_sha256 == staged.sha256)
+                models |= set(session.exec(same).all())
                 row = session.get(AssetRow, (id, name)) or AssetRow(
                     model_id=id, name=name, content_sha256=staged.sha256
                 )
                 row.content_sha256 = staged.sha256
                 session.add(row)
-            change = model_change(session, id)
-            assert isinstance(change.value, Model)
-            return change.value, [change]
+            for variant in session.exec(select(VariantRow).where(col(VariantRow.model_id).in_(models))):
+                lost = variant.reason.partition(": ")[0]
+                if lost in files and variant.content_sha256 and variant.to_variant().is_damaged:
+                    _restore(variant)
+            changes = [model_change(session, model) for model in sorted(models)]
+            return next(one.value for one in changes if isinstance(one.value, Model) and one.id == id), changes
 
         return await self._contents.write_with(list(files.values()), work)
 
@@ -211,6 +220,24 @@ class Models:
 
         await self._records.write(work)
 
+    async def restore(self, sha256: str, content: Staged | None = None) -> list[Variant]:
+        """Bring variants back that lost a content to damage, those of all models, and return them. `content`: it is
+        not published yet, and is only where a variant lost it. Raises: StorageFull.
+        """
+        lost = select(VariantRow).where(col(VariantRow.reason).contains(_marked(sha256)))
+        if not await self._records.read(lambda session: session.exec(lost).first() is not None):
+            return []
+
+        def work(session: Session) -> tuple[list[Variant], Changes]:
+            rows = session.exec(lost).all()
+            for row in rows:
+                row.content_sha256 = sha256
+                _restore(row)
+            models = sorted({row.model_id for row in rows})
+            return [row.to_variant() for row in rows], [model_change(session, id) for id in models]
+
+        return await self._contents.write_with([] if content is None else [content], work)
+
     async def mark_damaged(self, sha256: str, problem: str, *, has_form: bool) -> None:
         """Mark every variant of a damaged content: as failed, unless it has a sound prepared form, which serves on."""
 
@@ -268,15 +295,29 @@ def mark_damaged(session: Session, sha256: str, problem: str, *, has_form: bool)
     rows = session.exec(select(VariantRow).where(VariantRow.content_sha256 == sha256)).all()
     for row in rows:
         if has_form:
-            row.reason = f"{problem}; its prepared form serves; {UPLOAD_AGAIN}"
+            row.reason = f"{problem}; its prepared form serves; {UPLOAD_AGAIN} {_marked(sha256)}"
         else:
-            row.state, row.reason = VariantState.FAILED.value, f"{problem}; {UPLOAD_AGAIN}"
+            row.state, row.reason = VariantState.FAILED.value, f"{problem}; {UPLOAD_AGAIN} {_marked(sha256)}"
     models = {row.model_id for row in rows}
     for asset in session.exec(select(AssetRow).where(AssetRow.content_sha256 == sha256)).all():
         models.add(asset.model_id)
         for row in session.exec(select(VariantRow).where(VariantRow.model_id == asset.model_id)).all():
             row.state, row.reason = VariantState.FAILED.value, f"{asset.name}: {problem}; {UPLOAD_AGAIN}"
     return sorted(models)
+
+
+def _marked(sha256: str) -> str:
+    """How a variant that lost a content names it in its reason, by which it gets it back: its row may have no content
+    any more.
+    """
+    return f"(content {sha256})"
+
+
+def _restore(row: VariantRow) -> None:
+    """What was lost to damage is there again."""
+    if row.state == VariantState.FAILED.value:
+        row.state = VariantState.READY.value
+    row.reason = ""
 
 
 def remove_model(session: Session, id: str) -> list[str]:

@@ -2,11 +2,11 @@
 
 from sqlmodel import Session, col, func, select
 
-from appliance.domain.errors import AlreadyExists, QuotaExceeded, UnknownApplication, UnknownPipeline
+from appliance.domain.errors import AlreadyExists, UnknownApplication, UnknownPipeline
 from appliance.domain.names import checked_name
 from appliance.domain.pipeline import Pipeline
 from appliance.modelstore.store.pipeline_uses import note_uses
-from appliance.modelstore.store.records import ALL_TENANTS, PAGE, RETRY_S, Change, Changes, Records
+from appliance.modelstore.store.records import PAGE, Change, Changes, Records, require_place
 from appliance.modelstore.store.tables import ApplicationRow, PipelineRow
 from appliance.modelstore.store.tenants import tenant_row
 
@@ -103,8 +103,8 @@ class StoredPipelines:
         """Raises: QuotaExceeded."""
         counted = select(func.count()).select_from(PipelineRow)
         of_tenant = session.exec(counted.where(PipelineRow.tenant == tenant)).one()
-        if of_tenant >= self._per_tenant_max or session.exec(counted).one() >= ALL_TENANTS * self._per_tenant_max:
-            raise QuotaExceeded(tenant=tenant, quota="pipelines", retry_after_s=RETRY_S)
+        of_all = session.exec(counted).one()
+        require_place(tenant, "pipelines", self._per_tenant_max, of_tenant, of_all)
 
 
 def _check_usable(session: Session, pipeline: Pipeline) -> None:

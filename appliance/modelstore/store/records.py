@@ -13,6 +13,7 @@ from sqlmodel import Session
 from appliance.clock import Clock
 from appliance.domain.access import KeyRecord
 from appliance.domain.catalogue import Application, Model, Tenant
+from appliance.domain.errors import QuotaExceeded
 from appliance.domain.jobs import JobRecord
 from appliance.domain.pipeline import Pipeline
 from appliance.modelstore.store.audit_entry import current_entry
@@ -24,8 +25,20 @@ ChangeValue = Tenant | Model | Application | Pipeline | KeyRecord | JobRecord | 
 PAGE = 100
 ALL_TENANTS = 10
 """What one tenant may have so many of, all together may have ten times as many of."""
-RETRY_S = 60.0
-"""Until when a bound on rows may have room again: somebody has to delete something."""
+
+
+def require_place(
+    tenant: str, quota: str, most: int, of_tenant: int, of_all: int, retry_after_s: float | None = None
+) -> None:
+    """Whether a tenant may have one more row of which there are so many, its own and of all tenants.
+
+    Raises: QuotaExceeded.
+    """
+    for limit, used, is_of_all in ((most, of_tenant, False), (ALL_TENANTS * most, of_all, True)):
+        if used >= limit:
+            raise QuotaExceeded(
+                tenant=tenant, quota=quota, limit=limit, used=used, of_all=is_of_all, retry_after_s=retry_after_s
+            )
 
 
 @dataclass(frozen=True, slots=True)

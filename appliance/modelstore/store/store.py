@@ -13,11 +13,10 @@ from sqlmodel import Session, col, select
 
 from appliance.clock import Clock
 from appliance.domain.catalogue import DEFAULT_TENANT, Tenant
-from appliance.domain.errors import LoadFailed
+from appliance.domain.errors import ContentDamaged, LoadFailed
 from appliance.log import get as get_log
 from appliance.modelstore.store.applications import Applications
 from appliance.modelstore.store.audit import Audit
-from appliance.modelstore.store.blobs import ContentDamaged
 from appliance.modelstore.store.contents import Contents, OnRemoved, drop_unused
 from appliance.modelstore.store.decisions import Decisions
 from appliance.modelstore.store.disk import keep_only

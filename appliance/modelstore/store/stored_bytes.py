@@ -49,19 +49,25 @@ class StoredBytes:
     def require_in(self, session: Session, tenant: str, more_bytes: int) -> None:
         """The same, in the transaction that stores them. Raises: UnknownTenant, QuotaExceeded."""
         quota = self._quota(session, tenant)
-        if quota is not None and self._of_tenant(session, tenant) + more_bytes > quota:
-            raise QuotaExceeded(tenant=tenant, quota=QUOTA)
+        if quota is None:
+            return
+        used = self._of_tenant(session, tenant)
+        if used + more_bytes > quota:
+            raise QuotaExceeded(tenant=tenant, quota=QUOTA, limit=quota, used=used, needed=more_bytes)
 
     async def room(self, tenant: str) -> "Room | None":
         """What the quota leaves for a piece whose size nobody knows; None: there is no quota. Raises: UnknownTenant."""
         grown, announced = self.grown[tenant], self._announced[tenant]
 
-        def work(session: Session) -> int | None:
+        def work(session: Session) -> tuple[int, int] | None:
             quota = self._quota(session, tenant)
-            return None if quota is None else quota - self._of_tenant(session, tenant)
+            return None if quota is None else (quota, self._of_tenant(session, tenant))
 
-        left = await self._records.read(work)
-        return None if left is None else Room(self, tenant, grown + left - announced)
+        found = await self._records.read(work)
+        if found is None:
+            return None
+        quota, used = found
+        return Room(self, tenant, quota, grown + quota - used - announced)
 
     @contextmanager
     def announced(self, tenant: str, more_bytes: int) -> Iterator[None]:
@@ -113,16 +119,19 @@ class StoredBytes:
 class Room:
     """What one piece may take of a tenant's quota. Event-loop thread only."""
 
-    def __init__(self, stored: StoredBytes, tenant: str, grown_max: int) -> None:
-        """`grown_max`: what the tenant's growth may come to before the quota is full."""
+    def __init__(self, stored: StoredBytes, tenant: str, quota: int, grown_max: int) -> None:
+        """`grown_max`: what the tenant's growth may come to before the quota, in bytes, is full."""
         self._stored = stored
         self._tenant = tenant
+        self._quota = quota
         self._grown_max = grown_max
 
     def take(self, id: str, count: int, end: int) -> None:
         """Count bytes of the upload `id`, which ends at `end` with them. Raises: QuotaExceeded; then none are
         counted.
         """
-        if self._stored.grown[self._tenant] + count > self._grown_max:
-            raise QuotaExceeded(tenant=self._tenant, quota=QUOTA)
+        left = self._grown_max - self._stored.grown[self._tenant]
+        if count > left:
+            used = self._quota - left
+            raise QuotaExceeded(tenant=self._tenant, quota=QUOTA, limit=self._quota, used=used, needed=count)
         self._stored.grow(self._tenant, id, count, end)

@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlmodel import Session, col, func, select
 
 from appliance.clock import NS_PER_S
-from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, QuotaExceeded, TooLarge, UnknownUpload
+from appliance.domain.errors import BadInput, IllegalState, OffsetMismatch, TooLarge, UnknownUpload
 from appliance.domain.uploads import UploadRecord
 from appliance.modelstore.store.disk import (
     CHUNK_BYTES,
@@ -26,12 +26,14 @@ from appliance.modelstore.store.disk import (
     require_free,
     sync_folder,
 )
-from appliance.modelstore.store.records import ALL_TENANTS, PAGE, RETRY_S
+from appliance.modelstore.store.records import PAGE, require_place
 from appliance.modelstore.store.store import Store
 from appliance.modelstore.store.stored_bytes import Room
 from appliance.modelstore.store.tables import UploadRow
 
 IDLE = timedelta(hours=24)
+RETRY_S = 60.0
+"""Until when one of as many uploads as may be under way may have ended."""
 
 
 class Uploads:
@@ -242,8 +244,8 @@ class Uploads:
         """Raises: QuotaExceeded."""
         counted = select(func.count()).select_from(UploadRow)
         of_tenant = session.exec(counted.where(UploadRow.tenant == tenant)).one()
-        if of_tenant >= self._per_tenant_max or session.exec(counted).one() >= ALL_TENANTS * self._per_tenant_max:
-            raise QuotaExceeded(tenant=tenant, quota="uploads under way", retry_after_s=RETRY_S)
+        of_all = session.exec(counted).one()
+        require_place(tenant, "uploads under way", self._per_tenant_max, of_tenant, of_all, RETRY_S)
 
     def _row(self, session: Session, id: str) -> UploadRow:
         row = session.get(UploadRow, id)

@@ -26,10 +26,10 @@ def admission(request: Request, quota: Quota, error: LimitReached) -> dict[str, 
 
 def _figures(quota: Quota, error: LimitReached) -> Mapping[str, object] | None:
     """Return the bound that is reached and its figure; None: `AdmissionInput` has no such bound."""
-    if isinstance(error, QuotaExceeded) and error.have is not None and error.quota == CONCURRENT:
-        return {"running": error.have, "concurrent_requests": quota.concurrent_requests}
-    if isinstance(error, QuotaExceeded) and error.have is not None and error.quota == RATE:
-        return {"tokens": error.have}
+    if isinstance(error, QuotaExceeded) and error.quota == CONCURRENT:
+        return {"running": error.used, "concurrent_requests": quota.concurrent_requests}
+    if isinstance(error, QuotaExceeded) and error.quota == RATE:
+        return {"tokens": error.left}
     if isinstance(error, QueueFull) and error.waiting is not None and error.waiting >= error.queue_len_max:
         return {"waiting": error.waiting, "queue_len_max": error.queue_len_max}
     if isinstance(error, Overloaded):

@@ -9,7 +9,9 @@ sessions need counts for pipelines, and what those of pipelines need for session
 from collections.abc import Callable, Collection, Iterable
 
 from appliance.domain.errors import processes_beside
+from appliance.domain.states import VariantState
 from appliance.domain.units import BYTES_PER_MB
+from appliance.runtime.catalogue import Entry
 from appliance.runtime.memory.manager import MemoryManager
 from appliance.runtime.residency.shares import Shares
 from appliance.runtime.servable import Servable
@@ -25,6 +27,11 @@ class MemoryAccount:
         """Return what the promises of sessions need together, each build once."""
         self.needed_by_pipelines: Callable[[], Collection[Servable]] = tuple
         """Return what pipelines that clients have joined need at the least."""
+
+    @property
+    def budget_bytes(self) -> int:
+        """What models may take as it is set, whatever other programs take now."""
+        return self._shares.budget_bytes
 
     def room_for(self, builds: Collection[str]) -> int:
         """Return the bytes that these builds of pipelines may take together, beside what sessions need."""
@@ -103,6 +110,16 @@ class MemoryAccount:
         """
         held = [f"{one['why']} {one['mb']:.3g} MB" for one in processes_beside(self._memory.overheads())]
         return f", of {self._memory.budget_bytes / BYTES_PER_MB:.3g} MB beside {', '.join(held)}" if held else ""
+
+    def unverified_that_fit(self, entry: Entry) -> list[str]:
+        """Return the variants, most accurate first, that an application does not choose as they are unverified, and
+        that would fit.
+        """
+        left_out = [
+            s for s in entry.servables.values() if s.variant.state is VariantState.READY and not s.variant.is_off
+        ]
+        left_out = [s for s in left_out if not entry.application.may_choose(s.variant) and self.can_ever_fit(s)]
+        return [s.name for s in sorted(left_out, key=lambda s: (-s.accuracy, s.name))]
 
     def can_ever_fit(self, servable: Servable) -> bool:
         """Return whether a variant would fit in the budget as it is set, with nothing of other builds in memory."""

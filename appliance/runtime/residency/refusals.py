@@ -122,8 +122,15 @@ class Refusals:
             free_bytes=free,
             can_fit=wanted.can_fit,
             blockers=blockers,
+            would_fit=[] if wanted.can_fit else self._unverified_that_fit(wanted.build_id, tenant),
             retry_after_s=_again_s(blockers, missing) if wanted.can_fit else None,
         )
+
+    def _unverified_that_fit(self, build_id: str, tenant: str) -> list[str]:
+        """Variants beside one that can never fit which could, and are left out for want of evidence."""
+        users = [self._catalogue.entry(id) for id in self._catalogue.users_of(build_id)]
+        entry = next((one for one in users if one.application.tenant == tenant or one.application.shared), None)
+        return [] if entry is None else self._account.unverified_that_fit(entry)
 
     def _ceiling(
         self, wanted: "_Wanted", own: list[ResidentBuild], full: Holding, ceiling: int, tenant: str

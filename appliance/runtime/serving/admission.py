@@ -66,9 +66,11 @@ class Admission:
         tokens = None if rate is None else self._bucket(tenant, rate).tokens
         refused = refused_by(AdmissionInput(running, quota.concurrent_requests, tokens))
         if refused == CONCURRENT:
-            raise QuotaExceeded(tenant=tenant, quota=CONCURRENT, have=running)
+            most = quota.concurrent_requests or 0
+            raise QuotaExceeded(tenant=tenant, quota=CONCURRENT, limit=most, used=running, retry_after_s=1.0)
         if refused == RATE and rate is not None and tokens is not None:
-            raise QuotaExceeded(tenant=tenant, quota=RATE, have=tokens, retry_after_s=(1 - tokens) / rate)
+            again_s = (1 - tokens) / rate
+            raise QuotaExceeded(tenant=tenant, quota=RATE, limit=rate, left=tokens, retry_after_s=again_s)
 
     def running(self, tenant: str) -> int:
         """Those that have entered and not left."""

@@ -20,6 +20,12 @@ FACTS = {
     "retry_after_s": 2.5,
     "tenant": "harbour",
     "quota": "requests per second",
+    "limit": 5,
+    "used": None,
+    "needed": 1,
+    "left": 0.5,
+    "reserve_bytes": 9,
+    "would_fit": ["int8"],
     "application_id": "harbour/door",
     "queue_len_max": 3,
     "requests_max": 1000,
@@ -165,11 +171,11 @@ def test_unknown_exception_is_500_without_its_text() -> None:
 
 def test_problems_have_retry_after_and_www_authenticate_headers() -> None:
     """`Retry-After` in whole seconds and never 0; a missing key says what is wanted."""
-    assert headers_of(e.QuotaExceeded(tenant="t", quota="q", retry_after_s=0.01)) == {"Retry-After": "1"}
+    assert headers_of(e.QuotaExceeded(tenant="t", quota="q", limit=1, retry_after_s=0.01)) == {"Retry-After": "1"}
     assert headers_of(e.OutOfMemory(build_id="b", need_bytes=1, budget_bytes=1, retry_after_s=2.1)) == {
         "Retry-After": "3"
     }
-    never = e.QuotaExceeded(tenant="t", quota="q", retry_after_s=float("inf"))
+    never = e.QuotaExceeded(tenant="t", quota="q", limit=1, retry_after_s=float("inf"))
     assert headers_of(never) == {"Retry-After": "86400"}
     assert headers_of(e.MissingKey()) == {"WWW-Authenticate": "Bearer"}
     assert headers_of(e.UnknownModel(name="x")) == {}

@@ -35,7 +35,7 @@ def test_regions_of_a_tenant_are_bounded_in_count_and_bytes(keys: list[str]) -> 
     """Dropped regions count no more."""
     regions = Regions(3, 100)
     regions.add("a", region("one", keys[0], 60))
-    with pytest.raises(QuotaExceeded, match="100 bytes"):
+    with pytest.raises(QuotaExceeded, match="100 bytes of shared memory: 60 are used, and this needs 41"):
         regions.add("a", region("two", keys[0], 41))
     regions.add("a", region("two", keys[0], 40))
     regions.drop("a", "one")

@@ -32,6 +32,11 @@ async def test_health_of_a_good_box_shows_all_checks_to_an_admin(stand: Stand) -
     assert (await stand.client(None).get("/authority.crt")).status_code == 404
 
 
+async def test_health_of_disk_tells_what_must_stay_free(stand: Stand) -> None:
+    """Of what is free, uploads and imports cannot have all: the check names the bound."""
+    assert "67 MB must stay free" in (await checks(stand))["disk"]["detail"]
+
+
 async def test_health_tells_damaged_model_files(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     """A sound prepared form serves in the place of a content of zeros; without one requests are told what is wrong."""
     folder = copied(furnished[0], tmp_path / "state")
@@ -47,7 +52,7 @@ async def test_health_tells_damaged_model_files(furnished: tuple[Path, dict[str,
     async with running(folder) as appliance:
         stand = Stand(appliance, folder, furnished[1])
         refused = await ask(stand)
-        assert (refused.status_code, "upload it again" in refused.json()["error"]) == (503, True)
+        assert (refused.status_code, "upload the same model again" in refused.json()["error"]) == (503, True)
         assert (await checks(stand))["files of models"]["status"] == "bad"
         await stand.close()
 

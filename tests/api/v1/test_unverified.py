@@ -14,8 +14,8 @@ import pytest
 
 from appliance.clock import NS_PER_S
 from appliance.modelstore import trials
-from tests.api.networks import sensor_counts, sensor_level
-from tests.api.stand import Stand, job_end
+from tests.api.networks import quiet_rows, sensor_counts, sensor_level
+from tests.api.stand import Stand, copied, job_end, running
 
 pytestmark = pytest.mark.anyio
 
@@ -50,12 +50,61 @@ async def infer(
     return answer.json()["outputs"][0]["data"][0], answer.json()["parameters"]
 
 
+def zipped(**files: bytes) -> bytes:
+    """A zip of files, `_` in their names standing for a dot."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("_", "."), content)
+    return target.getvalue()
+
+
+def arrays(**named: Any) -> bytes:
+    """An .npz."""
+    target = io.BytesIO()
+    np.savez(target, **named)
+    return target.getvalue()
+
+
+async def test_import_with_samples_that_cannot_be_read_tells_how_many_and_why(stand: Stand, tmp_path: Path) -> None:
+    """In the job, in the variants and in the warnings of the application; nowhere that no samples came."""
+    museum = stand.client("museum")
+    model = sensor_level(tmp_path / "level.onnx").read_bytes()
+    foreign = arrays(other=sensor_counts(1))
+    calibration = zipped(a_npz=foreign, b_npz=foreign, c_npy=b"numbers")
+    job = await imported(museum, model, calibration=calibration, evaluation=zipped(d_npz=foreign))
+    told = "2 calibration inputs came, none could be read; the first that could not is a.npz: "
+    reason = "the model takes the inputs ['X'], not ['other']"
+    variants = (await museum.get("/v1/models/level")).json()["variants"]
+    unused = {one["name"]: one["accuracy"]["unused"] for one in variants}
+    warnings = [one["detail"] for one in (await museum.get("/v1/applications/level")).json()["warnings"]]
+    for words in (job["message"], unused["int8"], unused["fp32"], *warnings):
+        assert told + reason in words
+        assert "c.npy in calibration is no calibration input" in words
+        assert "d.npz in evaluation is not used: evaluation has no truth.json" in words
+        assert "no samples came" not in words
+    assert warnings
+
+
+async def test_import_with_one_sample_that_cannot_be_read_uses_the_others_and_says_so(
+    stand: Stand, tmp_path: Path
+) -> None:
+    museum = stand.client("museum")
+    model = sensor_level(tmp_path / "level.onnx").read_bytes()
+    good = [arrays(X=sensor_counts(seed)) for seed in range(3)]
+    calibration = zipped(a_npz=good[0], b_npz=good[1], c_npz=good[2], d_npz=arrays(X=sensor_counts(1)[:, :-1]))
+    job = await imported(museum, model, calibration=calibration)
+    assert "4 calibration inputs came, 3 could be read; the first that could not is d.npz: input 'X'" in job["message"]
+    assert "unverified" not in job["message"]
+
+
 async def test_import_without_samples_serves_original(stand: Stand, tmp_path: Path) -> None:
     """Int8 was calibrated on noise and is far off; it answers when it is named, with a warning."""
     museum = stand.client("museum")
     path = sensor_level(tmp_path / "level.onnx")
     job = await imported(museum, path.read_bytes())
-    assert "unverified, because no samples came with it: int8" in job["message"], job["error"]
+    assert "because no samples came with it" in job["message"], job["error"]
+    assert "unverified: int8" in job["message"]
     shown = {one["name"]: one for one in (await museum.get("/v1/models/level")).json()["variants"]}
     assert {name: one["evidence"] for name, one in shown.items()} == {
         "fp32": "original",
@@ -178,3 +227,31 @@ async def test_variant_of_few_calibration_samples_stays_unverified(stand: Stand,
     assert "8 calibration samples or more" in warning["detail"]
     _, parameters = await infer(museum, sensor_counts(99), "int8")
     assert parameters["warnings"].startswith("int8 is unverified: its answers were compared on the samples that it")
+
+
+async def test_model_that_can_never_fit_is_warned_of_with_the_unverified_variant_that_would(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """By its import and its application, and the refusal says so, too."""
+    folder = copied(furnished[0], tmp_path / "state")
+    async with running(folder, memory={"budget_bytes": 14_000_000}) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        museum = stand.client("museum")
+        network = quiet_rows(tmp_path / "rows.onnx", 2048)
+        data = {"name": "rows", "task": "tensor", "metadata": json.dumps({"precisions": ["int8"]})}
+        accepted = await museum.post("/v1/models", data=data, files={"file": network.read_bytes()})
+        job = await job_end(museum, accepted.json()["id"])
+        application = (await museum.get("/v1/applications/rows")).json()
+        inputs = {"X": [[1.0] * 2048]}
+        refused = await museum.post("/v1/applications/rows/predict", json={"inputs": inputs})
+        assert (refused.status_code, refused.json()["would_fit"]) == (507, ["int8"])
+        told = "int8 would fit and is unverified: name it, or set unverified of the application to allow"
+        [warning] = [one for one in application["warnings"] if one["type"] == "can-never-fit"]
+        assert (warning["variants"], warning["budget_bytes"]) == (["fp32"], 14_000_000)
+        for words in (job["message"], warning["detail"], refused.json()["detail"]):
+            assert told in words
+        await museum.patch("/v1/applications/rows", json={"unverified": "allow"})
+        assert (await museum.post("/v1/applications/rows/predict", json={"inputs": inputs})).status_code == 200
+        warnings = (await museum.get("/v1/applications/rows")).json()["warnings"]
+        assert not [one for one in warnings if one["type"] == "can-never-fit"]
+        await stand.close()

@@ -1,5 +1,7 @@
 """Graph, archive and uploader each correct the one before."""
 
+from dataclasses import replace
+
 import pytest
 
 from appliance.domain.catalogue import ImageSpec, Precision, TaskKind, TaskSpec, TensorSpec
@@ -99,3 +101,27 @@ def test_precisions_come_from_uploader_then_archive_then_all() -> None:
     for nonsense in ("int8", ["int4"]):
         with pytest.raises(BadMetadata, match="precisions"):
             settled_precisions(request(), unpacked(precisions=nonsense))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"params": {"chunk_samples": 512, "context_samples": 64}}, r"must together be 512, the window of input 'x'"),
+        ({"params": {"context_samples": 512}}, r"chunk_samples \(0, at least 1\)"),
+        ({"params": {"chunk_samples": "many"}}, r"params\.chunk_samples must be a number"),
+        ({"state": [{"input": "h", "output": "y", "shape": [1]}]}, "probability of speech"),
+    ],
+)
+def test_task_that_network_cannot_do_is_refused_at_import(metadata: dict[str, object], reason: str) -> None:
+    """A window that the params do not fill, and no output that could be the answer."""
+    x, y = TensorSpec("x", "FP32", (-1, 512)), TensorSpec("y", "FP32", (-1, 1))
+    window = replace(INSPECTION, inputs=(x,), outputs=(y,))
+    assert settled_task(request(TaskKind.VOICE_ACTIVITY), unpacked(), window).kind is TaskKind.VOICE_ACTIVITY
+    with pytest.raises(BadMetadata, match=reason):
+        settled_task(request(TaskKind.VOICE_ACTIVITY, **metadata), unpacked(), window)
+
+
+def test_voice_activity_without_input_for_sound_is_refused_at_import() -> None:
+    """With what to do."""
+    with pytest.raises(BadMetadata, match=r"no input \[1, samples\] for sound; change its shape, or upload it"):
+        settled_task(request(TaskKind.VOICE_ACTIVITY), unpacked(), INSPECTION)

@@ -14,8 +14,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from appliance.domain.errors import LoadFailed, StorageFull
-from appliance.modelstore.store.blobs import Blobs, ContentDamaged
+from appliance.domain.errors import ContentDamaged, LoadFailed, StorageFull
+from appliance.modelstore.store.blobs import Blobs
 
 MIB = 2**20
 

@@ -106,6 +106,22 @@ def test_upload_stops_before_disk_reserve(disk: Path, length: int | None) -> Non
     asyncio.run(story())
 
 
+def test_refusal_for_want_of_disk_names_free_needed_and_reserved_bytes(tmp_path: Path) -> None:
+    """A disk that is not full may still be refused: the figures say why. Waiting does not help."""
+    reserve_bytes = shutil.disk_usage(tmp_path).total
+
+    async def story() -> None:
+        with opened(tmp_path / "state", reserve_bytes) as store:
+            with pytest.raises(StorageFull) as refused:
+                await Uploads(store, bytes_max=64 * MIB).create("default", 3_000_000)
+            error = refused.value
+            assert (error.need_bytes, error.reserve_bytes, error.retry_after_s) == (3_000_000, reserve_bytes, None)
+            assert 0 < (error.free_bytes or 0) < reserve_bytes
+            assert f"{reserve_bytes / 1e6:.1f} MB must stay free, and this needs 3.0 MB" in str(error)
+
+    asyncio.run(story())
+
+
 @pytest.mark.usefixtures("processes")
 def test_form_upload_stops_before_disk_reserve(disk: Path) -> None:
     """Nothing of the upload stays; where there is no reserve the full disk itself is told in the same words."""

@@ -11,6 +11,7 @@ from sqlmodel import Session
 from appliance.clock import SystemClock
 from appliance.domain.catalogue import DEFAULT_TENANT, Quota, Tenant
 from appliance.domain.errors import InUse, LoadFailed, QuotaExceeded
+from appliance.domain.errors.unavailable import UPLOAD_AGAIN
 from appliance.domain.names import build_id
 from appliance.domain.states import VariantState
 from appliance.modelstore.importing.serving import ServedBuilds
@@ -77,7 +78,7 @@ def test_damaged_content_is_put_away_at_start(tmp_path: Path, harm: str) -> None
         async with parts(tmp_path, runs=False) as box:
             model = await box.store.models.get("default/m")
             assert model.variants[0].state is VariantState.FAILED
-            assert "upload it again" in model.variants[0].reason
+            assert UPLOAD_AGAIN in model.variants[0].reason
             assert model.variants[1] == good
             assert (tmp_path / "quarantine" / bad.content_sha256).exists() == (harm != "missing")
 
@@ -144,7 +145,7 @@ def test_damaged_content_found_by_load_marks_variant_failed(tmp_path: Path) -> N
             marked = await box.store.models.variant(variant.id)
             assert (marked.state, marked.reason) == (
                 VariantState.FAILED,
-                "its content on disk is damaged; delete the model, then upload it again",
+                f"its content on disk is damaged; {UPLOAD_AGAIN} (content {variant.content_sha256})",
             )
 
     asyncio.run(story())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.domain.errors import LoadFailed
-from appliance.modelstore.store.blobs import Blobs, ContentDamaged, content_digest
+from appliance.domain.errors import ContentDamaged, LoadFailed
+from appliance.modelstore.store.blobs import Blobs, content_digest
 from appliance.modelstore.store.disk import hash_of
 from appliance.modelstore.store.verified_files import VerifiedFiles
 

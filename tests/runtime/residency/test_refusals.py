@@ -1,10 +1,11 @@
 """What a request is told that found no room, or no time."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from appliance.domain.catalogue import Quota
+from appliance.domain.catalogue import Accuracy, Evidence, Quota
 from appliance.domain.errors import CeilingReached, DeadlineExceeded, OutOfMemory
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
@@ -31,6 +32,23 @@ async def test_refusal_names_smallest_need_that_can_never_be_met() -> None:
         "no room in memory, ever: at the least int8 needs 15.0 MB, models may take 10.0 MB, or the part of it that "
         "the model's owner may take; "
         "raise the memory budget, or upload a smaller variant"
+    )
+
+
+@story
+async def test_refusal_that_is_final_names_unverified_variant_that_would_fit() -> None:
+    """Requests get it by its name, or where the application allows it; one that would not fit either is not named."""
+    bench = EngineBench(20 * MB)
+    application = bench.add({"fp32": Cost(40 * MB), "int8": Cost(12 * MB), "fp16": Cost(21 * MB)})
+    model = bench.catalogue.entry(application.id).model
+    noise = Accuracy(99.9, "1-error", "fp32", 4, evidence=Evidence.NOISE)
+    variants = tuple(one if one.name == "fp32" else replace(one, accuracy=noise) for one in model.variants)
+    bench.catalogue.put_model(replace(model, variants=variants))
+    error = await refused(bench)
+    assert (error.variant, error.can_fit, error.would_fit) == ("fp32", False, ["int8"])
+    assert str(error).endswith(
+        "; int8 would fit and is unverified: name it, or set unverified of the application to allow; else raise the "
+        "memory budget, or upload a smaller variant"
     )
 
 

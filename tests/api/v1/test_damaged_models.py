@@ -1,0 +1,74 @@
+"""Models whose files the disk has changed: what is said of them, and how the same file brings them back."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.networks import quiet_rows, sensor_counts, sensor_level
+from tests.api.stand import Stand, copied, job_end, running
+
+pytestmark = pytest.mark.anyio
+
+
+async def uploaded(client: httpx.AsyncClient, name: str, model: bytes) -> dict[str, Any]:
+    """The ended job of an import of one variant."""
+    order = {"name": name, "task": "tensor", "metadata": json.dumps({"precisions": []})}
+    accepted = await client.post("/v1/models", data=order, files={"file": model})
+    assert accepted.status_code == 202, accepted.text
+    return await job_end(client, accepted.json()["id"])
+
+
+async def predicted(client: httpx.AsyncClient, name: str) -> httpx.Response:
+    return await client.post(f"/v1/applications/{name}/predict", json={"inputs": {"X": sensor_counts(1).tolist()}})
+
+
+def flip(state_dir: Path, known: set[str]) -> None:
+    """Change contents that are not among the known ones, and take what serves in their place."""
+    for blob in state_dir.glob("blobs/??/*"):
+        if blob.name not in known:
+            blob.write_bytes(bytes(blob.stat().st_size))
+    shutil.rmtree(state_dir / "prepared")
+
+
+@pytest.mark.parametrize("name", ["level", "again"])
+async def test_damaged_model_serves_again_once_the_same_file_is_uploaded(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path, name: str
+) -> None:
+    """Under its own name, or under any other; found at a start. Requests are told what to do, once and for all, and
+    what was set of the application stays.
+    """
+    folder = copied(furnished[0], tmp_path / "state")
+    model = sensor_level(tmp_path / "level.onnx").read_bytes()
+    before = {blob.name for blob in folder.glob("blobs/??/*")}
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        museum = stand.client("museum")
+        assert (await uploaded(museum, "level", model))["state"] == "done"
+        await museum.patch("/v1/applications/level", json={"weight": 3.0})
+        answer = (await predicted(museum, "level")).json()["outputs"]
+        await stand.close()
+    flip(folder, before)
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        museum = stand.client("museum")
+        refused = [await predicted(museum, "level"), await museum.post("/v1/applications/level/load", json={})]
+        for one in refused:
+            assert (one.status_code, one.json()["type"]) == (503, "/problems/content-damaged")
+            assert "upload the same model again under the same name" in one.json()["detail"]
+            assert "retry-after" not in one.headers
+        other = await uploaded(museum, "level", quiet_rows(tmp_path / "other.onnx").read_bytes())
+        assert (other["state"], "this is not the file that it was made of" in other["error"]) == ("failed", True)
+        ended = await uploaded(museum, name, model)
+        assert ended["state"] == "done", ended
+        healed = await predicted(museum, "level")
+        assert (healed.status_code, healed.json()["outputs"]) == (200, answer)
+        assert (await museum.get("/v1/applications/level")).json()["weight"] == 3.0
+        health = (await museum.get("/v1/health")).json()["checks"]
+        assert [one["status"] for one in health if one["name"] == "files of models"] == ["good"]
+        twice = await museum.post("/v1/models", data={"name": "level", "task": "tensor"}, files={"file": model})
+        assert (twice.status_code, twice.json()["type"]) == (409, "/problems/already-exists")
+        await stand.close()
