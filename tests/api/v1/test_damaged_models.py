@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from tests.api.networks import quiet_rows, sensor_counts, sensor_level
 from tests.api.stand import Stand, copied, job_end, running
@@ -71,4 +74,45 @@ async def test_damaged_model_serves_again_once_the_same_file_is_uploaded(
         assert [one["status"] for one in health if one["name"] == "files of models"] == ["good"]
         twice = await museum.post("/v1/models", data={"name": "level", "task": "tensor"}, files={"file": model})
         assert (twice.status_code, twice.json()["type"]) == (409, "/problems/already-exists")
+        await stand.close()
+
+
+async def test_made_and_own_variants_of_damaged_model_serve_again_after_repair(
+    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """Those that the box makes come back with the model's file, with their numbers; a tenant's own one with its own."""
+    folder = copied(furnished[0], tmp_path / "state")
+    model = sensor_level(tmp_path / "level.onnx").read_bytes()
+    other = onnx.load_from_string(model)
+    scaled = numpy_helper.to_array(other.graph.initializer[2]) * np.float32(0.999)
+    other.graph.initializer[2].CopyFrom(numpy_helper.from_array(scaled, other.graph.initializer[2].name))
+    own = other.SerializeToString()
+    data = {"name": "level", "task": "tensor", "metadata": json.dumps({"precisions": ["int8"]})}
+    before = {blob.name for blob in folder.glob("blobs/??/*")}
+
+    async def bring(museum: httpx.AsyncClient) -> dict[str, tuple[str, str]]:
+        """Upload the model and a variant; returns the state and reason of each variant."""
+        for path, form, file in (("/v1/models", data, model), ("/v1/models/level/variants", {"name": "own"}, own)):
+            accepted = await museum.post(path, data=form, files={"file": file})
+            assert accepted.status_code == 202, accepted.text
+            assert (await job_end(museum, accepted.json()["id"]))["state"] == "done"
+        variants = (await museum.get("/v1/models/level")).json()["variants"]
+        return {one["name"]: (one["state"], one["reason"]) for one in variants}
+
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        whole = await bring(stand.client("museum"))
+        await stand.close()
+    flip(folder, before)
+    async with running(folder) as appliance:
+        stand = Stand(appliance, folder, furnished[1])
+        museum = stand.client("museum")
+        lost = (await museum.get("/v1/models/level")).json()["variants"]
+        assert {one["state"] for one in lost} == {"failed"}
+        assert await bring(museum) == whole
+        for variant in ("fp32", "int8", "own"):
+            answer = await museum.post(
+                f"/v1/applications/level/predict?variant={variant}", json={"inputs": {"X": sensor_counts(1).tolist()}}
+            )
+            assert answer.status_code == 200, answer.text
         await stand.close()
