@@ -151,6 +151,10 @@ class _Evaluation:
         size = f" at {self.full.height}x{self.full.width}" if self.full else ""
         count = max(tally.samples for tally in tallies)
         self.against, self.data = "fp32", f"{count} calibration inputs, against the answers of the original{size}"
+        if self.order.held_out:
+            others = set(self.order.calibration).difference(self.order.held_out)
+            count, unread = self._unreadable(tuple(path for path in self.order.calibration if path in others))
+            looked_at, problems = looked_at + count, [*problems, *unread]
         self.unused = unused_inputs(len(self.order.calibration), looked_at, problems)
         if samples and not problems and not found.weight:
             came = len(self.order.calibration)
@@ -253,14 +257,18 @@ class _Evaluation:
         """
         if not any(variant.is_original for variant in self.order.variants):
             return
+        self.unused = unused_inputs(len(self.order.calibration), *self._unreadable(self.order.calibration))
+
+    def _unreadable(self, paths: Sequence[str]) -> tuple[int, list[str]]:
+        """Return how many inputs were looked at, and why each of those that cannot be read cannot."""
         looked_at, problems = 0, list[str]()
-        for sample in self._in_time(unlabelled(self.order.calibration, self.order.samples_max)):
+        for sample in self._in_time(unlabelled(paths, self.order.samples_max)):
             looked_at += 1
             try:
                 self._decoded(sample, self.full)
             except BadInput as error:
                 problems.append(f"{sample.path.name}: {error}")
-        self.unused = unused_inputs(len(self.order.calibration), looked_at, problems)
+        return looked_at, problems
 
     def _is_reference(self, tally: Tally) -> bool:
         return tally.variant.path == self.order.inspection.model and tally.size in (None, self.full)
