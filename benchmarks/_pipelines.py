@@ -23,7 +23,7 @@ import psutil
 from appliance.demo.pipelines import PIPELINES
 from appliance.demo.zoo import Zoo
 from appliance.demo.zoo.inputs import Picture, picture, with_sign, write_pictures
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks import _zoo
 from benchmarks._frame_load import ITEM, Line, Order, Result, sent
 from benchmarks._steal import stolen_s
@@ -77,17 +77,17 @@ def imported(folder: Path, precisions: Sequence[str], processors: str) -> tuple[
 @contextmanager
 def box(
     state: Path, lateness: Path | None = None, log: Path | None = None, /, **environment: str
-) -> Iterator[subjects.LiveBox]:
+) -> Iterator[boxes.LiveBox]:
     """One that knows the planners to compare with, too (`APPLIANCE_POLICIES__ALLOCATION`). `lateness`: where its event
     loop tells how late it is.
     """
     more = {"PYTHONPATH": str(_ROOT)} | ({} if lateness is None else {LATENESS: str(lateness)})
-    with subjects.box(state, log, "benchmarks._watched_box", **_zoo.IMPORTS, **more, **environment) as live:
+    with boxes.box(state, log, "benchmarks._watched_box", **_zoo.IMPORTS, **more, **environment) as live:
         yield live
 
 
 def define(
-    live: subjects.LiveBox, slo_factor: float, copies: int = 1, weights: Mapping[str, float] | None = None
+    live: boxes.LiveBox, slo_factor: float, copies: int = 1, weights: Mapping[str, float] | None = None
 ) -> list[str]:
     """The demo's pipelines, each so many times, in place of all that are there; their names."""
     found = []
@@ -104,7 +104,7 @@ def define(
     return found
 
 
-def weigh(live: subjects.LiveBox, weights: Mapping[str, float]) -> None:
+def weigh(live: boxes.LiveBox, weights: Mapping[str, float]) -> None:
     """Change the pipelines' weights."""
     with live.http() as http:
         for name, weight in weights.items():
@@ -114,7 +114,7 @@ def weigh(live: subjects.LiveBox, weights: Mapping[str, float]) -> None:
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-def pictures(live: subjects.LiveBox, zoo: Zoo, folder: Path) -> Pictures:
+def pictures(live: boxes.LiveBox, zoo: Zoo, folder: Path) -> Pictures:
     """Pictures by how many items the box cuts out of them; made once, and kept with what was counted."""
     kept = folder / "pictures.json"
     if kept.exists():
@@ -195,7 +195,7 @@ def frame(http: httpx.Client, pipeline: str, path: str | Path) -> httpx.Response
 # -- traffic -----------------------------------------------------------------------------------------------------------
 
 
-def measured(live: subjects.LiveBox, found: Pictures, rounds: int = 2) -> list[Subject]:
+def measured(live: boxes.LiveBox, found: Pictures, rounds: int = 2) -> list[Subject]:
     """What frames take, one at a time."""
     subjects_ = []
     with live.http() as http:
@@ -301,7 +301,7 @@ class Run:
 
 
 def run(
-    live: subjects.LiveBox,
+    live: boxes.LiveBox,
     wanted: list[Line],
     seconds: float,
     *,
@@ -334,7 +334,7 @@ def run(
     return found
 
 
-def metrics(live: subjects.LiveBox, name: str) -> dict[str, float]:
+def metrics(live: boxes.LiveBox, name: str) -> dict[str, float]:
     """Of a family its samples, added up by pipeline; those without a pipeline under an empty name."""
     found: dict[str, float] = defaultdict(float)
     with live.http() as http:
@@ -346,7 +346,7 @@ def metrics(live: subjects.LiveBox, name: str) -> dict[str, float]:
     return dict(found)
 
 
-def computed_s(live: subjects.LiveBox) -> float:
+def computed_s(live: boxes.LiveBox) -> float:
     """Processor time of the box and of its children, those that have ended included."""
     total_s = 0.0
     for process in (root := psutil.Process(live.process.pid), *root.children(recursive=True)):
@@ -356,7 +356,7 @@ def computed_s(live: subjects.LiveBox) -> float:
     return total_s
 
 
-def settled(live: subjects.LiveBox, wait_s: float) -> None:
+def settled(live: boxes.LiveBox, wait_s: float) -> None:
     """Wait until the networks are measured on all kinds of processors of the box, which after a change of these takes
     minutes of a core beside what it serves; then, for `wait_s` at most, until it is at rest.
     """
@@ -383,7 +383,7 @@ def _awaits(http: httpx.Client) -> bool:
     )
 
 
-def plans(live: subjects.LiveBox) -> Iterator[str]:
+def plans(live: boxes.LiveBox) -> Iterator[str]:
     """A line of each pipeline's plan."""
     with live.http() as http:
         for row in http.get("/v1/pipelines").json()["items"]:

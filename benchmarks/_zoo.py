@@ -14,7 +14,7 @@ from typing import Any
 
 from appliance.demo.zoo import Zoo, as_archive, default_folder, fetch
 from appliance.demo.zoo.zoos import ZooName
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 
 RATES_RPS = (5.0, 0.1, 2.0, 0.3, 1.0, 0.2, 0.5)
 """Mixed traffic: applications take these in turn."""
@@ -38,15 +38,15 @@ def imported(
     """
     zoo = fetch(name, default_folder(), lambda *progress: None)
     models = [m for n in names for m in zoo.models if m.name == n] if names else list(zoo.models)
-    with subjects.box(state, **IMPORTS, **environment) as box, box.http() as http:
+    with boxes.box(state, **IMPORTS, **environment) as box, box.http() as http:
         there = {item["name"] for item in http.get("/v1/models").json()["items"]}
         for model in models:
             if model.name in there:
                 continue
             metadata = {k: v for k, v in model.metadata.items() if k != "task"} | {"precisions": list(precisions)}
             path = as_archive(model, state.parent / f"{model.name}.zip")
-            job = subjects.upload_large(box, model.name, path, task=model.task, **metadata)
-            subjects.await_job(box, job)
+            job = boxes.upload_large(box, model.name, path, task=model.task, **metadata)
+            boxes.await_job(box, job)
             print(f"imported {model.name}", flush=True)
     return Zoo(tuple(models), zoo.missing)
 
@@ -69,12 +69,12 @@ def forget_residents(state: Path) -> None:
     database.close()
 
 
-def fp32_bytes(box: subjects.LiveBox) -> int:
+def fp32_bytes(box: boxes.LiveBox) -> int:
     """Resident size of every model in full precision, together."""
     return sum(row["profile"]["resident_bytes"] for row in _variants(box) if row["name"].startswith("fp32"))
 
 
-def smallest_bytes(box: subjects.LiveBox) -> int:
+def smallest_bytes(box: boxes.LiveBox) -> int:
     """Resident size of the smallest variants, together."""
     sizes: dict[str, int] = {}
     for row in _variants(box):
@@ -84,7 +84,7 @@ def smallest_bytes(box: subjects.LiveBox) -> int:
     return sum(sizes.values())
 
 
-def _variants(box: subjects.LiveBox) -> list[dict[str, Any]]:
+def _variants(box: boxes.LiveBox) -> list[dict[str, Any]]:
     with box.http() as http:
         names = [item["name"] for item in http.get("/v1/models").json()["items"]]
         return [
@@ -122,12 +122,12 @@ def command(*arguments: str) -> dict[str, Any]:
     return answer
 
 
-def scenario_of(box: subjects.LiveBox) -> dict[str, Any]:
+def scenario_of(box: boxes.LiveBox) -> dict[str, Any]:
     """`appliance scenario` of a box."""
     return command("scenario", "--url", box.url, "--key", box.key)
 
 
-def replay(box: subjects.LiveBox, path: Path) -> dict[str, Any]:
+def replay(box: boxes.LiveBox, path: Path) -> dict[str, Any]:
     """`appliance replay` on a box."""
     return command("replay", str(path), "--url", box.url, "--key", box.key)
 

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from appliance.demo.zoo.entries import ZooModel
-from benchmarks import _inputs, _zoo
-from benchmarks import _subjects as subjects
+from benchmarks import _box, _inputs, _zoo
+from tests.e2e.load import drive
 
 TOKENS = {name: np.ones((1, 16), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
 LOADS = {0.1: 0.4, 0.5: 0.2, 0.9: 0.25, 1.5: 0.15}
@@ -45,7 +45,7 @@ DRAWS = 1000
 class Subject:
     """A box that is asked: `path` of the variant's statistics, and a whole request."""
 
-    box: subjects.LiveBox
+    box: _box.LiveBox
     path: str
     request: bytes
 
@@ -84,9 +84,7 @@ def main() -> None:
         live = {name: boxes.enter_context(_box(state, name, policy)) for name, policy in POLICIES.items()}
         found = [one for model in zoo.models for one in _sharing(model, live["on"], options.variants)]
         for path, inputs in found:
-            asked = {
-                name: Subject(box, path, subjects.infer_request(path, box.key, inputs)) for name, box in live.items()
-            }
+            asked = {name: Subject(box, path, _box.infer_request(path, box.key, inputs)) for name, box in live.items()}
             _compare(asked, options, 60 * options.minutes / len(found))
 
 
@@ -95,10 +93,10 @@ def _box(state: Path, name: str, policy: str) -> Any:
     own = state.with_name(f"state-{name}")
     shutil.rmtree(own, ignore_errors=True)
     shutil.copytree(state, own)
-    return subjects.box(own, APPLIANCE_POLICIES__BATCHING=policy)
+    return _box.box(own, APPLIANCE_POLICIES__BATCHING=policy)
 
 
-def _sharing(model: ZooModel, box: subjects.LiveBox, wanted: Sequence[str]) -> list[tuple[str, dict[str, np.ndarray]]]:
+def _sharing(model: ZooModel, box: _box.LiveBox, wanted: Sequence[str]) -> list[tuple[str, dict[str, np.ndarray]]]:
     """Paths of a network's variants that may share runs, each with the inputs of an item."""
     name = model.name
     inputs = TOKENS if name == "meaning" else _inputs.sent(model, 1)[0]
@@ -119,13 +117,13 @@ def _compare(asked: dict[str, Subject], options: argparse.Namespace, seconds: fl
     """Print what came of a variant within about so many seconds."""
     turn_s = seconds / options.rounds / len(asked) / (5 if options.loads else 1)
     for one in asked.values():
-        subjects.drive(one.box.port, [one.request], 2, 1.0)
+        drive(one.box.port, [one.request], 2, 1.0)
     before = asked["on"].counts()
     rates: dict[str, list[float]] = {name: [] for name in asked}
     for round_ in range(options.rounds):
         for name in _order(asked, round_):
             one = asked[name]
-            driven = subjects.drive(one.box.port, [one.request], options.connections, turn_s)
+            driven = drive(one.box.port, [one.request], options.connections, turn_s)
             rates[name].append(driven["count"] / driven["seconds"])
     print(
         f"{asked['on'].path}, {options.connections} connections: {statistics.median(rates['on']):.1f} against "
@@ -145,7 +143,7 @@ def _at_load(asked: dict[str, Subject], load: float, options: argparse.Namespace
     rates = []
     for round_ in range(options.rounds):
         alone = asked["off"]
-        most = subjects.drive(alone.box.port, [alone.request], options.connections, MOST_S)
+        most = drive(alone.box.port, [alone.request], options.connections, MOST_S)
         rates.append(load * most["count"] / most["seconds"])
         for name in _order(asked, round_):
             turns[name].append(_offer(asked[name], rates[-1], seconds, seed=round_))

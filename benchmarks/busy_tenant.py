@@ -20,9 +20,10 @@ from typing import NamedTuple
 import httpx
 
 from appliance.cli.replay_inputs import Feed, Sizes
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks import _zoo as zoo
 from benchmarks._steal import undisturbed
+from tests.e2e.load import drive
 
 BUSY, OTHERS = "faces", ("read-text", "who", "what", "page-side")
 WARM_UP_S = 0.3
@@ -37,7 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     with zoo.kept(options.keep) as state:
         zoo.imported(state, "demo", (BUSY, *OTHERS))
-        with subjects.box(state) as box, box.http() as http:
+        with boxes.box(state) as box, box.http() as http:
             print(zoo.machine())
             busy, others = _request(http, BUSY, box.key), Others(http)
             rounds = undisturbed(lambda: _round(box, busy, others, options.seconds), options.rounds, 300)
@@ -53,7 +54,7 @@ class _Round(NamedTuple):
     starts: int
 
 
-def _round(box: subjects.LiveBox, busy: bytes, others: "Others", seconds: float) -> _Round:
+def _round(box: boxes.LiveBox, busy: bytes, others: "Others", seconds: float) -> _Round:
     found = _Round([], [], [], 0)
     _drive(box, busy, seconds, found.alone)
     with others.asked(cold=True) as count:
@@ -84,11 +85,11 @@ def _show(rounds: list[_Round], seconds: float) -> None:
     )
 
 
-def _drive(box: subjects.LiveBox, request: bytes, seconds: float, times: list[float]) -> float:
+def _drive(box: boxes.LiveBox, request: bytes, seconds: float, times: list[float]) -> float:
     """Ask the busy application; returns the seconds it took, warm-up included."""
     start = time.perf_counter()
-    subjects.drive(box.port, [request], 1, WARM_UP_S)
-    figures = subjects.drive(box.port, [request], 1, seconds, keep_times=True)
+    drive(box.port, [request], 1, WARM_UP_S)
+    figures = drive(box.port, [request], 1, seconds, keep_times=True)
     times.extend(figures["times_ms"])
     return time.perf_counter() - start
 

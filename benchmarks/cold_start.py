@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 
 ROUNDS, WARM = 9, 5
 
@@ -27,7 +27,7 @@ def main() -> None:
         model = toys.resnet50(Path(folder) / "resnet50.onnx")
         other = toys.conv_net(Path(folder) / "other.onnx", 60)
         budget = _import(state, model, other)
-        with subjects.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box, box.http() as http:
+        with boxes.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box, box.http() as http:
             infer, disturb = _caller(http, box, "resnet50"), _caller(http, box, "other")
             ratios = [_round(infer, disturb, model) for _ in range(ROUNDS)]
             evictions = http.get("/v1/memory").json()["evictions"]
@@ -36,9 +36,9 @@ def main() -> None:
 
 def _import(state: Path, model: Path, other: Path) -> int:
     """Import both, fp32 alone; returns a budget that the ResNet's peak fits into, but not both models."""
-    with subjects.box(state) as box, box.http() as http:
+    with boxes.box(state) as box, box.http() as http:
         for name, path in (("resnet50", model), ("other", other)):
-            subjects.await_job(box, subjects.upload_large(box, name, path, precisions=["fp32"]))
+            boxes.await_job(box, boxes.upload_large(box, name, path, precisions=["fp32"]))
         profile = http.get("/v1/models/resnet50/variants").json()["items"][0]["profile"]
         return int(profile["peak_bytes"] + 2_000_000)
 
@@ -47,16 +47,16 @@ def _round(infer: Callable[[], float], disturb: Callable[[], float], model: Path
     disturb()
     cold = infer()
     warm = statistics.median(infer() for _ in range(WARM))
-    plain = subjects.plain_session_ms(model)
+    plain = boxes.plain_session_ms(model)
     ratio = (cold - warm) / plain
     print(f"cold {cold:6.1f}  warm {warm:6.1f}  plain session {plain:6.1f} ms  ratio {ratio:.3f}")
     return ratio
 
 
-def _caller(http: httpx.Client, box: subjects.LiveBox, name: str) -> Callable[[], float]:
+def _caller(http: httpx.Client, box: boxes.LiveBox, name: str) -> Callable[[], float]:
     inputs = http.get(f"/v2/models/{name}").json()["inputs"]
     arrays = {i["name"]: np.zeros([max(1, d) for d in i["shape"]], np.float32) for i in inputs}
-    body, headers = subjects.infer_body(arrays)
+    body, headers = boxes.infer_body(arrays)
 
     def infer() -> float:
         start = time.perf_counter()

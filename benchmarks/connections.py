@@ -22,7 +22,7 @@ import numpy as np
 import uvloop
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from tests.attacks.wire import Wire, head
 
 PAUSE_S = 0.1
@@ -42,7 +42,7 @@ def main() -> None:
     if options.attack:
         uvloop.run(_attack(options.attack, options.port, options.key, options.connections, options.seconds))
         return
-    with tempfile.TemporaryDirectory() as folder, subjects.box(APPLIANCE_HTTP__CONNECTIONS_MAX="1000") as box:
+    with tempfile.TemporaryDirectory() as folder, boxes.box(APPLIANCE_HTTP__CONNECTIONS_MAX="1000") as box:
         keys = _furnish(box, Path(folder))
         quiet = Probe(box, keys["museum"])
         quiet.run(min(options.seconds, 10))
@@ -58,13 +58,13 @@ def main() -> None:
             print(f"{name}: {probe.figures()}, memory at most {probe.most_mb - before_mb:+.0f} MB", flush=True)
 
 
-def _furnish(box: subjects.LiveBox, folder: Path) -> dict[str, str]:
+def _furnish(box: boxes.LiveBox, folder: Path) -> dict[str, str]:
     """A tiny model that two tenants share; their keys."""
     with box.http() as http:
         model = toys.tiny_add(folder / "add.onnx")
         form = {"name": "add", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
         answer = http.post("/v1/models", data=form, files={"file": (model.name, model.read_bytes())})
-        subjects.await_job(box, answer.raise_for_status().json()["id"])
+        boxes.await_job(box, answer.raise_for_status().json()["id"])
         keys = {}
         for tenant in ("harbour", "museum"):
             http.post("/v1/tenants", json={"name": tenant}).raise_for_status()
@@ -75,10 +75,10 @@ def _furnish(box: subjects.LiveBox, folder: Path) -> dict[str, str]:
 class Probe:
     """A tenant that asks, and counts."""
 
-    def __init__(self, box: subjects.LiveBox, key: str) -> None:
+    def __init__(self, box: boxes.LiveBox, key: str) -> None:
         self._box = box
         arrays = {name: np.ones((1, 4), np.float32) for name in "AB"}
-        self._requests = [head("GET", "/v2/health/ready"), subjects.infer_request("add", key, arrays)]
+        self._requests = [head("GET", "/v2/health/ready"), boxes.infer_request("add", key, arrays)]
         self.times_ms: list[float] = []
         self.refused = 0
         self.most_mb = 0.0
@@ -160,7 +160,7 @@ async def _chunked(writer: asyncio.StreamWriter, key: str) -> None:
 async def _pipelined(writer: asyncio.StreamWriter, key: str) -> None:
     """Thirty-two requests at once, again and again, answered or not."""
     arrays = {name: np.ones((1, 4), np.float32) for name in "AB"}
-    requests = head("GET", "/v2/health/live") * 16 + subjects.infer_request("add", key, arrays) * 16
+    requests = head("GET", "/v2/health/live") * 16 + boxes.infer_request("add", key, arrays) * 16
     while True:
         writer.write(requests)
         await writer.drain()

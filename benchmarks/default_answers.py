@@ -22,7 +22,7 @@ from appliance.modelstore.orders import Inspection, InspectOrder
 from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import largest_error
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks.operators import read, written
 
 ERROR_MAX = 1e-3
@@ -40,13 +40,13 @@ def main() -> None:
         distinct([*zoo_files(), *(one for folder in chosen.folders for one in sorted(folder.rglob("*.onnx")))])
     )
     outside, refused = [], []
-    with tempfile.TemporaryDirectory() as folder, subjects.box() as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         for start in range(0, len(files), AT_ONCE):
             names = {f"net-{start + at}": path for at, path in enumerate(files[start : start + AT_ONCE])}
-            jobs = {name: subjects.upload_large(box, name, path) for name, path in names.items()}
+            jobs = {name: boxes.upload_large(box, name, path) for name, path in names.items()}
             for name, path in names.items():
                 try:
-                    subjects.await_job(box, jobs[name])
+                    boxes.await_job(box, jobs[name])
                 except RuntimeError as error:
                     refused.append(path.name)
                     print(f"refused  {path.name}: {error}", flush=True)

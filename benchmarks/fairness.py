@@ -19,9 +19,10 @@ from typing import Any
 import httpx
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks import _zoo as zoo
-from benchmarks._busy import products
+from benchmarks._products import products
+from tests.e2e.load import drive
 
 KINDS: dict[str, float | None] = {"tiny": None, "30 ms": 30, "2 s": 2000}
 """The flooder's runs."""
@@ -41,7 +42,7 @@ def main() -> None:
     processors = json.dumps([{"workers": options.workers}])
     with (
         tempfile.TemporaryDirectory() as folder,
-        subjects.box(None, None, APPLIANCE_PROCESSORS=processors) as box,
+        boxes.box(None, None, APPLIANCE_PROCESSORS=processors) as box,
     ):
         print(zoo.machine())
         keys = _tenants(box, Path(folder))
@@ -56,11 +57,11 @@ def main() -> None:
         _weights(box, keys, options.seconds)
 
 
-def _flooded(box: subjects.LiveBox, keys: dict[str, str], kind: str, seconds: float, alone_ms: float) -> None:
+def _flooded(box: boxes.LiveBox, keys: dict[str, str], kind: str, seconds: float, alone_ms: float) -> None:
     requests = [_request(_name(kind), keys["greedy"], **parameters) for parameters in _parameters(KINDS[kind])]
     flood: dict[str, Any] = {}
     thread = threading.Thread(
-        target=lambda: flood.update(subjects.drive(box.port, requests, CONNECTIONS, seconds + 1, may_fail=True))
+        target=lambda: flood.update(drive(box.port, requests, CONNECTIONS, seconds + 1, may_fail=True))
     )
     thread.start()
     time.sleep(1)
@@ -114,13 +115,13 @@ def _lateness(port: int, key: str) -> None:
     print(f"504s: {len(over)} of 6, the latest {max(over, default=0):.0f} ms after its deadline, {late} late (asked 0)")
 
 
-def _weights(box: subjects.LiveBox, keys: dict[str, str], seconds: float) -> None:
+def _weights(box: boxes.LiveBox, keys: dict[str, str], seconds: float) -> None:
     """Processor time of two saturating tenants: runs of 30 ms with weight 1, runs of 10 ms with weight 3."""
     with box.http() as admin:
         admin.put("/v1/tenants/quiet", json={"quota": {"processor_weight": 3}}).raise_for_status()
         names = {"greedy": _name("30 ms"), "quiet": "quiet"}
         floods = [
-            threading.Thread(target=subjects.drive, args=(box.port, [_request(name, keys[tenant])], 12, seconds + 2))
+            threading.Thread(target=drive, args=(box.port, [_request(name, keys[tenant])], 12, seconds + 2))
             for tenant, name in names.items()
         ]
         for flood in floods:
@@ -174,7 +175,7 @@ def _name(kind: str) -> str:
     return f"flood-{kind.replace(' ', '')}"
 
 
-def _tenants(box: subjects.LiveBox, folder: Path) -> dict[str, str]:
+def _tenants(box: boxes.LiveBox, folder: Path) -> dict[str, str]:
     """Two tenants with their models, imported and warm; their keys."""
     keys = {}
     models = {"quiet": {"quiet": products(folder / "quiet.onnx", QUIET_MS)}, "greedy": {}}
@@ -185,9 +186,9 @@ def _tenants(box: subjects.LiveBox, folder: Path) -> dict[str, str]:
         for tenant, paths in models.items():
             admin.post("/v1/tenants", json={"name": tenant}).raise_for_status()
             keys[tenant] = admin.post(f"/v1/tenants/{tenant}/keys", json={}).raise_for_status().json()["key"]
-            owner = subjects.LiveBox(box.process, box.url, keys[tenant], box.state, box.ready_s)
+            owner = boxes.LiveBox(box.process, box.url, keys[tenant], box.state, box.ready_s)
             for name, path in paths.items():
-                subjects.await_job(owner, subjects.upload(owner, name, path, precisions=[]))
+                boxes.await_job(owner, boxes.upload(owner, name, path, precisions=[]))
             connection = http.client.HTTPConnection("127.0.0.1", box.port)
             for name in paths:
                 assert _post(connection, name, keys[tenant]) == 200, name

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 
 ASKED = {"twice": (2, 0.4), "often": (300, 0.02)}
 """Application → requests, and seconds between two of them."""
@@ -44,7 +44,7 @@ def main() -> None:
     settings = {"APPLIANCE_LOG__LEVEL": "info", "APPLIANCE_LOG__FORMAT": "json"}
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "box.log"
-        with subjects.box(Path(folder) / "state", log, **settings) as box:
+        with boxes.box(Path(folder) / "state", log, **settings) as box:
             _import(box, Path(folder))
             start = _read(box, log)
             _ask(box, Path(folder))
@@ -58,7 +58,7 @@ def main() -> None:
             _report(idle, _read(box, log))
 
 
-def _import(box: subjects.LiveBox, folder: Path) -> None:
+def _import(box: boxes.LiveBox, folder: Path) -> None:
     environment = {**os.environ, "APPLIANCE_KEY": box.key}
     for seed, name in enumerate(ASKED):  # models of equal content would be one
         toys.digits(folder / name, seed)
@@ -70,7 +70,7 @@ def _import(box: subjects.LiveBox, folder: Path) -> None:
         )
 
 
-def _ask(box: subjects.LiveBox, folder: Path) -> None:
+def _ask(box: boxes.LiveBox, folder: Path) -> None:
     picture = (folder / "often" / "evaluation" / "0003.png").read_bytes()
     with box.http() as http:
         for name, (count, pause_s) in ASKED.items():
@@ -82,7 +82,7 @@ def _ask(box: subjects.LiveBox, folder: Path) -> None:
                 time.sleep(pause_s)
 
 
-def _await_end(box: subjects.LiveBox, patience_s: float) -> float | None:
+def _await_end(box: boxes.LiveBox, patience_s: float) -> float | None:
     """Seconds until nothing is expected any more; None when that did not happen."""
     start = time.perf_counter()
     while time.perf_counter() - start < patience_s:
@@ -92,13 +92,13 @@ def _await_end(box: subjects.LiveBox, patience_s: float) -> float | None:
     return None
 
 
-def _residency(box: subjects.LiveBox) -> dict[str, Any]:
+def _residency(box: boxes.LiveBox) -> dict[str, Any]:
     with box.http() as http:
         found: dict[str, Any] = http.get("/v1/memory").raise_for_status().json()["residency"]
         return found
 
 
-def _read(box: subjects.LiveBox, log: Path) -> Reading:
+def _read(box: boxes.LiveBox, log: Path) -> Reading:
     transitions = _residency(box)["transitions"]
     time.sleep(1)  # the question itself is no part of what is measured
     text = log.read_text()
@@ -106,7 +106,7 @@ def _read(box: subjects.LiveBox, log: Path) -> Reading:
         time.perf_counter(),
         text.count('"component": "events"'),
         len(text.encode()),
-        subjects.cpu_s(box.process.pid),
+        boxes.cpu_s(box.process.pid),
         _wakeups(box.process.pid),
         transitions,
     )

@@ -9,19 +9,19 @@ import time
 from pathlib import Path
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 
 
 def main() -> None:
     """Print the times and the variants."""
-    with tempfile.TemporaryDirectory() as folder, subjects.box(Path(folder) / "state") as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box(Path(folder) / "state") as box, box.http() as http:
         model = toys.conv_net(Path(folder) / "conv20.onnx", 20)
         start = time.perf_counter()
-        job = subjects.upload_large(box, "conv20", model, task="image-classification")
+        job = boxes.upload_large(box, "conv20", model, task="image-classification")
         while http.get("/v2/models/conv20/ready").status_code != 200:
             time.sleep(0.05)
         first = time.perf_counter() - start
-        subjects.await_job(box, job)
+        boxes.await_job(box, job)
         done = time.perf_counter() - start
         for variant in http.get("/v1/models/conv20/variants").json()["items"]:
             latency = variant["profile"]["latencies"][0]["p50_ms"] if variant.get("profile") else float("nan")

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks import _inputs, _zoo
-from benchmarks import _subjects as subjects
+from benchmarks import _box, _inputs, _zoo
+from tests.e2e.load import drive
 
 _IDLE_S, _IDLE_SHARE = 15.0, 0.1
 """Who measures computes all the time, but for the moments between two of its children."""
@@ -47,16 +47,16 @@ def main() -> None:
     with _zoo.kept(options.keep) as state:
         zoo = _zoo.imported(state, "demo", tuple(options.models), APPLIANCE_PROCESSORS=BOTH)
         inputs = {model.name: _inputs.sent(model, _FRAMES) for model in zoo.models}
-        with subjects.box(state, APPLIANCE_PROCESSORS=BOTH) as box:
+        with _box.box(state, APPLIANCE_PROCESSORS=BOTH) as box:
             _measured(box, options.wait_s)
         other = state.with_name("state-cpu")
         shutil.rmtree(other, ignore_errors=True)
         shutil.copytree(state, other)
-        with subjects.box(state, APPLIANCE_PROCESSORS=BOTH) as both, subjects.box(other) as cpu:
+        with _box.box(state, APPLIANCE_PROCESSORS=BOTH) as both, _box.box(other) as cpu:
             compare(both, cpu, inputs, options)
 
 
-def _measured(box: subjects.LiveBox, wait_s: float) -> None:
+def _measured(box: _box.LiveBox, wait_s: float) -> None:
     """Wait until the box has nothing left to measure: it and its children have computed next to nothing for a while."""
     limit = time.perf_counter() + wait_s
     quiet_since, before_s = time.perf_counter(), _computed_s(box)
@@ -71,7 +71,7 @@ def _measured(box: subjects.LiveBox, wait_s: float) -> None:
     print("still measuring: what follows is disturbed by it")
 
 
-def _computed_s(box: subjects.LiveBox) -> float:
+def _computed_s(box: _box.LiveBox) -> float:
     """Processor time of the box and of the children that it has now."""
     total_s = 0.0
     for process in (root := psutil.Process(box.process.pid), *root.children(recursive=True)):
@@ -82,7 +82,7 @@ def _computed_s(box: subjects.LiveBox) -> float:
 
 
 def compare(
-    both: subjects.LiveBox, cpu: subjects.LiveBox, inputs: Mapping[str, Sequence[Inputs]], options: argparse.Namespace
+    both: _box.LiveBox, cpu: _box.LiveBox, inputs: Mapping[str, Sequence[Inputs]], options: argparse.Namespace
 ) -> None:
     """Print what two boxes answer, each model by itself and all mixed. `inputs`: of each model as many."""
     requests: list[list[Pair]] = []
@@ -128,8 +128,8 @@ def one_item_ms(latencies: Sequence[Mapping[str, Any]]) -> float:
     return min(float(row["p50_ms"]) for row in latencies if row["batch"] == 1)
 
 
-def _pair(path: str, inputs: Inputs, boxes: tuple[subjects.LiveBox, subjects.LiveBox]) -> Pair:
-    both, cpu = (subjects.infer_request(path, box.key, inputs) for box in boxes)
+def _pair(path: str, inputs: Inputs, boxes: tuple[_box.LiveBox, _box.LiveBox]) -> Pair:
+    both, cpu = (_box.infer_request(path, box.key, inputs) for box in boxes)
     return both, cpu
 
 
@@ -142,7 +142,7 @@ class Figures:
 
 
 def _rounds(
-    both: subjects.LiveBox, cpu: subjects.LiveBox, requests: Sequence[Pair], options: argparse.Namespace
+    both: _box.LiveBox, cpu: _box.LiveBox, requests: Sequence[Pair], options: argparse.Namespace
 ) -> list[tuple[Figures, Figures]]:
     ours, theirs = [pair[0] for pair in requests], [pair[1] for pair in requests]
     for box, each in ((both, ours), (cpu, theirs)):
@@ -156,9 +156,9 @@ def _rounds(
     ]
 
 
-def _driven(box: subjects.LiveBox, requests: list[bytes], connections: int, seconds: float) -> Figures:
+def _driven(box: _box.LiveBox, requests: list[bytes], connections: int, seconds: float) -> Figures:
     before_s = _computed_s(box)
-    found = subjects.drive(box.port, requests, connections, seconds, in_turn=True)
+    found = drive(box.port, requests, connections, seconds, in_turn=True)
     return Figures(found["count"] / found["seconds"], (_computed_s(box) - before_s) * 1e3 / found["count"])
 
 

@@ -32,7 +32,7 @@ from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.lab.workload import Arrival, draw
 from appliance.wire.scenario import served_ms
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks import _zoo as zoo
 
 SLICES, DRAWS = 10, 9
@@ -71,10 +71,10 @@ def main() -> None:
     options = parser.parse_args()
     with zoo.kept(options.keep) as state:
         zoo.imported(state, "demo", zoo.MODELS)
-        with subjects.box(state) as box:
+        with boxes.box(state) as box:
             budget = int(options.share * zoo.fp32_bytes(box))
         zoo.forget_residents(state)
-        with subjects.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box:
+        with boxes.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box:
             document, measured, between = _in_turns(box, options)
     answers = [simulate(parse_scenario(document | {"seed": seed})).outcome.answers for seed in range(DRAWS)]
     print(f"{zoo.machine()}; budget {budget / 1e6:.0f} MB, {len(measured.answers)} requests in {options.seconds:g} s")
@@ -86,7 +86,7 @@ def main() -> None:
     print(f"as the caller sees it: P50 {zoo.percentile(seen, 50):.2f}, P99 {zoo.percentile(seen, 99):.2f} ms")
 
 
-def _in_turns(box: subjects.LiveBox, options: argparse.Namespace) -> tuple[dict[str, Any], Served, Served]:
+def _in_turns(box: boxes.LiveBox, options: argparse.Namespace) -> tuple[dict[str, Any], Served, Served]:
     """The scenario for the lab, what the box served of it, and what it served between."""
     connection = Connection(box.url, box.key, None, None, box.state)
     slice_s, pause_s = options.seconds / SLICES, options.between * options.seconds / SLICES

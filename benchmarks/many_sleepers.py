@@ -19,7 +19,7 @@ import onnx
 
 from appliance.cli.replaying import read_timing
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks import _zoo as zoo
 
 COLD_MORE_MS_MAX = 5.0
@@ -57,7 +57,7 @@ def main() -> None:
             "APPLIANCE_MEMORY__ASLEEP_SHARE": str(options.asleep_share),
             "APPLIANCE_GUARD__ISOLATION": options.isolation,
         }
-        with subjects.box(state, **settings) as box, box.http() as http:
+        with boxes.box(state, **settings) as box, box.http() as http:
             caller = _Caller(http)
             first = [caller.ask(name) for name in names]
             chance = Random(options.seed)
@@ -90,15 +90,15 @@ def _report(models: int, bytes_of: int, each_bytes: int, first: list[Asked], ask
 
 def _imported(state: Path, names: list[str]) -> int:
     """Import what is not there yet; returns the resident bytes of one."""
-    with subjects.box(state) as box, box.http() as http:
+    with boxes.box(state) as box, box.http() as http:
         there = {name for name in names if http.get(f"/v1/models/{name}").is_success}
         path = toys.shufflenet(state.parent / "shufflenet.onnx")
         jobs = []
         for name in names:
             if name not in there:
-                jobs.append(subjects.upload(box, name, _own(path, name), precisions=["fp32"]))
+                jobs.append(boxes.upload(box, name, _own(path, name), precisions=["fp32"]))
         for number, job in enumerate(jobs):
-            subjects.await_job(box, job, limit_s=7200)
+            boxes.await_job(box, job, limit_s=7200)
             print(f"imported {number + 1} of {len(jobs)}", end="\r", flush=True)
         profile = http.get(f"/v1/models/{names[0]}/variants").json()["items"][0]["profile"]
         return int(profile["resident_bytes"])
@@ -121,7 +121,7 @@ class _Caller:
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
-        self._body, self._headers = subjects.infer_body({"gpu_0/data_0": np.zeros([1, 3, 224, 224], np.float32)})
+        self._body, self._headers = boxes.infer_body({"gpu_0/data_0": np.zeros([1, 3, 224, 224], np.float32)})
 
     def ask(self, name: str) -> Asked:
         start = time.perf_counter()

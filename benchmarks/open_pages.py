@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks._chromium import chromium
 from tests.browser.conftest import sign_in
 
@@ -35,14 +35,14 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
-        subjects.box(Path(folder) / "state") as box,
+        boxes.box(Path(folder) / "state") as box,
         chromium() as browser,
     ):
-        subjects.await_job(box, subjects.upload(box, "tiny", toys.tiny_add(Path(folder) / "tiny.onnx")))
+        boxes.await_job(box, boxes.upload(box, "tiny", toys.tiny_add(Path(folder) / "tiny.onnx")))
         with box.http() as http:
             inputs = http.get("/v2/models/tiny").json()["inputs"]
         arrays = {one["name"]: np.zeros([max(1, size) for size in one["shape"]], np.float32) for one in inputs}
-        request = subjects.infer_request("tiny", box.key, arrays)
+        request = boxes.infer_request("tiny", box.key, arrays)
         context = browser.new_context()
         tabs = [context.new_page() for _ in PATHS]
         tabs[0].goto(f"http://127.0.0.1:{box.port}/")
@@ -52,7 +52,7 @@ def main() -> None:
             found = {}
             for is_open in (True, False) if number % 2 else (False, True):
                 lie(tabs, box.port, is_open=is_open)
-                found[is_open] = subjects.rate(box.port, box.process.pid, request, CONNECTIONS, options.seconds)
+                found[is_open] = boxes.rate(box.port, box.process.pid, request, CONNECTIONS, options.seconds)
             rounds.append((found[True], found[False]))
             (opened, opened_us), (none, none_us) = rounds[-1]
             print(
@@ -72,7 +72,7 @@ def lie(tabs: list[Any], port: int, *, is_open: bool) -> None:
     time.sleep(2)
 
 
-def grow(tabs: list[Any], box: subjects.LiveBox, request: bytes, minutes: float) -> None:
+def grow(tabs: list[Any], box: boxes.LiveBox, request: bytes, minutes: float) -> None:
     """The memory of the box from minute to minute; the first minute is no part of it."""
     lie(tabs, box.port, is_open=True)
     seen: list[float] = []
@@ -80,7 +80,7 @@ def grow(tabs: list[Any], box: subjects.LiveBox, request: bytes, minutes: float)
         end = time.monotonic() + 60
         while time.monotonic() < end:
             with socket.create_connection(("127.0.0.1", box.port)) as line:
-                subjects.ask(line, request)
+                boxes.ask(line, request)
             tabs[minute % len(tabs)].wait_for_timeout(1000)
         seen.append(box.pss_mb())
         print(f"minute {minute + 1}: {seen[-1]:.2f} MB", flush=True)

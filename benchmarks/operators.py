@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 
 IR_MAX = 10
 """Of the files: the tests' own are of a version that ONNX Runtime may not read yet."""
@@ -48,7 +48,7 @@ def main() -> None:
     runs = [one for one in known if is_right_alone(*one)]
     print(f"{len(cases)} cases, of which ONNX Runtime runs {len(runs)} right")
     found: dict[str, list[str]] = {"right": [], "refused": [], "wrong": []}
-    with tempfile.TemporaryDirectory() as folder, subjects.box() as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         for start in range(0, len(runs), AT_ONCE):
             jobs = [(one, imported(http, Path(folder), one[0])) for one in runs[start : start + AT_ONCE]]
             for (case, inputs, outputs), job in jobs:
@@ -108,12 +108,12 @@ def name_of(case: Any) -> str:
     return str(case.name).removeprefix("test_").replace("_", "-").lower()[:60]
 
 
-def tried(box: subjects.LiveBox, http: Any, case: Any, inputs: Arrays, outputs: Arrays, job: str) -> tuple[str, str]:
+def tried(box: boxes.LiveBox, http: Any, case: Any, inputs: Arrays, outputs: Arrays, job: str) -> tuple[str, str]:
     """`right`, `refused` or `wrong`, and why."""
     if job.startswith("!"):
         return "refused", job[2:]
     try:
-        subjects.await_job(box, job)
+        boxes.await_job(box, job)
     except RuntimeError as error:
         return "refused", str(error)
     try:

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks import _zoo as zoo
 from benchmarks._steal import stolen_s
+from tests.e2e.load import drive
 
 DEADLINE_MS = 500
 SHARES = (0.6, 0.8, 1.0, 1.25)
@@ -38,10 +39,8 @@ def main() -> None:
     parser.add_argument("--rest", type=float, default=60, help="seconds until memory is looked at again")
     options = parser.parse_args()
     print(zoo.machine())
-    with tempfile.TemporaryDirectory() as folder, subjects.box() as box:
-        subjects.await_job(
-            box, subjects.upload(box, "shuffle", toys.shufflenet(Path(folder) / "s.onnx"), precisions=[])
-        )
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box:
+        boxes.await_job(box, boxes.upload(box, "shuffle", toys.shufflenet(Path(folder) / "s.onnx"), precisions=[]))
         with box.http() as http:
             changed = http.patch("/v1/applications/shuffle", json={"latency_slo_ms": DEADLINE_MS})
             changed.raise_for_status()
@@ -49,8 +48,8 @@ def main() -> None:
         arrays = {
             i["name"]: np.random.default_rng(1).random([max(1, d) for d in i["shape"]], np.float32) for i in inputs
         }
-        request = subjects.infer_request("shuffle", box.key, arrays)
-        closed = subjects.drive(box.port, [request], 8, options.seconds / 6, may_fail=True)
+        request = boxes.infer_request("shuffle", box.key, arrays)
+        closed = drive(box.port, [request], 8, options.seconds / 6, may_fail=True)
         rate = (closed["count"] - closed["errors"]) / closed["seconds"]
         print(f"closed loop, 8 connections: {rate:.0f}/s; memory {box.pss_mb():.0f} MB")
         best = max((_offer(box, request, share * rate, options.seconds / 6) for share in SHARES), key=_per_free)
@@ -66,7 +65,7 @@ def main() -> None:
     print(f"answers: {answers} to {over['offered'] - over['unsent']} requests")
 
 
-def _offer(box: subjects.LiveBox, request: bytes, rate: float, seconds: float) -> dict[str, Any]:
+def _offer(box: boxes.LiveBox, request: bytes, rate: float, seconds: float) -> dict[str, Any]:
     order = {
         "port": box.port,
         "request": base64.b64encode(request).decode(),
@@ -77,7 +76,7 @@ def _offer(box: subjects.LiveBox, request: bytes, rate: float, seconds: float) -
         "seed": 1,
     }
     peak = _Peak(box)
-    before_s, stolen_before_s = subjects.cpu_s(box.process.pid), stolen_s()
+    before_s, stolen_before_s = boxes.cpu_s(box.process.pid), stolen_s()
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks._open_load"],
         input=json.dumps(order).encode(),
@@ -87,7 +86,7 @@ def _offer(box: subjects.LiveBox, request: bytes, rate: float, seconds: float) -
     result: dict[str, Any] = json.loads(done.stdout)
     result["stolen_s"] = stolen_s() - stolen_before_s
     result["peak_mb"] = peak.end()
-    box_s = subjects.cpu_s(box.process.pid) - before_s
+    box_s = boxes.cpu_s(box.process.pid) - before_s
     print(
         f"offered {rate:5.0f}/s: {result['in_time'] / seconds:6.1f}/s in time, {_per_free(result):6.1f} per free "
         f"processor (generator {result['processor_s'] / seconds:.2f}, box {box_s / seconds:.2f}, "
@@ -109,7 +108,7 @@ def _per_free(result: dict[str, Any]) -> float:
 class _Peak:
     """The largest Pss of a box, looked at ten times a second."""
 
-    def __init__(self, box: subjects.LiveBox) -> None:
+    def __init__(self, box: boxes.LiveBox) -> None:
         self._box = box
         self._mb = 0.0
         self._ended = threading.Event()

@@ -25,8 +25,8 @@ import numpy as np
 import psutil
 
 from appliance.demo.zoo.inputs import cut_line, with_sign
+from benchmarks import _box as boxes
 from benchmarks import _steal, _zoo
-from benchmarks import _subjects as subjects
 
 LINES = ("GATE 7", "EXIT", "PLATFORM 2", "TICKETS", "NO ENTRY", "TAXI", "WAY OUT", "LIFT B")
 STAGES: list[dict[str, Any]] = [
@@ -56,7 +56,7 @@ def main() -> None:
     asked = parser.parse_args()
     with _zoo.kept(asked.state) as state:
         _zoo.imported(state, "small", ("find-text", "read-text"))
-        with subjects.box(state, **_zoo.IMPORTS) as box:
+        with boxes.box(state, **_zoo.IMPORTS) as box:
             asyncio.run(_measure(box, asked.rounds, asked.frames, asked.slo_ms))
 
 
@@ -83,7 +83,7 @@ async def _warm(way: Way) -> list[Any]:
     raise SystemExit("no frame in time has all its answers: give a larger --slo-ms")
 
 
-async def _measure(box: subjects.LiveBox, rounds: int, frames: int, slo_ms: float) -> None:
+async def _measure(box: boxes.LiveBox, rounds: int, frames: int, slo_ms: float) -> None:
     process, jpeg, line = psutil.Process(box.process.pid), _frame(), _line()
     async with httpx.AsyncClient(base_url=box.url, headers=box.headers, timeout=60) as http:
         for name, stages in (("signs", STAGES), ("one", ONE_STAGE)):

@@ -33,8 +33,8 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks import _box as boxes
 from benchmarks import _pipelines as pipelines
-from benchmarks import _subjects as subjects
 from benchmarks import _zoo
 from benchmarks._pipelines import ITEMS_MAX, Run, Subject
 from benchmarks._watched_box import lateness_ms
@@ -88,7 +88,7 @@ class Bench:
 
     def run(self) -> None:
         """Every part that is asked for."""
-        parts: Mapping[str, Callable[[subjects.LiveBox], None]] = {
+        parts: Mapping[str, Callable[[boxes.LiveBox], None]] = {
             "load": self._load,
             "over": self._over,
             "items": self._items,
@@ -108,7 +108,7 @@ class Bench:
         for what, value, is_asked in self._rows:
             print(f"{what:{wide}}  {value:>12}  {is_asked}")
 
-    def _box(self, **environment: str) -> AbstractContextManager[subjects.LiveBox]:
+    def _box(self, **environment: str) -> AbstractContextManager[boxes.LiveBox]:
         return pipelines.box(self._state, **{"APPLIANCE_PROCESSORS": self._kinds, **environment})
 
     def _row(self, what: str, value: str, is_asked: str = "") -> None:
@@ -117,7 +117,7 @@ class Bench:
 
     # -- capacity ------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, box: subjects.LiveBox) -> None:
+    def _prepare(self, box: boxes.LiveBox) -> None:
         options = self._options
         pipelines.define(box, options.slo_factor)
         found = pipelines.pictures(box, self._zoo, self._folder)
@@ -135,7 +135,7 @@ class Bench:
         self._row("capacity, frames in time a second", f"{best.fps:.1f}")
         print("\n".join([*best.by_line(), *best.plans]))
 
-    def _searched(self, box: subjects.LiveBox, *, full: bool) -> list[Run]:
+    def _searched(self, box: boxes.LiveBox, *, full: bool) -> list[Run]:
         """Runs at rising rates."""
         runs: list[Run] = []
         guess, best, falls = pipelines.estimated_fps(self._subjects, full=full), 0.0, 0
@@ -151,7 +151,7 @@ class Bench:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _load(self, box: subjects.LiveBox) -> None:
+    def _load(self, box: boxes.LiveBox) -> None:
         options = self._options
         wanted = pipelines.lines(self._subjects, LOAD * self._capacity, options.clients, stay_s=options.stay)
         found = pipelines.run(box, wanted, options.seconds)
@@ -162,7 +162,7 @@ class Bench:
         said = found.result.total("said_in_time") / max(1.0, found.result.total("sent"))
         self._row("… as the box says, without the way to it", f"{said:.4f}")
 
-    def _over(self, box: subjects.LiveBox) -> None:
+    def _over(self, box: boxes.LiveBox) -> None:
         options = self._options
         rate = OVERLOAD * self._capacity
         before = pipelines.run(box, pipelines.lines(self._subjects, self._capacity, options.clients), options.step)
@@ -188,7 +188,7 @@ class Bench:
         told = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
         self._row(f"150 %, {title}: least share done in time / fair", f"{min(shares.values()):.3f}", f"≥ 0.7 ({told})")
 
-    def _items(self, box: subjects.LiveBox) -> None:
+    def _items(self, box: boxes.LiveBox) -> None:
         runs = self._searched(box, full=True)
         capacity = max(run.fps for run in runs)
         seconds = max(10.0, self._options.round)
@@ -238,7 +238,7 @@ class Bench:
                 told = f"{limit} ({min(ratios):.3f} to {max(ratios):.3f})"
                 self._row(f"cost a frame in time, {what}: ours / {name}", f"{statistics.median(ratios):.3f}", told)
 
-    def _cost_of(self, box: subjects.LiveBox, name: str, number: int) -> tuple[float, float, float]:
+    def _cost_of(self, box: boxes.LiveBox, name: str, number: int) -> tuple[float, float, float]:
         """Seconds of runs and of the whole box a frame in time, and the part of the frames that was."""
         options = self._options
         pipelines.define(box, options.slo_factor)
@@ -332,7 +332,7 @@ class _Watch:
 
     every_s = 0.5
 
-    def __init__(self, box: subjects.LiveBox) -> None:
+    def __init__(self, box: boxes.LiveBox) -> None:
         self._box = box
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._turn, daemon=True)
@@ -378,7 +378,7 @@ class _Killer(_Watch):
                 self.kills += 1
 
 
-def guards_of(box: subjects.LiveBox) -> list[int]:
+def guards_of(box: boxes.LiveBox) -> list[int]:
     """Processes that the fork server has forked."""
     found = []
     for child in psutil.Process(box.process.pid).children():

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
+from tests.e2e.load import drive
 
 ROUNDS, SECONDS = 7, 3.0
 PICTURES = 16
@@ -39,10 +40,10 @@ def pictures() -> bytes:
 
 def main() -> None:
     """Print the table."""
-    with tempfile.TemporaryDirectory() as folder, subjects.box() as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         for name, make in (("resnet50", toys.resnet50), ("shufflenet", toys.shufflenet)):
-            subjects.await_job(
-                box, subjects.upload_large(box, name, make(Path(folder) / f"{name}.onnx"), calibration=pictures())
+            boxes.await_job(
+                box, boxes.upload_large(box, name, make(Path(folder) / f"{name}.onnx"), calibration=pictures())
             )
             for variant in http.get(f"/v1/models/{name}/variants").json()["items"]:
                 profile, accuracy = variant["profile"], variant["accuracy"]
@@ -54,13 +55,13 @@ def main() -> None:
             print(f"{name}: {', '.join(found['variants'])}: {found['choice']}")
         inputs = http.get("/v2/models/resnet50").json()["inputs"]
         arrays = {i["name"]: np.zeros([max(1, d) for d in i["shape"]], np.float32) for i in inputs}
-        ours = subjects.infer_request("resnet50", box.key, arrays)
-        pinned = subjects.infer_request("resnet50/versions/fp32", box.key, arrays)
+        ours = boxes.infer_request("resnet50", box.key, arrays)
+        pinned = boxes.infer_request("resnet50/versions/fp32", box.key, arrays)
         workers = int(http.get("/v1/processors").json()[0]["workers"])
         for request in (ours, pinned):
-            subjects.drive(box.port, [request], workers, 2.0)
+            drive(box.port, [request], workers, 2.0)
         time.sleep(1.0)
-        rows = [[subjects.drive(box.port, [r], workers, SECONDS) for r in (ours, pinned)] for _ in range(ROUNDS)]
+        rows = [[drive(box.port, [r], workers, SECONDS) for r in (ours, pinned)] for _ in range(ROUNDS)]
     ratios = [ours["count"] / fp32["count"] for ours, fp32 in rows]
     for (one, other), ratio in zip(rows, ratios, strict=True):
         print(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from appliance.demo.zoo import toys
 from appliance.domain.trial import Trial, TrialRules, Verdict
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from tests.api.networks import sensor_counts, sensor_level
 
 TRIALS = 2_000
@@ -69,12 +69,12 @@ def judged(words: str, draw: Callable[[random.Random], float]) -> None:
 
 def asked(every_s: float, seconds: float) -> None:
     """Print when a box that is asked every so often judges the variants of two networks, of which one bears int8."""
-    with tempfile.TemporaryDirectory() as folder, subjects.box() as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         digits = toys.digits(Path(folder))
         level = sensor_level(Path(folder) / "level.onnx")
         stated = json.loads(digits.metadata.read_text())
-        for job in (subjects.upload(box, "digits", digits.model, **stated), subjects.upload(box, "level", level)):
-            subjects.await_job(box, job)
+        for job in (boxes.upload(box, "digits", digits.model, **stated), boxes.upload(box, "level", level)):
+            boxes.await_job(box, job)
         pictures = sorted(digits.evaluation.glob("*.png"))
         start = time.perf_counter()
         seen: dict[str, str] = {}
@@ -87,7 +87,7 @@ def asked(every_s: float, seconds: float) -> None:
                 "/v1/applications/digits/predict", content=picture, headers={"Content-Type": "image/png"}
             )
             answer.raise_for_status()
-            body, headers = subjects.infer_body({"X": sensor_counts(number)})
+            body, headers = boxes.infer_body({"X": sensor_counts(number)})
             http.post("/v2/models/level/infer", content=body, headers=headers).raise_for_status()
             number += 1
             for name in ("digits", "level"):

@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 
 ROUNDS = 5
 MODELS: dict[str, Callable[[Path], Path]] = {
@@ -37,7 +37,7 @@ def main() -> None:
         starts, idle, grown = [], [], []
         for _ in range(ROUNDS):
             begin = time.perf_counter()
-            with subjects.box(state) as box, box.http() as http:
+            with boxes.box(state) as box, box.http() as http:
                 _infer(http, "squeezenet")
                 starts.append(time.perf_counter() - begin)
                 _unload(http)
@@ -58,17 +58,15 @@ def main() -> None:
 
 
 def _import(state: Path, folder: Path) -> None:
-    with subjects.box(state) as box:
+    with boxes.box(state) as box:
         for name, make in MODELS.items():
             path = make(folder / f"{name}.onnx")
-            subjects.await_job(box, subjects.upload_large(box, name, path, precisions=["fp32"]))
+            boxes.await_job(box, boxes.upload_large(box, name, path, precisions=["fp32"]))
 
 
 def _infer(http: httpx.Client, name: str) -> None:
     inputs = http.get(f"/v2/models/{name}").json()["inputs"]
-    body, headers = subjects.infer_body(
-        {i["name"]: np.zeros([max(1, d) for d in i["shape"]], np.float32) for i in inputs}
-    )
+    body, headers = boxes.infer_body({i["name"]: np.zeros([max(1, d) for d in i["shape"]], np.float32) for i in inputs})
     http.post(f"/v2/models/{name}/infer", content=body, headers=headers).raise_for_status()
 
 

@@ -33,11 +33,11 @@ from appliance.client import Client
 from appliance.client.device import Accuracy, Box, Latency, Promise
 from appliance.demo.zoo import toys
 from appliance.wire.stream import PlanMessage
+from benchmarks._box import free_port
 from benchmarks._crowd import crowd, jpeg
-from benchmarks._subjects import free_port
-from benchmarks.streams import decisions_in
 from tests.api.stand import furnish
 from tests.e2e import server as boxes
+from tests.e2e.live_scenario import decisions_in
 from tests.fakes.session_box import session_box
 
 PATIENCE_S = 60.0

@@ -35,8 +35,8 @@ from appliance.domain.session import FrameEnd
 from appliance.lab.links.link import LinkShape
 from appliance.lab.links.network import DeviceLink, Network, unavailable
 from appliance.lab.links.trace import Trace, drawn, stairs
+from benchmarks._box import free_port
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
-from benchmarks._subjects import free_port
 from tests.e2e.server import Server, running_server
 
 FOUND = ("awake", "asleep", "absent")

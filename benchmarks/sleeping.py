@@ -28,7 +28,7 @@ from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import trim
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from tests.fakes.forms import prepared_form
 
 NETWORKS = {"resnet50": toys.resnet50, "shufflenet": toys.shufflenet}
@@ -99,7 +99,7 @@ async def _network(
     for _ in range(rounds):
         await _round(processor, handle, inputs, pid, figures)
         await _from_disk(processor, handle, inputs, weights, figures)
-        figures.plain.append(subjects.plain_session_ms(source))
+        figures.plain.append(boxes.plain_session_ms(source))
     await processor.unload(handle)
     _report(f"{network}, {home}", (awake - base) / 1e6, (asleep - base) / 1e6, weights.stat().st_size / 1e6, figures)
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 
 BARE = "import numpy, onnxruntime, uvloop"
 NAME = "m0000"
@@ -56,8 +56,8 @@ def make_state(state: Path, folder: Path, count: int) -> None:
     """A state folder of `count` models, `m0000` the first: one is imported, the others are copies of its rows and
     files.
     """
-    with subjects.box(state) as box:
-        subjects.await_job(box, subjects.upload(box, NAME, toys.tiny_add(folder / "tiny.onnx"), precisions=["fp32"]))
+    with boxes.box(state) as box:
+        boxes.await_job(box, boxes.upload(box, NAME, toys.tiny_add(folder / "tiny.onnx"), precisions=["fp32"]))
         _infer(box.port, box.key, NAME)
     with contextlib.closing(sqlite3.connect(state / "appliance.db")) as database, database:
         database.row_factory = sqlite3.Row
@@ -149,7 +149,7 @@ def _until(is_met: Callable[[], bool], process: subprocess.Popen[bytes]) -> None
 
 def _infer(port: int, key: str, name: str) -> None:
     row = np.ones([1, 4], np.float32)
-    body, headers = subjects.infer_body({"A": row, "B": row})
+    body, headers = boxes.infer_body({"A": row, "B": row})
     lines = [f"POST /v2/models/{name}/infer HTTP/1.1", "Host: box", f"Authorization: Bearer {key}"]
     lines += [f"{field}: {value}" for field, value in headers.items()]
     lines += [f"Content-Length: {len(body)}", "Connection: close", "", ""]

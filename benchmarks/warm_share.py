@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.policies.residency import DEFAULT
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 from benchmarks import _zoo as zoo
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     with zoo.kept(options.keep) as state:
         path = state.parent / "box.json"
         models = zoo.imported(state, "demo", zoo.MODELS).models
-        with subjects.box(state) as box:
+        with boxes.box(state) as box:
             whole, least = zoo.fp32_bytes(box), zoo.smallest_bytes(box)
             document = zoo.mixed(zoo.emptied(zoo.scenario_of(box)), options.seconds, options.seed)
         budget = int(options.share * whole)
@@ -46,7 +46,7 @@ def main() -> None:
 def _measure(state: Path, path: Path, budget: int, policy: str) -> None:
     zoo.forget_residents(state)
     settings = {"APPLIANCE_MEMORY__BUDGET_BYTES": str(budget), "APPLIANCE_POLICIES__EVICTION": policy}
-    with subjects.box(state, **settings) as box:
+    with boxes.box(state, **settings) as box:
         real = zoo.replay(box, path)
     lab = zoo.command("simulate", str(path), "--policy", f"eviction={policy}")
     for where, side in (("box", real), ("lab", lab)):

@@ -1,4 +1,4 @@
-"""What benchmarks send, and that they notice when it is refused."""
+"""What the load generator sends, and that it notices when a request is refused."""
 
 import asyncio
 import base64
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _load, _subjects
+from tests.e2e import load
 
 pytestmark = pytest.mark.usefixtures("ports", "processes")
 
@@ -37,7 +37,7 @@ def test_load_connection_repeats_its_request_or_sends_all_in_turn(in_turn: bool)
 
     async def driven() -> dict[str, Any]:
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-            return await _load.drive(order(server.sockets[0].getsockname()[1], in_turn=in_turn))
+            return await load.driven(order(server.sockets[0].getsockname()[1], in_turn=in_turn))
 
     found = asyncio.run(driven())
     assert (found["errors"], found["refusal"]) == (0, "")
@@ -78,6 +78,6 @@ def test_load_run_fails_when_requests_are_refused() -> None:
     """Refusals are quicker than runs, so they would be the best figures of all."""
     with refusing() as port:
         with pytest.raises(RuntimeError, match=r"(?s)refused: HTTP/1\.1 400.*height"):
-            _subjects.drive(port, ASKED, 1, 0.1)
-        found = _subjects.drive(port, ASKED, 1, 0.1, may_fail=True)
+            load.drive(port, ASKED, 1, 0.1)
+        found = load.drive(port, ASKED, 1, 0.1, may_fail=True)
     assert found["errors"] == found["count"] > 0

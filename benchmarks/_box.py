@@ -1,8 +1,5 @@
-"""What benchmarks run against: a real box as a process, a bare Starlette server with the same settings, and the load
-from a third process.
-"""
+"""What benchmarks run against: a real box as a process of its own, or a bare Starlette route with the same settings."""
 
-import base64
 import json
 import os
 import re
@@ -23,6 +20,7 @@ import numpy as np
 import onnxruntime as ort
 
 from appliance.runtime.processors.cpu.heap import trim
+from tests.e2e.load import drive
 
 READY_S = 180
 """Many times what a start takes: others may keep the machine busy."""
@@ -176,42 +174,6 @@ def bare_starlette(port: int, body_bytes: int) -> Iterator[subprocess.Popen[byte
     finally:
         process.terminate()
         process.wait()
-
-
-def drive(
-    port: int,
-    requests: list[bytes],
-    connections: int,
-    seconds: float,
-    *,
-    keep_times: bool = False,
-    in_turn: bool = False,
-    may_fail: bool = False,
-    unix_socket: Path | None = None,
-) -> dict[str, Any]:
-    """Load from a process of its own, to a port or a Unix socket; see `_load`.
-
-    Raises: RuntimeError where a request was not answered, unless some `may_fail`: a refusal is quicker than a run.
-    """
-    order = {
-        "port": port,
-        "requests": [base64.b64encode(request).decode() for request in requests],
-        "connections": connections,
-        "seconds": seconds,
-        "keep_times": keep_times,
-        "in_turn": in_turn,
-        "unix_socket": None if unix_socket is None else str(unix_socket),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks._load"],
-        input=json.dumps(order).encode(),
-        capture_output=True,
-        check=True,
-    )
-    result: dict[str, Any] = json.loads(done.stdout)
-    if result["errors"] and not may_fail:
-        raise RuntimeError(f"{result['errors']} of {result['count']} were refused: {result['refusal']}")
-    return result
 
 
 _WORDS = {"float32": "FP32", "int64": "INT64"}

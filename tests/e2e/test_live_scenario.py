@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from appliance.lab.scenario import Scenario, read_scenario
-from benchmarks import streams
+from tests.e2e import live_scenario
 
 pytestmark = [pytest.mark.nightly("a server and devices of a scenario"), pytest.mark.usefixtures("ports", "processes")]
 
@@ -19,7 +19,7 @@ def _scenario(name: str, seconds: float) -> Scenario:
 
 @pytest.mark.parametrize("name", ["traffic-lte.toml", "depth-5g.toml"])
 def test_scenario_device_streams_without_reconnecting(name: str) -> None:
-    document, _ = streams.live(_scenario(name, 4.0), has_links=False)
+    document, _ = live_scenario.live(_scenario(name, 4.0), has_links=False)
     figures = document["sessions"]
     assert figures["reconnects"] == 0
     assert figures["sent"] > 10

@@ -1,9 +1,9 @@
-"""A small HTTP/1.1 load generator for loopback: prepared bytes out, answers counted and timed.
+"""A closed-loop HTTP/1.1 load generator for loopback: prepared bytes out, answers counted and timed.
 
-Closed loop, one request per connection at a time. Several requests are dealt to the connections, which keep to theirs;
+One request per connection at a time. Several requests are dealt to the connections, which keep to theirs;
 with "in_turn" each connection sends all of them, one after the other, and each begins with another one.
 
-Run as a program in a process of its own, so that its work is not the server's: `python -m benchmarks._load` with
+Run as a program in a process of its own, so that its work is not the server's: `python -m tests.e2e.load` with
 one JSON order on standard input: {"port", "requests": [base64 ...], "connections", "seconds"}, and with "unix_socket"
 to that file instead of the port; prints {"count", "errors", "refusal" (the first answer that was none, cut short),
 "seconds", "processor_s", "p50_ms", "p99_ms"}, and with "keep_times" also every request's time as "times_ms".
@@ -12,18 +12,26 @@ to that file instead of the port; prints {"count", "errors", "refusal" (the firs
 import asyncio
 import base64
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import uvloop
 
+from appliance.clock import NS_PER_S, SystemClock
+
 _TOLD = 1000
 """Of an answer that is an error so many bytes."""
+
+
+def _now_s() -> float:
+    return SystemClock().now_ns() / NS_PER_S
 
 
 class Connection(asyncio.Protocol):
@@ -56,7 +64,7 @@ class Connection(asyncio.Protocol):
             self.errors += 1
             self.refusal = self.refusal or self._buffer[:_TOLD].decode(errors="replace")
         self._buffer = b""
-        self._times.append(time.perf_counter() - self._started)
+        self._times.append(_now_s() - self._started)
         self._send()
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -65,7 +73,7 @@ class Connection(asyncio.Protocol):
             self.done.set_result(None)
 
     def _send(self) -> None:
-        self._started = time.perf_counter()
+        self._started = _now_s()
         if self._started > self._until:
             self._transport.close()
             if not self.done.done():
@@ -74,12 +82,48 @@ class Connection(asyncio.Protocol):
         self._transport.write(next(self._requests))
 
 
-async def drive(order: dict[str, Any]) -> dict[str, Any]:
+def drive(
+    port: int,
+    requests: list[bytes],
+    connections: int,
+    seconds: float,
+    *,
+    keep_times: bool = False,
+    in_turn: bool = False,
+    may_fail: bool = False,
+    unix_socket: Path | None = None,
+) -> dict[str, Any]:
+    """Send load from a process of its own, to a port or a Unix socket; returns what that process prints.
+
+    Raises: RuntimeError where a request was refused, unless requests `may_fail`: a refusal is quicker than a run.
+    """
+    order = {
+        "port": port,
+        "requests": [base64.b64encode(request).decode() for request in requests],
+        "connections": connections,
+        "seconds": seconds,
+        "keep_times": keep_times,
+        "in_turn": in_turn,
+        "unix_socket": None if unix_socket is None else str(unix_socket),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.load"],
+        input=json.dumps(order).encode(),
+        capture_output=True,
+        check=True,
+    )
+    result: dict[str, Any] = json.loads(done.stdout)
+    if result["errors"] and not may_fail:
+        raise RuntimeError(f"{result['errors']} of {result['count']} were refused: {result['refusal']}")
+    return result
+
+
+async def driven(order: dict[str, Any]) -> dict[str, Any]:
     """Run one order."""
     loop = asyncio.get_running_loop()
     requests = [base64.b64decode(text) for text in order["requests"]]
     times: list[float] = []
-    start, used_s = time.perf_counter(), time.process_time()
+    start, used_s = _now_s(), time.process_time()
     until = start + order["seconds"]
     connections = []
     for index in range(order["connections"]):
@@ -92,7 +136,7 @@ async def drive(order: dict[str, Any]) -> dict[str, Any]:
             _, connection = await loop.create_connection(made, "127.0.0.1", order["port"])
         connections.append(connection)
     await asyncio.gather(*(c.done for c in connections))
-    elapsed = time.perf_counter() - start
+    elapsed = _now_s() - start
     p50, p99 = np.percentile(times, [50, 99]) * 1e3 if times else (0.0, 0.0)
     errors = sum(c.errors for c in connections)
     kept = {"times_ms": [round(time_s * 1e3, 3) for time_s in times]} if order.get("keep_times") else {}
@@ -104,4 +148,4 @@ async def drive(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(uvloop.run(drive(json.loads(sys.stdin.read())))))
+    print(json.dumps(uvloop.run(driven(json.loads(sys.stdin.read())))))
