@@ -143,6 +143,20 @@ def await_job(live: LiveBox, job: str, limit_s: float = 600) -> dict[str, Any]:
     raise RuntimeError(f"job {job} took longer than {limit_s} s")
 
 
+def item(live: LiveBox, name: str) -> dict[str, np.ndarray]:
+    """One item of noise for a model whose inputs are floats; 1 for each dimension that is free."""
+    with live.http() as http:
+        inputs = http.get(f"/v2/models/{name}").raise_for_status().json()["inputs"]
+    random = np.random.default_rng(1)
+    return {one["name"]: random.random([max(1, size) for size in one["shape"]], np.float32) for one in inputs}
+
+
+def served(live: LiveBox, name: str, model: Path, **metadata: Any) -> dict[str, np.ndarray]:
+    """Import a model to its end; returns an item for it."""
+    await_job(live, upload_large(live, name, model, **metadata))
+    return item(live, name)
+
+
 _BARE = """
 import sys, uvicorn
 from starlette.applications import Starlette
@@ -196,7 +210,7 @@ def infer_body(inputs: dict[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
 
 
 def infer_request(model: str, key: str, inputs: dict[str, np.ndarray]) -> bytes:
-    """A whole HTTP request for `_load`."""
+    """A whole HTTP request of `/v2`, with binary tensors."""
     body, headers = infer_body(inputs)
     lines = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: localhost", f"Authorization: Bearer {key}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -204,7 +218,7 @@ def infer_request(model: str, key: str, inputs: dict[str, np.ndarray]) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def ask(connection: socket.socket, request: bytes) -> bytes:
+def ask(connection: socket.socket, request: bytes | bytearray) -> bytes:
     """Send a request and take its whole answer; returns the head."""
     connection.sendall(request)
     answer = b""
@@ -257,9 +271,3 @@ def cpu_s(pid: int) -> float:
     """Processor time of a process so far, seconds: steadier than the clock on a machine with neighbours."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def thread_ms(pid: int) -> dict[int, float]:
-    """Processor time of each thread of a process so far, milliseconds; the event loop's has the process's own id."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return {int(task.name): int((task / "schedstat").read_text().split()[0]) / 1e6 for task in tasks}

@@ -14,6 +14,7 @@ import base64
 import json
 import random
 import resource
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -26,6 +27,26 @@ PATIENCE_S = 5.0
 """After the last arrival, for answers that are still to come."""
 
 
+def offer(
+    port: int,
+    request: bytes,
+    rate: float,
+    seconds: float,
+    deadline_ms: float,
+    *,
+    connections: int = 1000,
+    seed: int = 1,
+    keep_times: bool = False,
+) -> dict[str, Any]:
+    """Send `rate` requests a second from a process of its own; returns what that process prints."""
+    order = {"port": port, "request": base64.b64encode(request).decode(), "rate": rate, "seconds": seconds}
+    order |= {"deadline_ms": deadline_ms, "connections": connections, "seed": seed, "keep_times": keep_times}
+    command = [sys.executable, "-m", "benchmarks._open_load"]
+    done = subprocess.run(command, input=json.dumps(order).encode(), stdout=subprocess.PIPE, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
 class Connection(asyncio.Protocol):
     """Sends one request at a time."""
 
@@ -35,7 +56,7 @@ class Connection(asyncio.Protocol):
         self.body = b""
         """Of the latest answer."""
         self.unasked = 0
-        """Answers that nobody waited for."""
+        """Answers beyond one to each request."""
         self.arrived = 0.0
         self.is_waiting = False
         self.is_open = True

@@ -39,7 +39,7 @@ def options(made: argparse.ArgumentParser, arguments: Sequence[str] | None = Non
     return found
 
 
-def row(what: str, *, asked: str = "", **figures: Any) -> None:
+def row(what: str, *, asked: Any = "", **figures: Any) -> None:
     """Print and keep figures. `asked`: what they should be; the names of figures end in their units."""
     shown = ", ".join(f"{name.replace('_', ' ')} {text(value)}" for name, value in figures.items())
     print(f"{what}: {shown}{f' (asked {asked})' if asked else ''}", flush=True)
@@ -66,7 +66,7 @@ def say(words: str) -> None:
     _rows.append({"remark": words.strip()})
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
+def spread(values: Sequence[float]) -> dict[str, Any]:
     """Median and range of some rounds, as figures of a row."""
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 

@@ -10,14 +10,10 @@ of all rounds together, and the range of a ratio is that of 5 to 95 % of 1,000 d
 """
 
 import argparse
-import base64
-import json
 import math
 import random
 import shutil
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +24,8 @@ import numpy as np
 
 from appliance.demo.zoo.entries import ZooModel
 from benchmarks import _box, _inputs, _zoo
+from benchmarks import _results as results
+from benchmarks._open_load import offer
 from tests.e2e.load import drive
 
 TOKENS = {name: np.ones((1, 16), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
@@ -69,7 +67,7 @@ class Turn:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(prog="scripts/bench batching", description=__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("--models", nargs="+", default=["meaning", "read-text", "page-side"])
     parser.add_argument("--variants", nargs="+", default=["fp32"], help="of each, where they share runs")
     parser.add_argument("--connections", type=int, default=16)
@@ -77,18 +75,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--minutes", type=float, default=5.0, help="of measuring, for all variants together")
     parser.add_argument("--keep", type=Path, help="folder for the imported models, used again by the next run")
-    options = parser.parse_args()
-    with _zoo.kept(options.keep) as state, ExitStack() as boxes:
+    options = results.options(parser)
+    with _zoo.kept(options.keep) as state, ExitStack() as stack:
         zoo = _zoo.imported(state, "demo", tuple(options.models))
-        print(_zoo.machine())
-        live = {name: boxes.enter_context(_box(state, name, policy)) for name, policy in POLICIES.items()}
+        live = {name: stack.enter_context(_without(state, name, policy)) for name, policy in POLICIES.items()}
         found = [one for model in zoo.models for one in _sharing(model, live["on"], options.variants)]
         for path, inputs in found:
             asked = {name: Subject(box, path, _box.infer_request(path, box.key, inputs)) for name, box in live.items()}
             _compare(asked, options, 60 * options.minutes / len(found))
 
 
-def _box(state: Path, name: str, policy: str) -> Any:
+def _without(state: Path, name: str, policy: str) -> Any:
     """A box on a copy of what was imported."""
     own = state.with_name(f"state-{name}")
     shutil.rmtree(own, ignore_errors=True)
@@ -106,8 +103,8 @@ def _sharing(model: ZooModel, box: _box.LiveBox, wanted: Sequence[str]) -> list[
     found = []
     for variant in order:
         profile = variants[variant]["profile"]
-        rows = ", ".join(f"{row['batch']}: {row['p50_ms']:.2f}" for row in profile["latencies"])
-        print(f"{name} {variant}: ms by batch {rows}; rows that may share a run {profile['shared_rows_max']}")
+        rows = {f"batch_{row['batch']}_ms": row["p50_ms"] for row in profile["latencies"]}
+        results.row(f"{name} {variant}", rows_that_may_share_a_run=profile["shared_rows_max"], **rows)
         if profile["shared_rows_max"] > 1 and variant in wanted:
             found.append((f"{name}/versions/{variant}", inputs))
     return found
@@ -125,11 +122,14 @@ def _compare(asked: dict[str, Subject], options: argparse.Namespace, seconds: fl
             one = asked[name]
             driven = drive(one.box.port, [one.request], options.connections, turn_s)
             rates[name].append(driven["count"] / driven["seconds"])
-    print(
-        f"{asked['on'].path}, {options.connections} connections: {statistics.median(rates['on']):.1f} against "
-        f"{statistics.median(rates['off']):.1f}/s, {_ratios(rates['on'], rates['off'])}; two without "
-        f"{_ratios(rates['again'], rates['off'])}; {_shared(asked['on'], before)}",
-        flush=True,
+    results.row(
+        f"{asked['on'].path}, {options.connections} connections: with batches / without",
+        **results.spread([one / other for one, other in zip(rates["on"], rates["off"], strict=True)]),
+        per_s=statistics.median(rates["on"]),
+        without_per_s=statistics.median(rates["off"]),
+        two_without=statistics.median(a / b for a, b in zip(rates["again"], rates["off"], strict=True)),
+        items_a_run=_shared(asked["on"], before),
+        asked="≥ 1.25 (`meaning`)",
     )
     if options.loads:
         for load, share in LOADS.items():
@@ -148,13 +148,19 @@ def _at_load(asked: dict[str, Subject], load: float, options: argparse.Namespace
         for name in _order(asked, round_):
             turns[name].append(_offer(asked[name], rates[-1], seconds, seed=round_))
     on, off, again = (turns[name] for name in POLICIES)
-    print(
-        f"  {load:4.0%} ({statistics.median(rates):.1f}/s, {sum(len(turn.times_ms) for turn in on)} requests each): "
-        f"P50 {_percentile(on, 50):.1f} against {_percentile(off, 50):.1f} ms, "
-        f"P99 {_percentile(on, 99):.1f} against {_percentile(off, 99):.1f}, {_tails(on, off)}; "
-        f"two without {_tails(again, off)}; in time {_in_time(on) / max(1, _in_time(off)):.3f}, "
-        f"two without {_in_time(again) / max(1, _in_time(off)):.3f}; {_shared(asked['on'], before)}",
-        flush=True,
+    results.row(
+        f"{asked['on'].path} at {load:.0%} of the most, with / without",
+        offered_per_s=statistics.median(rates),
+        requests=sum(len(turn.times_ms) for turn in on),
+        P50_ms=_percentile(on, 50),
+        P50_without_ms=_percentile(off, 50),
+        P99_ms=_percentile(on, 99),
+        P99_without_ms=_percentile(off, 99),
+        P99_ratio=_tails(on, off),
+        P99_ratio_two_without=_tails(again, off),
+        in_time_ratio=_in_time(on) / max(1, _in_time(off)),
+        in_time_ratio_two_without=_in_time(again) / max(1, _in_time(off)),
+        items_a_run=_shared(asked["on"], before),
     )
 
 
@@ -165,15 +171,9 @@ def _order(asked: dict[str, Subject], round_: int) -> list[str]:
     return names[at:] + names[:at]
 
 
-def _shared(one: Subject, before: tuple[int, int]) -> str:
+def _shared(one: Subject, before: tuple[int, int]) -> float:
     items, runs = (now - then for now, then in zip(one.counts(), before, strict=True))
-    return f"{items / max(1, runs):.2f} items a run"
-
-
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """The median of the rounds' ratios, and their range."""
-    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+    return items / max(1, runs)
 
 
 def _tails(ours: Sequence[Turn], theirs: Sequence[Turn]) -> str:
@@ -194,7 +194,7 @@ def _tail(ours: Sequence[Turn], theirs: Sequence[Turn]) -> float:
 
 
 def _percentile(turns: Sequence[Turn], percent: int) -> float:
-    return _zoo.percentile([took_ms for turn in turns for took_ms in turn.times_ms], percent)
+    return results.percentile([took_ms for turn in turns for took_ms in turn.times_ms], percent)
 
 
 def _in_time(turns: Sequence[Turn]) -> int:
@@ -202,19 +202,7 @@ def _in_time(turns: Sequence[Turn]) -> int:
 
 
 def _offer(one: Subject, rate: float, seconds: float, seed: int) -> Turn:
-    order = {
-        "port": one.box.port,
-        "request": base64.b64encode(one.request).decode(),
-        "rate": rate,
-        "seconds": seconds,
-        "deadline_ms": DEADLINE_MS,
-        "connections": 500,
-        "seed": seed,
-        "keep_times": True,
-    }
-    command = [sys.executable, "-m", "benchmarks._open_load"]
-    done = subprocess.run(command, input=json.dumps(order).encode(), stdout=subprocess.PIPE, check=True)
-    result: dict[str, Any] = json.loads(done.stdout)
+    result = offer(one.box.port, one.request, rate, seconds, DEADLINE_MS, connections=500, seed=seed, keep_times=True)
     served: list[float] = result["served_ms"]
     return Turn(served + [math.inf] * (result["offered"] - len(served)))
 

@@ -1,5 +1,4 @@
-"""Cold start of an evicted ResNet-50: (cold − warm request latency) against creating a session from the plain ONNX
-file, same threads.
+"""Cold start of an evicted ResNet-50, (cold - warm) latency, against creating a session from the plain ONNX file.
 
 Asked: at most 0.25. The budget holds one of two models, so a request for the other evicts; the plain session is created
 in this process in the same round.
@@ -12,16 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import numpy as np
 
 from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
+from benchmarks import _results as results
 
 ROUNDS, WARM = 9, 5
 
 
 def main() -> None:
     """Print the table."""
+    results.options(results.parser(__doc__))
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder) / "state"
         model = toys.resnet50(Path(folder) / "resnet50.onnx")
@@ -31,7 +31,7 @@ def main() -> None:
             infer, disturb = _caller(http, box, "resnet50"), _caller(http, box, "other")
             ratios = [_round(infer, disturb, model) for _ in range(ROUNDS)]
             evictions = http.get("/v1/memory").json()["evictions"]
-    print(f"median ratio {statistics.median(ratios):.3f} (asked ≤ 0.25); {evictions} evictions")
+    results.row("(cold - warm) / plain session", **results.spread(ratios), evictions=evictions, asked="≤ 0.25")
 
 
 def _import(state: Path, model: Path, other: Path) -> int:
@@ -49,14 +49,12 @@ def _round(infer: Callable[[], float], disturb: Callable[[], float], model: Path
     warm = statistics.median(infer() for _ in range(WARM))
     plain = boxes.plain_session_ms(model)
     ratio = (cold - warm) / plain
-    print(f"cold {cold:6.1f}  warm {warm:6.1f}  plain session {plain:6.1f} ms  ratio {ratio:.3f}")
+    results.row("a round", cold_ms=cold, warm_ms=warm, plain_session_ms=plain)
     return ratio
 
 
 def _caller(http: httpx.Client, box: boxes.LiveBox, name: str) -> Callable[[], float]:
-    inputs = http.get(f"/v2/models/{name}").json()["inputs"]
-    arrays = {i["name"]: np.zeros([max(1, d) for d in i["shape"]], np.float32) for i in inputs}
-    body, headers = boxes.infer_body(arrays)
+    body, headers = boxes.infer_body(boxes.item(box, name))
 
     def infer() -> float:
         start = time.perf_counter()

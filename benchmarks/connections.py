@@ -1,7 +1,7 @@
-"""A box under connections that are silent, slow, endless, send bodies without an end or ask without a pause: who else
-is refused, how long others wait, and what it costs in memory.
+"""Another tenant's requests beside 1,000 hostile connections: refusals, longest wait and memory, against no attack.
 
-Asked: nobody refused, no wait above 100 ms, at most 64 MB more. The attack is a process of its own that keeps so many
+The connections are silent, slow, endless, send bodies without an end or ask without a pause.
+Asked: no request refused, no wait above 100 ms, at most 64 MB more. The attack is a process of its own that keeps its
 connections open from one address, each made anew a second after the box has closed it. Beside it a tenant asks ten
 times a second, in turns on a connection of its own and on a fresh one, health and an infer of a tiny model; the same is
 done before, without an attack. Refused is whatever is not answered 200.
@@ -17,12 +17,14 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import uvloop
 
 from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
+from benchmarks import _results as results
 from tests.attacks.wire import Wire, head
 
 PAUSE_S = 0.1
@@ -31,14 +33,14 @@ INFER = "/v2/models/add/infer"
 
 def main() -> None:
     """Print a line for each attack."""
-    parser = argparse.ArgumentParser()
+    parser = results.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--only", choices=sorted(ATTACKS))
     parser.add_argument("--attack", choices=sorted(ATTACKS), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--key", default="", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = results.options(parser)
     if options.attack:
         uvloop.run(_attack(options.attack, options.port, options.key, options.connections, options.seconds))
         return
@@ -47,7 +49,7 @@ def main() -> None:
         quiet = Probe(box, keys["museum"])
         quiet.run(min(options.seconds, 10))
         before_mb = box.pss_mb()
-        print(f"no attack: {quiet.figures()}, {before_mb:.0f} MB")
+        results.row("no attack", **quiet.figures(), MB=before_mb)
         for name in [options.only] if options.only else ATTACKS:
             probe = Probe(box, keys["museum"])
             command = [sys.executable, "-m", "benchmarks.connections", "--attack", name, "--key", keys["harbour"]]
@@ -55,7 +57,8 @@ def main() -> None:
             attack = subprocess.Popen([*command, "--seconds", str(options.seconds)])
             probe.run(options.seconds)
             attack.wait()
-            print(f"{name}: {probe.figures()}, memory at most {probe.most_mb - before_mb:+.0f} MB", flush=True)
+            more_mb = probe.most_mb - before_mb
+            results.row(name, **probe.figures(), more_MB=more_mb, asked="none refused, ≤ 100 ms, ≤ 64 MB")
 
 
 def _furnish(box: boxes.LiveBox, folder: Path) -> dict[str, str]:
@@ -95,10 +98,10 @@ class Probe:
             time.sleep(PAUSE_S)
         own.close()
 
-    def figures(self) -> str:
-        p50, p99 = np.percentile(self.times_ms, [50, 99])
-        waits = f"P50 {p50:.1f}, P99 {p99:.1f}, longest {max(self.times_ms):.1f} ms"
-        return f"{self.refused} of {len(self.times_ms)} refused, {waits}"
+    def figures(self) -> dict[str, Any]:
+        p50, p99 = (results.percentile(self.times_ms, percent) for percent in (50, 99))
+        counts = {"requests": len(self.times_ms), "refused": self.refused}
+        return counts | {"P50_ms": p50, "P99_ms": p99, "longest_ms": max(self.times_ms)}
 
     def _fresh(self, request: bytes) -> int:
         wire = Wire(self._box.url)

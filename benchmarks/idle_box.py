@@ -1,11 +1,10 @@
-"""An idle box after traffic: events and log, processor time, wake-ups and windows of a box whose clients have gone.
+"""An idle box after traffic: its events, log, processor time, wake-ups and transitions, against what is asked.
 
 A real box serves the README's model: one application asked twice, one a few hundred times. Once the forecasts have
 ended (or `--patience` is over) it is left alone. Asked: ≤ 2 events a minute, ≤ 20 kB of log an hour, ≤ 0.5 % of one
 core, no transition.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -17,10 +16,10 @@ from typing import Any
 
 from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
+from benchmarks import _results as results
 
 ASKED = {"twice": (2, 0.4), "often": (300, 0.02)}
 """Application → requests, and seconds between two of them."""
-EVENTS_MAX, LOG_KB_MAX, CPU_MAX = 2.0, 20.0, 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +36,10 @@ class Reading:
 
 def main() -> None:
     """Print what the traffic left behind, and what the idle minutes cost."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--patience", type=float, default=60.0, help="seconds to wait for the forecasts to end")
-    options = parser.parse_args()
+    options = results.options(parser)
     settings = {"APPLIANCE_LOG__LEVEL": "info", "APPLIANCE_LOG__FORMAT": "json"}
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "box.log"
@@ -50,9 +49,11 @@ def main() -> None:
             _ask(box, Path(folder))
             ended_s = _await_end(box, options.patience)
             idle = _read(box, log)
-            print(
-                f"traffic and the end of its forecasts ({'not ended' if ended_s is None else f'{ended_s:.0f} s'}): "
-                f"{idle.transitions - start.transitions} transitions, {idle.events - start.events} events"
+            results.row(
+                "traffic, and the end of its forecasts",
+                after_s=ended_s,
+                transitions=idle.transitions - start.transitions,
+                events=idle.events - start.events,
             )
             time.sleep(options.minutes * 60)
             _report(idle, _read(box, log))
@@ -125,12 +126,12 @@ def _wakeups(pid: int) -> int:
 def _report(before: Reading, after: Reading) -> None:
     seconds = after.at_s - before.at_s
     share = (after.cpu_s - before.cpu_s) / seconds
-    print(f"idle for {seconds:.0f} s")
-    print(f"events a minute {(after.events - before.events) * 60 / seconds:.2f} (asked ≤ {EVENTS_MAX:g})")
-    print(f"log kB an hour {(after.log_bytes - before.log_bytes) * 3.6 / seconds:.1f} (asked ≤ {LOG_KB_MAX:g})")
-    print(f"of one core {share:.2%} (asked ≤ {CPU_MAX:.1%})")
-    print(f"wake-ups a second {(after.wakeups - before.wakeups) / seconds:.1f}")
-    print(f"transitions {after.transitions - before.transitions} (asked 0)")
+    results.row("idle", seconds=seconds)
+    results.row("events", a_minute=(after.events - before.events) * 60 / seconds, asked="≤ 2")
+    results.row("log", kB_an_hour=(after.log_bytes - before.log_bytes) * 3.6 / seconds, asked="≤ 20")
+    results.row("of one core", percent=100 * share, asked="≤ 0.5")
+    results.row("wake-ups", a_second=(after.wakeups - before.wakeups) / seconds)
+    results.row("transitions", count=after.transitions - before.transitions, asked="none")
 
 
 if __name__ == "__main__":

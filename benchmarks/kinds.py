@@ -22,10 +22,11 @@ import numpy as np
 import psutil
 
 from benchmarks import _box, _inputs, _zoo
+from benchmarks import _results as results
 from tests.e2e.load import drive
 
 _IDLE_S, _IDLE_SHARE = 15.0, 0.1
-"""Who measures computes all the time, but for the moments between two of its children."""
+"""A box that measures computes all the time, but for the moments between two of its children."""
 _FRAMES = 4
 """So many items of each network, so that lines of text and sentences differ in length."""
 Inputs = dict[str, np.ndarray]
@@ -36,14 +37,14 @@ BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("--models", nargs="+", default=["find-text", *_zoo.MODELS, "meaning"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--wait-s", type=float, default=900.0, help="for the measurements on the second kind")
     parser.add_argument("--keep", type=Path, help="folder for the imported models, used again by the next run")
-    options = parser.parse_args()
+    options = results.options(parser)
     with _zoo.kept(options.keep) as state:
         zoo = _zoo.imported(state, "demo", tuple(options.models), APPLIANCE_PROCESSORS=BOTH)
         inputs = {model.name: _inputs.sent(model, _FRAMES) for model in zoo.models}
@@ -68,7 +69,7 @@ def _measured(box: _box.LiveBox, wait_s: float) -> None:
         before_s = now_s
         if time.perf_counter() - quiet_since > _IDLE_S:
             return
-    print("still measuring: what follows is disturbed by it")
+    results.say("still measuring: what follows is disturbed by it")
 
 
 def _computed_s(box: _box.LiveBox) -> float:
@@ -93,16 +94,14 @@ def compare(
             found = {v["name"]: v for v in http.get(f"/v1/models/{name}/variants").json()["items"]}[variant]
         times_ms = {profile["kind"]: one_item_ms(profile["latencies"]) for profile in found["profiles"]}
         ceiling.add(times_ms)
-        times = ", ".join(f"{kind} {ms:.2f} ms" for kind, ms in times_ms.items())
-        print(f"{name} {variant}: {times}; serves on {found['serves_on']}; {_inputs.told(own)}")
+        times = {f"{kind}_ms": ms for kind, ms in times_ms.items()}
+        results.row(f"{name} {variant}", **times, serves_on=found["serves_on"], inputs=_inputs.told(own))
         path = f"{name}/versions/{variant}"
         requests.append([_pair(path, one, (both, cpu)) for one in own])
         _print(name, 1, _rounds(both, cpu, requests[-1], options))
     if len(requests) > 1:
         frames = [pair for frame in zip(*requests, strict=True) for pair in frame]
-        print(
-            f"by these profiles the best choice of kinds gives {ceiling.ratio:.2f} times the mixed frames of cpu alone"
-        )
+        results.row("mixed frames that the best choice by these profiles gives / cpu alone", ratio=ceiling.ratio)
         _print("mixed frames", len(requests), _rounds(both, cpu, frames, options))
 
 
@@ -167,12 +166,9 @@ def _print(name: str, answers: int, rounds: list[tuple[Figures, Figures]]) -> No
     ratios = [a.per_s / b.per_s for a, b in rounds]
     times = [b.computed_ms / a.computed_ms for a, b in rounds]
     one, other = (statistics.median(each.per_s for each in box) / answers for box in zip(*rounds, strict=True))
-    print(
-        f"  {name}: {one:.1f} against {other:.1f}/s, median ratio {statistics.median(ratios):.2f} "
-        f"({min(ratios):.2f}-{max(ratios):.2f}); per processor second {statistics.median(times):.2f} "
-        f"({min(times):.2f}-{max(times):.2f})",
-        flush=True,
-    )
+    by_time = statistics.median(times)
+    asked = "≥ 1.3" if answers > 1 else "≥ 0.97"
+    results.row(name, per_s=one, cpu_per_s=other, **results.spread(ratios), by_processor_time=by_time, asked=asked)
 
 
 if __name__ == "__main__":

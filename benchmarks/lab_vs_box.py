@@ -1,13 +1,16 @@
-"""The lab against the box: a scenario that the box wrote, mixed traffic, simulated and replayed; P50, P99, warm share
-and throughput.
+"""The lab against the box: a scenario that the box wrote, simulated and replayed; latencies, warm share, throughput.
 
-Asked: each within 15 % over 5 minutes. The box holds seven real networks; `--share` bounds its memory to a share of the
+  turns   asked: P50, P99, warm share and answers a second within 15 % over 5 minutes, by the method below
+  shares  memory for `--share` 0.4, the default policy and `lru`, each from an empty memory: warm share of the box
+          >= 0.97; box less lab within 3 points of warm share, cold share and utility
+
+The box holds seven real networks; `--share` bounds its memory to a share of the
 models' full-precision size. Latencies are those inside the box; the caller's stand beside them.
 
 Method. A machine with neighbours is not the same from one minute to the next, so the run times that the lab gets and
 the requests that it predicts have to be of the same minutes. The measured traffic is cut into `SLICES`; between them,
 before the first and after the last (those two half as long), the box serves other arrivals at the same rates, and only
-what those took goes into the scenario (`served_ms`): both kinds of slices have the same mean time, so a trend demotions
+what those took goes into the scenario (`served_ms`): both kinds of slices have the same mean time, so a trend cancels
 out, and no request that is compared has told the lab anything. The lab is told which requests came when, and simulates
 them once for each of `DRAWS` seeds of the run times; its figures are the means. How much of a ratio is chance, the box
 says of itself: beside a percentile's ratio stands what it would be at both ends of the 95 % interval of the box's
@@ -16,6 +19,7 @@ same rates.
 """
 
 import argparse
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -31,8 +35,10 @@ from appliance.lab.outcome import Answer
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.lab.workload import Arrival, draw
+from appliance.policies.residency import DEFAULT
 from appliance.wire.scenario import served_ms
 from benchmarks import _box as boxes
+from benchmarks import _results as results
 from benchmarks import _zoo as zoo
 
 SLICES, DRAWS = 10, 9
@@ -62,28 +68,34 @@ class Served:
 
 def main() -> None:
     """Print both sides and their ratios."""
-    parser = argparse.ArgumentParser()
+    parser = results.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="measured, in all")
     parser.add_argument("--between", type=float, default=0.6, help="seconds between for each measured one")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--share", type=float, default=1.5)
+    parser.add_argument("--part", choices=("turns", "shares"), default="turns")
+    parser.add_argument("--share", type=float, help="1.5; 0.4 of `shares`")
+    parser.add_argument("--policies", nargs="+", default=[DEFAULT, "lru"], help="of `shares`")
     parser.add_argument("--keep", type=Path, help="folder that keeps the imported models for the next run")
-    options = parser.parse_args()
+    options = results.options(parser)
     with zoo.kept(options.keep) as state:
         zoo.imported(state, "demo", zoo.MODELS)
+        if options.part == "shares":
+            _shares(state, options)
+            return
         with boxes.box(state) as box:
-            budget = int(options.share * zoo.fp32_bytes(box))
+            budget = int((options.share or 1.5) * zoo.fp32_bytes(box))
         zoo.forget_residents(state)
         with boxes.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box:
             document, measured, between = _in_turns(box, options)
     answers = [simulate(parse_scenario(document | {"seed": seed})).outcome.answers for seed in range(DRAWS)]
-    print(f"{zoo.machine()}; budget {budget / 1e6:.0f} MB, {len(measured.answers)} requests in {options.seconds:g} s")
+    results.row("measured", budget_MB=budget / 1e6, requests=len(measured.answers), seconds=options.seconds)
+    results.head("application", "P50 lab, ms", "P50 box, ms", "ratio", "P99 lab, ms", "P99 box, ms", "ratio of P99s")
     for name in sorted(a["name"] for a in document["applications"]):
         lab = _mean(_figures(_of(name, drawn), options.seconds) for drawn in answers)
         _show_application(name, lab, _figures(_of(name, measured.answers), options.seconds))
     _show(_mean(_figures(drawn, options.seconds) for drawn in answers), measured, between)
     seen = [ns / NS_PER_MS for ns in measured.client_ns]
-    print(f"as the caller sees it: P50 {zoo.percentile(seen, 50):.2f}, P99 {zoo.percentile(seen, 99):.2f} ms")
+    results.row("as the caller sees it", P50_ms=results.percentile(seen, 50), P99_ms=results.percentile(seen, 99))
 
 
 def _in_turns(box: boxes.LiveBox, options: argparse.Namespace) -> tuple[dict[str, Any], Served, Served]:
@@ -156,7 +168,7 @@ def _of(name: str, answers: Iterable[Answer]) -> list[Answer]:
 def _figures(answers: Sequence[Answer], seconds: float) -> Figures:
     served = _latencies_ms(answers)
     return {
-        **{f"P{percent} ms": zoo.percentile(served, percent) for percent in PERCENTS},
+        **{f"P{percent} ms": results.percentile(served, percent) for percent in PERCENTS},
         "warm share": sum(a.kind == "warm" for a in answers) / max(1, len(answers)),
         "answers/s": len(served) / seconds,
     }
@@ -172,21 +184,17 @@ def _mean(draws: Iterable[Figures]) -> Figures:
 
 
 def _show_application(name: str, lab: Figures, real: Figures) -> None:
-    cells = (f"{key} {lab[key]:8.2f} {real[key]:8.2f} {real[key] / lab[key]:5.2f}" for key in ("P50 ms", "P99 ms"))
-    print(f"  {name:12}", "   ".join(cells))
+    sides = [(lab[key], real[key], real[key] / lab[key]) for key in ("P50 ms", "P99 ms")]
+    results.cells(name, *sides[0], *sides[1])
 
 
 def _show(lab: Figures, measured: Served, between: Served) -> None:
     real, other = measured.figures(), between.figures()
     chance = {f"P{percent} ms": _interval(measured.latencies_ms, percent) for percent in PERCENTS}
-    print(f"{'':12} {'lab':>9} {'box':>9}  box/lab (asked 0.85-1.15)   box/box in the slices between")
+    results.head("figure", "lab", "box", "box / lab (asked 0.85-1.15)", "least", "most", "box / box between")
     for name, value in real.items():
         low, high = (end / lab[name] for end in chance.get(name, (value, value)))
-        range_text = f"({low:.2f}-{high:.2f})" if name in chance else ""
-        print(
-            f"{name:12} {lab[name]:9.3f} {value:9.3f}  {value / lab[name]:.2f} {range_text:22} "
-            f"{value / other[name]:.2f}"
-        )
+        results.cells(name, lab[name], value, value / lab[name], low, high, value / other[name])
 
 
 def _interval(values: Sequence[float], percent: int) -> tuple[float, float]:
@@ -197,6 +205,40 @@ def _interval(values: Sequence[float], percent: int) -> tuple[float, float]:
     half = 1.96 * math.sqrt(count * share * (1 - share))
     first, last = math.floor(count * share - half), math.ceil(count * share + half)
     return ordered[max(0, first - 1)], ordered[min(count, last) - 1]
+
+
+# -- less memory than the networks take --------------------------------------------------------------------------------
+
+
+def _shares(state: Path, options: argparse.Namespace) -> None:
+    path = state.parent / "box.json"
+    with boxes.box(state) as box:
+        whole, least = zoo.fp32_bytes(box), zoo.smallest_bytes(box)
+        document = zoo.mixed(zoo.emptied(zoo.scenario_of(box)), options.seconds, options.seed)
+    budget = int((options.share or 0.4) * whole)
+    document["box"]["memory_mb"] = budget / 1e6
+    path.write_text(json.dumps(document))
+    results.row("memory", fp32_MB=whole / 1e6, smallest_variants_MB=least / 1e6, budget_MB=budget / 1e6)
+    for policy in options.policies:
+        zoo.forget_residents(state)
+        settings = {"APPLIANCE_MEMORY__BUDGET_BYTES": str(budget), "APPLIANCE_POLICIES__EVICTION": policy}
+        with boxes.box(state, **settings) as box:
+            sides = {"box": zoo.replay(box, path)}
+        sides["lab"] = zoo.command("simulate", str(path), "--policy", f"eviction={policy}")
+        points = {where: _points(side) for where, side in sides.items()}
+        for where, side in sides.items():
+            counts = {name: side[name] for name in ("requests", "loads", "replacements", "evictions")}
+            P99_ms = side["latency_ms"]["p99"]
+            results.row(f"{policy}, {where}", **points[where], P99_ms=P99_ms, **counts, asked="warm ≥ 97")
+        apart = {name: value - points["lab"][name] for name, value in points["box"].items()}
+        results.row(f"{policy}, box - lab in points", **apart, asked="within 3")
+
+
+def _points(side: dict[str, Any]) -> dict[str, Any]:
+    """Warm and cold share in per cent; the utility is in points of per cent already."""
+    requests = side["requests"]
+    cold = 100 * (side["cold"] + side["failed"] + side["dropped"]) / requests
+    return {"warm": 100 * side["warm"] / requests, "cold": cold, "utility": side["utility"]}
 
 
 if __name__ == "__main__":
