@@ -2,11 +2,10 @@
 
 import itertools
 import json
-import os
 import sqlite3
-import statistics
+import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +46,6 @@ def imported(
             path = as_archive(model, state.parent / f"{model.name}.zip")
             job = boxes.upload_large(box, model.name, path, task=model.task, **metadata)
             boxes.await_job(box, job)
-            print(f"imported {model.name}", flush=True)
     return Zoo(tuple(models), zoo.missing)
 
 
@@ -110,9 +108,6 @@ def emptied(document: dict[str, Any]) -> dict[str, Any]:
 
 def command(*arguments: str) -> dict[str, Any]:
     """What an `appliance` command answers with `--json`, from a process of its own."""
-    import subprocess
-    import sys
-
     done = subprocess.run(
         [sys.executable, "-m", "appliance", *arguments, "--json"], capture_output=True, check=False, text=True
     )
@@ -130,26 +125,3 @@ def scenario_of(box: boxes.LiveBox) -> dict[str, Any]:
 def replay(box: boxes.LiveBox, path: Path) -> dict[str, Any]:
     """`appliance replay` on a box."""
     return command("replay", str(path), "--url", box.url, "--key", box.key)
-
-
-def machine() -> str:
-    """What figures depend on."""
-    return f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}"
-
-
-def percentile(times: list[float], percent: int) -> float:
-    """The nearest rank; NaN of nothing."""
-    ordered = sorted(times)
-    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)] if ordered else float("nan")
-
-
-def timed_ms(call: Any) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    call()
-    return (time.perf_counter() - start) * 1e3
-
-
-def median(values: list[float]) -> float:
-    """Of at least one."""
-    return statistics.median(values)

@@ -1,4 +1,4 @@
-"""Sessions whose links change, on a box with room for 5 and for 3 of the 16 networks that it switches between.
+"""Switches of sessions onto variants in memory, with room for 5 and for 3 of 16 networks, against the paper's.
 
 Asked (Jellyfish §VI-G, JF-19): of devices' switches 0.92 onto a variant in memory with room for 5, 0.83 with room for
 3; beside it the same without neighbours. Real networks (`_sized_zoo.py`) of about the same size in memory on the box's
@@ -35,6 +35,7 @@ from appliance.domain.session import FrameEnd
 from appliance.lab.links.link import LinkShape
 from appliance.lab.links.network import DeviceLink, Network, unavailable
 from appliance.lab.links.trace import Trace, drawn, stairs
+from benchmarks import _results as results
 from benchmarks._box import free_port
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
 from tests.e2e.server import Server, running_server
@@ -67,7 +68,7 @@ class Figures:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = results.parser(__doc__)
     parser.add_argument("--state", type=Path, help="folder of the networks; made where there is none")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run")
     parser.add_argument("--rounds", type=int, default=2)
@@ -77,53 +78,47 @@ def main() -> None:
     parser.add_argument("--slo", type=float, default=150.0, help="milliseconds")
     parser.add_argument("--trace", choices=("lte", "stairs"), default="lte")
     parser.add_argument("--room", type=int, nargs="*", default=[5, 3])
-    options = parser.parse_args()
+    options = results.options(parser)
     why = unavailable()
     if why is not None:
-        print(f"session_switches: skipped, {why}", file=sys.stderr)
-        return
+        sys.exit(f"session_switches: no emulated links, {why}")
     with tempfile.TemporaryDirectory(prefix="session-switches-") as name:
         folder = options.state or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         state = made(folder)
         sizes, asleep = _bytes(state)
-        print(
-            f"16 networks of {min(sizes) / 1e6:.1f} to {max(sizes) / 1e6:.1f} MB, asleep {max(asleep) / 1e6:.1f} MB; "
-            f"{options.devices} devices, {options.fps:g} frames a second, {options.trace}",
-            flush=True,
-        )
+        figures = {"least_MB": min(sizes) / 1e6, "most_MB": max(sizes) / 1e6, "asleep_MB": max(asleep) / 1e6}
+        results.row("16 networks", **figures, devices=options.devices, fps=options.fps, trace=options.trace)
         for room in options.room:
             # Of any of them so many are awake at once, while the others sleep: that is no more than their sessions.
             budget = room * max(sizes) + (len(sizes) - room) * max(asleep)
-            found: dict[bool, list[Figures]] = {True: [], False: []}
-            for number in range(options.rounds):
-                for with_neighbours in (True, False):
-                    run = _run(state, folder, budget, options, number, with_neighbours=with_neighbours)
-                    found[with_neighbours].append(run)
-                    _tell(f"room for {room}, {'with' if with_neighbours else 'without'}", [run])
-            for with_neighbours, runs in found.items():
-                _tell(f"room for {room} ({budget / 1e6:.0f} MB), {'with' if with_neighbours else 'without'}, all", runs)
+            for with_neighbours in (True, False):
+                runs = [
+                    _run(state, folder, budget, options, number, with_neighbours=with_neighbours)
+                    for number in range(options.rounds)
+                ]
+                _tell(f"room for {room}, {'with' if with_neighbours else 'without'} neighbours", runs)
 
 
 def _tell(what: str, runs: Sequence[Figures]) -> None:
+    for name in COUNTED:
+        counts = {found: sum(run.counts[name, found] for run in runs) for found in FOUND}
+        loaded = counts[FOUND[0]] / max(1.0, sum(counts.values()))
+        results.row(f"{what}: {name}", in_memory=loaded, **counts, asked="0.92, 0.83 of switches")
     ended = sum(run.ended for run in runs)
-    matched = [sum(run.matched[at] for run in runs) for at in (0, 1)]
-    print(
-        f"{what}: loaded of {', of '.join(_found(name, runs) for name in COUNTED)}; "
-        f"in time {sum(run.answered for run in runs) / max(1, ended):.3f} of {ended}; "
-        f"{statistics.mean(count for run in runs for count in run.awake):.1f} awake in the mean, others kept "
-        f"{max(run.asleep_bytes for run in runs) / 1e6:.1f} MB; "
-        f"{sum(run.loads for run in runs):.0f} loads, {sum(run.wakes for run in runs):.0f} wakes; "
-        f"read from disk {sum(run.read_bytes for run in runs) / 1e6:.1f} MB; "
-        f"matched by size {matched[0]} of {matched[1]}; above the budget by {max(run.over_bytes for run in runs)}",
-        flush=True,
+    results.row(
+        what,
+        in_time=sum(run.answered for run in runs) / max(1, ended),
+        frames=ended,
+        awake=statistics.mean(count for run in runs for count in run.awake),
+        asleep_MB=max(run.asleep_bytes for run in runs) / 1e6,
+        loads=sum(run.loads for run in runs),
+        wakes=sum(run.wakes for run in runs),
+        read_from_disk_MB=sum(run.read_bytes for run in runs) / 1e6,
+        matched_by_size=sum(run.matched[0] for run in runs),
+        of=sum(run.matched[1] for run in runs),
+        above_the_budget_bytes=max(run.over_bytes for run in runs),
     )
-
-
-def _found(name: str, runs: Sequence[Figures]) -> str:
-    awake, asleep, absent = (sum(run.counts[name, found] for run in runs) for found in FOUND)
-    total = awake + asleep + absent
-    return f"{total:.0f} {name} {awake / max(1.0, total):.3f} ({asleep:.0f} asleep, {absent:.0f} absent)"
 
 
 def _bytes(state: Path) -> tuple[list[int], list[int]]:

@@ -1,10 +1,13 @@
-"""Planners that the box's own is compared with live: those of the lab, and one that shares no runs."""
+"""`appliance serve` that can plan pipelines by the planners of the lab, too, or by its own without sharing runs.
 
-from collections.abc import Callable, Mapping
+`APPLIANCE_POLICIES__ALLOCATION` takes their names, too.
+"""
+
 from dataclasses import replace
 
+from appliance.cli.main import main
 from appliance.policies.allocation import ALLOCATION_POLICIES, DEFAULT
-from appliance.policies.allocation.base import AllocationInput, AllocationPlan, AllocationPolicy
+from appliance.policies.allocation.base import AllocationInput, AllocationPlan
 from reproduce.baselines import ALLOCATION
 
 
@@ -19,4 +22,8 @@ class Single:
         return ALLOCATION_POLICIES[DEFAULT]().plan(replace(problem, modules=modules))
 
 
-PLANNERS: Mapping[str, Callable[[], AllocationPolicy]] = {**ALLOCATION, "single": Single}
+if __name__ == "__main__":
+    from benchmarks import _box_with_planners as importable  # planners go to another process by their module's name
+
+    ALLOCATION_POLICIES.update({**ALLOCATION, "single": importable.Single})  # type: ignore[attr-defined]
+    main()

@@ -1,28 +1,25 @@
-"""Dispatch (Band): processor time of a decision, 40 jobs of 4 networks of 6 units on 4 processors.
+"""Dispatch (Band). Decisions follow one another as on a box: each run occupies its processor, its job comes back with
+what is left, a new job takes the place of one that is done, and some deadlines are missed.
 
-Asked: mean at most 0.05 ms (the paper: 0.049), P99 at most 0.2 ms. The decisions follow one another as on a box: each
-run occupies its processor, its job comes back with what is left, and a new job takes the place of one that is done;
-deadlines are drawn so that some are missed. The next decision is asked for when the run of the one before has begun;
-`--ahead`: before that, so that processors are taken for half a second ahead, and half of the jobs are late, drop out
-and are new each time. `--decisions`: so many, each policy.
-
-As the scheduler of a box asks, a job is stated once for all decisions through which it waits, with times on one scale.
-`--anew`: all of them for each decision, with times from now on, as in the decisions that a box records; no policy takes
-another time for those. What a box needs beside the policy: `dispatch_box`. The same decisions `--rounds` times; of each
-the least counts, so that what else the machine does says little.
+As the scheduler of a box asks, a job is stated once for all decisions through which it waits, with times on one scale;
+`--anew`: all of them for each decision, with times from now on, as in the decisions that a box records. The same
+decisions five times; of each the least counts, so that what else the machine does says little.
 """
 
 import argparse
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.dispatch.base import DispatchInput, Job, Processor
 from appliance.policies.dispatch.partition import Operator, Partition, partition
+from benchmarks import _results as results
 
+SEEDS, QUICK, FIRST = 1, 1, 1
+DECISIONS, ROUNDS = 2000, 5
 PROCESSORS = ("cpu-0", "cpu-1", "gpu", "npu")
 JOBS, NETWORKS, UNITS = 40, 4, 6
 KINDS = (frozenset(PROCESSORS), frozenset(("cpu-0", "cpu-1", "gpu")), frozenset(("cpu-0", "cpu-1")))
@@ -45,12 +42,8 @@ def network(name: str, random: Random) -> Partition:
     return partition(name, operators, {p: {op: ms * SPEED[p] for op, ms in work_ms.items()} for p in PROCESSORS})
 
 
-def problems(
-    count: int, seed: int, transfer_ms: float, drops: bool = True, *, ahead: bool = False
-) -> Iterator[DispatchInput]:
-    """One after another, as `least-slack` decides; `drops`: who is late anyway leaves, as on a box. `ahead`: runs need
-    not have begun.
-    """
+def problems(count: int, seed: int, transfer_ms: float) -> Iterator[DispatchInput]:
+    """One after another, as `least-slack` decides; what is late anyway leaves, as on a box."""
     random = Random(seed)
     networks = [network(f"net-{index}", random) for index in range(NETWORKS)]
     number, now_ms = 0, 0.0
@@ -77,12 +70,12 @@ def problems(
         if left.done == left.partition.whole:
             left = arrival()
         jobs[left.name] = left
-        for late in plan.violated if drops else ():
+        for late in plan.violated:
             if late in jobs:
                 del jobs[late]
                 new = arrival()
                 jobs[new.name] = new
-        now_ms = max(now_ms, min(free.values()) if ahead else decision.start_ms)
+        now_ms = max(now_ms, decision.start_ms)
 
 
 def made_anew(problem: DispatchInput) -> DispatchInput:
@@ -104,32 +97,23 @@ def made_anew(problem: DispatchInput) -> DispatchInput:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--decisions", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--ahead", action="store_true")
-    parser.add_argument("--anew", action="store_true")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+def _times(options: argparse.Namespace, seeds: Sequence[int]) -> None:
+    results.head("policy", "transfer, ms", "mean, ms", "median, ms", "P99, ms", title="Processor time of a decision")
     for transfer_ms in TRANSFERS_MS:
         for name, make in DISPATCH_POLICIES.items():
             rounds: list[list[float]] = []
-            for _ in range(options.rounds):
+            for _ in range(ROUNDS):
                 policy, took = make(), list[float]()
-                for problem in problems(options.decisions, options.seed, transfer_ms, ahead=options.ahead):
-                    stated = made_anew(problem) if options.anew else problem
-                    start_ns = time.process_time_ns()
-                    policy.plan(stated)
-                    took.append((time.process_time_ns() - start_ns) / 1e6)
+                for seed in seeds:
+                    for problem in problems(DECISIONS, seed, transfer_ms):
+                        stated = made_anew(problem) if options.anew else problem
+                        start_ns = time.process_time_ns()
+                        policy.plan(stated)
+                        took.append((time.process_time_ns() - start_ns) / 1e6)
                 rounds.append(took)
-            took_ms = [min(decision) for decision in zip(*rounds, strict=True)]
-            p99_ms = statistics.quantiles(took_ms, n=100)[98]
-            print(
-                f"{name:16} transfer {transfer_ms:3.1f} ms: "
-                f"mean {statistics.mean(took_ms):.4f} ms, median {statistics.median(took_ms):.4f}, P99 {p99_ms:.4f}"
-            )
+            least = [min(decision) for decision in zip(*rounds, strict=True)]
+            figures = (statistics.mean(least), statistics.median(least), results.percentile(least, 99))
+            results.cells(name, transfer_ms, *figures)
 
 
-if __name__ == "__main__":
-    main()
+TABLES = {"times": _times}

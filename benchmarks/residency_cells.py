@@ -1,4 +1,4 @@
-"""`expected-utility` against `iws-bfe` where builds sleep, by what requests wait for.
+"""`expected-utility` against `iws-bfe` in cells of residency that neither was tuned on, by what requests wait for.
 
 Asked of every cell: P99 of the wait at most 3 % more (waits below a millisecond count as one), at most 1 point colder,
 at most 0.3 less utility; in the mean better in all three.
@@ -6,11 +6,10 @@ at most 0.3 less utility; in the mean better in all three.
 Two parts. *sweep*: Table II over deviation and memory, its repetitions pooled. *untuned*: arrivals that nothing was
 tuned on (even, bursty, daily, on-off, heavy-tailed), of zoos and memories drawn at random, with predictions that are
 true, false, missing, or left to the box. Both policies get the same requests, predictions, sleeping states, windows and
-patience, those of the box. A wake counts as cold; the wait is the time until a request's run begins, or until it is
-told that there is none.
+patience, those of the box; with `--awake` no build sleeps. A wake counts as cold; the wait is the time until a
+request's run begins, or until the request is told that there is none.
 """
 
-import argparse
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,19 +22,39 @@ from typing import Any
 from appliance.clock import NS_PER_MS
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
-from benchmarks._zoos_in_numbers import ZOOS, Variants
+from benchmarks import _results as results
 from reproduce.edge_multiai.experiments import DEVIATIONS, MEMORIES_MB, OURS
 from reproduce.edge_multiai.sweep import ALPHA, Cell, traces_of
-from reproduce.edge_multiai.table2 import document
+from reproduce.edge_multiai.table2 import LOAD_MS_PER_MB, TABLE_II, document
 
+Variants = tuple[tuple[str, float, float, float, float], ...]
+
+ZOOS: Mapping[str, Mapping[str, Variants]] = {
+    "table-ii": {
+        name: tuple((v, mb, accuracy, round(mb * LOAD_MS_PER_MB), run) for v, mb, accuracy, run in variants)
+        for name, variants in TABLE_II.items()
+    },
+    "demo": {
+        "faces": (("fp32", 7.7, 100.0, 16, 145), ("int8", 3.5, 100.0, 228, 155)),
+        "objects": (("fp32", 15.8, 100.0, 82, 336), ("int8", 5.1, 98.3, 303, 200)),
+        "page-side": (("fp32", 7.0, 87.5, 47, 29), ("int8", 2.9, 93.8, 134, 50)),
+        "read-text": (("fp32", 12.9, 97.6, 62, 56), ("int8", 5.9, 97.4, 396, 61)),
+        "what": (("fp32", 18.8, 87.5, 101, 75), ("int8", 6.4, 87.5, 183, 56)),
+        "what-large": (("fp32", 25.0, 87.5, 120, 184), ("int8", 8.7, 87.5, 356, 194)),
+        "who": (("fp32", 12.9, 100.0, 20, 84), ("int8", 3.9, 100.0, 83, 49)),
+    },
+}
+"""The demo's as `appliance scenario` wrote them on 2 virtual cores with other work on them, 16 samples for each
+accuracy.
+"""
 YARDSTICK = "iws-bfe"
 WAIT_MORE_MAX, COLD_MORE_MAX, UTILITY_LESS_MAX = 1.03, 1.0, 0.3
 WAIT_MS_MIN = 1.0
-"""Where nobody waits a ratio says nothing."""
+"""Where no request waits a ratio says nothing."""
 ASLEEP_MB, ASLEEP_SHARE_MAX = 1.5, 0.2
 """What a session keeps, whatever its weights; of a small one, no more than this share."""
 WAKE_MS, WAKE_MS_PER_MB = 1.5, 0.03
-"""Page faults of a file in the page cache (`benchmarks/sleepers.py`)."""
+"""Page faults of a file in the page cache."""
 ARRIVALS = ("even", "bursty", "daily", "on-off", "heavy-tailed")
 DAY_S = 600.0
 
@@ -52,6 +71,7 @@ class Job:
     number: int
     seed: int
     requests: int
+    is_awake: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +100,7 @@ def sweep_document(job: Job, policy: str) -> Document:
     """`number` counts memories and deviations."""
     memory_mb, deviation = list(product(MEMORIES_MB, DEVIATIONS))[job.number]
     cell = Cell(policy, memory_mb, deviation, job.seed)
-    return _sleeping(document(traces_of(cell), memory_mb, policy, ALPHA, "box"))
+    return document(traces_of(cell), memory_mb, policy, ALPHA, "box")
 
 
 def untuned_document(job: Job, policy: str) -> Document:
@@ -94,18 +114,16 @@ def untuned_document(job: Job, policy: str) -> Document:
     actual = {name: list(_times(chance, arrivals, gaps_s[name], duration_s)) for name in zoo}
     predicted = _predictions(chance, actual, gaps_s, duration_s)
     memory_mb = round(max(chance.uniform(0.3, 0.9) * whole_mb, 1.2 * _largest_mb(zoo)), 1)
-    return _sleeping(
-        {
-            "box": {"memory_mb": memory_mb, "processors": [{"name": "cpu", "concurrency": 2}]},
-            "models": [{"name": name, "variants": [_variant(*row) for row in rows]} for name, rows in zoo.items()],
-            "applications": [{"name": name, "model": name} for name in actual],
-            "arrivals": [
-                {"application": name, "times_s": times, **({"predicted_s": predicted[name]} if predicted else {})}
-                for name, times in actual.items()
-            ],
-            "policies": {"eviction": policy},
-        }
-    )
+    return {
+        "box": {"memory_mb": memory_mb, "processors": [{"name": "cpu", "concurrency": 2}]},
+        "models": [{"name": name, "variants": [_variant(*row) for row in rows]} for name, rows in zoo.items()],
+        "applications": [{"name": name, "model": name} for name in actual],
+        "arrivals": [
+            {"application": name, "times_s": times, **({"predicted_s": predicted[name]} if predicted else {})}
+            for name, times in actual.items()
+        ],
+        "policies": {"eviction": policy},
+    }
 
 
 PARTS: Mapping[str, Callable[[Job, str], Document]] = {"sweep": sweep_document, "untuned": untuned_document}
@@ -203,7 +221,8 @@ def _sleeping(scenario: Document) -> Document:
 
 def measure(job: Job) -> tuple[Job, dict[str, Figures]]:
     """For a pool of processes."""
-    return job, {policy: _figures(PARTS[job.part](job, policy)) for policy in (OURS, YARDSTICK)}
+    documents = {policy: PARTS[job.part](job, policy) for policy in (OURS, YARDSTICK)}
+    return job, {policy: _figures(made if job.is_awake else _sleeping(made)) for policy, made in documents.items()}
 
 
 def _figures(scenario: Document) -> Figures:
@@ -252,54 +271,59 @@ class Verdict:
     def is_worse(self) -> bool:
         return self.wait > WAIT_MORE_MAX or self.cold > COLD_MORE_MAX or self.utility < -UTILITY_LESS_MAX
 
-    def row(self) -> str:
+    def row(self) -> tuple[Any, ...]:
         ours, theirs = self.ours, self.theirs
-        return (
-            f"| {self.cell} | {len(ours.waits_ms)} | {theirs.wait_p99_ms:.1f} "
-            f"| {ours.wait_p99_ms:.1f} ({self.wait:.2f}) | {theirs.wait_mean_ms:.2f} | {self.mean_wait:+.2f} "
-            f"| {theirs.cold:.1f} | {self.cold:+.2f} "
-            f"| {theirs.utility:.2f} | {self.utility:+.2f} | {'NO' if self.is_worse else 'yes'} |"
-        )
+        waits = (theirs.wait_p99_ms, ours.wait_p99_ms, self.wait, theirs.wait_mean_ms, self.mean_wait)
+        figures = (theirs.cold, self.cold, theirs.utility, self.utility)
+        return (self.cell, len(ours.waits_ms), *waits, *figures, not self.is_worse)
 
 
 def _report(part: str, verdicts: Sequence[Verdict], rows: bool) -> None:
-    print(f"\n## {part}: {OURS} against {YARDSTICK}, {len(verdicts)} cells\n")
-    print("| cell | requests | wait P99, ms | ours | wait mean | ours | cold, % | ours | utility | ours | reached |")
-    print("| --- |" + " --- |" * 10)
+    waits = ("wait P99, ms", "ours", "ours / theirs", "wait mean, ms", "ours more")
+    figures = ("cold, %", "ours colder", "utility", "ours better", "reached")
+    title = f"{part}: {OURS} against {YARDSTICK}, {len(verdicts)} cells"
+    results.head("cell", "requests", *waits, *figures, title=title)
     for verdict in verdicts if rows else [v for v in verdicts if v.is_worse]:
-        print(verdict.row())
-    print("\n| what | worst cell | cells worse | mean | asked |\n| --- | --- | --- | --- | --- |")
-    waits, colds = [v.wait for v in verdicts], [v.cold for v in verdicts]
-    utilities, means = [v.utility for v in verdicts], [v.mean_wait for v in verdicts]
-    geometric = exp(fmean(map(log, waits)))
-    over = (sum(w > WAIT_MORE_MAX for w in waits), sum(c > COLD_MORE_MAX for c in colds))
-    under = sum(u < -UTILITY_LESS_MAX for u in utilities)
-    print(f"| wait P99, ours / theirs | {max(waits):.2f} | {over[0]} | {geometric:.3f} | <= {WAIT_MORE_MAX}; < 1 |")
-    print(f"| cold, points | {max(colds):+.2f} | {over[1]} | {fmean(colds):+.2f} | <= {COLD_MORE_MAX:+g}; < 0 |")
-    print(f"| utility | {min(utilities):+.2f} | {under} | {fmean(utilities):+.2f} | >= -{UTILITY_LESS_MAX}; > 0 |")
-    print(f"| wait mean, ms | {max(means):+.2f} | - | {fmean(means):+.2f} | reported |", flush=True)
+        results.cells(*verdict.row())
+    wait, cold, utility = ([getattr(v, name) for v in verdicts] for name in ("wait", "cold", "utility"))
+    more = [v.mean_wait for v in verdicts]
+    results.head("what", "worst cell", "cells worse", "mean", "asked of each", "of the mean")
+    geometric = exp(fmean(map(log, wait)))
+    worse = (
+        sum(w > WAIT_MORE_MAX for w in wait),
+        sum(c > COLD_MORE_MAX for c in cold),
+        sum(u < -UTILITY_LESS_MAX for u in utility),
+    )
+    results.cells("wait P99, ours / theirs", max(wait), worse[0], geometric, f"<= {WAIT_MORE_MAX}", "< 1")
+    results.cells("cold, points", max(cold), worse[1], fmean(cold), f"<= {COLD_MORE_MAX}", "< 0")
+    results.cells("utility", min(utility), worse[2], fmean(utility), f">= -{UTILITY_LESS_MAX}", "> 0")
+    results.cells("wait mean, ms", max(more), None, fmean(more), "reported", "")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print the cells that are worse, and the verdict."""
+    parser = results.parser(__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first repetition, and the seed of untuned cells")
     parser.add_argument("--repetitions", type=int, default=10, help="of each cell of the sweep")
     parser.add_argument("--every", type=int, default=1, help="only each so manieth cell of the sweep")
     parser.add_argument("--cells", type=int, default=100, help="untuned")
     parser.add_argument("--requests", type=int, default=4000, help="of each untuned cell")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--awake", action="store_true", help="no build sleeps")
     parser.add_argument("--rows", action="store_true", help="every cell, not only those that are worse")
-    options = parser.parse_args()
+    options = results.options(parser)
     places = list(enumerate(product(MEMORIES_MB, DEVIATIONS)))[:: options.every]
     jobs = [
-        Job("sweep", f"{memory_mb:.0f} MB, {deviation:.0%}", number, options.seed + repetition, 0)
+        Job("sweep", f"{memory_mb:.0f} MB, {deviation:.0%}", number, options.seed + repetition, 0, options.awake)
         for number, (memory_mb, deviation) in places
         for repetition in range(options.repetitions)
     ]
     jobs += [
-        Job("untuned", f"{n} {ARRIVALS[n % len(ARRIVALS)]}", n, options.seed, options.requests)
+        Job("untuned", f"{n} {ARRIVALS[n % len(ARRIVALS)]}", n, options.seed, options.requests, options.awake)
         for n in range(options.cells)
     ]
+    jobs = [job for job in jobs if job.part in options.part]
     cells: dict[tuple[str, str], list[dict[str, Figures]]] = {}
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
         for job, found in pool.imap(measure, jobs):

@@ -1,19 +1,19 @@
-"""Eviction: the mean time of one decision, 20 applications x 3 variants, every policy and intent.
-
-Asked: mean <= 0.1 ms.
-
-CPU time of the policy alone over drawn states in which a requester has nothing resident (`serve`, `procure`) and
-residents fill most of memory.
+"""Eviction: processor time of one decision over drawn states. In `serve` and `procure` the requester has nothing in
+memory; residents fill most of it.
 """
 
 import argparse
 import random
 import statistics
 import time
+from collections.abc import Sequence
 
 from appliance.policies.residency import EVICTION_POLICIES
 from appliance.policies.residency.base import ApplicationState, Intent, Option, Rate, ResidencyProblem
+from benchmarks import _results as results
 
+SEEDS, QUICK, FIRST = 1, 1, 1
+PROBLEMS = 300
 NS = 10**9
 MB = 10**6
 APPLICATIONS = 20
@@ -58,24 +58,22 @@ def _application(chance: random.Random, name: str) -> ApplicationState:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=int, default=300)
-    options = parser.parse_args()
-    print("| policy | serve, mean ms | p99 | procure, mean ms | p99 | rebalance, mean ms | p99 |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+def _decision(options: argparse.Namespace, seeds: Sequence[int]) -> None:
     intents: tuple[Intent, ...] = ("serve", "procure", "rebalance")
+    names = [f"{intent}, {what} ms" for intent in intents for what in ("mean", "P99")]
+    results.head("policy", *names, title="One decision, 20 applications x 3 variants")
     for name, make in EVICTION_POLICIES.items():
-        row = [name]
+        row: list[float] = []
         for intent in intents:
-            policy, chance, spent = make(), random.Random(1), list[float]()
-            for problem in [draw(chance, intent) for _ in range(options.problems)]:
-                start = time.process_time()
-                policy.plan(problem)
-                spent.append((time.process_time() - start) * 1e3)
-            row += [f"{statistics.fmean(spent):.3f}", f"{statistics.quantiles(spent, n=100)[98]:.3f}"]
-        print(f"| {' | '.join(row)} |")
+            policy, spent = make(), list[float]()
+            for seed in seeds:
+                chance = random.Random(seed)
+                for problem in [draw(chance, intent) for _ in range(PROBLEMS)]:
+                    start = time.process_time()
+                    policy.plan(problem)
+                    spent.append((time.process_time() - start) * 1e3)
+            row += [statistics.fmean(spent), results.percentile(spent, 99)]
+        results.cells(name, *row)
 
 
-if __name__ == "__main__":
-    main()
+TABLES = {"decision": _decision}
