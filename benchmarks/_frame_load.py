@@ -27,6 +27,8 @@ from benchmarks._open_load import Connection
 
 PATIENCE_S = 10.0
 """After the last frame, for answers that are still to come."""
+ITEMS_MAX = 8
+"""Of a frame; drawn evenly from none on."""
 ITEM = re.compile(rb'"stage":"[^"]+","(?:quad|box)":')
 """Of a node that a crop made."""
 
@@ -50,13 +52,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`items`: (from when on, fewest, most) items of a frame, drawn evenly."""
+    """What is sent, for so long."""
 
     port: int
     key: str
     seconds: float
     lines: list[Line]
-    items: list[tuple[float, int, int]] = field(default_factory=lambda: [(0.0, 0, 8)])
     seed: int = 1
 
 
@@ -217,7 +218,7 @@ class Generator:
         tally.sent += 1
         second[0] += 1
         id = f"{line.name}-{tally.sent}".encode()
-        picture = self._bodies[self._chance.choice(line.pictures[self._count(line, at_s)])]
+        picture = self._bodies[self._chance.choice(line.pictures[self._count(line)])]
         head = [
             f"POST /v1/pipelines/{line.name}/predict HTTP/1.1",
             "Host: localhost",
@@ -232,10 +233,9 @@ class Generator:
         self._behind_ms.append(1e3 * (time.perf_counter() - due_s))
         self._put(request, _Frame(line, id, due_s, second, client))
 
-    def _count(self, line: Line, at_s: float) -> str:
+    def _count(self, line: Line) -> str:
         """As many items as there is a picture with, next to what is drawn."""
-        low, high = next((a, b) for from_s, a, b in reversed(self._order.items) if from_s <= at_s)
-        wanted = self._chance.randint(low, high)
+        wanted = self._chance.randint(0, ITEMS_MAX)
         return min(line.pictures, key=lambda count: (abs(int(count) - wanted), int(count)))
 
     def _ended(self, frame: _Frame, status: int, body: bytes) -> None:

@@ -24,14 +24,13 @@ from appliance.demo.zoo.inputs import Picture, picture, with_sign, write_picture
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks import _zoo
-from benchmarks._frame_load import ITEM, Line, Order, Result, sent
+from benchmarks._frame_load import ITEM, ITEMS_MAX, Line, Order, Result, sent
 from benchmarks._steal import stolen_s
 
 NAMES = ("find-text", "read-text", "faces", "who", "objects", "what")
 """Networks of the demo's zoo that its three pipelines ask."""
 CPU = json.dumps([{"kind": "cpu"}])
 BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
-ITEMS_MAX = 8
 _TEXTS = ("GATE 7", "EXIT", "PLATFORM 2", "TICKETS", "NO ENTRY", "TAXI", "WAY OUT", "LIFT B")
 _PATIENCE_MS = 120_000
 _MEASURED_S = 1800
@@ -53,8 +52,6 @@ class Subject:
     slo_ms: float
     pictures: dict[str, list[str]]
     cost_s: float
-    full_s: float
-    """The same of a frame with 8 items, or as many as there is a picture with."""
 
 
 def imported(folder: Path, precisions: Sequence[str], processors: str) -> tuple[Path, Zoo]:
@@ -195,26 +192,24 @@ def measured(live: boxes.LiveBox, found: Pictures, rounds: int = 2) -> list[Subj
             means = {int(count): sum(one) / len(one) for count, one in costs.items()}
             drawn = [min(means, key=lambda count: (abs(count - wanted), count)) for wanted in range(ITEMS_MAX + 1)]
             cost_s = sum(means[count] for count in drawn) / len(drawn)
-            subjects_.append(Subject(name, slos[name], by_count, cost_s, means[max(means)]))
+            subjects_.append(Subject(name, slos[name], by_count, cost_s))
     return subjects_
 
 
-def estimated_fps(wanted: Sequence[Subject], *, full: bool = False) -> float:
+def estimated_fps(wanted: Sequence[Subject]) -> float:
     """Frames a second, all together, that all processors would do: each pipeline takes as much of them."""
-    return workers() * sum(1.0 / (one.full_s if full else one.cost_s) for one in wanted) / len(wanted)
+    return workers() * sum(1.0 / one.cost_s for one in wanted) / len(wanted)
 
 
 def workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def lines(
-    wanted: Sequence[Subject], fps: float, clients: int, *, stay_s: float | None = None, full: bool = False
-) -> list[Line]:
+def lines(wanted: Sequence[Subject], fps: float, clients: int, *, stay_s: float | None = None) -> list[Line]:
     """Frames of all pipelines together, so that each takes as much of the processors; clients that leave are followed
     by others after a tenth of their stay, and send so much more.
     """
-    parts = {one.name: 1.0 / (one.full_s if full else one.cost_s) for one in wanted}
+    parts = {one.name: 1.0 / one.cost_s for one in wanted}
     gap_s = 0.0 if stay_s is None else 0.1 * stay_s
     more = 1.0 if stay_s is None else 1.1
     return [
@@ -291,11 +286,10 @@ def run(
     wanted: list[Line],
     seconds: float,
     *,
-    items: Sequence[tuple[float, int, int]] = ((0.0, 0, ITEMS_MAX),),
     seed: int = 1,
 ) -> Run:
     """Send it, and tell what it came to."""
-    order = Order(live.port, live.key, seconds, wanted, list(items), seed)
+    order = Order(live.port, live.key, seconds, wanted, seed)
     name = "appliance_pipeline_seconds_total"
     before = metrics(live, name)
     box_s, stolen = computed_s(live), stolen_s()

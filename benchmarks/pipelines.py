@@ -8,7 +8,6 @@ most frames in time a second at any of a row of rising rates. Then
   over      150 % of it for `--overload` seconds, weights equal: frames in time a second / the best at any load >= 0.9;
             then `street` with twice the weight of the others: what each pipeline does in time / its fair share of all
             that is done, by weights and by what it asks for, >= 0.7;
-  items     from 0 to 8 at once, at 70 % of what the box does with 8: late frames <= 1 s worth of them;
   cost      processor-seconds of a frame in time, boxes in turns at the same 70 %: / batch 1, concurrency 1 and ONNX
             Runtime only <= 0.85; / each planner to compare with <= 1.02.
 
@@ -36,7 +35,7 @@ from benchmarks import _box as boxes
 from benchmarks import _pipelines as pipelines
 from benchmarks import _results as results
 from benchmarks import _zoo
-from benchmarks._pipelines import ITEMS_MAX, Run, Subject
+from benchmarks._pipelines import Run, Subject
 from tests.instances.pipelines import demands
 
 SHARES = (0.35, 0.5, 0.65, 0.8, 0.95, 1.1, 1.25, 1.4, 1.6, 1.8, 2.0)
@@ -45,7 +44,7 @@ FALLS = 2
 """Rates in a row with fewer in time than the best, after which no higher one is tried."""
 LOAD, OVERLOAD = 0.7, 1.5
 WEIGHTS = {"signs": 1.0, "people": 1.0, "street": 2.0}
-PARTS = ("planning", "load", "over", "items", "cost")
+PARTS = ("planning", "load", "over", "cost")
 PLANNERS = ("nexus-like", "greedy", "concurrency-1")
 TICK_S = 0.001
 
@@ -162,7 +161,7 @@ class Bench:
         """Every part that is asked for."""
         with self._box() as box:
             self._prepare(box)
-            for name, part in (("load", self._load), ("over", self._over), ("items", self._items)):
+            for name, part in (("load", self._load), ("over", self._over)):
                 if name in self._options.part:
                     part(box)
         if "cost" in self._options.part:
@@ -177,19 +176,17 @@ class Bench:
         pipelines.settled(box, 30)
         self._subjects = pipelines.measured(box, found)
         for one in self._subjects:
-            times = {"frame_ms": 1e3 * one.cost_s, "frame_with_most_items_ms": 1e3 * one.full_s}
-            results.row(one.name, pictures_with_items=", ".join(one.pictures), **times)
-        self._capacity = self._options.capacity or max(run.fps for run in self._searched(box, full=False))
+            results.row(one.name, pictures_with_items=", ".join(one.pictures), frame_ms=1e3 * one.cost_s)
+        self._capacity = self._options.capacity or max(run.fps for run in self._searched(box))
         results.row("capacity", in_time_per_s=self._capacity)
 
-    def _searched(self, box: boxes.LiveBox, *, full: bool) -> list[Run]:
+    def _searched(self, box: boxes.LiveBox) -> list[Run]:
         """Runs at rising rates."""
         runs: list[Run] = []
-        guess, best, falls = pipelines.estimated_fps(self._subjects, full=full), 0.0, 0
+        guess, best, falls = pipelines.estimated_fps(self._subjects), 0.0, 0
         for share in SHARES:
-            wanted = pipelines.lines(self._subjects, share * guess, self._options.clients, full=full)
-            items = [(0.0, ITEMS_MAX if full else 0, ITEMS_MAX)]
-            runs.append(pipelines.run(box, f"{share:.0%} of the estimate", wanted, self._options.step, items=items))
+            wanted = pipelines.lines(self._subjects, share * guess, self._options.clients)
+            runs.append(pipelines.run(box, f"{share:.0%} of the estimate", wanted, self._options.step))
             falls = falls + 1 if runs[-1].fps < best else 0
             best = max(best, runs[-1].fps)
             if falls >= FALLS:
@@ -227,18 +224,6 @@ class Bench:
         fair = fair_shares(sum(done.values()), asked, weights)
         shares = {name: done[name] / max(fair[name], 1e-9) for name in done}
         results.row(f"over, {title}: done in time / fair share", **shares, least=min(shares.values()), asked="≥ 0.7")
-
-    def _items(self, box: boxes.LiveBox) -> None:
-        rate = LOAD * max(run.fps for run in self._searched(box, full=True))
-        seconds = max(10.0, self._options.round)
-        half = int(seconds / 2)
-        wanted = pipelines.lines(self._subjects, rate, self._options.clients, full=True)
-        items = [(0.0, 0, 0), (float(half), ITEMS_MAX, ITEMS_MAX)]
-        found = pipelines.run(box, "items from 0 to 8", wanted, seconds, items=items)
-        lines = [one.seconds for one in found.result.lines.values()]
-        late = [sum(line[s][0] - line[s][1] for line in lines) for s in range(int(seconds))]
-        late_s, before_s = sum(late[half:]) / rate, sum(late[:half]) / rate
-        results.row("items: late frames in seconds of them", late_s=late_s, before_s=before_s, asked="≤ 1")
 
     def _cost(self) -> None:
         """Boxes in turns; each has a state of its own: a box without a kind of processor forgets what was measured

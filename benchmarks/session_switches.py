@@ -18,8 +18,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise, takewhile
 from pathlib import Path
 from random import Random
@@ -27,6 +28,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import psutil
 
 from appliance.client import Client
 from appliance.client.device import Box, Device, Latency
@@ -38,6 +40,7 @@ from appliance.lab.links.trace import Trace, drawn, stairs
 from benchmarks import _results as results
 from benchmarks._box import free_port
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
+from tests.e2e.live_scenario import asked_in
 from tests.e2e.server import Server, running_server
 
 FOUND = ("awake", "asleep", "absent")
@@ -145,7 +148,7 @@ def _run(
     }
     with Network(links, folder) as network, _in(network, state, settings) as server:
         key, port = server.admin_key, server.url.rpartition(":")[2]
-        ask = Asking(network, f"http://127.0.0.1:{port}", key)
+        ask: Any = partial(asked_in, server, network)
         ask(_bring_all)
         since = ask(lambda client: next(iter(client.decisions()), None))
         devices: list[Device] = []
@@ -166,7 +169,11 @@ def _run(
         cameras.start()
         try:
             time.sleep(SETTLE_S)
-            before, read, ends = ask.metrics(), _read_bytes(server.process.pid), _ends(devices)
+            before, read, ends = (
+                ask(lambda client: _metrics(client.metrics())),
+                _read_bytes(server.process.pid),
+                _ends(devices),
+            )
             until_s = time.monotonic() + options.seconds
             while time.monotonic() < until_s:
                 memory = ask(lambda client: client.memory())
@@ -174,7 +181,7 @@ def _run(
                 figures.asleep_bytes = max(figures.asleep_bytes, memory.asleep_bytes)
                 figures.awake.append(sum(build.state == "resident" for build in memory.builds))
                 time.sleep(LOOK_S)
-            after = ask.metrics()
+            after = ask(lambda client: _metrics(client.metrics()))
             figures.read_bytes = _read_bytes(server.process.pid) - read
             answered, ended = (now - then for now, then in zip(_ends(devices), ends, strict=True))
         finally:
@@ -200,29 +207,13 @@ def _in(network: Network, state: Path, settings: dict[str, str]) -> Iterator[Ser
         network.box.run(lambda: running.__exit__(None, None, None))
 
 
-@dataclass(frozen=True)
-class Asking:
-    """What the box tells, in its network."""
-
-    network: Network
-    url: str
-    key: str
-
-    def __call__(self, ask: Any) -> Any:
-        def asked() -> Any:
-            with Client(self.url, self.key) as client:
-                return ask(client)
-
-        return self.network.box.run(asked)
-
-    def metrics(self) -> dict[tuple[str, str], float]:
-        text: str = self(lambda client: client.metrics())
-        found = {
-            (name, one): _value(text, f'appliance_session_{name}_total{{found="{one}"}}')
-            for name in COUNTED
-            for one in FOUND
-        }
-        return found | {key: _value(text, f"appliance_{key[0]}_total") for key in LOADS}
+def _metrics(text: str) -> dict[tuple[str, str], float]:
+    found = {
+        (name, one): _value(text, f'appliance_session_{name}_total{{found="{one}"}}')
+        for name in COUNTED
+        for one in FOUND
+    }
+    return found | {key: _value(text, f"appliance_{key[0]}_total") for key in LOADS}
 
 
 def _value(text: str, name: str) -> float:
@@ -285,21 +276,10 @@ def _ends(devices: Sequence[Device]) -> tuple[int, int]:
 def _read_bytes(pid: int) -> int:
     """Of the box and its children, from the disk."""
     total = 0
-    for process in [pid, *_children(pid)]:
-        try:
-            found = re.search(r"^read_bytes: (\d+)$", Path(f"/proc/{process}/io").read_text(), re.MULTILINE)
-        except OSError:
-            continue
-        total += int(found[1]) if found else 0
+    for process in (root := psutil.Process(pid), *root.children(recursive=True)):
+        with suppress(psutil.Error):
+            total += process.io_counters().read_bytes
     return total
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in file.read_text().split():
-            found += [int(child), *_children(int(child))]
-    return found
 
 
 def _bring_all(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Forty sessions on a box, ten of them waiting: decisions, event loop, plain requests and a kill, against what is asked.
+"""Forty sessions on a box, ten of them waiting: decisions, event loop, plain requests and a kill, beside what is asked.
 
   load      asked: decisions <= 20 ms at P99; the event loop held <= 5 ms; P99 of plain requests <= 1.1 times that
             without sessions; after `kill -9`, from the box being ready again to all served <= 1 s. The digits model;
