@@ -40,12 +40,8 @@ class LiveBox:
     def port(self) -> int:
         return int(self.url.rsplit(":", 1)[1])
 
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.key}"}
-
     def http(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers=self.headers, timeout=600)
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=600)
 
     def pss_mb(self) -> float:
         """Proportional set size of the service process, MB of 10^6 bytes."""
@@ -97,17 +93,7 @@ def _await_ready(process: subprocess.Popen[bytes], home: Path) -> str:
     raise RuntimeError(f"the box did not get ready within {READY_S} s")
 
 
-def upload(live: LiveBox, name: str, model: Path, *, task: str = "tensor", **metadata: Any) -> str:
-    """Upload a model in one form; returns the job id."""
-    with live.http() as http, model.open("rb") as file:
-        data = {"name": name, "task": task, "metadata": json.dumps(metadata)}
-        answer = http.post("/v1/models", files={"file": (model.name, file)}, data=data)
-        answer.raise_for_status()
-        job: str = answer.json()["id"]
-        return job
-
-
-def upload_large(
+def upload(
     live: LiveBox, name: str, model: Path, *, task: str = "tensor", calibration: bytes | None = None, **metadata: Any
 ) -> str:
     """Upload a model in pieces; returns the job id. `calibration`: a zip of inputs."""
@@ -153,7 +139,7 @@ def item(live: LiveBox, name: str) -> dict[str, np.ndarray]:
 
 def served(live: LiveBox, name: str, model: Path, **metadata: Any) -> dict[str, np.ndarray]:
     """Import a model to its end; returns an item for it."""
-    await_job(live, upload_large(live, name, model, **metadata))
+    await_job(live, upload(live, name, model, **metadata))
     return item(live, name)
 
 

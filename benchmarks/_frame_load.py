@@ -63,7 +63,7 @@ class Order:
 
 @dataclass(slots=True)
 class Tally:
-    """Of one pipeline. `seconds`: of each second of the run, frames that were due, and those in time.
+    """Of one pipeline.
 
     `in_time`: as the box says, no item of it failed, and not later than the SLO from when it was due;
     `said_in_time`: the same as the box sees it. `lost`: without an answer. `twice`: answers beyond one a frame.
@@ -87,7 +87,6 @@ class Tally:
     refusals: dict[str, int] = field(default_factory=dict)
     p50_ms: float = 0.0
     p99_ms: float = 0.0
-    seconds: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -124,7 +123,6 @@ class _Frame:
     line: Line
     id: bytes
     due_s: float
-    second: list[int]
     client: str
 
 
@@ -147,8 +145,6 @@ class Generator:
         for line in order.lines:
             for path in (path for paths in line.pictures.values() for path in paths):
                 self._bodies[path] = Path(path).read_bytes()
-            tally = self.tallies[line.name]
-            tally.seconds = [[0, 0] for _ in range(int(order.seconds) + 1)]
 
     async def run(self) -> None:
         """All clients until the end, then what is out."""
@@ -214,9 +210,7 @@ class Generator:
 
     def _send(self, line: Line, at_s: float, client: str, number: int) -> None:
         tally = self.tallies[line.name]
-        second = tally.seconds[min(int(at_s), len(tally.seconds) - 1)]
         tally.sent += 1
-        second[0] += 1
         id = f"{line.name}-{tally.sent}".encode()
         picture = self._bodies[self._chance.choice(line.pictures[self._count(line)])]
         head = [
@@ -231,7 +225,7 @@ class Generator:
         request = "\r\n".join(head).encode() + b"\r\n\r\n" + picture
         due_s = self._start_s + at_s
         self._behind_ms.append(1e3 * (time.perf_counter() - due_s))
-        self._put(request, _Frame(line, id, due_s, second, client))
+        self._put(request, _Frame(line, id, due_s, client))
 
     def _count(self, line: Line) -> str:
         """As many items as there is a picture with, next to what is drawn."""
@@ -259,7 +253,6 @@ class Generator:
         is_in_time = is_said and took_ms <= frame.line.slo_ms
         tally.said_in_time += is_said
         tally.in_time += is_in_time
-        frame.second[1] += is_in_time
         tally.dropped += b'"none":"dropped"' in body
         tally.with_errors += has_failed
         tally.items += len(ITEM.findall(body))

@@ -63,7 +63,7 @@ def imported(folder: Path, precisions: Sequence[str], processors: str) -> tuple[
         state = folder / "state-cpu"
         if whole.exists() and not state.exists():
             shutil.copytree(whole, state)
-    zoo = _zoo.imported(state, "demo", NAMES, tuple(precisions), APPLIANCE_PROCESSORS=processors)
+    zoo = _zoo.imported(state, "demo", NAMES, precisions, APPLIANCE_PROCESSORS=processors)
     if missing := set(NAMES) - {model.name for model in zoo.models}:
         raise SystemExit(f"networks of the zoo that cannot be had: {', '.join(sorted(missing))}")
     return state, zoo

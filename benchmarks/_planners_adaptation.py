@@ -16,7 +16,7 @@ from benchmarks import _results as results
 from reproduce.baselines import ADAPTATION
 from reproduce.baselines.exact import model_of
 from tests.checkers.adaptation import faults
-from tests.instances.adaptation import ZOOS, drawn, overloaded, shaded
+from tests.instances.adaptation import ZOOS, drawn, overloaded
 from tests.instances.adaptation.written import written
 
 SEEDS, QUICK, FIRST = 2, 1, 800
@@ -141,29 +141,6 @@ def _times(options: argparse.Namespace, seeds: Sequence[int]) -> None:
                 results.cells(f"{workers} x {workers * each}", f"{family}, {zoo}", *_median_and_worst(spent))
 
 
-def _growth(options: argparse.Namespace, seeds: Sequence[int]) -> None:
-    """Time of a decision as workers, clients, networks and distinct rates grow, one at a time."""
-    names = ("what", "workers x clients, networks", "exchange median ms", "worst", "jellyfish median ms", "worst of it")
-    results.head(*names, title="Growth")
-    for workers in (1, 2, 4, 8, 16, 32):
-        _grown("workers", [Case("drawn", "yolo", workers, 6, seed).problem() for seed in seeds])
-    for each in (2, 4, 6, 10, 20):
-        _grown("clients", [Case("drawn", "yolo", 8, each, seed).problem() for seed in seeds])
-    for kept, shades in ((4, 1), (2, 1), (1, 1), (1, 2), (1, 4)):
-        problems = [Case("drawn", "yolo", 8, 6, seed).problem() for seed in seeds]
-        _grown("networks", [replace(p, networks=shaded(p.networks[::kept], shades)) for p in problems])
-    for count in (3, 6, 12, 24):
-        rates = tuple(10.0 + 15.0 * i / (count - 1) for i in range(count))
-        _grown(f"{count} distinct rates", [drawn(seed, 8, 6, rates=rates) for seed in seeds])
-
-
-def _grown(what: str, problems: Sequence[AdaptationInput]) -> None:
-    ours, theirs = ([decide(p, policy)[1] for p in problems] for policy in ("exchange", "jellyfish"))
-    first = problems[0]
-    size = f"{first.workers} x {len(first.clients)}, {len(first.networks)}"
-    results.cells(what, size, *_median_and_worst(ours), *_median_and_worst(theirs))
-
-
 def _mean_and_worst(ratios: Sequence[float]) -> tuple[float, float]:
     return (statistics.mean(ratios), min(ratios)) if ratios else (math.nan, math.nan)
 
@@ -172,4 +149,4 @@ def _median_and_worst(spent: Sequence[float]) -> tuple[float, float]:
     return statistics.median(spent), max(spent)
 
 
-TABLES = {"exact": _exact, "bounds": _bounded, "times": _times, "growth": _growth}
+TABLES = {"exact": _exact, "bounds": _bounded, "times": _times}

@@ -3,7 +3,7 @@
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from appliance.lab.problems import pipeline
@@ -71,66 +71,22 @@ def _cost(options: argparse.Namespace, seeds: Sequence[int]) -> None:
     _against("Two worker types, 18 configurations on each, up to six workers a module", large, "frontier")
 
 
-def _slo(options: argparse.Namespace, seeds: Sequence[int]) -> None:
-    """Figure 12: what patience saves, and Figure 13: what concurrency saves."""
-    results.head("SLO", "cost", "concurrency 1", title="Mean cost of chains of three / at the SLO as drawn")
-    drawn = _many(instances.drawn, "chain3", seeds, batches=(1, 2, 4, 8, 16, 32), concurrencies=(1, 2, 4))
-    base = [decide(problem)[0].cost for problem in drawn]
-    for factor in (1.0, 1.5, 2.0, 2.5):
-        longer = [{**problem, "slo_ms": problem["slo_ms"] * factor} for problem in drawn]
-        cells = [
-            statistics.fmean(
-                cost / first
-                for problem, first in zip(longer, base, strict=True)
-                if first and (cost := decide(problem, policy)[0].cost) is not None
-            )
-            for policy in ("frontier", "concurrency-1")
-        ]
-        results.cells(f"x {factor:g}", *cells)
-
-
-def _growth(options: argparse.Namespace, seeds: Sequence[int]) -> None:
-    names = ("problems", "median ms", "95 % ms", "worst ms", "proven", "of")
-    for title, rows in (
-        ("By worker types, four modules, 24 configurations on each", _by_types(seeds)),
-        ("By modules, two worker types, 18 configurations on each", _by_modules(seeds)),
-        ("By workers that a module needs", _by_rate(seeds)),
-        ("With few workers", _scarce(seeds)),
-    ):
-        results.head(*names, title=title)
-        for name, problems in rows:
-            answers = [decide(problem) for problem in problems]
-            times = [spent for _, spent in answers]
-            proven = sum(bool(plan.facts["is_optimal"]) for plan, _ in answers)
-            figures = (statistics.median(times), results.percentile(times, 95), max(times))
-            results.cells(name, *figures, proven, len(times))
-
-
 def _many(draw: Callable[..., Problem], shape: str, seeds: Sequence[int], **more: Any) -> list[Problem]:
     return [draw(seed, shape, **more) for seed in seeds]
 
 
-def _by_types(seeds: Sequence[int]) -> Iterable[tuple[str, list[Problem]]]:
-    batches = tuple(2**i for i in range(8))
-    for types in (2, 4, 8, 16):
-        more: dict[str, Any] = {"types": types, "batches": batches, "concurrencies": (1, 2, 4), "instances": 6.0}
-        yield f"{types} types", _many(instances.drawn, "chain4", seeds, **more)
-    yield "30 types", [instances.thirty(seed) for seed in seeds]
+def _types(options: argparse.Namespace, seeds: Sequence[int]) -> None:
+    """Time of the default policy by worker types, four modules with 24 configurations on each."""
+    names = ("worker types", "median ms", "P95 ms", "worst ms", "proven", "of")
+    results.head(*names, title="Time of a decision")
+    more: dict[str, Any] = {"batches": tuple(2**i for i in range(8)), "concurrencies": (1, 2, 4), "instances": 6.0}
+    rows = {types: _many(instances.drawn, "chain4", seeds, types=types, **more) for types in (2, 4, 8, 16)}
+    for types, problems in (rows | {30: [instances.thirty(seed) for seed in seeds]}).items():
+        answers = [decide(problem) for problem in problems]
+        times = [spent for _, spent in answers]
+        proven = sum(bool(plan.facts["is_optimal"]) for plan, _ in answers)
+        figures = (statistics.median(times), results.percentile(times, 95), max(times))
+        results.cells(types, *figures, proven, len(times))
 
 
-def _by_modules(seeds: Sequence[int]) -> Iterable[tuple[str, list[Problem]]]:
-    for shape in ("chain1", "chain2", "chain4", "chain8", "diamond", "zigzag"):
-        yield shape, _many(instances.drawn, shape, seeds, **FINE)
-
-
-def _by_rate(seeds: Sequence[int]) -> Iterable[tuple[str, list[Problem]]]:
-    for most in (2.0, 10.0, 50.0, 250.0):
-        yield f"up to {most:g}", _many(instances.drawn, "chain3", seeds, **{**FINE, "instances": most})
-
-
-def _scarce(seeds: Sequence[int]) -> Iterable[tuple[str, list[Problem]]]:
-    for shape in ("chain2", "chain3", "fork", "chain4", "diamond", "zigzag"):
-        yield shape, _many(instances.scarce, shape, seeds, instances=2.0)
-
-
-TABLES = {"paper": _paper, "cost": _cost, "slo": _slo, "growth": _growth}
+TABLES = {"paper": _paper, "cost": _cost, "types": _types}

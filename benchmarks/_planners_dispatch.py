@@ -1,9 +1,8 @@
 """Dispatch (Band). Decisions follow one another as on a box: each run occupies its processor, its job comes back with
 what is left, a new job takes the place of one that is done, and some deadlines are missed.
 
-As the scheduler of a box asks, a job is stated once for all decisions through which it waits, with times on one scale;
-`--anew`: all of them for each decision, with times from now on, as in the decisions that a box records. The same
-decisions five times; of each the least counts, so that what else the machine does says little.
+As the scheduler of a box asks, a job is stated once for all decisions through which it waits, with times on one scale.
+The same decisions five times; of each the least counts, so that what else the machine does says little.
 """
 
 import argparse
@@ -78,25 +77,6 @@ def problems(count: int, seed: int, transfer_ms: float) -> Iterator[DispatchInpu
         now_ms = max(now_ms, decision.start_ms)
 
 
-def made_anew(problem: DispatchInput) -> DispatchInput:
-    """The same problem as a box records it: at time 0, of jobs that no policy has seen."""
-    now_ms = problem.now_ms
-    return replace(
-        problem,
-        now_ms=0.0,
-        processors=tuple(Processor(one.name, max(0.0, one.busy_until_ms - now_ms)) for one in problem.processors),
-        jobs=tuple(
-            replace(
-                job,
-                arrival_ms=job.arrival_ms - now_ms,
-                deadline_ms=job.deadline_ms - now_ms,
-                queued_ms=None if job.queued_ms is None else job.queued_ms - now_ms,
-            )
-            for job in problem.jobs
-        ),
-    )
-
-
 def _times(options: argparse.Namespace, seeds: Sequence[int]) -> None:
     results.head("policy", "transfer, ms", "mean, ms", "median, ms", "P99, ms", title="Processor time of a decision")
     for transfer_ms in TRANSFERS_MS:
@@ -106,9 +86,8 @@ def _times(options: argparse.Namespace, seeds: Sequence[int]) -> None:
                 policy, took = make(), list[float]()
                 for seed in seeds:
                     for problem in problems(DECISIONS, seed, transfer_ms):
-                        stated = made_anew(problem) if options.anew else problem
                         start_ns = time.process_time_ns()
-                        policy.plan(stated)
+                        policy.plan(problem)
                         took.append((time.process_time_ns() - start_ns) / 1e6)
                 rounds.append(took)
             least = [min(decision) for decision in zip(*rounds, strict=True)]

@@ -3,19 +3,16 @@
 import argparse
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from random import Random
 
 from appliance.policies.offload import OFFLOAD_POLICIES
 from appliance.policies.offload.base import Batch, OffloadInput, OffloadPolicy
-from appliance.policies.offload.due import pace
-from appliance.policies.offload.fleet import fleet_of
 from appliance.policies.offload.reactive import clipper_like, static
 from benchmarks import _results as results
 from tests.checkers.offload import check
-from tests.instances.offload.rolling import Stay, carry_out, play, snapshot
+from tests.instances.offload.rolling import Stay, carry_out, snapshot
 from tests.instances.offload.scenes import DEPTH, LINKS, NETWORKS, RATES, SLAS, new_client, waiting_scene
 from tests.instances.offload.stale_scenes import stale_scene
 from tests.instances.offload.variants import (
@@ -80,14 +77,13 @@ def _capacity(options: argparse.Namespace, seeds: Sequence[int]) -> None:
 
 def _variants(options: argparse.Namespace, seeds: Sequence[int]) -> None:
     """The joint choice against the same crowd on one variant, over zoos, spreads of SLAs and crowds."""
-    names = ("zoo", "SLAs", "clients", "best fixed", "joint", "ratio", "worst scene", "in closed form", "joint, ms")
+    names = ("zoo", "SLAs", "clients", "best fixed", "joint", "ratio", "worst scene", "joint, ms")
     results.head(*names, title="Joint choice of variants")
     policy = OFFLOAD_POLICIES["earliest-due"]()
     for zoo, rows in ZOOS.items():
         for title, tiers in CROWDS.items():
             for clients in (20, 40, 60):
                 joint, fixed, spent = list[int](), list[int](), list[float]()
-                bound = bound_fixed = 0.0
                 for scene in [zoo_scene(seed, clients, tiers, rows) for seed in seeds]:
                     start = time.process_time_ns()
                     plan = policy.plan(scene)
@@ -96,37 +92,9 @@ def _variants(options: argparse.Namespace, seeds: Sequence[int]) -> None:
                     joint.append(len(plan.clients))
                     alone = [only(scene, row[0]) for row in rows]
                     fixed.append(max(len(policy.plan(one).clients) for one in alone))
-                    loads = [pace(fleet_of(one)).load for one in alone]
-                    bound += _within(map(min, zip(*loads, strict=True)))
-                    bound_fixed += max(_within(load) for load in loads)
                 worst = min(ours / best for ours, best in zip(joint, fixed, strict=True))
-                ratios = (sum(joint) / sum(fixed), worst, bound / bound_fixed, statistics.median(spent))
+                ratios = (sum(joint) / sum(fixed), worst, statistics.median(spent))
                 results.cells(zoo, title, clients, statistics.mean(fixed), statistics.mean(joint), *ratios)
-
-
-def _within(loads: Iterable[float], capacity: float = 0.9) -> int:
-    """How many clients, the cheapest first, load the processor by no more than plans usually carry."""
-    return sum(total <= capacity for total in accumulate(sorted(loads)))
-
-
-def _following(options: argparse.Namespace, seeds: Sequence[int]) -> None:
-    """Twelve seconds of coming and going: a plan every 200 ms, 10 at the door."""
-    names = ("cell", "policy", "served", "removed", "admitted", "stays over the SLA", "stays", "worst drop / SLA")
-    results.head(*names, title="Plans that follow one another")
-    for network, link, sla in (
-        ("depth", "5G", "0.02"),
-        ("depth", "5G", "mixed"),
-        ("depth", "LTE", "mixed"),
-        ("detection", "5G", "mixed"),
-    ):
-        for name in ("arise-alpha", "arise", "earliest-due"):
-            half = seeds[: max(3, len(seeds) // 2)]
-            runs = [play(OFFLOAD_POLICIES[name](), seed, network, link, sla, 12.0) for seed in half]
-            drops = [drop / slo for run in runs for drop, slo in run.drops]
-            moves = (sum(r.removals for r in runs), sum(r.admissions for r in runs))
-            mean = statistics.mean(run.served_mean for run in runs)
-            over = sum(drop > 1.0 for drop in drops)
-            results.cells(f"{network} {link} {sla}", name, mean, *moves, over, len(drops), max(drops))
 
 
 def steady(policy: OffloadPolicy, clients: int, table: Mapping[int, float], waiting: int = 0) -> list[OffloadInput]:
@@ -207,6 +175,5 @@ TABLES = {
     "times": _times,
     "variants": _variants,
     "capacity": _capacity,
-    "following": _following,
     "floors": _floors,
 }

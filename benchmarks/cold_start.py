@@ -38,7 +38,7 @@ def _import(state: Path, model: Path, other: Path) -> int:
     """Import both, fp32 alone; returns a budget that the ResNet's peak fits into, but not both models."""
     with boxes.box(state) as box, box.http() as http:
         for name, path in (("resnet50", model), ("other", other)):
-            boxes.await_job(box, boxes.upload_large(box, name, path, precisions=["fp32"]))
+            boxes.await_job(box, boxes.upload(box, name, path, precisions=["fp32"]))
         profile = http.get("/v1/models/resnet50/variants").json()["items"][0]["profile"]
         return int(profile["peak_bytes"] + 2_000_000)
 

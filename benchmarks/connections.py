@@ -141,12 +141,6 @@ async def _endless(writer: asyncio.StreamWriter, key: str) -> None:
         await writer.drain()
 
 
-async def _strangers(writer: asyncio.StreamWriter, key: str) -> None:
-    writer.write(head("POST", "/v1/uploads", content_length=1_000_000) + b" " * 900_000)
-    await writer.drain()
-    await asyncio.sleep(3600)
-
-
 async def _announcers(writer: asyncio.StreamWriter, key: str) -> None:
     writer.write(head("POST", INFER, key, content_length=60_000_000))
     await asyncio.sleep(3600)
@@ -192,7 +186,6 @@ ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Awaitable[None]]] = {
     "idle": _idle,
     "slow": _slow,
     "endless": _endless,
-    "strangers": _strangers,
     "announcers": _announcers,
     "chunked": _chunked,
     "pipelined": _pipelined,

@@ -44,7 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         for start in range(0, len(files), AT_ONCE):
             names = {f"net-{start + at}": path for at, path in enumerate(files[start : start + AT_ONCE])}
-            jobs = {name: boxes.upload_large(box, name, path) for name, path in names.items()}
+            jobs = {name: boxes.upload(box, name, path) for name, path in names.items()}
             for name, path in names.items():
                 try:
                     boxes.await_job(box, jobs[name])

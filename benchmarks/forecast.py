@@ -5,7 +5,6 @@ mean gap there, after learning from the first two thirds. Memory: the same in MB
 horizon three seconds. Times are of this machine, best of 20 rounds.
 """
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -71,26 +70,6 @@ def times() -> None:
     _row("train memory, the most rows", lambda: MEMORY_FORECASTERS["rnn"].fit(memory, 3 * SECOND, 0), 1, rounds=5)
 
 
-async def delays(rounds: int = 10) -> None:
-    """How late the event loop's turns are, alone and while forecasters are chosen in a thread, as the box does it."""
-    history = poisson(Random(0), 512)
-    results.head("event loop", "median", "99 %", "worst", title="The event loop meanwhile, ms late")
-    for what, work in (("alone", lambda: time.sleep(0.1)), ("while choosing", lambda: choose(history, 0, FORECASTERS))):
-        late_ms: list[float] = []
-        ticking = asyncio.create_task(_tick(late_ms))
-        for _ in range(rounds):
-            await asyncio.to_thread(work)
-        ticking.cancel()
-        results.cells(what, results.percentile(late_ms, 50), results.percentile(late_ms, 99), max(late_ms))
-
-
-async def _tick(late_ms: list[float], every_s: float = 0.001) -> None:
-    while True:
-        start = time.perf_counter()
-        await asyncio.sleep(every_s)
-        late_ms.append((time.perf_counter() - start - every_s) * 1e3)
-
-
 def _row(what: str, call: Callable[[], object], calls: int, rounds: int = 20) -> None:
     spent = []
     for _ in range(rounds):
@@ -113,7 +92,6 @@ def main() -> None:
     errors(range(options.seeds), options.arrivals)
     memory_errors(range(options.seeds))
     times()
-    asyncio.run(delays())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An idle box after traffic: its events, log, processor time, wake-ups and transitions, against what is asked.
+"""An idle box after traffic: its events, log, processor time and transitions, against what is asked.
 
 A real box serves the README's model: one application asked twice, one a few hundred times. Once the forecasts have
 ended (or `--patience` is over) it is left alone. Asked: ≤ 2 events a minute, ≤ 20 kB of log an hour, ≤ 0.5 % of one
@@ -30,7 +30,6 @@ class Reading:
     events: int
     log_bytes: int
     cpu_s: float
-    wakeups: int
     transitions: int
 
 
@@ -108,29 +107,16 @@ def _read(box: boxes.LiveBox, log: Path) -> Reading:
         text.count('"component": "events"'),
         len(text.encode()),
         boxes.cpu_s(box.process.pid),
-        _wakeups(box.process.pid),
         transitions,
     )
-
-
-def _wakeups(pid: int) -> int:
-    """How often threads of the process went to sleep and were woken."""
-    total = 0
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        for line in status.read_text().splitlines():
-            if line.startswith("voluntary_ctxt_switches"):
-                total += int(line.split()[1])
-    return total
 
 
 def _report(before: Reading, after: Reading) -> None:
     seconds = after.at_s - before.at_s
     share = (after.cpu_s - before.cpu_s) / seconds
-    results.row("idle", seconds=seconds)
-    results.row("events", a_minute=(after.events - before.events) * 60 / seconds, asked="≤ 2")
+    results.row("events", idle_s=seconds, a_minute=(after.events - before.events) * 60 / seconds, asked="≤ 2")
     results.row("log", kB_an_hour=(after.log_bytes - before.log_bytes) * 3.6 / seconds, asked="≤ 20")
     results.row("of one core", percent=100 * share, asked="≤ 0.5")
-    results.row("wake-ups", a_second=(after.wakeups - before.wakeups) / seconds)
     results.row("transitions", count=after.transitions - before.transitions, asked="none")
 
 

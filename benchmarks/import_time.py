@@ -18,7 +18,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, boxes.box(Path(folder) / "state") as box, box.http() as http:
         model = toys.conv_net(Path(folder) / "conv20.onnx", 20)
         start = time.perf_counter()
-        job = boxes.upload_large(box, "conv20", model, task="image-classification")
+        job = boxes.upload(box, "conv20", model, task="image-classification")
         while http.get("/v2/models/conv20/ready").status_code != 200:
             time.sleep(0.05)
         first = time.perf_counter() - start

@@ -1,11 +1,8 @@
 """The lab against the box: a scenario that the box wrote, simulated and replayed; latencies, warm share, throughput.
 
-  turns   asked: P50, P99, warm share and answers a second within 15 % over 5 minutes, by the method below
-  shares  memory for `--share` 0.4, the default policy and `lru`, each from an empty memory: warm share of the box
-          >= 0.97; box less lab within 3 points of warm share, cold share and utility
-
-The box holds seven real networks; `--share` bounds its memory to a share of the
-models' full-precision size. Latencies are those inside the box; the caller's stand beside them.
+Asked: P50, P99, warm share and answers a second within 15 % over 5 minutes. The box holds seven real networks;
+`--share` bounds its memory to a share of the models' full-precision size. Latencies are those inside the box; the
+caller's stand beside them.
 
 Method. A machine with neighbours is not the same from one minute to the next, so the run times that the lab gets and
 the requests that it predicts have to be of the same minutes. The measured traffic is cut into `SLICES`; between them,
@@ -14,12 +11,11 @@ what those took goes into the scenario (`served_ms`): both kinds of slices have 
 out, and no request that is compared has told the lab anything. The lab is told which requests came when, and simulates
 them once for each of `DRAWS` seeds of the run times; its figures are the means. How much of a ratio is chance, the box
 says of itself: beside a percentile's ratio stands what it would be at both ends of the 95 % interval of the box's
-percentile (order statistics), and the last column is the measured slices over the slices between, other arrivals at the
-same rates.
+percentile (order statistics), and the last column is the measured slices over the slices between, other arrivals at
+the same rates.
 """
 
 import argparse
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -35,7 +31,6 @@ from appliance.lab.outcome import Answer
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.lab.workload import Arrival, draw
-from appliance.policies.residency import DEFAULT
 from appliance.wire.scenario import served_ms
 from benchmarks import _box as boxes
 from benchmarks import _results as results
@@ -72,18 +67,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="measured, in all")
     parser.add_argument("--between", type=float, default=0.6, help="seconds between for each measured one")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--part", choices=("turns", "shares"), default="turns")
-    parser.add_argument("--share", type=float, help="1.5; 0.4 of `shares`")
-    parser.add_argument("--policies", nargs="+", default=[DEFAULT, "lru"], help="of `shares`")
+    parser.add_argument("--share", type=float, default=1.5)
     parser.add_argument("--keep", type=Path, help="folder that keeps the imported models for the next run")
     options = results.options(parser)
     with zoo.kept(options.keep) as state:
         zoo.imported(state, "demo", zoo.MODELS)
-        if options.part == "shares":
-            _shares(state, options)
-            return
         with boxes.box(state) as box:
-            budget = int((options.share or 1.5) * zoo.fp32_bytes(box))
+            budget = int(options.share * zoo.fp32_bytes(box))
         zoo.forget_residents(state)
         with boxes.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box:
             document, measured, between = _in_turns(box, options)
@@ -205,40 +195,6 @@ def _interval(values: Sequence[float], percent: int) -> tuple[float, float]:
     half = 1.96 * math.sqrt(count * share * (1 - share))
     first, last = math.floor(count * share - half), math.ceil(count * share + half)
     return ordered[max(0, first - 1)], ordered[min(count, last) - 1]
-
-
-# -- less memory than the networks take --------------------------------------------------------------------------------
-
-
-def _shares(state: Path, options: argparse.Namespace) -> None:
-    path = state.parent / "box.json"
-    with boxes.box(state) as box:
-        whole, least = zoo.fp32_bytes(box), zoo.smallest_bytes(box)
-        document = zoo.mixed(zoo.emptied(zoo.scenario_of(box)), options.seconds, options.seed)
-    budget = int((options.share or 0.4) * whole)
-    document["box"]["memory_mb"] = budget / 1e6
-    path.write_text(json.dumps(document))
-    results.row("memory", fp32_MB=whole / 1e6, smallest_variants_MB=least / 1e6, budget_MB=budget / 1e6)
-    for policy in options.policies:
-        zoo.forget_residents(state)
-        settings = {"APPLIANCE_MEMORY__BUDGET_BYTES": str(budget), "APPLIANCE_POLICIES__EVICTION": policy}
-        with boxes.box(state, **settings) as box:
-            sides = {"box": zoo.replay(box, path)}
-        sides["lab"] = zoo.command("simulate", str(path), "--policy", f"eviction={policy}")
-        points = {where: _points(side) for where, side in sides.items()}
-        for where, side in sides.items():
-            counts = {name: side[name] for name in ("requests", "loads", "replacements", "evictions")}
-            P99_ms = side["latency_ms"]["p99"]
-            results.row(f"{policy}, {where}", **points[where], P99_ms=P99_ms, **counts, asked="warm ≥ 97")
-        apart = {name: value - points["lab"][name] for name, value in points["box"].items()}
-        results.row(f"{policy}, box - lab in points", **apart, asked="within 3")
-
-
-def _points(side: dict[str, Any]) -> dict[str, Any]:
-    """Warm and cold share in per cent; the utility is in points of per cent already."""
-    requests = side["requests"]
-    cold = 100 * (side["cold"] + side["failed"] + side["dropped"]) / requests
-    return {"warm": 100 * side["warm"] / requests, "cold": cold, "utility": side["utility"]}
 
 
 if __name__ == "__main__":

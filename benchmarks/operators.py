@@ -105,7 +105,6 @@ def imported(http: Any, folder: Path, case: Any) -> str:
 
 
 def name_of(case: Any) -> str:
-    """Of the model."""
     return str(case.name).removeprefix("test_").replace("_", "-").lower()[:60]
 
 

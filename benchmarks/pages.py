@@ -6,15 +6,13 @@ models  300 models with six variants each, processor slowed four times: list ≤
         in the filter to the frame after it ≤ 100 ms; models and variants are copies of one
 memory  a day with 20,000 changes, fetched and drawn: ≤ 0.5 s; the box's history is made beforehand
 open    five pages open: requests a second of a tiny model over 16 connections with them / without ≥ 0.95 (browser and
-        box share the processors: the ratio by the box's own processor time says what is the box's), and with
-        `--minutes` the growth of the box ≤ 5 MB an hour
+        box share the processors: the ratio by the box's own processor time says what is the box's)
 """
 
 import argparse
 import contextlib
 import json
 import shutil
-import socket
 import sqlite3
 import statistics
 import tempfile
@@ -72,11 +70,6 @@ DAY = """() => new Promise(done => {
   setTimeout(look)
 })"""
 """Milliseconds from the click on "Day" to the frame after the chart."""
-FETCH = """async since => {
-  const began = performance.now()
-  await (await fetch(`/v1/memory/history?from=${since}&reasons=false&columns=true`)).json()
-  return performance.now() - began
-}"""
 
 
 def main() -> None:
@@ -85,7 +78,6 @@ def main() -> None:
     parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each turn of the part `open`")
-    parser.add_argument("--minutes", type=int, default=0, help="of growth of the part `open`")
     options = results.options(parser)
     for name in options.part:
         with tempfile.TemporaryDirectory() as folder, _chromium() as browser:
@@ -187,7 +179,7 @@ def _memory(folder: Path, browser: Any, options: argparse.Namespace) -> None:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - DAY_S))
         page = _signed_in(browser, server.url, server.admin_key)
         path = f"/v1/memory/history?from={since}&columns=true&reasons=false"
-        fetched, drawn, parsed = list[float](), list[float](), list[float]()
+        fetched, drawn = list[float](), list[float]()
         for _ in range(options.rounds):
             began = time.perf_counter()
             headers = {"Authorization": f"Bearer {server.admin_key}"}
@@ -199,10 +191,8 @@ def _memory(folder: Path, browser: Any, options: argparse.Namespace) -> None:
             page.wait_for_timeout(500)
             drawn.append(page.evaluate(DAY))
             page.wait_for_timeout(500)
-            parsed.append(page.evaluate(FETCH, since))
     results.row("Memory, a day", stays=len(json.loads(body)["stays"]["build"]), MB=len(body) / 1e6)
     results.row("... fetched, ms", **results.spread(fetched))
-    results.row("... fetched and parsed by the page, ms", **results.spread(parsed))
     results.row("... fetched and drawn, ms", **results.spread(drawn), asked="≤ 500")
 
 
@@ -253,8 +243,6 @@ def _open(folder: Path, browser: Any, options: argparse.Namespace) -> None:
         by_cpu = statistics.median(none_us / opened_us for (_, opened_us), (_, none_us) in rounds)
         ratios = results.spread([opened / none for (opened, _), (none, _) in rounds])
         results.row("five pages open: requests / without", **ratios, by_processor_time=by_cpu, asked="≥ 0.95")
-        if options.minutes:
-            _grow(tabs, box, request, options.minutes)
 
 
 def _lie(tabs: list[Any], port: int, *, is_open: bool) -> None:
@@ -262,21 +250,6 @@ def _lie(tabs: list[Any], port: int, *, is_open: bool) -> None:
     for tab, path in zip(tabs, PATHS, strict=True):
         tab.goto(f"http://127.0.0.1:{port}{path}" if is_open else "about:blank")
     time.sleep(2)
-
-
-def _grow(tabs: list[Any], box: boxes.LiveBox, request: bytes, minutes: int) -> None:
-    """The memory of the box from minute to minute, at a request a second; the first two minutes are no part of it."""
-    _lie(tabs, box.port, is_open=True)
-    seen: list[float] = []
-    for minute in range(minutes + 2):
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            with socket.create_connection(("127.0.0.1", box.port)) as line:
-                boxes.ask(line, request)
-            tabs[minute % len(tabs)].wait_for_timeout(1000)
-        seen.append(box.pss_mb())
-    growth = {"first_MB": seen[1], "last_MB": seen[-1], "MB_an_hour": (seen[-1] - seen[1]) / minutes * 60}
-    results.row(f"growth in {minutes} minutes", **growth, asked="≤ 5")
 
 
 PARTS: Mapping[str, Callable[[Path, Any, argparse.Namespace], None]] = {

@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer seeds, 3 s for each optimum or bound")
     parser.add_argument("--limit", type=float, default=10.0, help="seconds for each optimum or bound of `adaptation`")
     parser.add_argument("--longer", type=float, default=120.0, help="the same where the first limit leaves one open")
-    parser.add_argument("--anew", action="store_true", help="`dispatch`: all jobs stated anew for each decision")
     options = results.options(parser)
     if options.quick:
         options.limit = options.longer = 3.0

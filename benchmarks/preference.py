@@ -44,9 +44,7 @@ def main() -> None:
     results.options(results.parser(__doc__))
     with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         for name, make in (("resnet50", toys.resnet50), ("shufflenet", toys.shufflenet)):
-            boxes.await_job(
-                box, boxes.upload_large(box, name, make(Path(folder) / f"{name}.onnx"), calibration=pictures())
-            )
+            boxes.await_job(box, boxes.upload(box, name, make(Path(folder) / f"{name}.onnx"), calibration=pictures()))
             for variant in http.get(f"/v1/models/{name}/variants").json()["items"]:
                 profile, accuracy = variant["profile"], variant["accuracy"]
                 results.row(

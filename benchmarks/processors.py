@@ -1,21 +1,17 @@
 """Shared runs against none, and two kinds of processors against one, on real networks: equal boxes in turns.
 
-  batches  requests a second where all connections ask at once, asked of `meaning`: >= 1.25 times; with `--loads` also
-           open-loop arrivals, asked of every network: P99 at 10, 50 and 90 % of the most without batches at most 1.03,
-           1.1 and 1.0 times theirs, in time at 150 % no fewer. Three boxes: with batches, without, and without once
-           more, which says how much two equal boxes differ; all get the same arrivals
+  batches  requests a second where all connections ask at once, asked of `meaning`: >= 1.25 times. Three boxes: with
+           batches, without, and without once more, which says how much two equal boxes differ; all get the same
+           arrivals
   kinds    mixed frames (an item of each network, one after the other on each connection), asked: >= 1.3 times as many
            on both kinds as on `cpu` alone; no network by itself below 0.97
 
-By requests of `/v2` with an item each, as a device of the zoo sends it (of `meaning` sixteen tokens), from a process of
-its own. Percentiles are those of all rounds together; the range of a ratio of P99s is that of 5
-to 95 % of 1,000 draws of as many rounds (bootstrap).
+By requests of `/v2` with an item each, as a device of the zoo sends it (of `meaning` sixteen tokens), from a process
+of its own.
 """
 
 import argparse
 import json
-import math
-import random
 import shutil
 import statistics
 import tempfile
@@ -39,13 +35,10 @@ from appliance.tasks.metadata import parse_spec
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks import _zoo
-from benchmarks._open_load import offer
 from benchmarks._pipelines import BOTH, CPU, computed_s, settled
 from tests.e2e.load import drive
 
 TOKENS = {name: np.ones((1, 16), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
-LOADS = {0.1: 0.4, 0.5: 0.2, 0.9: 0.25, 1.5: 0.15}
-"""Of what the box without batches serves at most -> share of the time. Few requests come at a low load."""
 BOXES = {
     "batches": {
         name: {"APPLIANCE_POLICIES__BATCHING": policy}
@@ -54,9 +47,7 @@ BOXES = {
     "kinds": {"on": {"APPLIANCE_PROCESSORS": BOTH}, "off": {"APPLIANCE_PROCESSORS": CPU}},
 }
 MODELS = {"batches": ["meaning", "read-text", "page-side"], "kinds": ["find-text", *_zoo.MODELS, "meaning"]}
-MOST_S = 0.7
-"""What the box without batches serves at most is found anew in each round, for neighbours come and go."""
-DEADLINE_MS, DRAWS, FRAMES = 500.0, 1000, 4
+FRAMES = 4
 Inputs = dict[str, np.ndarray]
 
 
@@ -86,7 +77,6 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", help="networks of the demo's zoo")
     parser.add_argument("--variants", nargs="+", default=["fp32"], help="of each, where they share runs")
     parser.add_argument("--connections", type=int, help="16, of `kinds` 4")
-    parser.add_argument("--loads", action="store_true", help="also open-loop arrivals at part load and overload")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")
     parser.add_argument("--keep", type=Path, help="folder for the imported models, used again by the next run")
@@ -223,72 +213,11 @@ def _with_and_without(asked: Mapping[str, Subject], options: argparse.Namespace)
         items_a_run=_shared(asked["on"], before),
         asked="≥ 1.25 (`meaning`)",
     )
-    for load, share in LOADS.items() if options.loads else ():
-        _at_load(asked, load, options, 4 * options.seconds * share)
-
-
-def _at_load(asked: Mapping[str, Subject], load: float, options: argparse.Namespace, seconds: float) -> None:
-    """Open-loop arrivals at a share of what is served at most, in turns of so many seconds."""
-    before = asked["on"].counts()
-    turns: dict[str, list[list[float]]] = {name: [] for name in asked}
-    rates = []
-    for round_ in range(options.rounds):
-        rates.append(load * asked["off"].rate(options.connections, MOST_S))
-        for name in _order(asked, round_):
-            turns[name].append(_offer(asked[name], rates[-1], seconds, seed=round_))
-    on, off, again = (turns[name] for name in asked)
-    results.row(
-        f"{asked['on'].path} at {load:.0%} of the most, with / without",
-        offered_per_s=statistics.median(rates),
-        requests=sum(map(len, on)),
-        P50_ms=_percentile(on, 50),
-        P50_without_ms=_percentile(off, 50),
-        P99_ms=_percentile(on, 99),
-        P99_without_ms=_percentile(off, 99),
-        P99_ratio=_tails(on, off),
-        P99_ratio_two_without=_tails(again, off),
-        in_time_ratio=_in_time(on) / max(1, _in_time(off)),
-        in_time_ratio_two_without=_in_time(again) / max(1, _in_time(off)),
-        items_a_run=_shared(asked["on"], before),
-    )
 
 
 def _shared(one: Subject, before: tuple[int, int]) -> float:
     items, runs = (now - then for now, then in zip(one.counts(), before, strict=True))
     return items / max(1, runs)
-
-
-def _tails(ours: Sequence[list[float]], theirs: Sequence[list[float]]) -> str:
-    """The ratio of their P99s, and how far other rounds like these might have it."""
-    chance = random.Random(1)
-    rounds = range(len(ours))
-    drawn = []
-    for _ in range(DRAWS):
-        some = [chance.choice(rounds) for _ in rounds]
-        drawn.append(_tail([ours[at] for at in some], [theirs[at] for at in some]))
-    drawn.sort()
-    return f"{_tail(ours, theirs):.2f} ({drawn[DRAWS // 20]:.2f}-{drawn[-DRAWS // 20]:.2f})"
-
-
-def _tail(ours: Sequence[list[float]], theirs: Sequence[list[float]]) -> float:
-    own, other = _percentile(ours, 99), _percentile(theirs, 99)
-    return 1.0 if own == other else own / other  # both infinite: neither answers
-
-
-def _percentile(turns: Sequence[list[float]], percent: int) -> float:
-    return results.percentile([took_ms for turn in turns for took_ms in turn], percent)
-
-
-def _in_time(turns: Sequence[list[float]]) -> int:
-    return sum(took_ms <= DEADLINE_MS for turn in turns for took_ms in turn)
-
-
-def _offer(one: Subject, rate: float, seconds: float, seed: int) -> list[float]:
-    """How long each request took, ms; infinite where it was not served."""
-    (request,) = one.requests
-    result = offer(one.box.port, request, rate, seconds, DEADLINE_MS, connections=500, seed=seed, keep_times=True)
-    served: list[float] = result["served_ms"]
-    return served + [math.inf] * (result["offered"] - len(served))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@
   share    requests a second of 4 and 8 connections against two threads of sessions without a box; asked: ≥ 0.90
            (ShuffleNet), ≥ 0.97 (ResNet-50), ≥ 0.95 in shared memory
   notes    `/v2` with notes on requests and a history, against a box without; asked: ≥ 0.98
-  memory   Pss of a box, idle and after each tenth of `--requests`; asked: ≤ 110 MB, ≤ +10 MB after a million
 
 Sessions without a box have the form, options and threads of the box. All take turns; rounds that lost processor time to
 others on the host are left out, and medians of the rounds' differences and ratios count.
@@ -49,17 +48,15 @@ WAYS = ("body over TCP", "shared memory over TCP", "shared memory over the Unix 
 INLINE = {"APPLIANCE_QUEUES__INLINE_MS_MAX": "50"}
 """So that a run alone is on the event loop, however long a busy machine has made its profile."""
 WITHOUT = {"APPLIANCE_REQUESTS__NOTABLE_PER_APPLICATION": "0", "APPLIANCE_HISTORY__DAYS": "0"}
-STEPS, TURN_S, SETTLE_S = 10, 10.0, 10.0
 
 
 def main() -> None:
     """Run the parts that are asked for."""
     parser = results.parser(__doc__)
-    parser.add_argument("--part", nargs="+", choices=PARTS, default=["rate", "latency", "share", "notes"])
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=["shufflenet"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.5, help="of each turn")
-    parser.add_argument("--requests", type=int, default=1_000_000, help="of the part `memory`")
     options = results.options(parser)
     for name in options.part:
         PARTS[name](options)
@@ -120,24 +117,6 @@ def _notes(options: argparse.Namespace) -> None:
         ratio_by_processor_time=statistics.median(other[1] / one[1] for one, other in rounds),
         asked="≥ 0.98",
     )
-
-
-def _memory(options: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        state = Path(folder) / "state"
-        with boxes.box(state) as box:
-            boxes.served(box, "tiny", toys.tiny_add(Path(folder) / "tiny.onnx"))
-        with boxes.box(state) as box:
-            with box.http() as http:
-                http.get("/v1/system").raise_for_status()  # what manages the box comes after its start, and stays
-            request = boxes.infer_request("tiny", box.key, boxes.item(box, "tiny"))
-            time.sleep(SETTLE_S)
-            idle_mb, answered = box.pss_mb(), 0
-            results.row("idle", MB=idle_mb, asked="≤ 110")
-            for step in range(1, STEPS + 1):
-                while answered < options.requests * step // STEPS:
-                    answered += int(drive(box.port, [request], CONNECTIONS, TURN_S)["count"])
-                results.row(f"after {answered} requests", more_MB=box.pss_mb() - idle_mb, asked="≤ 10")
 
 
 # -- 600 kB in ---------------------------------------------------------------------------------------------------------
@@ -324,7 +303,6 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "latency": _latency,
     "share": _share,
     "notes": _notes,
-    "memory": _memory,
 }
 
 

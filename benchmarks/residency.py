@@ -88,10 +88,6 @@ class Figures:
         ordered = sorted(self.waits_ms)
         return ordered[-(-99 * len(ordered) // 100) - 1]
 
-    @property
-    def wait_mean_ms(self) -> float:
-        return fmean(self.waits_ms)
-
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 
@@ -130,7 +126,7 @@ PARTS: Mapping[str, Callable[[Job, str], Document]] = {"sweep": sweep_document, 
 
 
 def _zoo(chance: Random) -> Mapping[str, Variants]:
-    """One that is known, or one drawn: 3 to 10 applications of 1 to 4 variants."""
+    """A known zoo, or a drawn one: 3 to 10 applications of 1 to 4 variants."""
     kind = chance.choice((*sorted(ZOOS), "drawn", "drawn"))
     if kind != "drawn":
         return ZOOS[kind]
@@ -256,10 +252,6 @@ class Verdict:
         return max(self.ours.wait_p99_ms, WAIT_MS_MIN) / max(self.theirs.wait_p99_ms, WAIT_MS_MIN)
 
     @property
-    def mean_wait(self) -> float:
-        return self.ours.wait_mean_ms - self.theirs.wait_mean_ms
-
-    @property
     def cold(self) -> float:
         return self.ours.cold - self.theirs.cold
 
@@ -273,20 +265,19 @@ class Verdict:
 
     def row(self) -> tuple[Any, ...]:
         ours, theirs = self.ours, self.theirs
-        waits = (theirs.wait_p99_ms, ours.wait_p99_ms, self.wait, theirs.wait_mean_ms, self.mean_wait)
+        waits = (theirs.wait_p99_ms, ours.wait_p99_ms, self.wait)
         figures = (theirs.cold, self.cold, theirs.utility, self.utility)
         return (self.cell, len(ours.waits_ms), *waits, *figures, not self.is_worse)
 
 
 def _report(part: str, verdicts: Sequence[Verdict], rows: bool) -> None:
-    waits = ("wait P99, ms", "ours", "ours / theirs", "wait mean, ms", "ours more")
+    waits = ("wait P99, ms", "ours", "ours / theirs")
     figures = ("cold, %", "ours colder", "utility", "ours better", "reached")
     title = f"{part}: {OURS} against {YARDSTICK}, {len(verdicts)} cells"
     results.head("cell", "requests", *waits, *figures, title=title)
     for verdict in verdicts if rows else [v for v in verdicts if v.is_worse]:
         results.cells(*verdict.row())
     wait, cold, utility = ([getattr(v, name) for v in verdicts] for name in ("wait", "cold", "utility"))
-    more = [v.mean_wait for v in verdicts]
     results.head("what", "worst cell", "cells worse", "mean", "asked of each", "of the mean")
     geometric = exp(fmean(map(log, wait)))
     worse = (
@@ -297,7 +288,6 @@ def _report(part: str, verdicts: Sequence[Verdict], rows: bool) -> None:
     results.cells("wait P99, ours / theirs", max(wait), worse[0], geometric, f"<= {WAIT_MORE_MAX}", "< 1")
     results.cells("cold, points", max(cold), worse[1], fmean(cold), f"<= {COLD_MORE_MAX}", "< 0")
     results.cells("utility", min(utility), worse[2], fmean(utility), f">= -{UTILITY_LESS_MAX}", "> 0")
-    results.cells("wait mean, ms", max(more), None, fmean(more), "reported", "")
 
 
 def main() -> None:

@@ -4,9 +4,8 @@ Asked (Jellyfish §VI-G, JF-19): of devices' switches 0.92 onto a variant in mem
 3; beside it the same without neighbours. Real networks (`_sized_zoo.py`) of about the same size in memory on the box's
 own processor, one worker (as each worker of the paper has its own memory); the SDK's sockets, emulated links along a
 trace. Counted by the box: `switches` of devices, `selections` (variants of all plans, which is what the paper counts)
-and `changes` (of these what the plan before did not have). Also told: whether old and new selections were matched by
-size (JF-18, from the decision log), bytes read from disk meanwhile (JF-24), and whether the ledger ever held more than
-its budget. The links need root. `--state` keeps the networks for the next time.
+and `changes` (of these what the plan before did not have). Also told: bytes read from disk meanwhile (JF-24), and
+whether the ledger ever held more than its budget. The links need root. `--state` keeps the networks for the next time.
 """
 
 import argparse
@@ -21,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise, takewhile
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,7 +34,7 @@ from appliance.clock import NS_PER_S, SystemClock, pause_s
 from appliance.domain.session import FrameEnd
 from appliance.lab.links.link import LinkShape
 from appliance.lab.links.network import DeviceLink, Network, unavailable
-from appliance.lab.links.trace import Trace, drawn, stairs
+from appliance.lab.links.trace import Trace, drawn
 from benchmarks import _results as results
 from benchmarks._box import free_port
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
@@ -66,7 +64,6 @@ class Figures:
     """Builds in memory at each look, ..."""
     asleep_bytes: int = 0
     """... and the most that others kept asleep."""
-    matched: tuple[int, int] = (0, 0)
 
 
 def main() -> None:
@@ -79,7 +76,6 @@ def main() -> None:
     parser.add_argument("--fps", type=float, default=5.0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--slo", type=float, default=150.0, help="milliseconds")
-    parser.add_argument("--trace", choices=("lte", "stairs"), default="lte")
     parser.add_argument("--room", type=int, nargs="*", default=[5, 3])
     options = results.options(parser)
     why = unavailable()
@@ -91,7 +87,7 @@ def main() -> None:
         state = made(folder)
         sizes, asleep = _bytes(state)
         figures = {"least_MB": min(sizes) / 1e6, "most_MB": max(sizes) / 1e6, "asleep_MB": max(asleep) / 1e6}
-        results.row("16 networks", **figures, devices=options.devices, fps=options.fps, trace=options.trace)
+        results.row("16 networks", **figures, devices=options.devices, fps=options.fps)
         for room in options.room:
             # Of any of them so many are awake at once, while the others sleep: that is no more than their sessions.
             budget = room * max(sizes) + (len(sizes) - room) * max(asleep)
@@ -118,8 +114,6 @@ def _tell(what: str, runs: Sequence[Figures]) -> None:
         loads=sum(run.loads for run in runs),
         wakes=sum(run.wakes for run in runs),
         read_from_disk_MB=sum(run.read_bytes for run in runs) / 1e6,
-        matched_by_size=sum(run.matched[0] for run in runs),
-        of=sum(run.matched[1] for run in runs),
         above_the_budget_bytes=max(run.over_bytes for run in runs),
     )
 
@@ -135,7 +129,7 @@ def _run(
     state: Path, folder: Path, budget: int, options: argparse.Namespace, number: int, *, with_neighbours: bool
 ) -> Figures:
     names = [f"d-{at}" for at in range(options.devices)]
-    links = {name: _link(options.trace, f"{number}/{name}") for name in names}
+    links = {name: _link(f"{number}/{name}") for name in names}
     figures = Figures()
     settings = {
         "APPLIANCE_GUARD__ISOLATION": "none",
@@ -150,7 +144,6 @@ def _run(
         key, port = server.admin_key, server.url.rpartition(":")[2]
         ask: Any = partial(asked_in, server, network)
         ask(_bring_all)
-        since = ask(lambda client: next(iter(client.decisions()), None))
         devices: list[Device] = []
         for name in names:
             device = Device(
@@ -192,7 +185,6 @@ def _run(
         figures.counts = {key: after[key] - before[key] for key in after}
         figures.loads, figures.wakes = (figures.counts.pop(key) for key in LOADS)
         figures.answered, figures.ended = answered, ended
-        figures.matched = ask(lambda client: _matched(client, 0 if since is None else since.id))
     return figures
 
 
@@ -222,10 +214,10 @@ def _value(text: str, name: str) -> float:
     return float(found[1])
 
 
-def _link(trace: str, seed: str) -> DeviceLink:
-    """Uplinks begin at a random point of the trace; downlinks are as fast as the fastest."""
+def _link(seed: str) -> DeviceLink:
+    """Uplinks begin at a random point of an LTE trace; downlinks are as fast as the fastest."""
     random = Random(seed)
-    up = _turned(drawn("lte", random.randrange(10**6)) if trace == "lte" else stairs(), random)
+    up = _turned(drawn("lte", random.randrange(10**6)), random)
     return DeviceLink(
         LinkShape(up, 10.0, 1.0), LinkShape(Trace((0,), (30e6,), NS_PER_S), 10.0, 1.0), random.randrange(99)
     )
@@ -286,27 +278,6 @@ def _bring_all(client: Client) -> None:
     """Each variant is loaded once, so that all sleep, and what the box has of them on disk is in the page cache."""
     for size in SIZES:
         client.load_application(APPLICATION, f"v{size}")
-
-
-def _matched(client: Client, since: int) -> tuple[int, int]:
-    """Plans in the decision log in which workers ordered by the size of what they had are ordered by the size of what
-    they get, and all that concern several workers with something.
-    """
-    good = total = 0
-    for decision in takewhile(lambda one: one.id > since, client.decisions(kind="adaptation")):
-        problem, plan = decision.problem or {}, decision.answer
-        if decision.answer.get("outcome") != "planned" or "models" not in problem:
-            continue
-        order = {one["name"]: one["input_bytes"] for one in problem["models"]}
-        before, now = problem["previous"], {one["worker"]: one["model"] for one in plan["workers"]}
-        pairs = [
-            (order[before[at]], order[name]) for at, name in now.items() if at < len(before) and before[at] in order
-        ]
-        if len(pairs) > 1:
-            total += 1
-            pairs.sort()
-            good += all(a[1] <= b[1] or a[0] == b[0] for a, b in pairwise(pairs))
-    return good, total
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@
 `--apart`: box and asker go before all else on the machine (SCHED_RR, needs root), and devices have what these leave:
 what sessions cost in the box itself, as where devices have cores of their own. What holds the loop is told by processor
 time between two looks a millisecond apart: an upper bound, for devices on the same cores keep the loop from looking.
-`--callbacks` tells the longest single callback in its place, on a box with asyncio's loop; its other figures are of
-that loop.
 """
 
 import argparse
@@ -70,7 +68,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0, help="of each third of a round, and of `planning`")
     parser.add_argument("--rate", type=float, default=40.0, help="plain requests a second")
     parser.add_argument("--apart", action="store_true", help="box and asker go before all else (needs root)")
-    parser.add_argument("--callbacks", action="store_true", help="the longest callbacks, on asyncio's loop")
     parser.add_argument("--counts", type=int, nargs="+", default=[40, 1000], help="sessions of `planning`")
     parser.add_argument("--kinds", type=int, default=8, help="least accuracies that sessions of `planning` differ in")
     options = results.options(parser)
@@ -205,19 +202,20 @@ def crowd(box: Box, application: str, promises: Sequence[Promise], fps: float) -
 
 def _load(folder: Path, keys: dict[str, str], options: argparse.Namespace) -> None:
     _go_first(is_first=options.apart)
-    with _held_box(folder, ["callbacks"] if options.callbacks else []) as server:
+    with _held_box(folder) as server:
         _measure(server, keys, options)
     holds = json.loads((folder / "holds.json").read_text())
     found = [ms for second, ms in holds.items() if any(a <= int(second) < b for a, b in _WITH)]
-    what = "longest callback" if options.callbacks else "event loop held"
     above = sum(ms > 5 for ms in found)
-    results.row(what, most_ms=max(found, default=0.0), seconds_above_5_ms=above, seconds=len(found), asked="≤ 5 ms")
+    results.row(
+        "event loop held", most_ms=max(found, default=0.0), seconds_above_5_ms=above, seconds=len(found), asked="≤ 5 ms"
+    )
     with boxes.running_server(folder / "state", free_port(), APPLIANCE_GUARD__ISOLATION="none") as server:
         _kill(server, Box(server.url, keys["device"]), options)
 
 
 @contextmanager
-def _held_box(folder: Path, how: Sequence[str]) -> Iterator[boxes.Server]:
+def _held_box(folder: Path) -> Iterator[boxes.Server]:
     """A box that notes how long its event loop was held."""
 
     def start(state_dir: Path, environment: dict[str, str], port: int) -> tuple["subprocess.Popen[bytes]", str]:
@@ -228,7 +226,7 @@ def _held_box(folder: Path, how: Sequence[str]) -> Iterator[boxes.Server]:
             "APPLIANCE_HTTP__PORT": str(port),
             **environment,
         }
-        command = [sys.executable, "-m", "benchmarks._held_box", str(folder / "holds.json"), *how]
+        command = [sys.executable, "-m", "benchmarks._held_box", str(folder / "holds.json")]
         with (state_dir / "server.log").open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=settings)
         return process, boxes._ready_url(process, state_dir)

@@ -25,16 +25,14 @@ def main() -> None:
     parser = results.parser(__doc__)
     parser.add_argument("--part", choices=("hour", "soak"), default="hour")
     parser.add_argument("--rounds", type=int, default=3, help="of the hour")
-    parser.add_argument(
-        "--policy", nargs="+", choices=sorted(FAMILIES["eviction"]), default=sorted(FAMILIES["eviction"])
-    )
+    parser.add_argument("--policy", nargs="+", choices=sorted(FAMILIES["eviction"]), help="all, where none is named")
     parser.add_argument("--seeds", type=int, default=1000, help="of the soak, from --first on")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--duration-s", type=float, default=60.0, help="virtual seconds of each")
     options = results.options(parser)
     if options.part == "soak":
         sys.exit(_soak(options) > 0)
-    for policy in options.policy:
+    for policy in options.policy or sorted(FAMILIES["eviction"]):
         scenario = read_scenario(SCENARIO, {"policies": {"eviction": policy}})
         walls, spent = list[float](), list[float]()
         for _ in range(options.rounds):
