@@ -160,7 +160,7 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="h
 
 @contextmanager
 def bare_starlette(port: int, body_bytes: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A Starlette route that reads the body and returns one of the given size."""
+    """A Starlette route that reads the body and returns a body of the given size."""
     process = subprocess.Popen([sys.executable, "-c", _BARE, str(port), str(body_bytes)], stderr=subprocess.DEVNULL)
     try:
         limit = time.perf_counter() + 20
@@ -219,7 +219,7 @@ def ask(connection: socket.socket, request: bytes | bytearray) -> bytes:
 
 
 def plain_session_ms(model: Path) -> float:
-    """To make a session from the plain file, on one thread."""
+    """Make a session from the plain file, on one thread; returns milliseconds."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     start = time.perf_counter()

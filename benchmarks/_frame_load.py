@@ -63,7 +63,7 @@ class Order:
 
 @dataclass(slots=True)
 class Tally:
-    """Of one pipeline.
+    """What became of the frames of a pipeline.
 
     `in_time`: as the box says, no item of it failed, and not later than the SLO from when it was due;
     `said_in_time`: the same as the box sees it. `lost`: without an answer. `twice`: answers beyond one a frame.
@@ -127,7 +127,7 @@ class _Frame:
 
 
 class Generator:
-    """One order."""
+    """Carries out an order."""
 
     def __init__(self, order: Order) -> None:
         self._order = order

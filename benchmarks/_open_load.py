@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
 
 
 class Generator:
-    """One order."""
+    """Carries out an order."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order

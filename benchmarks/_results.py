@@ -109,6 +109,6 @@ def _write(found: argparse.Namespace) -> None:
         "options": {name: value for name, value in vars(found).items() if name != "json"},
         "machine": machine(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": _rows,
+        "rows": json.loads(json.dumps(_rows, default=str), parse_constant=lambda _: None),  # null, not NaN
     }
     found.json.write_text(json.dumps(written, indent=1, ensure_ascii=False, default=str) + "\n")

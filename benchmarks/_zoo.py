@@ -44,7 +44,7 @@ def imported(
 
 @contextmanager
 def kept(folder: Path | None) -> Iterator[Path]:
-    """A state folder: below `folder`, which keeps what was imported for the next run, or one that goes in the end."""
+    """A state folder: below `folder`, which keeps what was imported for the next run, or a temporary folder."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder / "state"

@@ -135,7 +135,7 @@ def _between(arrivals: Sequence[Arrival], start_ns: int, end_ns: int) -> list[di
 
 
 def _with_runs(document: dict[str, Any], runs: Runs) -> dict[str, Any]:
-    """The scenario with these run times in place of the box's latest; each of these applications is the one use of a
+    """The scenario with these run times in place of the box's latest; each of these applications is the only use of a
     model of its name.
     """
     processor = document["box"]["processors"][0]["name"]

@@ -52,7 +52,7 @@ WAIT_MORE_MAX, COLD_MORE_MAX, UTILITY_LESS_MAX = 1.03, 1.0, 0.3
 WAIT_MS_MIN = 1.0
 """Where no request waits a ratio says nothing."""
 ASLEEP_MB, ASLEEP_SHARE_MAX = 1.5, 0.2
-"""What a session keeps, whatever its weights; of a small one, no more than this share."""
+"""What a session keeps, whatever its weights; of a small network, no more than this share."""
 WAKE_MS, WAKE_MS_PER_MB = 1.5, 0.03
 """Page faults of a file in the page cache."""
 ARRIVALS = ("even", "bursty", "daily", "on-off", "heavy-tailed")
@@ -76,7 +76,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one policy in one cell."""
+    """What a policy came to in a cell."""
 
     waits_ms: tuple[float, ...]
     cold: float

@@ -50,7 +50,7 @@ LOOK_S = 0.1
 
 @dataclass
 class Figures:
-    """Of one run."""
+    """What a run came to."""
 
     counts: dict[tuple[str, str], float] = field(default_factory=dict)
     """Of what, and how it was found."""

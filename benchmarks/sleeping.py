@@ -45,7 +45,7 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass
 class Figures:
-    """Of one network in one home; milliseconds, one entry a round."""
+    """Of a network in the service or in a guard; milliseconds, an entry a round."""
 
     sleep: list[float] = field(default_factory=list)
     wake: list[float] = field(default_factory=list)
@@ -155,7 +155,7 @@ async def _ms(call: Awaitable[Any]) -> float:
 
 
 def _processor_ms(pid: int) -> float:
-    """Processor time of this process and of the one in which the build lives."""
+    """Processor time of this process and of the process in which the build lives."""
     own = time.process_time() * 1e3
     if pid == os.getpid():
         return own
@@ -254,7 +254,7 @@ def _many(options: argparse.Namespace) -> None:
 
 
 def _imported(state: Path, names: list[str]) -> int:
-    """Import what is not there yet; returns the resident bytes of one."""
+    """Import what is not there yet; returns the resident bytes of a model."""
     with boxes.box(state) as box, box.http() as http:
         there = {name for name in names if http.get(f"/v1/models/{name}").is_success}
         path = toys.shufflenet(state.parent / "shufflenet.onnx")
