@@ -71,13 +71,13 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=[40, 1000], help="sessions of `planning`")
     parser.add_argument("--kinds", type=int, default=8, help="least accuracies that sessions of `planning` differ in")
     options = results.options(parser)
+    log.configure("error", "json")
     with tempfile.TemporaryDirectory(prefix="sessions-") as name:
         folder = Path(name)
         keys = asyncio.run(furnish(folder / "state", toys.digits(folder / "digits")))
         if "load" in options.part:
             _load(folder, keys, options)
         if "planning" in options.part:
-            log.configure("error", "json")
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 for count in options.counts:
                     runner.run(_planned(folder / "state", count, options))
