@@ -1,3 +1,1 @@
-"""Benchmarks: each module is a program (`scripts/bench NAME`) that runs its subject side by side with what it is
-compared to.
-"""
+"""Benchmarks: each module without an underscore is a program, `scripts/bench NAME`."""

@@ -1,6 +1,6 @@
 """Clients of pipelines on loopback: they join, send frames at their rate whatever becomes of others, and leave.
 
-Each client sends at equal distances from a phase of its own. One that is refused sends as nobody who joined, as the
+Each client sends at equal distances from a phase of its own. A client that is refused sends without an id, as the
 demo's devices do. Time counts from the moment that a frame was due, so that a generator that falls behind counts
 against what it measures. Each frame has an id, which its answer has to bear.
 
@@ -27,14 +27,15 @@ from benchmarks._open_load import Connection
 
 PATIENCE_S = 10.0
 """After the last frame, for answers that are still to come."""
+ITEMS_MAX = 8
+"""Of a frame; drawn evenly from none on."""
 ITEM = re.compile(rb'"stage":"[^"]+","(?:quad|box)":')
 """Of a node that a crop made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The frames of one pipeline: `fps` of all its `clients` together, or, where these are given, at `times_s` by
-    nobody who joined, the n-th with a picture of `counts[n]`.
+    """The frames of one pipeline: `fps` of all its `clients` together.
 
     `pictures`: number of items → files. `stay_s`: clients stay so long on average, and after `gap_s` another one joins.
     `None`: to the end.
@@ -47,28 +48,22 @@ class Line:
     clients: int = 1
     stay_s: float | None = None
     gap_s: float = 0.0
-    times_s: list[float] | None = None
-    counts: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`items`: (from when on, fewest, most) items of a frame, drawn evenly. `churn_s`: every so long one more client
-    joins a pipeline, and leaves without a frame; 0: none does.
-    """
+    """What is sent, for so long."""
 
     port: int
     key: str
     seconds: float
     lines: list[Line]
-    items: list[tuple[float, int, int]] = field(default_factory=lambda: [(0.0, 0, 8)])
-    churn_s: float = 0.0
     seed: int = 1
 
 
 @dataclass(slots=True)
 class Tally:
-    """Of one pipeline. `seconds`: of each second of the run, frames that were due, and those in time.
+    """What became of the frames of a pipeline.
 
     `in_time`: as the box says, no item of it failed, and not later than the SLO from when it was due;
     `said_in_time`: the same as the box sees it. `lost`: without an answer. `twice`: answers beyond one a frame.
@@ -90,15 +85,8 @@ class Tally:
     forgotten: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
     refusals: dict[str, int] = field(default_factory=dict)
-    box_s: float = 0.0
-    """Processor time, as the answers say."""
     p50_ms: float = 0.0
     p99_ms: float = 0.0
-    seconds: list[list[int]] = field(default_factory=list)
-    frames: list[list[float]] = field(default_factory=list)
-    """Of those at `times_s`, in their order: 1 where the box said that it was in time, else 0; processor seconds; from
-    when it was due to its answer, ms (0: it got none).
-    """
 
 
 @dataclass(slots=True)
@@ -130,18 +118,16 @@ def sent(order: Order) -> Result:
 
 @dataclass(slots=True)
 class _Frame:
-    """One that waits for its answer."""
+    """A frame that waits for its answer."""
 
     line: Line
     id: bytes
     due_s: float
-    second: list[int]
     client: str
-    number: int
 
 
 class Generator:
-    """One order."""
+    """Carries out an order."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -159,22 +145,14 @@ class Generator:
         for line in order.lines:
             for path in (path for paths in line.pictures.values() for path in paths):
                 self._bodies[path] = Path(path).read_bytes()
-            tally = self.tallies[line.name]
-            tally.seconds = [[0, 0] for _ in range(int(order.seconds) + 1)]
-            tally.frames = [[0.0, 0.0, 0.0] for _ in line.times_s or ()]
 
     async def run(self) -> None:
         """All clients until the end, then what is out."""
         self._start_s = time.perf_counter() + 0.05
         async with asyncio.TaskGroup() as group:
             for line in self._order.lines:
-                if line.times_s is not None:
-                    group.create_task(self._nobodys(line))
-                    continue
                 for _ in range(line.clients):
                     group.create_task(self._slot(line))
-            if self._order.churn_s:
-                group.create_task(self._churn())
         for _ in range(int(PATIENCE_S / 0.02)):
             if not (self._waiting or self._connecting):
                 break
@@ -228,29 +206,13 @@ class Generator:
         tally.refusals[why] = tally.refusals.get(why, 0) + 1
         return ""
 
-    async def _churn(self) -> None:
-        number = 0
-        while (at_s := number * self._order.churn_s) < self._order.seconds:
-            await self._sleep_until(at_s)
-            line = self._order.lines[number % len(self._order.lines)]
-            if client := await self._join(line, 0.1):
-                await self._ask("DELETE", f"/v1/pipelines/{line.name}/clients/{client}")
-            number += 1
-
-    async def _nobodys(self, line: Line) -> None:
-        for number, at_s in enumerate(line.times_s or ()):
-            await self._sleep_until(at_s)
-            self._send(line, at_s, "", number)
-
     # -- frames --------------------------------------------------------------------------------------------------------
 
     def _send(self, line: Line, at_s: float, client: str, number: int) -> None:
         tally = self.tallies[line.name]
-        second = tally.seconds[min(int(at_s), len(tally.seconds) - 1)]
         tally.sent += 1
-        second[0] += 1
         id = f"{line.name}-{tally.sent}".encode()
-        picture = self._bodies[self._chance.choice(line.pictures[self._count(line, at_s, number)])]
+        picture = self._bodies[self._chance.choice(line.pictures[self._count(line)])]
         head = [
             f"POST /v1/pipelines/{line.name}/predict HTTP/1.1",
             "Host: localhost",
@@ -263,15 +225,11 @@ class Generator:
         request = "\r\n".join(head).encode() + b"\r\n\r\n" + picture
         due_s = self._start_s + at_s
         self._behind_ms.append(1e3 * (time.perf_counter() - due_s))
-        self._put(request, _Frame(line, id, due_s, second, client, number))
+        self._put(request, _Frame(line, id, due_s, client))
 
-    def _count(self, line: Line, at_s: float, number: int) -> str:
+    def _count(self, line: Line) -> str:
         """As many items as there is a picture with, next to what is drawn."""
-        if line.times_s is not None:
-            wanted = line.counts[number]
-        else:
-            low, high = next((a, b) for from_s, a, b in reversed(self._order.items) if from_s <= at_s)
-            wanted = self._chance.randint(low, high)
+        wanted = self._chance.randint(0, ITEMS_MAX)
         return min(line.pictures, key=lambda count: (abs(int(count) - wanted), int(count)))
 
     def _ended(self, frame: _Frame, status: int, body: bytes) -> None:
@@ -295,15 +253,9 @@ class Generator:
         is_in_time = is_said and took_ms <= frame.line.slo_ms
         tally.said_in_time += is_said
         tally.in_time += is_in_time
-        frame.second[1] += is_in_time
         tally.dropped += b'"none":"dropped"' in body
         tally.with_errors += has_failed
         tally.items += len(ITEM.findall(body))
-        at = body.rfind(b'"cost":{"seconds":')
-        box_s = float(body[at + 18 : body.find(b",", at)]) if at >= 0 else 0.0
-        tally.box_s += box_s
-        if tally.frames:
-            tally.frames[frame.number] = [float(is_said), box_s, took_ms]
         self._times_ms[frame.line.name].append(took_ms)
 
     # -- connections ---------------------------------------------------------------------------------------------------

@@ -6,14 +6,12 @@ import itertools
 import json
 import os
 import shutil
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import cv2
 import httpx
@@ -23,17 +21,16 @@ import psutil
 from appliance.demo.pipelines import PIPELINES
 from appliance.demo.zoo import Zoo
 from appliance.demo.zoo.inputs import Picture, picture, with_sign, write_pictures
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
+from benchmarks import _results as results
 from benchmarks import _zoo
-from benchmarks._frame_load import ITEM, Line, Order, Result, sent
+from benchmarks._frame_load import ITEM, ITEMS_MAX, Line, Order, Result, sent
 from benchmarks._steal import stolen_s
-from benchmarks._watched_box import LATENESS
 
 NAMES = ("find-text", "read-text", "faces", "who", "objects", "what")
 """Networks of the demo's zoo that its three pipelines ask."""
 CPU = json.dumps([{"kind": "cpu"}])
 BOTH = json.dumps([{"kind": "cpu"}, {"kind": "openvino"}])
-ITEMS_MAX = 8
 _TEXTS = ("GATE 7", "EXIT", "PLATFORM 2", "TICKETS", "NO ENTRY", "TAXI", "WAY OUT", "LIFT B")
 _PATIENCE_MS = 120_000
 _MEASURED_S = 1800
@@ -55,8 +52,6 @@ class Subject:
     slo_ms: float
     pictures: dict[str, list[str]]
     cost_s: float
-    full_s: float
-    """The same of a frame with 8 items, or as many as there is a picture with."""
 
 
 def imported(folder: Path, precisions: Sequence[str], processors: str) -> tuple[Path, Zoo]:
@@ -68,43 +63,30 @@ def imported(folder: Path, precisions: Sequence[str], processors: str) -> tuple[
         state = folder / "state-cpu"
         if whole.exists() and not state.exists():
             shutil.copytree(whole, state)
-    zoo = _zoo.imported(state, "demo", NAMES, tuple(precisions), APPLIANCE_PROCESSORS=processors)
+    zoo = _zoo.imported(state, "demo", NAMES, precisions, APPLIANCE_PROCESSORS=processors)
     if missing := set(NAMES) - {model.name for model in zoo.models}:
         raise SystemExit(f"networks of the zoo that cannot be had: {', '.join(sorted(missing))}")
     return state, zoo
 
 
-@contextmanager
-def box(
-    state: Path, lateness: Path | None = None, log: Path | None = None, /, **environment: str
-) -> Iterator[subjects.LiveBox]:
-    """One that knows the planners to compare with, too (`APPLIANCE_POLICIES__ALLOCATION`). `lateness`: where its event
-    loop tells how late it is.
-    """
-    more = {"PYTHONPATH": str(_ROOT)} | ({} if lateness is None else {LATENESS: str(lateness)})
-    with subjects.box(state, log, "benchmarks._watched_box", **_zoo.IMPORTS, **more, **environment) as live:
-        yield live
+def box(state: Path, **environment: str) -> AbstractContextManager[boxes.LiveBox]:
+    """A box that knows the planners to compare with, too (`APPLIANCE_POLICIES__ALLOCATION`)."""
+    settings = {**_zoo.IMPORTS, "PYTHONPATH": str(_ROOT), **environment}
+    return boxes.box(state, None, "benchmarks._box_with_planners", **settings)
 
 
-def define(
-    live: subjects.LiveBox, slo_factor: float, copies: int = 1, weights: Mapping[str, float] | None = None
-) -> list[str]:
-    """The demo's pipelines, each so many times, in place of all that are there; their names."""
-    found = []
+def define(live: boxes.LiveBox, slo_factor: float) -> None:
+    """The demo's pipelines in place of all that are there."""
     with live.http() as http:
         for one in http.get("/v1/pipelines").raise_for_status().json()["items"]:
             http.delete(f"/v1/pipelines/{one['name']}").raise_for_status()
-        for number, demo in itertools.product(range(copies), PIPELINES):
+        for demo in PIPELINES:
             order = demo.order.model_dump(mode="json", exclude_unset=True, exclude_none=True)
             order["latency_slo_ms"] *= slo_factor
-            order["weight"] = (weights or {}).get(demo.name, 1.0)
-            order["name"] = demo.name if copies == 1 else f"{demo.name}-{number + 1}"
-            http.post("/v1/pipelines", json=order).raise_for_status()
-            found.append(order["name"])
-    return found
+            http.post("/v1/pipelines", json=order | {"weight": 1.0}).raise_for_status()
 
 
-def weigh(live: subjects.LiveBox, weights: Mapping[str, float]) -> None:
+def weigh(live: boxes.LiveBox, weights: Mapping[str, float]) -> None:
     """Change the pipelines' weights."""
     with live.http() as http:
         for name, weight in weights.items():
@@ -114,7 +96,7 @@ def weigh(live: subjects.LiveBox, weights: Mapping[str, float]) -> None:
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-def pictures(live: subjects.LiveBox, zoo: Zoo, folder: Path) -> Pictures:
+def pictures(live: boxes.LiveBox, zoo: Zoo, folder: Path) -> Pictures:
     """Pictures by how many items the box cuts out of them; made once, and kept with what was counted."""
     kept = folder / "pictures.json"
     if kept.exists():
@@ -195,7 +177,7 @@ def frame(http: httpx.Client, pipeline: str, path: str | Path) -> httpx.Response
 # -- traffic -----------------------------------------------------------------------------------------------------------
 
 
-def measured(live: subjects.LiveBox, found: Pictures, rounds: int = 2) -> list[Subject]:
+def measured(live: boxes.LiveBox, found: Pictures, rounds: int = 2) -> list[Subject]:
     """What frames take, one at a time."""
     subjects_ = []
     with live.http() as http:
@@ -210,26 +192,24 @@ def measured(live: subjects.LiveBox, found: Pictures, rounds: int = 2) -> list[S
             means = {int(count): sum(one) / len(one) for count, one in costs.items()}
             drawn = [min(means, key=lambda count: (abs(count - wanted), count)) for wanted in range(ITEMS_MAX + 1)]
             cost_s = sum(means[count] for count in drawn) / len(drawn)
-            subjects_.append(Subject(name, slos[name], by_count, cost_s, means[max(means)]))
+            subjects_.append(Subject(name, slos[name], by_count, cost_s))
     return subjects_
 
 
-def estimated_fps(wanted: Sequence[Subject], *, full: bool = False) -> float:
+def estimated_fps(wanted: Sequence[Subject]) -> float:
     """Frames a second, all together, that all processors would do: each pipeline takes as much of them."""
-    return workers() * sum(1.0 / (one.full_s if full else one.cost_s) for one in wanted) / len(wanted)
+    return workers() * sum(1.0 / one.cost_s for one in wanted) / len(wanted)
 
 
 def workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def lines(
-    wanted: Sequence[Subject], fps: float, clients: int, *, stay_s: float | None = None, full: bool = False
-) -> list[Line]:
+def lines(wanted: Sequence[Subject], fps: float, clients: int, *, stay_s: float | None = None) -> list[Line]:
     """Frames of all pipelines together, so that each takes as much of the processors; clients that leave are followed
     by others after a tenth of their stay, and send so much more.
     """
-    parts = {one.name: 1.0 / (one.full_s if full else one.cost_s) for one in wanted}
+    parts = {one.name: 1.0 / one.cost_s for one in wanted}
     gap_s = 0.0 if stay_s is None else 0.1 * stay_s
     more = 1.0 if stay_s is None else 1.1
     return [
@@ -249,16 +229,13 @@ def lines(
 @dataclass(frozen=True, slots=True)
 class Run:
     """What a load came to, and what else took the machine. `box_s`: processor time of the box and its children;
-    `stage_s`: what its frames took of its processors, by pipeline. `plans`: a line of each plan, half-way.
+    `stage_s`: what its frames took of its processors, by pipeline.
     """
 
     result: Result
     box_s: float
     stolen_s: float
     stage_s: dict[str, float]
-    began_s: float
-    ended_s: float
-    plans: tuple[str, ...]
 
     @property
     def in_time(self) -> float:
@@ -279,62 +256,51 @@ class Run:
         """Processors that the generator and the host's others left."""
         return workers() - (self.result.processor_s + self.stolen_s) / self.result.seconds
 
-    def told(self) -> str:
-        one = self.result
-        items = one.total("items") / max(1.0, one.total("answered"))
-        return (
-            f"{one.total('sent') / one.seconds:6.1f} fps sent, {self.fps:6.1f} in time ({self.share:6.1%}), dropped "
-            f"{one.total('dropped'):.0f}, without an answer {one.total('lost'):.0f}, {items:.1f} items a frame; box "
-            f"{self.box_s / one.seconds:.2f}, generator {one.processor_s / one.seconds:.2f} processors, stolen "
-            f"{self.stolen_s / one.seconds / workers():.1%}, load {os.getloadavg()[0]:.1f}, sent {one.behind_ms:.0f} "
-            "ms late"
-        )
-
-    def by_line(self) -> Iterator[str]:
-        """A line for each pipeline."""
-        for name, one in self.result.lines.items():
-            more = {**one.refusals, **one.statuses, **({"forgotten": one.forgotten} if one.forgotten else {})}
-            yield (
-                f"  {name:10} {one.sent:6} sent, {one.in_time / max(1, one.sent):6.1%} in time, P50 {one.p50_ms:6.0f} "
-                f"P99 {one.p99_ms:6.0f} ms, joined {one.joined}, refused {one.refused} {more or ''}"
-            )
+    def tell(self, what: str) -> None:
+        """A row of all, and of each pipeline."""
+        one, seconds = self.result, self.result.seconds
+        figures = {
+            "sent_per_s": one.total("sent") / seconds,
+            "in_time_per_s": self.fps,
+            "in_time": self.share,
+            "dropped": round(one.total("dropped")),
+            "without_an_answer": round(one.total("lost")),
+            "wrong_answers": round(one.total("wrong") + one.total("twice")),
+            "items_a_frame": one.total("items") / max(1.0, one.total("answered")),
+            "box_processors": self.box_s / seconds,
+            "generator_processors": one.processor_s / seconds,
+            "stolen": self.stolen_s / seconds / workers(),
+            "sent_late_ms": one.behind_ms,
+        }
+        results.row(what, **figures)
+        for name, tally in self.result.lines.items():
+            more = {**tally.refusals, **tally.statuses, **({"forgotten": tally.forgotten} if tally.forgotten else {})}
+            share = tally.in_time / max(1, tally.sent)
+            counts = {"sent": tally.sent, "in_time": share, "joined": tally.joined, "refused": tally.refused}
+            results.row(f"... {name}", **counts, P50_ms=tally.p50_ms, P99_ms=tally.p99_ms, problems=more or "none")
 
 
 def run(
-    live: subjects.LiveBox,
+    live: boxes.LiveBox,
+    what: str,
     wanted: list[Line],
     seconds: float,
     *,
-    items: Sequence[tuple[float, int, int]] = ((0.0, 0, ITEMS_MAX),),
-    churn_s: float = 0.0,
     seed: int = 1,
 ) -> Run:
-    """Send it, and print what it came to."""
-    order = Order(live.port, live.key, seconds, wanted, list(items), churn_s, seed)
-    stage_before = metrics(live, "appliance_pipeline_seconds_total")
-    half_way: list[str] = []
-    look = threading.Timer(seconds / 2, lambda: half_way.extend(plans(live)))
-    look.start()
-    box_s, stolen, began_s = computed_s(live), stolen_s(), time.monotonic()
+    """Send it, and tell what it came to."""
+    order = Order(live.port, live.key, seconds, wanted, seed)
+    name = "appliance_pipeline_seconds_total"
+    before = metrics(live, name)
+    box_s, stolen = computed_s(live), stolen_s()
     result = sent(order)
-    look.join()
-    found = Run(
-        result,
-        computed_s(live) - box_s,
-        stolen_s() - stolen,
-        {
-            name: value - stage_before.get(name, 0.0)
-            for name, value in metrics(live, "appliance_pipeline_seconds_total").items()
-        },
-        began_s,
-        began_s + seconds,
-        tuple(half_way),
-    )
-    print(found.told(), flush=True)
+    stages = {pipeline: value - before.get(pipeline, 0.0) for pipeline, value in metrics(live, name).items()}
+    found = Run(result, computed_s(live) - box_s, stolen_s() - stolen, stages)
+    found.tell(what)
     return found
 
 
-def metrics(live: subjects.LiveBox, name: str) -> dict[str, float]:
+def metrics(live: boxes.LiveBox, name: str) -> dict[str, float]:
     """Of a family its samples, added up by pipeline; those without a pipeline under an empty name."""
     found: dict[str, float] = defaultdict(float)
     with live.http() as http:
@@ -346,7 +312,7 @@ def metrics(live: subjects.LiveBox, name: str) -> dict[str, float]:
     return dict(found)
 
 
-def computed_s(live: subjects.LiveBox) -> float:
+def computed_s(live: boxes.LiveBox) -> float:
     """Processor time of the box and of its children, those that have ended included."""
     total_s = 0.0
     for process in (root := psutil.Process(live.process.pid), *root.children(recursive=True)):
@@ -356,7 +322,7 @@ def computed_s(live: subjects.LiveBox) -> float:
     return total_s
 
 
-def settled(live: subjects.LiveBox, wait_s: float) -> None:
+def settled(live: boxes.LiveBox, wait_s: float) -> None:
     """Wait until the networks are measured on all kinds of processors of the box, which after a change of these takes
     minutes of a core beside what it serves; then, for `wait_s` at most, until it is at rest.
     """
@@ -365,7 +331,7 @@ def settled(live: subjects.LiveBox, wait_s: float) -> None:
         while time.monotonic() < begin_s + _MEASURED_S and _awaits(http):
             time.sleep(1.0)
     if (waited_s := time.monotonic() - begin_s) > 5.0:
-        print(f"the box measured its networks for {waited_s:.0f} s", flush=True)
+        results.row("the box measured its networks", for_s=waited_s)
     until, before_s, quiet = time.monotonic() + wait_s, computed_s(live), 0
     while time.monotonic() < until and quiet < 3:
         time.sleep(1.0)
@@ -381,15 +347,3 @@ def _awaits(http: httpx.Client) -> bool:
         for name in names
         for row in http.get(f"/v1/models/{name}/variants").raise_for_status().json()["items"]
     )
-
-
-def plans(live: subjects.LiveBox) -> Iterator[str]:
-    """A line of each pipeline's plan."""
-    with live.http() as http:
-        for row in http.get("/v1/pipelines").json()["items"]:
-            plan: Any = http.get(f"/v1/pipelines/{row['name']}").json()["plan"] or {}
-            stages = ", ".join(
-                f"{one['stage']} {one['variant']}@{one['worker']} x{one['batch']} {one['instances']:.2f}"
-                for one in plan.get("stages", ())
-            )
-            yield f"  {row['name']:10} for {plan.get('fps', 0):.1f} fps: {stages} | {plan.get('reason', '')}"

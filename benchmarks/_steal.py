@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks import _results as results
+
 STEAL_MAX = 0.02
 """Share of all processors' time that a round may lose."""
 _STAT = Path("/proc/stat")
@@ -31,10 +33,12 @@ def undisturbed(measure: Callable[[], Round], count: int, limit_s: float = 240) 
             disturbed.append((share, found))
     if disturbed:
         least, most = min(share for share, _ in disturbed), max(share for share, _ in disturbed)
-        print(f"  left out: {len(disturbed)} of {len(kept) + len(disturbed)} rounds, {least:.0%} to {most:.0%} stolen")
+        results.say(
+            f"left out: {len(disturbed)} of {len(kept) + len(disturbed)} rounds, {least:.0%} to {most:.0%} stolen"
+        )
     if kept:
         return kept
-    print("  none undisturbed: the least disturbed round counts")
+    results.say("none undisturbed: the least disturbed round counts")
     return [min(disturbed, key=lambda one: one[0])[1]]
 
 

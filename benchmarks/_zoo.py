@@ -1,20 +1,16 @@
 """A box with real networks of the zoo, imported once and kept for later rounds, and traffic for it."""
 
 import itertools
-import json
-import os
 import sqlite3
-import statistics
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from appliance.demo.zoo import Zoo, as_archive, default_folder, fetch
 from appliance.demo.zoo.zoos import ZooName
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
 
 RATES_RPS = (5.0, 0.1, 2.0, 0.3, 1.0, 0.2, 0.5)
 """Mixed traffic: applications take these in turn."""
@@ -26,34 +22,29 @@ IMPORTS = {"APPLIANCE_IMPORTS__LADDER_MAX": "1", "APPLIANCE_IMPORTS__EVAL_SAMPLE
 
 
 def imported(
-    state: Path,
-    name: ZooName,
-    names: tuple[str, ...] | None = None,
-    precisions: tuple[str, ...] = ("int8",),
-    **environment: str,
+    state: Path, zoo_name: ZooName, names: Sequence[str], precisions: Sequence[str] = ("int8",), **environment: str
 ) -> Zoo:
-    """A zoo's models in a box on `state`, all of tenant `default`; only those of `names`, in that order, where given.
+    """Models of a zoo in a box on `state`, all of tenant `default`.
 
     Those that are there already are not imported again. `environment`: more settings of the box that imports them.
     """
-    zoo = fetch(name, default_folder(), lambda *progress: None)
-    models = [m for n in names for m in zoo.models if m.name == n] if names else list(zoo.models)
-    with subjects.box(state, **IMPORTS, **environment) as box, box.http() as http:
+    zoo = fetch(zoo_name, default_folder(), lambda *progress: None)
+    models = [model for name in names for model in zoo.models if model.name == name]
+    with boxes.box(state, **IMPORTS, **environment) as box, box.http() as http:
         there = {item["name"] for item in http.get("/v1/models").json()["items"]}
         for model in models:
             if model.name in there:
                 continue
             metadata = {k: v for k, v in model.metadata.items() if k != "task"} | {"precisions": list(precisions)}
             path = as_archive(model, state.parent / f"{model.name}.zip")
-            job = subjects.upload_large(box, model.name, path, task=model.task, **metadata)
-            subjects.await_job(box, job)
-            print(f"imported {model.name}", flush=True)
+            job = boxes.upload(box, model.name, path, task=model.task, **metadata)
+            boxes.await_job(box, job)
     return Zoo(tuple(models), zoo.missing)
 
 
 @contextmanager
 def kept(folder: Path | None) -> Iterator[Path]:
-    """A state folder: below `folder`, which keeps what was imported for the next run, or one that goes in the end."""
+    """A state folder: below `folder`, which keeps what was imported for the next run, or a temporary folder."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder / "state"
@@ -69,30 +60,12 @@ def forget_residents(state: Path) -> None:
     database.close()
 
 
-def fp32_bytes(box: subjects.LiveBox) -> int:
+def fp32_bytes(box: boxes.LiveBox) -> int:
     """Resident size of every model in full precision, together."""
-    return sum(row["profile"]["resident_bytes"] for row in _variants(box) if row["name"].startswith("fp32"))
-
-
-def smallest_bytes(box: subjects.LiveBox) -> int:
-    """Resident size of the smallest variants, together."""
-    sizes: dict[str, int] = {}
-    for row in _variants(box):
-        if row["state"] == "ready" and row["profile"]:
-            size = row["profile"]["resident_bytes"]
-            sizes[row["model"]] = min(size, sizes.get(row["model"], size))
-    return sum(sizes.values())
-
-
-def _variants(box: subjects.LiveBox) -> list[dict[str, Any]]:
     with box.http() as http:
         names = [item["name"] for item in http.get("/v1/models").json()["items"]]
-        return [
-            {**row, "model": name}
-            for name in names
-            for row in http.get(f"/v1/models/{name}/variants").json()["items"]
-            if row["profile"]
-        ]
+        rows = [row for name in names for row in http.get(f"/v1/models/{name}/variants").json()["items"]]
+    return sum(row["profile"]["resident_bytes"] for row in rows if row["profile"] and row["name"].startswith("fp32"))
 
 
 def mixed(document: dict[str, Any], seconds: float, seed: int) -> dict[str, Any]:
@@ -100,56 +73,3 @@ def mixed(document: dict[str, Any], seconds: float, seed: int) -> dict[str, Any]
     rates = itertools.cycle(RATES_RPS)
     arrivals = [{"application": a["name"], "poisson_rps": next(rates)} for a in document["applications"]]
     return {**document, "arrivals": arrivals, "duration_s": seconds, "seed": seed}
-
-
-def emptied(document: dict[str, Any]) -> dict[str, Any]:
-    """A scenario that starts with nothing in memory."""
-    models = [{**m, "variants": [{**v, "resident": False} for v in m["variants"]]} for m in document["models"]]
-    return {**document, "models": models}
-
-
-def command(*arguments: str) -> dict[str, Any]:
-    """What an `appliance` command answers with `--json`, from a process of its own."""
-    import subprocess
-    import sys
-
-    done = subprocess.run(
-        [sys.executable, "-m", "appliance", *arguments, "--json"], capture_output=True, check=False, text=True
-    )
-    if done.returncode:
-        raise RuntimeError(f"appliance {arguments[0]}: {done.stderr.strip()}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def scenario_of(box: subjects.LiveBox) -> dict[str, Any]:
-    """`appliance scenario` of a box."""
-    return command("scenario", "--url", box.url, "--key", box.key)
-
-
-def replay(box: subjects.LiveBox, path: Path) -> dict[str, Any]:
-    """`appliance replay` on a box."""
-    return command("replay", str(path), "--url", box.url, "--key", box.key)
-
-
-def machine() -> str:
-    """What figures depend on."""
-    return f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}"
-
-
-def percentile(times: list[float], percent: int) -> float:
-    """The nearest rank; NaN of nothing."""
-    ordered = sorted(times)
-    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)] if ordered else float("nan")
-
-
-def timed_ms(call: Any) -> float:
-    """How long a call takes."""
-    start = time.perf_counter()
-    call()
-    return (time.perf_counter() - start) * 1e3
-
-
-def median(values: list[float]) -> float:
-    """Of at least one."""
-    return statistics.median(values)

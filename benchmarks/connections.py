@@ -1,7 +1,7 @@
-"""A box under connections that are silent, slow, endless, send bodies without an end or ask without a pause: who else
-is refused, how long others wait, and what it costs in memory.
+"""Another tenant's requests beside 1,000 hostile connections: refusals, longest wait and memory, against no attack.
 
-Asked: nobody refused, no wait above 100 ms, at most 64 MB more. The attack is a process of its own that keeps so many
+The connections are silent, slow, endless, send bodies without an end or ask without a pause.
+Asked: no request refused, no wait above 100 ms, at most 64 MB more. The attack is a process of its own that keeps its
 connections open from one address, each made anew a second after the box has closed it. Beside it a tenant asks ten
 times a second, in turns on a connection of its own and on a fresh one, health and an infer of a tiny model; the same is
 done before, without an attack. Refused is whatever is not answered 200.
@@ -17,12 +17,14 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import uvloop
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
+from benchmarks import _results as results
 from tests.attacks.wire import Wire, head
 
 PAUSE_S = 0.1
@@ -31,23 +33,23 @@ INFER = "/v2/models/add/infer"
 
 def main() -> None:
     """Print a line for each attack."""
-    parser = argparse.ArgumentParser()
+    parser = results.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--only", choices=sorted(ATTACKS))
     parser.add_argument("--attack", choices=sorted(ATTACKS), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--key", default="", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = results.options(parser)
     if options.attack:
         uvloop.run(_attack(options.attack, options.port, options.key, options.connections, options.seconds))
         return
-    with tempfile.TemporaryDirectory() as folder, subjects.box(APPLIANCE_HTTP__CONNECTIONS_MAX="1000") as box:
+    with tempfile.TemporaryDirectory() as folder, boxes.box(APPLIANCE_HTTP__CONNECTIONS_MAX="1000") as box:
         keys = _furnish(box, Path(folder))
         quiet = Probe(box, keys["museum"])
         quiet.run(min(options.seconds, 10))
         before_mb = box.pss_mb()
-        print(f"no attack: {quiet.figures()}, {before_mb:.0f} MB")
+        results.row("no attack", **quiet.figures(), MB=before_mb)
         for name in [options.only] if options.only else ATTACKS:
             probe = Probe(box, keys["museum"])
             command = [sys.executable, "-m", "benchmarks.connections", "--attack", name, "--key", keys["harbour"]]
@@ -55,16 +57,17 @@ def main() -> None:
             attack = subprocess.Popen([*command, "--seconds", str(options.seconds)])
             probe.run(options.seconds)
             attack.wait()
-            print(f"{name}: {probe.figures()}, memory at most {probe.most_mb - before_mb:+.0f} MB", flush=True)
+            more_mb = probe.most_mb - before_mb
+            results.row(name, **probe.figures(), more_MB=more_mb, asked="none refused, ≤ 100 ms, ≤ 64 MB")
 
 
-def _furnish(box: subjects.LiveBox, folder: Path) -> dict[str, str]:
+def _furnish(box: boxes.LiveBox, folder: Path) -> dict[str, str]:
     """A tiny model that two tenants share; their keys."""
     with box.http() as http:
         model = toys.tiny_add(folder / "add.onnx")
         form = {"name": "add", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
         answer = http.post("/v1/models", data=form, files={"file": (model.name, model.read_bytes())})
-        subjects.await_job(box, answer.raise_for_status().json()["id"])
+        boxes.await_job(box, answer.raise_for_status().json()["id"])
         keys = {}
         for tenant in ("harbour", "museum"):
             http.post("/v1/tenants", json={"name": tenant}).raise_for_status()
@@ -75,10 +78,10 @@ def _furnish(box: subjects.LiveBox, folder: Path) -> dict[str, str]:
 class Probe:
     """A tenant that asks, and counts."""
 
-    def __init__(self, box: subjects.LiveBox, key: str) -> None:
+    def __init__(self, box: boxes.LiveBox, key: str) -> None:
         self._box = box
         arrays = {name: np.ones((1, 4), np.float32) for name in "AB"}
-        self._requests = [head("GET", "/v2/health/ready"), subjects.infer_request("add", key, arrays)]
+        self._requests = [head("GET", "/v2/health/ready"), boxes.infer_request("add", key, arrays)]
         self.times_ms: list[float] = []
         self.refused = 0
         self.most_mb = 0.0
@@ -95,10 +98,10 @@ class Probe:
             time.sleep(PAUSE_S)
         own.close()
 
-    def figures(self) -> str:
-        p50, p99 = np.percentile(self.times_ms, [50, 99])
-        waits = f"P50 {p50:.1f}, P99 {p99:.1f}, longest {max(self.times_ms):.1f} ms"
-        return f"{self.refused} of {len(self.times_ms)} refused, {waits}"
+    def figures(self) -> dict[str, Any]:
+        p50, p99 = (results.percentile(self.times_ms, percent) for percent in (50, 99))
+        counts = {"requests": len(self.times_ms), "refused": self.refused}
+        return counts | {"P50_ms": p50, "P99_ms": p99, "longest_ms": max(self.times_ms)}
 
     def _fresh(self, request: bytes) -> int:
         wire = Wire(self._box.url)
@@ -138,12 +141,6 @@ async def _endless(writer: asyncio.StreamWriter, key: str) -> None:
         await writer.drain()
 
 
-async def _strangers(writer: asyncio.StreamWriter, key: str) -> None:
-    writer.write(head("POST", "/v1/uploads", content_length=1_000_000) + b" " * 900_000)
-    await writer.drain()
-    await asyncio.sleep(3600)
-
-
 async def _announcers(writer: asyncio.StreamWriter, key: str) -> None:
     writer.write(head("POST", INFER, key, content_length=60_000_000))
     await asyncio.sleep(3600)
@@ -160,7 +157,7 @@ async def _chunked(writer: asyncio.StreamWriter, key: str) -> None:
 async def _pipelined(writer: asyncio.StreamWriter, key: str) -> None:
     """Thirty-two requests at once, again and again, answered or not."""
     arrays = {name: np.ones((1, 4), np.float32) for name in "AB"}
-    requests = head("GET", "/v2/health/live") * 16 + subjects.infer_request("add", key, arrays) * 16
+    requests = head("GET", "/v2/health/live") * 16 + boxes.infer_request("add", key, arrays) * 16
     while True:
         writer.write(requests)
         await writer.drain()
@@ -189,7 +186,6 @@ ATTACKS: dict[str, Callable[[asyncio.StreamWriter, str], Awaitable[None]]] = {
     "idle": _idle,
     "slow": _slow,
     "endless": _endless,
-    "strangers": _strangers,
     "announcers": _announcers,
     "chunked": _chunked,
     "pipelined": _pipelined,

@@ -1,11 +1,11 @@
-"""What a box answers by default after a plain import, against ONNX Runtime on the uploaded file: real networks, each
-uploaded as one file without samples, every variant made.
+"""What a box answers by default after a plain import of real networks, against ONNX Runtime on the uploaded file.
+
+Each is uploaded as one file without samples, every variant is made.
 
 Asked: none is outside its tolerance, an error of 0.1 % of the output's norm. Networks: those of the demo, and .onnx
 files of the folders that are named. Inputs are drawn as trial runs draw them, other ones than the import's.
 """
 
-import argparse
 import hashlib
 import json
 import tempfile
@@ -22,7 +22,8 @@ from appliance.modelstore.orders import Inspection, InspectOrder
 from appliance.modelstore.stages.feeds import synthetic
 from appliance.modelstore.stages.inspect import inspect
 from appliance.modelstore.stages.running import largest_error
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
+from benchmarks import _results as results
 from benchmarks.operators import read, written
 
 ERROR_MAX = 1e-3
@@ -32,33 +33,33 @@ AT_ONCE = 4
 
 def main() -> None:
     """Print a line for each network, and how many answered otherwise than the original."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("folders", nargs="*", type=Path)
-    chosen = parser.parse_args()
+    chosen = results.options(parser)
     ort.set_default_logger_severity(4)
     files = list(
         distinct([*zoo_files(), *(one for folder in chosen.folders for one in sorted(folder.rglob("*.onnx")))])
     )
     outside, refused = [], []
-    with tempfile.TemporaryDirectory() as folder, subjects.box() as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         for start in range(0, len(files), AT_ONCE):
             names = {f"net-{start + at}": path for at, path in enumerate(files[start : start + AT_ONCE])}
-            jobs = {name: subjects.upload_large(box, name, path) for name, path in names.items()}
+            jobs = {name: boxes.upload(box, name, path) for name, path in names.items()}
             for name, path in names.items():
                 try:
-                    subjects.await_job(box, jobs[name])
+                    boxes.await_job(box, jobs[name])
                 except RuntimeError as error:
                     refused.append(path.name)
-                    print(f"refused  {path.name}: {error}", flush=True)
+                    results.row(path.name, refused=str(error))
                     continue
                 found = inspect(InspectOrder(str(path), f"{folder}/{name}"), lambda share, words: None)
                 off, answered = worst(http, name, path, found)
                 made = [one["name"] for one in http.get(f"/v1/models/{name}/variants").json()["items"]]
-                print(f"{off:.1e}  {path.name}: {', '.join(sorted(answered))} of {', '.join(made)}", flush=True)
+                results.row(path.name, error=f"{off:.1e}", answered=", ".join(sorted(answered)), of=", ".join(made))
                 if not off <= ERROR_MAX:
                     outside.append(path.name)
                 http.delete(f"/v1/models/{name}")
-    print(f"{len(files)} networks, {len(refused)} refused; outside: {len(outside)} (asked 0) {outside}")
+    results.row("all networks", count=len(files), refused=len(refused), outside=len(outside), asked="none outside")
 
 
 def zoo_files() -> Iterator[Path]:

@@ -1,12 +1,10 @@
-"""Forecasting: error by pattern and forecaster, which one is chosen, and the time of a prediction and of training.
+"""Forecasters: error by pattern, which of them a box chooses, and processor time of a prediction and of training.
 
 Errors are means over `--seeds` histories of `--arrivals` each: |predicted - actual| of the last third, in shares of the
 mean gap there, after learning from the first two thirds. Memory: the same in MB on series of one sample a second,
 horizon three seconds. Times are of this machine, best of 20 rounds.
 """
 
-import argparse
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from appliance.policies.forecast.choice import Choice, choose
 from appliance.policies.forecast.companions import Companions
 from appliance.policies.forecast.memory_choice import choose_memory
 from appliance.policies.forecast.residuals import Residuals
+from benchmarks import _results as results
 from tests.policies.forecast.arrivals import PATTERNS, poisson
 from tests.policies.forecast.curves import SECOND, falling, sawtooth, steady
 
@@ -29,9 +28,7 @@ def relative(choice: Choice, history: list[int]) -> dict[str, float]:
 
 
 def errors(seeds: range, count: int) -> None:
-    print(f"## Error in mean gaps, {count} arrivals\n")
-    print("| pattern | " + " | ".join(FORECASTERS) + " | chosen of " + str(len(seeds)) + " |")
-    print("| --- |" + " --- |" * (len(FORECASTERS) + 1))
+    results.head("pattern", *FORECASTERS, f"chosen of {len(seeds)}", title=f"Error in mean gaps, {count} arrivals")
     for name, pattern in PATTERNS.items():
         found, chosen = [], Counter[str]()
         for seed in seeds:
@@ -39,26 +36,22 @@ def errors(seeds: range, count: int) -> None:
             choice = choose(history, seed, FORECASTERS)
             found.append(relative(choice, history))
             chosen[choice.forecaster.name] += 1
-        means = [f"{fmean(one[key] for one in found):.3f}" if key in found[0] else "-" for key in FORECASTERS]
-        print(f"| {name} | {' | '.join(means)} | {_counted(chosen)} |", flush=True)
-    print()
+        means = [fmean(one[key] for one in found) if key in found[0] else None for key in FORECASTERS]
+        results.cells(name, *means, _counted(chosen))
 
 
 def memory_errors(seeds: range) -> None:
-    print("## Available memory, error in MB\n")
-    print("| series | " + " | ".join(MEMORY_FORECASTERS) + " | chosen |\n| --- |" + " --- |" * 3)
+    results.head("series", *MEMORY_FORECASTERS, "chosen", title="Available memory, error in MB")
     for series in (falling, sawtooth, steady):
         choices = [choose_memory(series(Random(seed), 240), 3 * SECOND, seed, MEMORY_FORECASTERS) for seed in seeds]
-        means = [f"{fmean(c.errors_bytes[name] for c in choices) / 1e6:.1f}" for name in MEMORY_FORECASTERS]
-        chosen = _counted(Counter(c.forecaster.name for c in choices))
-        print(f"| {series.__name__} | {' | '.join(means)} | {chosen} |", flush=True)
-    print()
+        means = [fmean(c.errors_bytes[name] for c in choices) / 1e6 for name in MEMORY_FORECASTERS]
+        results.cells(series.__name__, *means, _counted(Counter(c.forecaster.name for c in choices)))
 
 
 def times() -> None:
     history, memory = poisson(Random(0), 600), sawtooth(Random(0), 500)
     latest, now_ns = history[-64:], history[-1] + 1
-    print("## Times\n\n| what | µs |\n| --- | --- |")
+    results.head("what", "µs", title="Times")
     for name, kind in FORECASTERS.items():
         forecaster = kind.fit(history, 0)
         assert forecaster is not None
@@ -77,28 +70,6 @@ def times() -> None:
     _row("train memory, the most rows", lambda: MEMORY_FORECASTERS["rnn"].fit(memory, 3 * SECOND, 0), 1, rounds=5)
 
 
-async def delays(rounds: int = 10) -> None:
-    """How late the event loop's turns are, alone and while forecasters are chosen in a thread, as the box does it."""
-    history = poisson(Random(0), 512)
-    print("\n## The event loop meanwhile, ms late\n\n| | median | 99 % | worst |\n| --- | --- | --- | --- |")
-    for what, work in (("alone", lambda: time.sleep(0.1)), ("while choosing", lambda: choose(history, 0, FORECASTERS))):
-        late_ms: list[float] = []
-        ticking = asyncio.create_task(_tick(late_ms))
-        for _ in range(rounds):
-            await asyncio.to_thread(work)
-        ticking.cancel()
-        late_ms.sort()
-        figures = (late_ms[len(late_ms) // 2], late_ms[len(late_ms) * 99 // 100], late_ms[-1])
-        print(f"| {what} | {' | '.join(f'{value:.1f}' for value in figures)} |", flush=True)
-
-
-async def _tick(late_ms: list[float], every_s: float = 0.001) -> None:
-    while True:
-        start = time.perf_counter()
-        await asyncio.sleep(every_s)
-        late_ms.append((time.perf_counter() - start - every_s) * 1e3)
-
-
 def _row(what: str, call: Callable[[], object], calls: int, rounds: int = 20) -> None:
     spent = []
     for _ in range(rounds):
@@ -106,7 +77,7 @@ def _row(what: str, call: Callable[[], object], calls: int, rounds: int = 20) ->
         for _ in range(calls):
             call()
         spent.append((time.process_time() - start) / calls)
-    print(f"| {what} | {min(spent) * 1e6:,.1f} |", flush=True)
+    results.cells(what, min(spent) * 1e6)
 
 
 def _counted(chosen: Counter[str]) -> str:
@@ -114,14 +85,13 @@ def _counted(chosen: Counter[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--arrivals", type=int, default=240)
-    options = parser.parse_args()
+    options = results.options(parser)
     errors(range(options.seeds), options.arrivals)
     memory_errors(range(options.seeds))
     times()
-    asyncio.run(delays())
 
 
 if __name__ == "__main__":

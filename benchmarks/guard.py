@@ -1,19 +1,17 @@
-"""What a guard costs: the time that it adds to a run on the event loop, throughput with all workers, its own memory;
-and how soon one is gone or back.
+"""What a guard costs against a run in the service: added time, throughput and memory.
 
-Asked: added P50 at most 0.1 ms for a tiny model and 0.4 ms for a network with 600 kB of input; throughput at least 0.95
-of that in the service; at most 25 MB each; a run over its limit answered 50 ms after it, a build back 200 ms after a
-crash. The homes take turns, so that all see the same machine; a turn is several runs long, for a home whose turn came
-with every third run would find its memory gone from the caches, which is not the price of a guard. `pooled` takes the
-same 600 kB and computes next to nothing: what is added there is the way alone.
+Asked: added P50 at most 0.1 ms for a tiny model and 0.4 ms for a network with 600 kB of input; throughput at least
+0.95 of that in the service; at most 25 MB each. The homes take turns, so that all see the same machine; a turn is
+several runs long, for a home whose turn came with every third run would find its memory gone from the caches, which is
+not the price of a guard. `pooled` takes the same 600 kB and computes next to nothing: what is added there is the way
+alone.
 """
 
 import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +23,10 @@ from onnx import TensorProto, helper
 
 from appliance.clock import SystemClock
 from appliance.demo.zoo import toys
-from appliance.domain.errors import RunCrashed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
-from tests.attacks import killers
+from benchmarks import _results as results
 from tests.fakes.forms import prepared_form
 
 WORKERS, ROUNDS = 2, 15
@@ -40,6 +37,7 @@ RUN_S_MAX = 1.0
 
 def main() -> None:
     """Print the figures."""
+    results.options(results.parser(__doc__))
     uvloop.run(_main())
 
 
@@ -63,8 +61,7 @@ async def _main() -> None:
             feeds = inputs or {inside.session.get_inputs()[0].name: picture}  # type: ignore[union-attr]
             await _added(processor, label, inside, guarded, feeds)
             await _throughput(processor, label, inside, guarded, feeds)
-            print(f"{label:8} base {guarded.guard.base_bytes / 1e6:.1f} MB (asked ≤ 25)")
-        await _limits(processor, folder)
+            results.row(f"{label}: a guard without models", MB=guarded.guard.base_bytes / 1e6, asked="≤ 25")
         processor.close()
 
 
@@ -80,8 +77,9 @@ async def _added(processor: GuardedProcessor, label: str, inside: Any, guarded: 
 
     rows = [[await _median_ms(home, RUNS[label]) for home in (inline, thread, guard)] for _ in range(ROUNDS)]
     inline_ms, hop_ms, guard_ms = (statistics.median(column) for column in zip(*rows, strict=True))
-    print(f"{label:8} inline {inline_ms:.3f} ms  thread {hop_ms:.3f} ms  guard {guard_ms:.3f} ms")
-    print(f"{label:8} added {_spread([row[2] - row[0] for row in rows])}")
+    results.row(f"{label}: a run", inline_ms=inline_ms, thread_ms=hop_ms, guard_ms=guard_ms)
+    added = results.spread([row[2] - row[0] for row in rows])
+    results.row(f"{label}: added, ms", **added, asked={"tiny": "≤ 0.1", "pooled": "≤ 0.4"}.get(label, ""))
 
 
 async def _median_ms(home: Callable[[], Awaitable[None]], runs: int) -> float:
@@ -98,7 +96,7 @@ async def _throughput(processor: GuardedProcessor, label: str, inside: Any, guar
     for _ in range(ROUNDS):
         rates = [await _rate(processor, handle, inputs, RUNS[label]) for handle in (inside, guarded)]
         ratios.append(rates[1] / rates[0])
-    print(f"{label:8} throughput guarded / in the service {_spread(ratios)}")
+    results.row(f"{label}: throughput, guarded / in the service", **results.spread(ratios), asked="≥ 0.95")
 
 
 async def _rate(processor: GuardedProcessor, handle: Any, inputs: Any, runs: int) -> float:
@@ -109,37 +107,6 @@ async def _rate(processor: GuardedProcessor, handle: Any, inputs: Any, runs: int
     start = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(WORKERS)))
     return WORKERS * runs / (time.perf_counter() - start)
-
-
-async def _limits(processor: GuardedProcessor, folder: Path) -> None:
-    """A run inside a long operator reaches its limit; a build crashes and is loaded again."""
-    long, division = killers.long_node(folder / "long.onnx"), killers.integer_division(folder / "division.onnx")
-    late, back = [], []
-    for _ in range(ROUNDS):
-        handle: Any = await processor.load(_guarded(long))
-        start = time.perf_counter()
-        with suppress(RunStopped):
-            await processor.run(handle, {"S": np.array([4000, 4000])}, None)
-        late.append((time.perf_counter() - start - RUN_S_MAX) * 1e3)
-        trap = {"X": np.array([killers.INT32_MIN], np.int32), "Y": np.array([-1], np.int32)}
-        handle = await processor.load(_guarded(division))
-        with suppress(RunCrashed):
-            await processor.run(handle, trap, None)
-        start = time.perf_counter()
-        handle = await processor.load(_guarded(division))
-        await processor.run(handle, trap | {"Y": np.array([2], np.int32)}, None)
-        back.append((time.perf_counter() - start) * 1e3)
-    print(f"limit    answered after it, ms {_spread(late)}")
-    print(f"crash    serves again after, ms {_spread(back)}")
-
-
-def _guarded(path: Path) -> PreparedForm:
-    return PreparedForm(path.stem, str(path), path.stat().st_size, optimised=False, guarded_for="limits")
-
-
-def _spread(values: Sequence[float]) -> str:
-    """Median, and the range of the rounds."""
-    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
 def _prepared(inner: OnnxProcessor, source: Path, folder: Path) -> PreparedForm:

@@ -1,11 +1,10 @@
-"""An idle box after traffic: events and log, processor time, wake-ups and windows of a box whose clients have gone.
+"""An idle box after traffic: its events, log, processor time and transitions, against what is asked.
 
 A real box serves the README's model: one application asked twice, one a few hundred times. Once the forecasts have
 ended (or `--patience` is over) it is left alone. Asked: ≤ 2 events a minute, ≤ 20 kB of log an hour, ≤ 0.5 % of one
 core, no transition.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -16,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from appliance.demo.zoo import toys
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
+from benchmarks import _results as results
 
 ASKED = {"twice": (2, 0.4), "often": (300, 0.02)}
 """Application → requests, and seconds between two of them."""
-EVENTS_MAX, LOG_KB_MAX, CPU_MAX = 2.0, 20.0, 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,34 +30,35 @@ class Reading:
     events: int
     log_bytes: int
     cpu_s: float
-    wakeups: int
     transitions: int
 
 
 def main() -> None:
     """Print what the traffic left behind, and what the idle minutes cost."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--patience", type=float, default=60.0, help="seconds to wait for the forecasts to end")
-    options = parser.parse_args()
+    options = results.options(parser)
     settings = {"APPLIANCE_LOG__LEVEL": "info", "APPLIANCE_LOG__FORMAT": "json"}
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "box.log"
-        with subjects.box(Path(folder) / "state", log, **settings) as box:
+        with boxes.box(Path(folder) / "state", log, **settings) as box:
             _import(box, Path(folder))
             start = _read(box, log)
             _ask(box, Path(folder))
             ended_s = _await_end(box, options.patience)
             idle = _read(box, log)
-            print(
-                f"traffic and the end of its forecasts ({'not ended' if ended_s is None else f'{ended_s:.0f} s'}): "
-                f"{idle.transitions - start.transitions} transitions, {idle.events - start.events} events"
+            results.row(
+                "traffic, and the end of its forecasts",
+                after_s=ended_s,
+                transitions=idle.transitions - start.transitions,
+                events=idle.events - start.events,
             )
             time.sleep(options.minutes * 60)
             _report(idle, _read(box, log))
 
 
-def _import(box: subjects.LiveBox, folder: Path) -> None:
+def _import(box: boxes.LiveBox, folder: Path) -> None:
     environment = {**os.environ, "APPLIANCE_KEY": box.key}
     for seed, name in enumerate(ASKED):  # models of equal content would be one
         toys.digits(folder / name, seed)
@@ -70,7 +70,7 @@ def _import(box: subjects.LiveBox, folder: Path) -> None:
         )
 
 
-def _ask(box: subjects.LiveBox, folder: Path) -> None:
+def _ask(box: boxes.LiveBox, folder: Path) -> None:
     picture = (folder / "often" / "evaluation" / "0003.png").read_bytes()
     with box.http() as http:
         for name, (count, pause_s) in ASKED.items():
@@ -82,7 +82,7 @@ def _ask(box: subjects.LiveBox, folder: Path) -> None:
                 time.sleep(pause_s)
 
 
-def _await_end(box: subjects.LiveBox, patience_s: float) -> float | None:
+def _await_end(box: boxes.LiveBox, patience_s: float) -> float | None:
     """Seconds until nothing is expected any more; None when that did not happen."""
     start = time.perf_counter()
     while time.perf_counter() - start < patience_s:
@@ -92,13 +92,13 @@ def _await_end(box: subjects.LiveBox, patience_s: float) -> float | None:
     return None
 
 
-def _residency(box: subjects.LiveBox) -> dict[str, Any]:
+def _residency(box: boxes.LiveBox) -> dict[str, Any]:
     with box.http() as http:
         found: dict[str, Any] = http.get("/v1/memory").raise_for_status().json()["residency"]
         return found
 
 
-def _read(box: subjects.LiveBox, log: Path) -> Reading:
+def _read(box: boxes.LiveBox, log: Path) -> Reading:
     transitions = _residency(box)["transitions"]
     time.sleep(1)  # the question itself is no part of what is measured
     text = log.read_text()
@@ -106,31 +106,18 @@ def _read(box: subjects.LiveBox, log: Path) -> Reading:
         time.perf_counter(),
         text.count('"component": "events"'),
         len(text.encode()),
-        subjects.cpu_s(box.process.pid),
-        _wakeups(box.process.pid),
+        boxes.cpu_s(box.process.pid),
         transitions,
     )
-
-
-def _wakeups(pid: int) -> int:
-    """How often threads of the process went to sleep and were woken."""
-    total = 0
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        for line in status.read_text().splitlines():
-            if line.startswith("voluntary_ctxt_switches"):
-                total += int(line.split()[1])
-    return total
 
 
 def _report(before: Reading, after: Reading) -> None:
     seconds = after.at_s - before.at_s
     share = (after.cpu_s - before.cpu_s) / seconds
-    print(f"idle for {seconds:.0f} s")
-    print(f"events a minute {(after.events - before.events) * 60 / seconds:.2f} (asked ≤ {EVENTS_MAX:g})")
-    print(f"log kB an hour {(after.log_bytes - before.log_bytes) * 3.6 / seconds:.1f} (asked ≤ {LOG_KB_MAX:g})")
-    print(f"of one core {share:.2%} (asked ≤ {CPU_MAX:.1%})")
-    print(f"wake-ups a second {(after.wakeups - before.wakeups) / seconds:.1f}")
-    print(f"transitions {after.transitions - before.transitions} (asked 0)")
+    results.row("events", idle_s=seconds, a_minute=(after.events - before.events) * 60 / seconds, asked="≤ 2")
+    results.row("log", kB_an_hour=(after.log_bytes - before.log_bytes) * 3.6 / seconds, asked="≤ 20")
+    results.row("of one core", percent=100 * share, asked="≤ 0.5")
+    results.row("transitions", count=after.transitions - before.transitions, asked="none")
 
 
 if __name__ == "__main__":

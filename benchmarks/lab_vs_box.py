@@ -1,18 +1,18 @@
-"""The lab against the box: a scenario that the box wrote, mixed traffic, simulated and replayed; P50, P99, warm share
-and throughput.
+"""The lab against the box: a scenario that the box wrote, simulated and replayed; latencies, warm share, throughput.
 
-Asked: each within 15 % over 5 minutes. The box holds seven real networks; `--share` bounds its memory to a share of the
-models' full-precision size. Latencies are those inside the box; the caller's stand beside them.
+Asked: P50, P99, warm share and answers a second within 15 % over 5 minutes. The box holds seven real networks;
+`--share` bounds its memory to a share of the models' full-precision size. Latencies are those inside the box; the
+caller's stand beside them.
 
 Method. A machine with neighbours is not the same from one minute to the next, so the run times that the lab gets and
 the requests that it predicts have to be of the same minutes. The measured traffic is cut into `SLICES`; between them,
 before the first and after the last (those two half as long), the box serves other arrivals at the same rates, and only
-what those took goes into the scenario (`served_ms`): both kinds of slices have the same mean time, so a trend demotions
+what those took goes into the scenario (`served_ms`): both kinds of slices have the same mean time, so a trend cancels
 out, and no request that is compared has told the lab anything. The lab is told which requests came when, and simulates
 them once for each of `DRAWS` seeds of the run times; its figures are the means. How much of a ratio is chance, the box
 says of itself: beside a percentile's ratio stands what it would be at both ends of the 95 % interval of the box's
-percentile (order statistics), and the last column is the measured slices over the slices between, other arrivals at the
-same rates.
+percentile (order statistics), and the last column is the measured slices over the slices between, other arrivals at
+the same rates.
 """
 
 import argparse
@@ -32,7 +32,8 @@ from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.lab.workload import Arrival, draw
 from appliance.wire.scenario import served_ms
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
+from benchmarks import _results as results
 from benchmarks import _zoo as zoo
 
 SLICES, DRAWS = 10, 9
@@ -62,31 +63,32 @@ class Served:
 
 def main() -> None:
     """Print both sides and their ratios."""
-    parser = argparse.ArgumentParser()
+    parser = results.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="measured, in all")
     parser.add_argument("--between", type=float, default=0.6, help="seconds between for each measured one")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--share", type=float, default=1.5)
     parser.add_argument("--keep", type=Path, help="folder that keeps the imported models for the next run")
-    options = parser.parse_args()
+    options = results.options(parser)
     with zoo.kept(options.keep) as state:
         zoo.imported(state, "demo", zoo.MODELS)
-        with subjects.box(state) as box:
+        with boxes.box(state) as box:
             budget = int(options.share * zoo.fp32_bytes(box))
         zoo.forget_residents(state)
-        with subjects.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box:
+        with boxes.box(state, APPLIANCE_MEMORY__BUDGET_BYTES=str(budget)) as box:
             document, measured, between = _in_turns(box, options)
     answers = [simulate(parse_scenario(document | {"seed": seed})).outcome.answers for seed in range(DRAWS)]
-    print(f"{zoo.machine()}; budget {budget / 1e6:.0f} MB, {len(measured.answers)} requests in {options.seconds:g} s")
+    results.row("measured", budget_MB=budget / 1e6, requests=len(measured.answers), seconds=options.seconds)
+    results.head("application", "P50 lab, ms", "P50 box, ms", "ratio", "P99 lab, ms", "P99 box, ms", "ratio of P99s")
     for name in sorted(a["name"] for a in document["applications"]):
         lab = _mean(_figures(_of(name, drawn), options.seconds) for drawn in answers)
         _show_application(name, lab, _figures(_of(name, measured.answers), options.seconds))
     _show(_mean(_figures(drawn, options.seconds) for drawn in answers), measured, between)
     seen = [ns / NS_PER_MS for ns in measured.client_ns]
-    print(f"as the caller sees it: P50 {zoo.percentile(seen, 50):.2f}, P99 {zoo.percentile(seen, 99):.2f} ms")
+    results.row("as the caller sees it", P50_ms=results.percentile(seen, 50), P99_ms=results.percentile(seen, 99))
 
 
-def _in_turns(box: subjects.LiveBox, options: argparse.Namespace) -> tuple[dict[str, Any], Served, Served]:
+def _in_turns(box: boxes.LiveBox, options: argparse.Namespace) -> tuple[dict[str, Any], Served, Served]:
     """The scenario for the lab, what the box served of it, and what it served between."""
     connection = Connection(box.url, box.key, None, None, box.state)
     slice_s, pause_s = options.seconds / SLICES, options.between * options.seconds / SLICES
@@ -133,7 +135,7 @@ def _between(arrivals: Sequence[Arrival], start_ns: int, end_ns: int) -> list[di
 
 
 def _with_runs(document: dict[str, Any], runs: Runs) -> dict[str, Any]:
-    """The scenario with these run times in place of the box's latest; each of these applications is the one use of a
+    """The scenario with these run times in place of the box's latest; each of these applications is the only use of a
     model of its name.
     """
     processor = document["box"]["processors"][0]["name"]
@@ -156,7 +158,7 @@ def _of(name: str, answers: Iterable[Answer]) -> list[Answer]:
 def _figures(answers: Sequence[Answer], seconds: float) -> Figures:
     served = _latencies_ms(answers)
     return {
-        **{f"P{percent} ms": zoo.percentile(served, percent) for percent in PERCENTS},
+        **{f"P{percent} ms": results.percentile(served, percent) for percent in PERCENTS},
         "warm share": sum(a.kind == "warm" for a in answers) / max(1, len(answers)),
         "answers/s": len(served) / seconds,
     }
@@ -172,21 +174,17 @@ def _mean(draws: Iterable[Figures]) -> Figures:
 
 
 def _show_application(name: str, lab: Figures, real: Figures) -> None:
-    cells = (f"{key} {lab[key]:8.2f} {real[key]:8.2f} {real[key] / lab[key]:5.2f}" for key in ("P50 ms", "P99 ms"))
-    print(f"  {name:12}", "   ".join(cells))
+    sides = [(lab[key], real[key], real[key] / lab[key]) for key in ("P50 ms", "P99 ms")]
+    results.cells(name, *sides[0], *sides[1])
 
 
 def _show(lab: Figures, measured: Served, between: Served) -> None:
     real, other = measured.figures(), between.figures()
     chance = {f"P{percent} ms": _interval(measured.latencies_ms, percent) for percent in PERCENTS}
-    print(f"{'':12} {'lab':>9} {'box':>9}  box/lab (asked 0.85-1.15)   box/box in the slices between")
+    results.head("figure", "lab", "box", "box / lab (asked 0.85-1.15)", "least", "most", "box / box between")
     for name, value in real.items():
         low, high = (end / lab[name] for end in chance.get(name, (value, value)))
-        range_text = f"({low:.2f}-{high:.2f})" if name in chance else ""
-        print(
-            f"{name:12} {lab[name]:9.3f} {value:9.3f}  {value / lab[name]:.2f} {range_text:22} "
-            f"{value / other[name]:.2f}"
-        )
+        results.cells(name, lab[name], value, value / lab[name], low, high, value / other[name])
 
 
 def _interval(values: Sequence[float], percent: int) -> tuple[float, float]:

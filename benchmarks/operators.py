@@ -1,13 +1,11 @@
-"""ONNX's own tests of operators through a box: which it serves right, which it refuses and why, which it answers wrong.
+"""ONNX's own tests of operators through a box, against ONNX Runtime: served right, refused by name, answered wrong.
 
 Asked: of those that ONNX Runtime itself runs right at least 97 % served right, the rest refused by name, none wrong.
 `--every N` takes each N-th case (12: some 150), from `--first`: what was mended on one draw can be shown on another.
 """
 
-import argparse
 import json
 import struct
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,11 +16,13 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
+from benchmarks import _results as results
 
 IR_MAX = 10
 """Of the files: the tests' own are of a version that ONNX Runtime may not read yet."""
 AT_ONCE = 16
+ASKED = {"right": "≥ 97 %", "wrong": "none"}
 TYPES: dict[str, Any] = {
     "BOOL": np.bool_,
     **{f"{'U' if sign == 'u' else ''}INT{bits}": f"{sign}{bits // 8}" for sign in "iu" for bits in (8, 16, 32, 64)},
@@ -35,10 +35,10 @@ Arrays = Mapping[str, Any]
 
 def main() -> None:
     """Print what became of each case that was not served right, and the shares."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("--every", type=int, default=12)
     parser.add_argument("--first", type=int, default=0)
-    chosen = parser.parse_args()
+    chosen = results.options(parser)
     warnings.simplefilter("ignore")
     ort.set_default_logger_severity(4)
     from onnx.backend.test.case.node import collect_testcases
@@ -46,19 +46,20 @@ def main() -> None:
     cases = [case for case in sorted(collect_testcases(), key=lambda one: one.name)[chosen.first :: chosen.every]]
     known = [(case, *arrays_of(case)) for case in cases if case.model is not None and case.data_sets]
     runs = [one for one in known if is_right_alone(*one)]
-    print(f"{len(cases)} cases, of which ONNX Runtime runs {len(runs)} right")
+    results.row("cases", count=len(cases), right_by_ONNX_Runtime=len(runs))
     found: dict[str, list[str]] = {"right": [], "refused": [], "wrong": []}
-    with tempfile.TemporaryDirectory() as folder, subjects.box() as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         for start in range(0, len(runs), AT_ONCE):
             jobs = [(one, imported(http, Path(folder), one[0])) for one in runs[start : start + AT_ONCE]]
             for (case, inputs, outputs), job in jobs:
                 outcome, why = tried(box, http, case, inputs, outputs, job)
                 found[outcome].append(case.name)
                 if outcome != "right":
-                    print(f"{outcome:8} {case.name}: {why[:200]}")
-                    sys.stdout.flush()
+                    results.row(case.name, outcome=outcome, why=why[:200])
     for outcome, names in found.items():
-        print(f"{outcome}: {len(names)} of {len(runs)} ({100 * len(names) / max(1, len(runs)):.1f} %)")
+        results.row(
+            outcome, count=len(names), percent=100 * len(names) / max(1, len(runs)), asked=ASKED.get(outcome, "")
+        )
 
 
 def arrays_of(case: Any) -> tuple[Arrays, Arrays]:
@@ -104,16 +105,15 @@ def imported(http: Any, folder: Path, case: Any) -> str:
 
 
 def name_of(case: Any) -> str:
-    """Of the model."""
     return str(case.name).removeprefix("test_").replace("_", "-").lower()[:60]
 
 
-def tried(box: subjects.LiveBox, http: Any, case: Any, inputs: Arrays, outputs: Arrays, job: str) -> tuple[str, str]:
+def tried(box: boxes.LiveBox, http: Any, case: Any, inputs: Arrays, outputs: Arrays, job: str) -> tuple[str, str]:
     """`right`, `refused` or `wrong`, and why."""
     if job.startswith("!"):
         return "refused", job[2:]
     try:
-        subjects.await_job(box, job)
+        boxes.await_job(box, job)
     except RuntimeError as error:
         return "refused", str(error)
     try:

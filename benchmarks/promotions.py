@@ -1,11 +1,9 @@
-"""How a variant without samples earns its place on requests: time until a box promotes or dismisses it, and how often
-the rules of the trial judge right.
+"""Time until a box promotes or dismisses a variant without samples, and how often the rules of its trial judge right.
 
 Asked: at one distinct request a second and runs of at most 25 ms a variant that deserves it is promoted within five
 minutes, and of variants that are off by 5 % at least 99 of 100 are dismissed.
 """
 
-import argparse
 import json
 import random
 import tempfile
@@ -16,7 +14,8 @@ from pathlib import Path
 
 from appliance.demo.zoo import toys
 from appliance.domain.trial import Trial, TrialRules, Verdict
-from benchmarks import _subjects as subjects
+from benchmarks import _box as boxes
+from benchmarks import _results as results
 from tests.api.networks import sensor_counts, sensor_level
 
 TRIALS = 2_000
@@ -26,13 +25,13 @@ RULES = TrialRules()
 
 def main() -> None:
     """Print how often the rules judge right, then the course of two variants on a box."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("--every-s", type=float, default=1.0, help="time between two requests")
     parser.add_argument("--seconds", type=float, default=420.0, help="how long a box is asked at most")
     parser.add_argument("--only", choices=["rules", "box"])
-    chosen = parser.parse_args()
+    chosen = results.options(parser)
     if chosen.only != "box":
-        print(f"{TRIALS} trials each, rules: {RULES}")
+        results.say(f"{TRIALS} trials each, rules: {RULES}")
         for words, draw in CASES.items():
             judged(words, draw)
     if chosen.only != "rules":
@@ -63,18 +62,18 @@ def judged(words: str, draw: Callable[[random.Random], float]) -> None:
         verdicts[trial.verdict] += 1
         lengths.append(trial.samples)
     lengths.sort()
-    shares = ", ".join(f"{verdict} {100 * count / TRIALS:.2f} %" for verdict, count in verdicts.most_common())
-    print(f"{words:28} {shares}; after {lengths[TRIALS // 2]} requests, 95 % within {lengths[TRIALS * 95 // 100]}")
+    shares = {f"{verdict}_percent": 100 * count / TRIALS for verdict, count in verdicts.most_common()}
+    results.row(words, **shares, requests_P50=lengths[TRIALS // 2], requests_P95=lengths[TRIALS * 95 // 100])
 
 
 def asked(every_s: float, seconds: float) -> None:
     """Print when a box that is asked every so often judges the variants of two networks, of which one bears int8."""
-    with tempfile.TemporaryDirectory() as folder, subjects.box() as box, box.http() as http:
+    with tempfile.TemporaryDirectory() as folder, boxes.box() as box, box.http() as http:
         digits = toys.digits(Path(folder))
         level = sensor_level(Path(folder) / "level.onnx")
         stated = json.loads(digits.metadata.read_text())
-        for job in (subjects.upload(box, "digits", digits.model, **stated), subjects.upload(box, "level", level)):
-            subjects.await_job(box, job)
+        for job in (boxes.upload(box, "digits", digits.model, **stated), boxes.upload(box, "level", level)):
+            boxes.await_job(box, job)
         pictures = sorted(digits.evaluation.glob("*.png"))
         start = time.perf_counter()
         seen: dict[str, str] = {}
@@ -87,7 +86,7 @@ def asked(every_s: float, seconds: float) -> None:
                 "/v1/applications/digits/predict", content=picture, headers={"Content-Type": "image/png"}
             )
             answer.raise_for_status()
-            body, headers = subjects.infer_body({"X": sensor_counts(number)})
+            body, headers = boxes.infer_body({"X": sensor_counts(number)})
             http.post("/v2/models/level/infer", content=body, headers=headers).raise_for_status()
             number += 1
             for name in ("digits", "level"):
@@ -96,10 +95,11 @@ def asked(every_s: float, seconds: float) -> None:
                     if variant["name"] != "fp32" and variant["state"] == "ready" and trial:
                         word = f"{trial['verdict']} after {trial['samples']} requests, {trial['agreement']:.4f}"
                         if seen.get(f"{name}/{variant['name']}", "").split()[:1] != word.split()[:1]:
-                            print(f"{spent:5.0f} s  {name}/{variant['name']}: {word}", flush=True)
+                            results.row(f"{name}/{variant['name']}", after_s=round(spent), verdict=word)
                         seen[f"{name}/{variant['name']}"] = word
             time.sleep(max(0.0, start + number * every_s - time.perf_counter()))
-    print(json.dumps(seen, indent=1))
+    for variant_name, word in seen.items():
+        results.row(f"at the end: {variant_name}", verdict=word)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Sessions whose links change, on a box with room for 5 and for 3 of the 16 networks that it switches between.
+"""Switches of sessions onto variants in memory, with room for 5 and for 3 of 16 networks, against the paper's.
 
 Asked (Jellyfish §VI-G, JF-19): of devices' switches 0.92 onto a variant in memory with room for 5, 0.83 with room for
 3; beside it the same without neighbours. Real networks (`_sized_zoo.py`) of about the same size in memory on the box's
 own processor, one worker (as each worker of the paper has its own memory); the SDK's sockets, emulated links along a
 trace. Counted by the box: `switches` of devices, `selections` (variants of all plans, which is what the paper counts)
-and `changes` (of these what the plan before did not have). Also told: whether old and new selections were matched by
-size (JF-18, from the decision log), bytes read from disk meanwhile (JF-24), and whether the ledger ever held more than
-its budget. The links need root. `--state` keeps the networks for the next time.
+and `changes` (of these what the plan before did not have). Also told: bytes read from disk meanwhile (JF-24), and
+whether the ledger ever held more than its budget. The links need root. `--state` keeps the networks for the next time.
 """
 
 import argparse
@@ -18,15 +17,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise, takewhile
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import cv2
 import numpy as np
+import psutil
 
 from appliance.client import Client
 from appliance.client.device import Box, Device, Latency
@@ -34,9 +34,11 @@ from appliance.clock import NS_PER_S, SystemClock, pause_s
 from appliance.domain.session import FrameEnd
 from appliance.lab.links.link import LinkShape
 from appliance.lab.links.network import DeviceLink, Network, unavailable
-from appliance.lab.links.trace import Trace, drawn, stairs
+from appliance.lab.links.trace import Trace, drawn
+from benchmarks import _results as results
+from benchmarks._box import free_port
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
-from benchmarks._subjects import free_port
+from tests.e2e.live_scenario import asked_in
 from tests.e2e.server import Server, running_server
 
 FOUND = ("awake", "asleep", "absent")
@@ -48,7 +50,7 @@ LOOK_S = 0.1
 
 @dataclass
 class Figures:
-    """Of one run."""
+    """What a run came to."""
 
     counts: dict[tuple[str, str], float] = field(default_factory=dict)
     """Of what, and how it was found."""
@@ -62,12 +64,11 @@ class Figures:
     """Builds in memory at each look, ..."""
     asleep_bytes: int = 0
     """... and the most that others kept asleep."""
-    matched: tuple[int, int] = (0, 0)
 
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = results.parser(__doc__)
     parser.add_argument("--state", type=Path, help="folder of the networks; made where there is none")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run")
     parser.add_argument("--rounds", type=int, default=2)
@@ -75,55 +76,46 @@ def main() -> None:
     parser.add_argument("--fps", type=float, default=5.0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--slo", type=float, default=150.0, help="milliseconds")
-    parser.add_argument("--trace", choices=("lte", "stairs"), default="lte")
     parser.add_argument("--room", type=int, nargs="*", default=[5, 3])
-    options = parser.parse_args()
+    options = results.options(parser)
     why = unavailable()
     if why is not None:
-        print(f"session_switches: skipped, {why}", file=sys.stderr)
-        return
+        sys.exit(f"session_switches: no emulated links, {why}")
     with tempfile.TemporaryDirectory(prefix="session-switches-") as name:
         folder = options.state or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         state = made(folder)
         sizes, asleep = _bytes(state)
-        print(
-            f"16 networks of {min(sizes) / 1e6:.1f} to {max(sizes) / 1e6:.1f} MB, asleep {max(asleep) / 1e6:.1f} MB; "
-            f"{options.devices} devices, {options.fps:g} frames a second, {options.trace}",
-            flush=True,
-        )
+        figures = {"least_MB": min(sizes) / 1e6, "most_MB": max(sizes) / 1e6, "asleep_MB": max(asleep) / 1e6}
+        results.row("16 networks", **figures, devices=options.devices, fps=options.fps)
         for room in options.room:
             # Of any of them so many are awake at once, while the others sleep: that is no more than their sessions.
             budget = room * max(sizes) + (len(sizes) - room) * max(asleep)
-            found: dict[bool, list[Figures]] = {True: [], False: []}
-            for number in range(options.rounds):
-                for with_neighbours in (True, False):
-                    run = _run(state, folder, budget, options, number, with_neighbours=with_neighbours)
-                    found[with_neighbours].append(run)
-                    _tell(f"room for {room}, {'with' if with_neighbours else 'without'}", [run])
-            for with_neighbours, runs in found.items():
-                _tell(f"room for {room} ({budget / 1e6:.0f} MB), {'with' if with_neighbours else 'without'}, all", runs)
+            for with_neighbours in (True, False):
+                runs = [
+                    _run(state, folder, budget, options, number, with_neighbours=with_neighbours)
+                    for number in range(options.rounds)
+                ]
+                _tell(f"room for {room}, {'with' if with_neighbours else 'without'} neighbours", runs)
 
 
 def _tell(what: str, runs: Sequence[Figures]) -> None:
+    for name in COUNTED:
+        counts = {found: sum(run.counts[name, found] for run in runs) for found in FOUND}
+        loaded = counts[FOUND[0]] / max(1.0, sum(counts.values()))
+        results.row(f"{what}: {name}", in_memory=loaded, **counts, asked="0.92, 0.83 of switches")
     ended = sum(run.ended for run in runs)
-    matched = [sum(run.matched[at] for run in runs) for at in (0, 1)]
-    print(
-        f"{what}: loaded of {', of '.join(_found(name, runs) for name in COUNTED)}; "
-        f"in time {sum(run.answered for run in runs) / max(1, ended):.3f} of {ended}; "
-        f"{statistics.mean(count for run in runs for count in run.awake):.1f} awake in the mean, others kept "
-        f"{max(run.asleep_bytes for run in runs) / 1e6:.1f} MB; "
-        f"{sum(run.loads for run in runs):.0f} loads, {sum(run.wakes for run in runs):.0f} wakes; "
-        f"read from disk {sum(run.read_bytes for run in runs) / 1e6:.1f} MB; "
-        f"matched by size {matched[0]} of {matched[1]}; above the budget by {max(run.over_bytes for run in runs)}",
-        flush=True,
+    results.row(
+        what,
+        in_time=sum(run.answered for run in runs) / max(1, ended),
+        frames=ended,
+        awake=statistics.mean(count for run in runs for count in run.awake),
+        asleep_MB=max(run.asleep_bytes for run in runs) / 1e6,
+        loads=sum(run.loads for run in runs),
+        wakes=sum(run.wakes for run in runs),
+        read_from_disk_MB=sum(run.read_bytes for run in runs) / 1e6,
+        above_the_budget_bytes=max(run.over_bytes for run in runs),
     )
-
-
-def _found(name: str, runs: Sequence[Figures]) -> str:
-    awake, asleep, absent = (sum(run.counts[name, found] for run in runs) for found in FOUND)
-    total = awake + asleep + absent
-    return f"{total:.0f} {name} {awake / max(1.0, total):.3f} ({asleep:.0f} asleep, {absent:.0f} absent)"
 
 
 def _bytes(state: Path) -> tuple[list[int], list[int]]:
@@ -137,7 +129,7 @@ def _run(
     state: Path, folder: Path, budget: int, options: argparse.Namespace, number: int, *, with_neighbours: bool
 ) -> Figures:
     names = [f"d-{at}" for at in range(options.devices)]
-    links = {name: _link(options.trace, f"{number}/{name}") for name in names}
+    links = {name: _link(f"{number}/{name}") for name in names}
     figures = Figures()
     settings = {
         "APPLIANCE_GUARD__ISOLATION": "none",
@@ -150,9 +142,8 @@ def _run(
     }
     with Network(links, folder) as network, _in(network, state, settings) as server:
         key, port = server.admin_key, server.url.rpartition(":")[2]
-        ask = Asking(network, f"http://127.0.0.1:{port}", key)
+        ask: Any = partial(asked_in, server, network)
         ask(_bring_all)
-        since = ask(lambda client: next(iter(client.decisions()), None))
         devices: list[Device] = []
         for name in names:
             device = Device(
@@ -171,7 +162,11 @@ def _run(
         cameras.start()
         try:
             time.sleep(SETTLE_S)
-            before, read, ends = ask.metrics(), _read_bytes(server.process.pid), _ends(devices)
+            before, read, ends = (
+                ask(lambda client: _metrics(client.metrics())),
+                _read_bytes(server.process.pid),
+                _ends(devices),
+            )
             until_s = time.monotonic() + options.seconds
             while time.monotonic() < until_s:
                 memory = ask(lambda client: client.memory())
@@ -179,7 +174,7 @@ def _run(
                 figures.asleep_bytes = max(figures.asleep_bytes, memory.asleep_bytes)
                 figures.awake.append(sum(build.state == "resident" for build in memory.builds))
                 time.sleep(LOOK_S)
-            after = ask.metrics()
+            after = ask(lambda client: _metrics(client.metrics()))
             figures.read_bytes = _read_bytes(server.process.pid) - read
             answered, ended = (now - then for now, then in zip(_ends(devices), ends, strict=True))
         finally:
@@ -190,7 +185,6 @@ def _run(
         figures.counts = {key: after[key] - before[key] for key in after}
         figures.loads, figures.wakes = (figures.counts.pop(key) for key in LOADS)
         figures.answered, figures.ended = answered, ended
-        figures.matched = ask(lambda client: _matched(client, 0 if since is None else since.id))
     return figures
 
 
@@ -205,29 +199,13 @@ def _in(network: Network, state: Path, settings: dict[str, str]) -> Iterator[Ser
         network.box.run(lambda: running.__exit__(None, None, None))
 
 
-@dataclass(frozen=True)
-class Asking:
-    """What the box tells, in its network."""
-
-    network: Network
-    url: str
-    key: str
-
-    def __call__(self, ask: Any) -> Any:
-        def asked() -> Any:
-            with Client(self.url, self.key) as client:
-                return ask(client)
-
-        return self.network.box.run(asked)
-
-    def metrics(self) -> dict[tuple[str, str], float]:
-        text: str = self(lambda client: client.metrics())
-        found = {
-            (name, one): _value(text, f'appliance_session_{name}_total{{found="{one}"}}')
-            for name in COUNTED
-            for one in FOUND
-        }
-        return found | {key: _value(text, f"appliance_{key[0]}_total") for key in LOADS}
+def _metrics(text: str) -> dict[tuple[str, str], float]:
+    found = {
+        (name, one): _value(text, f'appliance_session_{name}_total{{found="{one}"}}')
+        for name in COUNTED
+        for one in FOUND
+    }
+    return found | {key: _value(text, f"appliance_{key[0]}_total") for key in LOADS}
 
 
 def _value(text: str, name: str) -> float:
@@ -236,10 +214,10 @@ def _value(text: str, name: str) -> float:
     return float(found[1])
 
 
-def _link(trace: str, seed: str) -> DeviceLink:
-    """Uplinks begin at a random point of the trace; downlinks are as fast as the fastest."""
+def _link(seed: str) -> DeviceLink:
+    """Uplinks begin at a random point of an LTE trace; downlinks are as fast as the fastest."""
     random = Random(seed)
-    up = _turned(drawn("lte", random.randrange(10**6)) if trace == "lte" else stairs(), random)
+    up = _turned(drawn("lte", random.randrange(10**6)), random)
     return DeviceLink(
         LinkShape(up, 10.0, 1.0), LinkShape(Trace((0,), (30e6,), NS_PER_S), 10.0, 1.0), random.randrange(99)
     )
@@ -290,48 +268,16 @@ def _ends(devices: Sequence[Device]) -> tuple[int, int]:
 def _read_bytes(pid: int) -> int:
     """Of the box and its children, from the disk."""
     total = 0
-    for process in [pid, *_children(pid)]:
-        try:
-            found = re.search(r"^read_bytes: (\d+)$", Path(f"/proc/{process}/io").read_text(), re.MULTILINE)
-        except OSError:
-            continue
-        total += int(found[1]) if found else 0
+    for process in (root := psutil.Process(pid), *root.children(recursive=True)):
+        with suppress(psutil.Error):
+            total += process.io_counters().read_bytes
     return total
-
-
-def _children(pid: int) -> list[int]:
-    found = []
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in file.read_text().split():
-            found += [int(child), *_children(int(child))]
-    return found
 
 
 def _bring_all(client: Client) -> None:
     """Each variant is loaded once, so that all sleep, and what the box has of them on disk is in the page cache."""
     for size in SIZES:
         client.load_application(APPLICATION, f"v{size}")
-
-
-def _matched(client: Client, since: int) -> tuple[int, int]:
-    """Plans in the decision log in which workers ordered by the size of what they had are ordered by the size of what
-    they get, and all that concern several workers with something.
-    """
-    good = total = 0
-    for decision in takewhile(lambda one: one.id > since, client.decisions(kind="adaptation")):
-        problem, plan = decision.problem or {}, decision.answer
-        if decision.answer.get("outcome") != "planned" or "models" not in problem:
-            continue
-        order = {one["name"]: one["input_bytes"] for one in problem["models"]}
-        before, now = problem["previous"], {one["worker"]: one["model"] for one in plan["workers"]}
-        pairs = [
-            (order[before[at]], order[name]) for at, name in now.items() if at < len(before) and before[at] in order
-        ]
-        if len(pairs) > 1:
-            total += 1
-            pairs.sort()
-            good += all(a[1] <= b[1] or a[0] == b[0] for a, b in pairwise(pairs))
-    return good, total
 
 
 if __name__ == "__main__":

@@ -1,313 +1,54 @@
-"""A scenario with devices, live: a box on an emulated processor, the SDK's sockets, emulated links; beside the lab.
+"""A scenario with devices live (a box on an emulated processor, the SDK's sockets, emulated links), against the lab.
 
-Prints the keys of `appliance simulate` with `--json`, else the figures of both sides and their ratios. Asked: served,
-interval, drop, P50 and P99 0.85 to 1.15 times the lab's; misses within half a point. The links need root; without it,
-or with `--plain`, the devices are on the machine's own network, which is no comparison. A device is a thread: tens of
-them, on a machine that is not busy.
+Asked: served, interval, drop, P50 and P99 0.85 to 1.15 times the lab's; misses within half a point. The
+links need root; with `--plain` devices are on the machine's own network, which is no comparison. A device is a
+thread: tens of them, on a machine that is not busy.
 """
 
-import argparse
-import asyncio
-import json
-import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-from appliance.client import Client
-from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
-from appliance.lab.composition import input_px
-from appliance.lab.faults import LINK_DOWN
-from appliance.lab.links.link import LinkShape
-from appliance.lab.links.network import DeviceLink, Network, unavailable
-from appliance.lab.outcome import Outcome, ProcessorUse
+from appliance.lab.links.network import unavailable
 from appliance.lab.scenario import Scenario, read_scenario
-from appliance.lab.session_shapes import SessionShape
-from appliance.lab.sessions.crowd import SessionFigures, _together
-from appliance.lab.sessions.device import PART_BYTES
-from appliance.lab.sessions.devices import _arrival_ns, _camera, _reference_stride
-from appliance.lab.sessions.ladder import Ladder
-from appliance.lab.sessions.network import network_of
-from appliance.lab.sessions.tally import Totals
 from appliance.lab.simulation import simulate
-from appliance.lab.workload import nanoseconds
-from benchmarks._emulated_devices import Accuracy, Box, Cameras, Latency, Plan
-from tests.e2e.server import Server, running_server
-from tests.fakes.emulated_box import furnish, settings_of
+from benchmarks import _results as results
+from tests.e2e.live_scenario import live
 
-START_S = 3.0
-"""From when the box is ready to the beginning of the scenario."""
-WARM_UP_MS = 60_000.0
-"""A model that comes into memory may miss the promise of its application."""
-PORT = 8080
+FIGURES = ("served_mean", "offload_interval_mean", "drop_mean", "within_slo", "in_time", "sent", "removals")
 
 
 def main() -> None:
-    """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("scenario", type=Path)
-    parser.add_argument("--json", action="store_true", help="the live side's figures, as `appliance simulate --json`")
+    """Run the scenario, or cut the link."""
+    parser = results.parser(__doc__)
+    parser.add_argument("scenario", type=Path, nargs="?", default=Path("scenarios/traffic-lte.toml"))
     parser.add_argument("--seconds", type=float, help="in place of the scenario's duration_s")
     parser.add_argument("--devices", type=int, help="of each entry, in place of its count")
     parser.add_argument("--plain", action="store_true", help="without emulated links")
-    options = parser.parse_args()
-    scenario = _scenario(options)
+    options = results.options(parser)
     why = unavailable()
     if why is not None and not options.plain:
-        print(f"streams: skipped, {why}; --plain runs without links", file=sys.stderr)
-        return
-    document, late_ms = live(scenario, has_links=not options.plain)
-    print(
-        f"machine: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; captures late, P99: {late_ms:.1f} ms",
-        file=sys.stderr,
-    )
-    if options.json:
-        print(json.dumps(document))
-    else:
-        compared(simulate(scenario).outcome.document(), document)
-
-
-def _scenario(options: argparse.Namespace) -> Scenario:
+        sys.exit(f"streams: no emulated links, {why}; --plain runs without")
     scenario = read_scenario(options.scenario, {} if options.seconds is None else {"duration_s": options.seconds})
-    if options.devices is None:
-        return scenario
-    fewer = [one.model_copy(update={"count": options.devices}) for one in scenario.sessions]
-    return scenario.model_copy(update={"sessions": fewer})
+    if options.devices is not None:
+        fewer = [entry.model_copy(update={"count": options.devices}) for entry in scenario.sessions]
+        scenario = scenario.model_copy(update={"sessions": fewer})
+    _compare(scenario, has_links=not options.plain)
 
 
-def live(scenario: Scenario, *, has_links: bool) -> tuple[dict[str, Any], float]:
-    """The figures of one run, and the P99 of how late frames were captured."""
-    plans = [plan for entry in scenario.sessions for plan in plans_of(scenario, entry)]
-    with tempfile.TemporaryDirectory(prefix="streams-") as name, ExitStack() as stack:
-        folder = Path(name)
-        asyncio.run(furnish(scenario, folder))
-        network = None
-        if has_links:
-            links = {plan.name: link_of(scenario, plan) for plan in plans}
-            network = stack.enter_context(Network(links, folder))
-        server = stack.enter_context(_server(scenario, folder, network))
-        port = server.url.rpartition(":")[2]
-        hosts = dict.fromkeys((plan.name for plan in plans), "127.0.0.1") if network is None else network.address
-        boxes = {plan.name: Box(f"http://{hosts[plan.name]}:{port}", server.admin_key) for plan in plans}
-        cameras = Cameras(plans, None if network is None else network.devices, boxes)
-        _bring(server, scenario, network)
-        assert scenario.duration_s is not None, "checked when it was read"
-        start_ns = SystemClock().now_ns() + int(START_S * NS_PER_S)
-        end_ns = start_ns + nanoseconds(scenario.duration_s)
-        if network is not None:
-            stack.enter_context(_outages(scenario, network, start_ns))
-        cameras.run(start_ns, end_ns)
-        busy = _asked(server, network, lambda client: client.processors()[0])
-        items, runs = _asked(server, network, lambda client: client.computed())
-        memory = _asked(server, network, lambda client: client.memory())
-        decisions = _asked(server, network, lambda client: decisions_in(client.metrics()))
-    processor = scenario.processor
-    share = (busy.busy_ms or 0.0) * NS_PER_MS / ((end_ns - start_ns) * processor.concurrency)
-    outcome = Outcome(
-        end_ns=end_ns - start_ns,
-        applications=tuple(one.name for one in scenario.applications),
-        answers=tuple(answer for device in cameras.devices.values() for answer in device.answers),
-        processors={processor.name: ProcessorUse(share, runs, items)},
-        memory_bytes=scenario.memory_bytes,
-        memory_peak_bytes=memory.used_bytes,
-        loads=0,
-        replacements=0,
-        evictions=0,
-        decisions=decisions,
-        sessions=figures(cameras, scenario),
-    )
-    late = sorted(cameras.late_ms)
-    return outcome.document(), late[int(0.99 * len(late))] if late else 0.0
-
-
-def plans_of(scenario: Scenario, entry: SessionShape) -> Iterator[Plan]:
-    """The devices of an entry, which ask an application."""
-    assert entry.application is not None
-    shape = next(one for one in scenario.applications if one.name == entry.application)
-    model = next(one for one in scenario.models if one.name == shape.model)
-    assert scenario.duration_s is not None, "checked when it was read"
-    accuracies = {variant.name: variant.accuracy for variant in model.variants}
-    sides = {variant.name: px for variant in model.variants if (px := input_px(variant)) is not None}
-    slo_ms = None if entry.accuracy_slo is not None else entry.latency_slo_ms or shape.latency_slo_ms
-    end_ns = nanoseconds(scenario.duration_s)
-    for number, name in enumerate(entry.names()):
-        arrives_ns = _arrival_ns(scenario, entry, number)
-        network = network_of(entry.network, scenario.seed, name, scenario.duration_s, scenario.base_dir, ())
-        uplink = network.uplink
-        promise: Accuracy | Latency
-        if entry.accuracy_slo is not None:
-            promise = Accuracy(entry.accuracy_slo, entry.reference)
-        else:
-            assert slo_ms is not None, "checked when it was read"
-            least = None if entry.accuracy_min is None else entry.accuracy_min / 100.0
-            promise = Latency(slo_ms, entry.rate_rps or entry.captures_fps, least)
-        yield Plan(
-            name=name,
-            entry=entry.name,
-            application=entry.application,
-            promise=promise,
-            fps=entry.captures_fps,
-            weight=entry.weight,
-            slo_ms=slo_ms,
-            link={"rtt_ms": entry.network.rtt_ms, "uplink_mbps": uplink.rate_bps(arrives_ns) / 1e6},
-            uplink_bps=uplink.rate_bps,
-            arrives_ns=arrives_ns,
-            leaves_ns=end_ns if entry.stay_s is None else min(end_ns, arrives_ns + nanoseconds(entry.stay_s)),
-            camera=_camera([model]),
-            rates=entry.rates(scenario.base_dir),
-            ladder=Ladder(accuracies, sides),
-            accuracies=accuracies,
-            reference_stride=_reference_stride(scenario, entry, model, network)
-            if entry.accuracy_slo is not None and entry.reference == "dedicated"
-            else 0.0,
-        )
-
-
-def link_of(scenario: Scenario, plan: Plan) -> DeviceLink:
-    """As the lab's, whose delays are drawn by part of a frame and not by packet, but for its buffer: one that keeps
-    everything would keep what TCP sends again."""
-    entry = next(one for one in scenario.sessions if one.name == plan.entry)
-    assert scenario.duration_s is not None, "checked when it was read"
-    made = network_of(entry.network, scenario.seed, plan.name, scenario.duration_s, scenario.base_dir, ())
-    delay_ms, jitter_ms = entry.network.rtt_ms / 2.0, entry.network.rtt_sd / 2.0**0.5
-    down = network_of(
-        entry.network.model_copy(
-            update={"uplink_mbps": entry.network.downlink_mbps, "uplink_sd": 0.0, "csv": None, "like": None}
-        ),
-        scenario.seed,
-        plan.name,
-        scenario.duration_s,
-        scenario.base_dir,
-        (),
-    )
-    up, back = (LinkShape(one.uplink, delay_ms, jitter_ms, jitter_bytes=PART_BYTES) for one in (made, down))
-    return DeviceLink(up, back)
-
-
-@contextmanager
-def _server(scenario: Scenario, folder: Path, network: Network | None) -> Iterator[Server]:
-    """The box, in its network."""
-    settings = settings_of(scenario)
-    if network is None:
-        with running_server(folder / "state", **settings) as server:
-            yield server
-        return
-    settings["APPLIANCE_HTTP__HOST"] = "0.0.0.0"
-    made = running_server(folder / "state", PORT, **settings)
-    server = network.box.run(made.__enter__)
-    try:
-        yield server
-    finally:
-        network.box.run(lambda: made.__exit__(None, None, None))
-
-
-def _asked(server: Server, network: Network | None, ask: Any) -> Any:
-    """What the box tells, in its network."""
-
-    def asked() -> Any:
-        with Client(server.url.replace("0.0.0.0", "127.0.0.1"), server.admin_key) as client:
-            return ask(client)
-
-    return asked() if network is None else network.box.run(asked)
-
-
-def _bring(server: Server, scenario: Scenario, network: Network | None) -> None:
-    """Have in memory what is there at the start: each variant is asked once."""
-    for application in scenario.applications:
-        model = next(one for one in scenario.models if one.name == application.model)
-        for variant in model.variants:
-            if variant.resident:
-                body = {"inputs": {"x": [[1.0]]}}
-                ask = methodcaller("predict", application.name, body, variant=variant.name, timeout_ms=WARM_UP_MS)
-                _asked(server, network, ask)
-
-
-@contextmanager
-def _outages(scenario: Scenario, network: Network, start_ns: int) -> Iterator[None]:
-    """Cut links at the times of the faults."""
-    import threading
-
-    is_over = threading.Event()
-    faults = sorted((fault for fault in scenario.faults if fault.kind == LINK_DOWN), key=lambda fault: fault.at_s)
-
-    def inflict() -> None:
-        clock = SystemClock()
-        for fault in faults:
-            left_s = (start_ns + nanoseconds(fault.at_s) - clock.now_ns()) / NS_PER_S
-            if is_over.wait(max(0.0, left_s)):
-                return
-            names = [
-                name for entry in scenario.sessions for name in entry.names() if fault.session in (name, entry.name)
-            ]
-            for name in names:
-                network.cut(name, 1000.0 * (fault.for_s or scenario.duration_s or 0.0))
-
-    thread = threading.Thread(target=inflict)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def figures(cameras: Cameras, scenario: Scenario) -> dict[str, object]:
-    """As the lab's."""
-    found = []
-    for entry in scenario.sessions:
-        group = [device for device in cameras.devices.values() if device.plan.entry == entry.name]
-        totals = Totals()
-        for device in group:
-            totals.add(device.tally.totals)
-        found.append(
-            SessionFigures(
-                devices=entry.count,
-                served_mean=cameras.served[entry.name] / max(1, cameras.looks),
-                totals=totals,
-                removals=sum(device.removals for device in group),
-                reconnects=sum(device.reconnects for device in group),
-                captured=sum(device.counts.captured for device in group),
-                sent=sum(device.counts.sent for device in group),
-            )
-        )
-    return _together(found).document()
-
-
-def decisions_in(metrics: str) -> dict[str, dict[str, float]]:
-    """Count and times of the box's decisions on sessions, out of its metrics."""
-    values = {}
-    for line in metrics.splitlines():
-        if line.startswith("appliance_session_decision"):
-            name, _, value = line.rpartition(" ")
-            values[name] = float(value)
-    count = next((value for name, value in values.items() if name.startswith("appliance_session_decisions")), 0.0)
-    times = {which: next((1e3 * v for n, v in values.items() if f'"{which}"' in n), 0.0) for which in ("mean", "p99")}
-    return {"sessions": {"count": int(count), "mean_ms": round(times["mean"], 4), "p99_ms": round(times["p99"], 4)}}
-
-
-def compared(lab: dict[str, Any], box: dict[str, Any]) -> None:
-    """Both sides, and what the live one is of the lab's."""
-    rows: list[tuple[str, Any, Any]] = [
-        (key, lab["sessions"][key], box["sessions"][key])
-        for key in ("served_mean", "offload_interval_mean", "drop_mean", "within_slo", "in_time", "sent", "removals")
-    ]
+def _compare(scenario: Scenario, *, has_links: bool) -> None:
+    box, late_ms = live(scenario, has_links=has_links)
+    lab: dict[str, Any] = simulate(scenario).outcome.document()
+    results.row("frames captured late", P99_ms=late_ms)
+    rows = [(key, lab["sessions"][key], box["sessions"][key]) for key in FIGURES]
     rows += [(f"latency {key}, ms", lab["latency_ms"][key], box["latency_ms"][key]) for key in ("p50", "p99")]
-    missed = [100 * (1 - one["slo_attainment"]) if one["slo_attainment"] is not None else None for one in (lab, box)]
-    rows.append(("misses of sent, points", missed[0], missed[1]))
-    print(f"{'':24} {'lab':>10} {'live':>10}  live / lab")
+    results.head("figure", "lab", "live", "live / lab")
     for name, one, other in rows:
-        told = [f"{value:10.3f}" if isinstance(value, int | float) else f"{'–':>10}" for value in (one, other)]
-        both = isinstance(one, int | float) and isinstance(other, int | float)
-        if name.startswith("misses"):
-            ratio = f"{other - one:+.2f} points" if both else ""
-        else:
-            ratio = f"{other / one:.3f}" if both and one else ""
-        print(f"{name:24} {told[0]} {told[1]}  {ratio}")
-    print(f"decisions of the box: {box['decisions']}")
+        is_known = isinstance(one, int | float) and isinstance(other, int | float)
+        results.cells(name, one, other, other / one if is_known and one else None)
+    missed = [None if side["slo_attainment"] is None else 100 * (1 - side["slo_attainment"]) for side in (lab, box)]
+    results.cells("misses of sent, points", *missed, None)
+    results.row("decisions of the box", **box["decisions"]["sessions"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""A box with seven models, installed from a bundle under systemd in a container without a network: unanswered time of
-upgrades, and ways back.
+"""Seconds without an answer while an installed box is upgraded, breaks or is stopped, against what is asked.
+
+A box with seven models, installed from a bundle under systemd in a container without a network.
 
 Asked: first answer within 120 s of a bundle's arrival; an upgrade leaves requests unanswered for at most 6 s; after a
 broken release the old one serves within 60 s, after SIGSTOP (`WatchdogSec=10`) it serves again within 20. Takes root
@@ -8,14 +9,14 @@ tests/service/machine.py
 says.
 """
 
-import argparse
 import json
 import shutil
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.service_start import MODELS
+from benchmarks import _results as results
+from benchmarks.start import MODELS
 from tests.service.installed import BAD_AT_START, READY, UNIT, unpacked_bundle
 from tests.service.machine import Machine, booted, missing
 
@@ -60,9 +61,9 @@ META = json.dumps({"precisions": []})
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = results.parser(__doc__)
     parser.add_argument("--times", type=int, default=3, help="upgrades")
-    options = parser.parse_args()
+    options = results.options(parser)
     if (lacking := missing()) is not None:
         raise SystemExit(lacking)
     folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="appliance-"))
@@ -72,10 +73,7 @@ def main() -> None:
             began = time.monotonic()
             machine.run(f"{checkout}/scripts/install", timeout_s=1200)
             machine.until(READY, 60)
-            print(
-                f"from the unpacked bundle to the first answer: {time.monotonic() - began:.0f} s (asked ≤ 120)",
-                flush=True,
-            )
+            results.row("unpacked bundle to first answer", seconds=time.monotonic() - began, asked="≤ 120")
             furnish(machine, folder)
             upgrade(machine, checkout, options.times)
             spoil(machine, checkout)
@@ -108,17 +106,7 @@ def upgrade(machine: Machine, checkout: Path, times: int) -> None:
         took = time.monotonic() - began
         (checkout / "appliance" / "server.py").write_text(sound)
         longest = machine.run(END).split()[0]
-        print(f"upgrade {number + 1}: {took:.0f} s in all, unanswered for {longest} s (asked ≤ 6)")
-        print(f"  of which {parts(machine)}", flush=True)
-
-
-def parts(machine: Machine) -> str:
-    """Of the last stop and start, as systemd has seen them."""
-    names = ("InactiveExitTimestamp", "ActiveEnterTimestamp", "ActiveExitTimestamp", "InactiveEnterTimestamp")
-    words = machine.run(f"systemctl show {UNIT} {' '.join(f'-p {name}Monotonic' for name in names)} -p CPUUsageNSec")
-    said = dict(line.split("=") for line in words.splitlines())
-    begun, ready, stopping, stopped = (int(said[f"{name}Monotonic"]) / 1e6 for name in names)
-    return f"stop {stopped - stopping:.2f} s, between {begun - stopped:.2f} s, start to ready {ready - begun:.2f} s"
+        results.row(f"upgrade {number + 1}", unanswered_s=float(longest), in_all_s=took, asked="≤ 6")
 
 
 def spoil(machine: Machine, checkout: Path) -> None:
@@ -128,7 +116,7 @@ def spoil(machine: Machine, checkout: Path) -> None:
     machine.run(f"{checkout}/scripts/install", timeout_s=1200, check=False)
     (checkout / "appliance" / "server.py").write_text(sound)
     longest = machine.run(END).split()[0]
-    print(f"a broken release: unanswered for {longest} s, then the old one (asked ≤ 60)", flush=True)
+    results.row("a broken release: until the old one answers", unanswered_s=float(longest), asked="≤ 60")
 
 
 def stop(machine: Machine) -> None:
@@ -139,7 +127,7 @@ def stop(machine: Machine) -> None:
     )
     machine.until(READY, 60)
     machine.run(f"kill -STOP $(systemctl show -p MainPID --value {UNIT})")
-    print(f"stopped: serving again after {machine.until(READY, 60):.1f} s (asked ≤ 20)", flush=True)
+    results.row("SIGSTOP: serves again", after_s=machine.until(READY, 60), asked="≤ 20")
 
 
 if __name__ == "__main__":

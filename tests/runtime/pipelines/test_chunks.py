@@ -8,7 +8,7 @@ from appliance.policies.allocation.base import Existing, Part
 from appliance.policies.allocation.frontier import Frontier
 from appliance.policies.allocation.several import Several, plan_several
 from appliance.runtime.pipelines.chunks import answered, order_of, read_answer
-from benchmarks.pipeline_planning import demands
+from tests.instances.pipelines import demands
 
 
 def test_plans_of_many_pipelines_give_the_event_loop_turns() -> None:

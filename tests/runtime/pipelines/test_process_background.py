@@ -16,10 +16,10 @@ from appliance.runtime.pipelines.process_background import ProcessBackground
 from appliance.runtime.pipelines.solver import LIMIT_NS, Solver, SolverSlow
 from appliance.runtime.ports import NotComputed
 from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerNotBegun, PlannerProcess
-from benchmarks.pipeline_planning import demands
 from tests.fakes.clock import story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.waiting import until
+from tests.instances.pipelines import demands
 
 pytestmark = pytest.mark.usefixtures("processes")
 

@@ -1,0 +1,259 @@
+"""What benchmarks run against: a real box as a process of its own, or a bare Starlette route with the same settings."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import onnxruntime as ort
+
+from appliance.runtime.processors.cpu.heap import trim
+from tests.e2e.load import drive
+
+READY_S = 180
+"""Many times what a start takes: others may keep the machine busy."""
+
+
+@dataclass(frozen=True)
+class LiveBox:
+    """A running box: its process, address, admin key and state folder."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    key: str
+    state: Path
+    ready_s: float
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rsplit(":", 1)[1])
+
+    def http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=600)
+
+    def pss_mb(self) -> float:
+        """Proportional set size of the service process, MB of 10^6 bytes."""
+        return pss_mb(self.process.pid)
+
+
+@contextmanager
+def box(
+    state: Path | None = None, log: Path | None = None, module: str = "appliance", /, **environment: str
+) -> Iterator[LiveBox]:
+    """Start a box on a free port and wait until it serves; stops it with SIGTERM.
+
+    `log`: a file for its log, instead of standard error. `module`: what is run in place of the program, with its
+    arguments.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, open(log or os.devnull, "ab") as written:
+        home = state or Path(folder) / "state"
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, "serve", "--state", str(home), "--port", "0"],
+            env={**os.environ, "MALLOC_ARENA_MAX": "2", "APPLIANCE_LOG__LEVEL": "warning", **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=written if log else None,
+        )
+        try:
+            url = _await_ready(process, home)
+            yield LiveBox(process, url, (home / "admin.key").read_text().strip(), home, time.perf_counter() - start)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _await_ready(process: subprocess.Popen[bytes], home: Path) -> str:
+    address = home / "address"
+    limit = time.perf_counter() + READY_S
+    while time.perf_counter() < limit:
+        if process.poll() is not None:
+            raise RuntimeError(f"the box ended with {process.returncode}")
+        if address.exists() and (url := address.read_text().strip()):
+            try:
+                if httpx.get(url + "/v2/health/ready").status_code == 200:
+                    return url
+            except httpx.TransportError:
+                pass
+        time.sleep(0.01)
+    raise RuntimeError(f"the box did not get ready within {READY_S} s")
+
+
+def upload(
+    live: LiveBox, name: str, model: Path, *, task: str = "tensor", calibration: bytes | None = None, **metadata: Any
+) -> str:
+    """Upload a model in pieces; returns the job id. `calibration`: a zip of inputs."""
+    with live.http() as http, model.open("rb") as file:
+        upload_id = http.post("/v1/uploads", json={"length": model.stat().st_size}).raise_for_status().json()["id"]
+        offset = 0
+        while piece := file.read(8 << 20):
+            http.patch(
+                f"/v1/uploads/{upload_id}", content=piece, headers={"Upload-Offset": str(offset)}
+            ).raise_for_status()
+            offset += len(piece)
+        fields = {"name": name, "task": task, "upload": upload_id, "metadata": json.dumps(metadata)}
+        parts: dict[str, Any] = {key: (None, value) for key, value in fields.items()}
+        if calibration is not None:
+            parts["calibration"] = ("calibration.zip", calibration)
+        answer = http.post("/v1/models", files=parts)
+        answer.raise_for_status()
+        job: str = answer.json()["id"]
+        return job
+
+
+def await_job(live: LiveBox, job: str, limit_s: float = 600) -> dict[str, Any]:
+    """Wait for a job's end; raises when it failed."""
+    limit = time.perf_counter() + limit_s
+    with live.http() as http:
+        while time.perf_counter() < limit:
+            record: dict[str, Any] = http.get(f"/v1/jobs/{job}").json()
+            if record["state"] in ("done", "failed", "cancelled"):
+                if record["state"] != "done":
+                    raise RuntimeError(f"import {record['state']}: {record.get('error')}")
+                return record
+            time.sleep(0.1)
+    raise RuntimeError(f"job {job} took longer than {limit_s} s")
+
+
+def item(live: LiveBox, name: str) -> dict[str, np.ndarray]:
+    """One item of noise for a model whose inputs are floats; 1 for each dimension that is free."""
+    with live.http() as http:
+        inputs = http.get(f"/v2/models/{name}").raise_for_status().json()["inputs"]
+    random = np.random.default_rng(1)
+    return {one["name"]: random.random([max(1, size) for size in one["shape"]], np.float32) for one in inputs}
+
+
+def served(live: LiveBox, name: str, model: Path, **metadata: Any) -> dict[str, np.ndarray]:
+    """Import a model to its end; returns an item for it."""
+    await_job(live, upload(live, name, model, **metadata))
+    return item(live, name)
+
+
+_BARE = """
+import sys, uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+body = bytes(int(sys.argv[2]))
+async def infer(request):
+    await request.body()
+    return Response(body, media_type="application/octet-stream")
+app = Starlette(routes=[Route("/v2/models/{name}/infer", infer, methods=["POST"])])
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="httptools", ws="none", access_log=False,
+            log_config=None, server_header=False, proxy_headers=False)
+"""
+
+
+@contextmanager
+def bare_starlette(port: int, body_bytes: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A Starlette route that reads the body and returns a body of the given size."""
+    process = subprocess.Popen([sys.executable, "-c", _BARE, str(port), str(body_bytes)], stderr=subprocess.DEVNULL)
+    try:
+        limit = time.perf_counter() + 20
+        while time.perf_counter() < limit:
+            try:
+                httpx.post(f"http://127.0.0.1:{port}/v2/models/x/infer", content=b"")
+                break
+            except httpx.TransportError:
+                time.sleep(0.05)
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+_WORDS = {"float32": "FP32", "int64": "INT64"}
+
+
+def infer_body(inputs: dict[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of an infer call with binary tensors in and out."""
+    raw = {name: array.tobytes() for name, array in inputs.items()}
+    described = [
+        {
+            "name": name,
+            "datatype": _WORDS[str(array.dtype)],
+            "shape": list(array.shape),
+            "parameters": {"binary_data_size": len(raw[name])},
+        }
+        for name, array in inputs.items()
+    ]
+    header = json.dumps({"inputs": described, "parameters": {"binary_data_output": True}}).encode()
+    return header + b"".join(raw.values()), {"Inference-Header-Content-Length": str(len(header))}
+
+
+def infer_request(model: str, key: str, inputs: dict[str, np.ndarray]) -> bytes:
+    """A whole HTTP request of `/v2`, with binary tensors."""
+    body, headers = infer_body(inputs)
+    lines = [f"POST /v2/models/{model}/infer HTTP/1.1", "Host: localhost", f"Authorization: Bearer {key}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    lines += ["Content-Type: application/octet-stream", f"Content-Length: {len(body)}"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def ask(connection: socket.socket, request: bytes | bytearray) -> bytes:
+    """Send a request and take its whole answer; returns the head."""
+    connection.sendall(request)
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += connection.recv(1 << 16)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), head
+    (length,) = re.findall(rb"\r\ncontent-length: (\d+)", head)
+    while len(body) < int(length):
+        body += connection.recv(1 << 16)
+    return head
+
+
+def plain_session_ms(model: Path) -> float:
+    """Make a session from the plain file, on one thread; returns milliseconds."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    start = time.perf_counter()
+    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    elapsed_ms = (time.perf_counter() - start) * 1e3
+    del session
+    trim()
+    return elapsed_ms
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def pss_mb(pid: int) -> float:
+    """Proportional set size of a process, MB of 10^6 bytes."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
+
+
+def rate(port: int, pid: int, request: bytes, connections: int, seconds: float) -> tuple[float, float]:
+    """Requests per second, and processor microseconds of the server per request."""
+    before = cpu_s(pid)
+    result = drive(port, [request], connections, seconds)
+    return float(result["count"] / result["seconds"]), (cpu_s(pid) - before) / result["count"] * 1e6
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far, seconds: steadier than the clock on a machine with neighbours."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

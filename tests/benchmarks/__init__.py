@@ -1,1 +1,0 @@
-"""Tests of benchmarks: what they measure with does what it should."""
