@@ -76,6 +76,7 @@ def test_application_that_gives_way_keeps_its_smallest_variant_where_that_fits(n
 
 @every_policy
 @given(seed=seeds, intent=st.sampled_from(("procure", "rebalance")))
+@example(seed=136, intent="rebalance")  # a demotion that no load needs in the end
 def test_background_eviction_plan_keeps_every_rule(name: str, seed: int, intent: Intent) -> None:
     """Without a request in wait the same bounds hold, and the requester never ends with less than it had."""
     written = {**_drawn(seed), "intent": intent}

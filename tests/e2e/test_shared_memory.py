@@ -266,7 +266,7 @@ def test_shared_memory_registration_is_validated_and_bounded(caller: Caller) -> 
     refused(lambda: caller.status("more"), "no shared memory region 'more'", "404")
     for number in range(REGIONS_MAX - 1):
         caller.register(f"more{number}", "ea_in", 64)
-    refused(lambda: caller.register("last", "ea_in", 64), f"quota of {REGIONS_MAX} shared memory regions", "429")
+    refused(lambda: caller.register("last", "ea_in", 64), f"may have {REGIONS_MAX} shared memory regions", "429")
     caller.unregister("in")
     caller.unregister("in")  # no error, as with the reference
     caller.make("ea_large", BYTES_MAX)

@@ -160,7 +160,7 @@ async def test_backup_that_would_fill_the_disk_is_refused(stand: Stand, monkeypa
     await management.box.housekeeping.run("nightly backup")
     checks = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
     assert checks["housekeeping"]["status"] == "warn"
-    assert "nightly backup: the disk of the box is full" in checks["housekeeping"]["detail"]
+    assert "nightly backup: the disk of the box has too little room" in checks["housekeeping"]["detail"]
 
 
 async def test_failed_backup_says_why_and_leaves_no_file(stand: Stand) -> None:
