@@ -24,7 +24,7 @@ _UNREAD: tuple[tuple[bytes, str], ...] = (
     (rb"#!AMR", "an AMR file"),
     (rb"RIFX", "a WAV file of big-endian numbers (RIFX)"),
 )
-"""How other sounds begin, and what they are."""
+"""First bytes of sound files that are no WAV, and the names of their formats."""
 _CHUNKS_MAX = 4096
 """Before the sound; usual are two or three."""
 _OPEN_ENDED = 0x7FFF0000

@@ -159,7 +159,7 @@ class Chains:
                 self._leave(Place(ask, rank), after, choice)
 
     def _choices(self, ask: int) -> Iterable[tuple[int, Choice]]:
-        """Those that fit into the memory by themselves."""
+        """Return the choices of a request that fit into the memory by themselves, each with its rank."""
         choices = self.schedule.choices[self.schedule.asks[ask].model]
         return [(rank, choice) for rank, choice in enumerate(choices) if choice.bytes <= self.schedule.memory_bytes]
 

@@ -152,8 +152,7 @@ class _Evaluation:
         count = max(tally.samples for tally in tallies)
         self.against, self.data = "fp32", f"{count} calibration inputs, against the answers of the original{size}"
         if self.order.held_out:
-            others = set(self.order.calibration).difference(self.order.held_out)
-            count, unread = self._unreadable(tuple(path for path in self.order.calibration if path in others))
+            count, unread = self._unreadable([p for p in self.order.calibration if p not in self.order.held_out])
             looked_at, problems = looked_at + count, [*problems, *unread]
         self.unused = unused_inputs(len(self.order.calibration), looked_at, problems)
         if samples and not problems and not found.weight:

@@ -30,7 +30,7 @@ class MemoryAccount:
 
     @property
     def budget_bytes(self) -> int:
-        """What models may take as it is set, whatever other programs take now."""
+        """Return the memory budget of the settings, in bytes, whatever other programs use now."""
         return self._shares.budget_bytes
 
     def room_for(self, builds: Collection[str]) -> int:

@@ -22,18 +22,19 @@ from appliance.runtime.servable import Servable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """A build, or a process, that found no room."""
+    """A build or a process that found no room."""
 
     build_id: str
     """Empty for a process."""
     name: str
     tenant: str
-    """Whose memory it would be."""
+    """The tenant whose memory the build or process takes."""
     own_bytes: int
-    """Of these, what it takes when it is there."""
+    """Bytes that stay taken once the build is loaded, or the process runs."""
     charged_bytes: int
-    """The same with the guard that begins for it."""
+    """`own_bytes`, with those of the guard that begins for a build."""
     need_bytes: int
+    """Bytes that have to be free while the build loads, or the process begins."""
     begin_bytes: int
     """Bytes of processes that begin for a build."""
     can_fit: bool

@@ -269,9 +269,9 @@ class ApplicationStates:
         return bool(self.beside.in_use(group.name)) and self._expectations.of(group.name).next_ns is None
 
     def _shown(self, group: VariantGroup, build: ResidentBuild | None) -> tuple[tuple[Option, ...], bool]:
-        """What of a group a plan for others may choose among, and whether it is to leave it as it is. Where nobody but
-        planners asks, the group gets what they use and nothing better: they would not use it. What it has may fall to
-        what would do for them in its place.
+        """Return the options of a group that a plan for another application may choose, and whether the plan must leave
+        the group as it is. A group that only planners use has the variants that they use, those that promises need,
+        and substitutes smaller than its build: planners would not use a better one.
         """
         options, is_pinned = self.options(group, build), self._is_pinned(group, build)
         if not self._is_planned_only(group):

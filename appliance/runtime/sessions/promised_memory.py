@@ -30,7 +30,7 @@ Builds = Mapping[str, Servable]
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What the promises of one pool need."""
+    """The builds that the promises of one pool need."""
 
     key: PoolKey
     rank: tuple[object, ...]

@@ -54,9 +54,9 @@ class _Wanted:
     near: dict[str, int] = field(default_factory=dict)
     """Distances, of those that are not in use."""
     enough: set[str] = field(default_factory=set)
-    """Those that would keep the promises of some pool."""
+    """Variants of which each keeps all promises of a pool."""
     promised: set[str] = field(default_factory=set)
-    """What promises need, whatever is in use."""
+    """Variants that promises need, in use or not."""
 
     def wishes(self, until_ns: int) -> tuple[Wish, ...]:
         return (

@@ -108,7 +108,7 @@ class Zoos:
         return found
 
     def alone(self, key: PoolKey) -> Zoo:
-        """What there is now, whatever memory others need."""
+        """Return the variants that memory has not refused of late, whatever the promises of other pools need."""
         now_ns = self._environment.clock.now_ns()
         try:
             entry = self._environment.catalogue.entry(key.application_id)
