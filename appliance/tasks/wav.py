@@ -24,7 +24,7 @@ _UNREAD: tuple[tuple[bytes, str], ...] = (
     (rb"#!AMR", "an AMR file"),
     (rb"RIFX", "a WAV file of big-endian numbers (RIFX)"),
 )
-"""First bytes of sound files that are no WAV, and the names of their formats."""
+"""Signatures (first bytes) of sound formats other than WAV, with a name for error messages."""
 _CHUNKS_MAX = 4096
 """Before the sound; usual are two or three."""
 _OPEN_ENDED = 0x7FFF0000

@@ -30,7 +30,7 @@ class MemoryAccount:
 
     @property
     def budget_bytes(self) -> int:
-        """Return the memory budget of the settings, in bytes, whatever other programs use now."""
+        """Return the configured memory budget in bytes; memory use of other programs does not lower the budget."""
         return self._shares.budget_bytes
 
     def room_for(self, builds: Collection[str]) -> int:

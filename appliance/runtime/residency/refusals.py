@@ -32,7 +32,7 @@ class _Wanted:
     own_bytes: int
     """Bytes that stay taken once the build is loaded, or the process runs."""
     charged_bytes: int
-    """`own_bytes`, with those of the guard that begins for a build."""
+    """Bytes of the build and of the guard process started for the build."""
     need_bytes: int
     """Bytes that have to be free while the build loads, or the process begins."""
     begin_bytes: int

@@ -269,9 +269,10 @@ class ApplicationStates:
         return bool(self.beside.in_use(group.name)) and self._expectations.of(group.name).next_ns is None
 
     def _shown(self, group: VariantGroup, build: ResidentBuild | None) -> tuple[tuple[Option, ...], bool]:
-        """Return the options of a group that a plan for another application may choose, and whether the plan must leave
-        the group as it is. A group that only planners use has the variants that they use, those that promises need,
-        and substitutes smaller than its build: planners would not use a better one.
+        """Return (options, is_pinned) of a group for a plan that makes room for another application.
+
+        A pinned group must stay as the plan found it. A group used by planners alone offers its build, the variants
+        in use, the variants promised to sessions, and smaller substitutes; larger variants would stay unused.
         """
         options, is_pinned = self.options(group, build), self._is_pinned(group, build)
         if not self._is_planned_only(group):

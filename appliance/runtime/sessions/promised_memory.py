@@ -30,7 +30,7 @@ Builds = Mapping[str, Servable]
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """The builds that the promises of one pool need."""
+    """Sets of builds, each of which keeps all promises of one pool."""
 
     key: PoolKey
     rank: tuple[object, ...]

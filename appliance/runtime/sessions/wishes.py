@@ -54,9 +54,9 @@ class _Wanted:
     near: dict[str, int] = field(default_factory=dict)
     """Distances, of those that are not in use."""
     enough: set[str] = field(default_factory=set)
-    """Variants of which each keeps all promises of a pool."""
+    """Variants good enough, each alone, for all promises of a pool."""
     promised: set[str] = field(default_factory=set)
-    """Variants that promises need, in use or not."""
+    """Variants needed to keep promises, in use or not."""
 
     def wishes(self, until_ns: int) -> tuple[Wish, ...]:
         return (

@@ -108,7 +108,7 @@ class Zoos:
         return found
 
     def alone(self, key: PoolKey) -> Zoo:
-        """Return the variants that memory has not refused of late, whatever the promises of other pools need."""
+        """Return the variants of a pool without recent refusals for memory, ignoring the promises of other pools."""
         now_ns = self._environment.clock.now_ns()
         try:
             entry = self._environment.catalogue.entry(key.application_id)
