@@ -89,8 +89,9 @@ def run(document: Path, folder: Path) -> list[str]:
     box_log = (folder / "box.log").read_text() if (folder / "box.log").exists() else ""
     assert shell.returncode == 0, f"{shell.stdout}\n{shell.stderr}\n{box_log[-2000:]}"
     said = dict(re.findall(r"^== (\d+)\n(.*?)(?=^== |\Z)", shell.stdout, re.MULTILINE | re.DOTALL))
-    answers = [said[str(number)] for number in range(len(story(document)))]
-    for (command, shown), answer in zip(story(document), answers, strict=True):
+    told = story(document)
+    answers = [said[str(number)] for number in range(len(told))]
+    for (command, shown), answer in zip(told, answers, strict=True):
         for line in shown:
             assert _pattern(line).search(answer), f"{command}: {document.name} shows {line!r}, the command:\n{answer}"
     return answers

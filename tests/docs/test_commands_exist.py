@@ -10,7 +10,10 @@ from typer.main import get_command
 from appliance.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 SHOWN = re.compile(r"(?:(?:scripts/|\$ |^ +|`|=)appliance|^appliance) ([a-z][^`|&;\n]*)", re.MULTILINE)
 """A command line in a block of code, or between quotes."""
 
