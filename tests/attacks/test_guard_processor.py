@@ -35,6 +35,7 @@ from appliance.runtime.processors.guard.processor import GUARD_PROGRAM, GuardedP
 from appliance.tasks.base import TokenOrder, TokenRow
 from tests.attacks import killers
 from tests.fakes.forms import prepared_form
+from tests.harness.signals import freeze
 
 MIB = 2**20
 KILLS_AT_RANDOM = 20
@@ -91,7 +92,7 @@ def test_unresponsive_fork_server_is_replaced() -> None:
     try:
         server.start()
         before = server.pid
-        os.kill(before, signal.SIGSTOP)
+        freeze(before)
         with pytest.raises(TimeoutError):
             server.fork({"home": {}}, [])
         server.start()
@@ -107,7 +108,7 @@ async def test_stopped_guard_ends_and_its_runs_are_answered(processor: GuardedPr
     path = toys.tiny_add(tmp_path / "add.onnx")
     stopped, going = [await processor.load(form_of(path, tenant, tenant)) for tenant in ("stopped", "going")]
     assert isinstance(stopped, GuardedBuild)
-    os.kill(stopped.guard.pid, signal.SIGSTOP)
+    freeze(stopped.guard.pid)
     run = asyncio.ensure_future(processor.run(stopped, numbers(1.0), None))
     async with asyncio.timeout(PATIENCE_S):
         while not run.done():

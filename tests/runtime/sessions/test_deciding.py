@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, adaptat
 from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 from tests.fakes.memory import MemoryBench
 from tests.fakes.waiting import until
+from tests.harness.signals import freeze
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.anyio]
 
@@ -238,7 +238,7 @@ async def test_stopped_planner_process_is_begun_anew_after_limit() -> None:
 
 def _stop(process: PlannerProcess) -> None:
     assert process._begun is not None
-    process._begun.process.send_signal(signal.SIGSTOP)
+    freeze(process._begun.process.pid)
 
 
 async def test_decision_is_made_in_place_when_no_process_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,11 @@ def test_openvino_computes_in_bf16_only_where_the_form_says_so(net: Path, tmp_pa
         found = sessions.run(sessions.load(form), IMAGE, None)
         assert all(difference(array, found[name]) < most for name, array in expected.items())
     assert any(difference(array, found[name]) > 1e-4 for name, array in expected.items())
-    assert OpenVinoProcessor("o", 1, threads_per_run=1, loads_parallel_max=1).describe().reduced == "bf16"
+    processor = OpenVinoProcessor("o", 1, threads_per_run=1, loads_parallel_max=1)
+    try:
+        assert processor.describe().reduced == "bf16"
+    finally:
+        processor.close()
 
 
 @pytest.mark.usefixtures("processes")
