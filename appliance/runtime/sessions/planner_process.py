@@ -177,10 +177,15 @@ class PlannerProcess:
     def _end_now(self) -> None:
         begun, self._begun = self._begun, None
         if begun is not None:
-            begun.process.kill()
-            task = asyncio.get_running_loop().create_task(begun.end(), name="end a planner")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._kill(begun)
+
+    def _kill(self, begun: _Begun) -> "asyncio.Task[None]":
+        """Kill a process, and clear up in a task of its own: a caller that is cancelled leaves nothing open."""
+        begun.process.kill()
+        task = asyncio.get_running_loop().create_task(begun.end(), name="end a planner")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
 
     async def close(self) -> None:
         """End it."""
@@ -191,11 +196,13 @@ class PlannerProcess:
         begun, self._begun = self._begun, None
         if begun is not None:
             await self._end(begun)
-        await asyncio.gather(*self._ending)
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     async def _end(self, begun: _Begun) -> None:
-        await begun.end()
+        ending = self._kill(begun)
         self._counting.ended()
+        await asyncio.shield(ending)
 
     async def _start(self) -> None:
         """Begin it; when it is counted, memory may end it at once. Whoever is cancelled meanwhile leaves none. Raises:
