@@ -324,6 +324,10 @@ class TrialSettings(Section):
 class ProfileSettings(Section):
     run_weight: float = Field(0.1, ge=0, le=1)
     """Weight of a run in what is expected of the next one like it; 0 = always what the import measured."""
+    correction: Literal["robust", "plain"] = "robust"
+    """How runs correct what is expected. `plain`: weight × measured + (1 - weight) × expected, as published for Band.
+    `robust`: the same, but one slow run counts for twice what was expected at most, and four that agree count at once.
+    """
 
 
 class DecisionSettings(Section):

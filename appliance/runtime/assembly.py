@@ -85,6 +85,8 @@ class RuntimeConfig:
     loss_max: float = 0.005
     run_weight: float = 0.1
     """Of a run in what is expected of the next."""
+    is_plain: bool = False
+    """Run times follow Band's formula alone."""
     samples: SampleBounds = field(default_factory=SampleBounds)
     """Requests that are kept for trials."""
 
@@ -214,7 +216,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     described = ports.processor.describe()
     alone = RunGroup(described.name, described.workers, ports.processor, {described.kind: ""})
     groups = tuple(ports.groups) or (alone,)
-    profiles = ProfileStore(clock, events, ports.fingerprints, config.run_weight)
+    profiles = ProfileStore(clock, events, ports.fingerprints, config.run_weight, is_plain=config.is_plain)
     servables = ServableFactory(
         ports.kinds or (described.kind,),
         config.isolation,

@@ -3,7 +3,7 @@
 Methods of profiling (§6.2.1): `static` measures every subgraph on every processor beforehand and stays with that;
 `dynamic` does the same and is corrected by every run; `band` measures only the largest subgraph of each network on each
 processor, estimates the others by FLOPs and tensor bytes, and is corrected by every run. Measured beforehand is on an
-idle phone; under load everything takes longer. Runs are corrected by the estimator of the box, with smoothing alone.
+idle phone; under load everything takes longer. Runs are corrected by the plain estimator of the box.
 """
 
 from collections.abc import Mapping, Sequence
@@ -163,7 +163,7 @@ class Belief:
                 found[one.units, kind] = ms
         error = self._knowledge.first_error
         off = {key: self._errors.uniform(1 - error, 1 + error) if error else 1.0 for key in sorted(found)}
-        return {key: Estimate(ms * off[key] * 1e6, 1.5, ms * 1e6, None) for key, ms in found.items()}
+        return {key: Estimate(ms * off[key] * 1e6, 1.5, ms * 1e6, is_plain=True) for key, ms in found.items()}
 
     def _profiling_ms(self, name: str) -> float:
         cut, total_ms = self._cuts[name], 0.0

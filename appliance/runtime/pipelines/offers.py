@@ -32,6 +32,8 @@ class Offer:
     profiles: tuple[Measured, ...]
     serves_on: str
     """Of these kinds the one on which it does now."""
+    is_loaded: bool = False
+    """Its build of that kind is in memory."""
 
     @property
     def is_in_parts(self) -> bool:
@@ -74,14 +76,17 @@ class Offers:
         return Offers(wanted, cheaper) if wanted else Offers(cheaper[:1], cheaper[1:])
 
 
-def offers_of(stage: Ask, entry: Entry, kinds_of: Callable[[Servable], Sequence[str]]) -> Offers:
+def offers_of(
+    stage: Ask, entry: Entry, kinds_of: Callable[[Servable], Sequence[str]], is_resident: Callable[[str], bool]
+) -> Offers:
     """The variants that a stage asks for, and the cheaper ones that may stand in for them, from the nearest on.
 
     A stage that names a floor is served by whatever reaches it, and by nothing below. One that does not is served by
     what its application chooses, or by what is as accurate; and where not all fits, by what its application allows.
+    `is_resident`: whether a build is in memory.
     """
     named = entry.servables.get(stage.variant or "")
-    known = [_offer(one, kinds_of(one)) for one in (entry.order if named is None else [named])]
+    known = [_offer(one, kinds_of(one), is_resident) for one in (entry.order if named is None else [named])]
     able = [one for one in known if one.profiles]
     if stage.variant is not None:
         return Offers(() if named is None else tuple(able))
@@ -100,12 +105,12 @@ def offers_of(stage: Ask, entry: Entry, kinds_of: Callable[[Servable], Sequence[
     return Offers(tuple(wanted), tuple(sorted(cheaper, key=lambda one: (-one.servable.accuracy, one.name))))
 
 
-def _offer(servable: Servable, kinds: Sequence[str]) -> Offer:
-    parts = servable.parts
+def _offer(servable: Servable, kinds: Sequence[str], is_resident: Callable[[str], bool]) -> Offer:
+    parts, is_loaded = servable.parts, is_resident(servable.build_id)
     if parts is not None:
-        return Offer(servable, (replace(parts.profile, kind=parts.home),), parts.home)
+        return Offer(servable, (replace(parts.profile, kind=parts.home),), parts.home, is_loaded)
     profiles = tuple(one for one in servable.variant.profiles if one.kind in kinds and one.latencies)
-    return Offer(servable, profiles, kind_of(servable.build_id))
+    return Offer(servable, profiles, kind_of(servable.build_id), is_loaded)
 
 
 @dataclass(frozen=True, slots=True)

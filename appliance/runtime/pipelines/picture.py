@@ -312,7 +312,10 @@ class Pictures:
                 looked.missing = f"{stage.name}: {error}"
                 break
             looked.entries[stage.application_id] = entry
-            looked.offers[stage.name] = offers_of(stage, entry, self._environment.catalogue.able_kinds)
+            environment = self._environment
+            looked.offers[stage.name] = offers_of(
+                stage, entry, environment.catalogue.able_kinds, environment.is_resident
+            )
         return looked
 
     async def _fit(self, found: Mapping[str, "_Looked"]) -> None:

@@ -272,14 +272,17 @@ class _Level:
         return Module(stage.name, rate, tuple(self._profiles(stage)), ballooning)
 
     def _profiles(self, stage: Ask) -> list[Profile]:
-        """Of each configuration that of the variant that is quickest there. A kind on which a variant does not serve
-        now has to be noticeably quicker: going over to it costs a load. What a network in parts takes is of the
-        processors that are there: the speed of its kind's is in it; and while one kind is at it, the others are free.
+        """Of each configuration that of the variant that is quickest there. A variant that is not loaded, where another
+        one is, has to be noticeably quicker (SC-22), and so has a kind on which a variant does not serve now: going
+        over to it costs a load. What a network in parts takes is of the processors that are there: the speed of its
+        kind's is in it; and while one kind is at it, the others are free.
         """
         best: dict[tuple[str, int, int], tuple[float, str, Offer]] = {}
+        has_loaded = any(offer.is_loaded for offer in self._offered[stage.name])
         for offer in self._offered[stage.name]:
             for measured in offer.profiles:
-                factor = 1.0 if measured.kind == offer.serves_on else 1.0 + NOTICEABLE
+                needs_load = measured.kind != offer.serves_on or (has_loaded and not offer.is_loaded)
+                factor = 1.0 + NOTICEABLE if needs_load else 1.0
                 for worker, of in self._machine.of.items():
                     if of.kind != measured.kind:
                         continue

@@ -29,13 +29,15 @@ class Estimate:
     once. The P99 is kept as a multiple of the median, so
     that it follows when everything becomes slower or quicker: a tenth more with each run above it, a ninety-ninth of
     that less with each other, which rests where 1 % are above.
+
+    A plain estimate follows the paper's formula alone, from the first run on.
     """
 
     __slots__ = (
+        "_is_plain",
         "_mildest_ns",
         "_surprised_ns",
         "_surprises",
-        "_surprises_max",
         "count",
         "last_ns",
         "p50_ns",
@@ -45,19 +47,15 @@ class Estimate:
         "tail",
     )
 
-    def __init__(
-        self, p50_ns: float, tail: float, reference_ns: float = 0.0, surprises_max: int | None = SURPRISES
-    ) -> None:
-        """`tail`: P99 / P50, at least 1. `reference_ns`: what the import measured of it; 0 = nothing.
-        `surprises_max`: None = smoothing alone, as the paper has it.
-        """
+    def __init__(self, p50_ns: float, tail: float, reference_ns: float = 0.0, *, is_plain: bool = False) -> None:
+        """`tail`: P99 / P50, at least 1. `reference_ns`: what the import measured of it; 0 = nothing."""
         self.p50_ns = p50_ns
         self.tail = tail
         self.reference_ns = reference_ns
         self.settling = 0 if reference_ns else SETTLING
         self.count = 0
         self.last_ns = 0
-        self._surprises_max = surprises_max
+        self._is_plain = is_plain
         self._surprises = 0
         """Of the last runs, one after the other, that took longer; less than 0: that took shorter ..."""
         self._mildest_ns = 0.0
@@ -77,21 +75,24 @@ class Estimate:
         old_ns = self.p50_ns
         idle_ns = now_ns - self.last_ns
         self.last_ns = now_ns
-        if self.count <= self.settling:
+        if self.count <= self.settling and not self._is_plain:
             if took_ns < old_ns:
                 self.p50_ns = float(took_ns)
             return False
-        if took_ns < old_ns and idle_ns > TRUSTED_NS and old_ns > self.reference_ns > 0:
+        if took_ns < old_ns and not self._is_plain and idle_ns > TRUSTED_NS and old_ns > self.reference_ns > 0:
             self.p50_ns = max(float(took_ns), self.reference_ns)
             return False
         if took_ns > old_ns * self.tail:
             self.tail = min(TAIL_MAX, self.tail * _TAIL_UP)
         elif self.tail > 1.0:
             self.tail *= _TAIL_DOWN
+        if self._is_plain:
+            self.p50_ns = alpha * took_ns + (1 - alpha) * old_ns
+            return False
         most_ns = JUMP_MAX * old_ns + SLACK_NS
         self.p50_ns = old_ns + alpha * ((took_ns if took_ns < most_ns else most_ns) - old_ns)
         self._note(took_ns, old_ns, now_ns)
-        if self._surprises_max is None or abs(self._surprises) < self._surprises_max or not alpha:
+        if abs(self._surprises) < SURPRISES or not alpha:
             return False
         self._surprises = 0
         self.p50_ns = min(most_ns, max(old_ns / JUMP_MAX, self._mildest_ns))

@@ -83,14 +83,23 @@ class BuildTimes:
 class ProfileStore:
     """All builds' tables; what forgets them is `forget`."""
 
-    def __init__(self, clock: Clock, events: EventSink, fingerprints: Mapping[str, str], alpha: float) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        events: EventSink,
+        fingerprints: Mapping[str, str],
+        alpha: float,
+        *,
+        is_plain: bool = False,
+    ) -> None:
         """`fingerprints` of the box's processors, by kind. `alpha`: the weight of a run in what is expected of the next
-        (0 = what the import measured stands).
+        (0 = what the import measured stands). `is_plain` as of `RunTimes`.
         """
         self._clock = clock
         self._events = events
         self._fingerprints = fingerprints
         self._alpha = alpha
+        self._is_plain = is_plain
         self._builds: dict[tuple[str, str], BuildTimes] = {}
         """(build, rung and processor)."""
         self._paces: dict[str, Pace] = {}
@@ -143,7 +152,7 @@ class ProfileStore:
             self._drifted(build_id, shape, table)
 
         rows = _at_speed(profile.latencies, where.speed)
-        table = RunTimes(rows, self._alpha, on_drift, is_measured=is_measured, pace=pace)
+        table = RunTimes(rows, self._alpha, on_drift, is_measured=is_measured, is_plain=self._is_plain, pace=pace)
         seen = self._restored.pop((build_id, shape), None)
         if seen is not None:
             now_ns, wall_now = self._clock.now_ns(), self._clock.wall_now()

@@ -57,16 +57,19 @@ class RunTimes:
         on_drift: "Callable[[RunTimes], None]",
         *,
         is_measured: bool = True,
+        is_plain: bool = False,
         pace: Pace | None = None,
     ) -> None:
         """`rows` as in `Profile.latencies`; not `is_measured`: they are of inputs of another size, and only stand in
         until runs are seen. `alpha`: weight of a run. `on_drift` is told once when runs have become much slower or
-        quicker, and once when that is over. `pace`: of a processor that the import did not measure on.
+        quicker, and once when that is over. `is_plain`: estimates follow Band's formula alone, each by its own runs.
+        `pace`: of a processor that the import did not measure on.
         """
         self._alpha = alpha
         self._pace = pace
         self._on_drift = on_drift
         self._is_measured = is_measured
+        self._is_plain = is_plain
         self._estimates: dict[int, Estimate] = {}
         self._references: dict[int, float] = {}
         """What the import measured, of cases that were asked for."""
@@ -103,13 +106,15 @@ class RunTimes:
         """Median of a run of so many items, `running` under way with it (or `INLINE`)."""
         key = items * _LEVELS + running
         estimate = self._estimates.get(key)
-        if estimate is not None and now_ns - estimate.last_ns <= TRUSTED_NS:
+        if estimate is not None and (self._is_plain or now_ns - estimate.last_ns <= TRUSTED_NS):
             return int(estimate.p50_ns)
         reference_ns = self._references.get(key)
         if reference_ns is None:
             reference_ns = self._reference_ns(items, running)
             if len(self._references) < CELLS_MAX:
                 self._references[key] = reference_ns
+        if self._is_plain:
+            return int(reference_ns)
         if estimate is not None:
             expected_ns, last_ns = estimate.p50_ns, estimate.last_ns
         elif self._pace is not None and self._latest is None:
@@ -205,14 +210,16 @@ class RunTimes:
             estimate = self._estimates[key] = self._estimate(items, running, took_ns)
         if key == self._tried and took_ns < estimate.p50_ns:
             self._tried = self._try_at_ns = None
-            estimate.p50_ns = max(float(took_ns), min(estimate.p50_ns, estimate.reference_ns))
+            if not self._is_plain:
+                estimate.p50_ns = max(float(took_ns), min(estimate.p50_ns, estimate.reference_ns))
         has_changed = estimate.ran(took_ns, now_ns, self._alpha)
         if has_changed and running != INLINE and estimate.reference_ns >= BALLOONING_MIN_NS:
             self._changed(estimate)
         self._latest = estimate
         if items == 1:
             self._one = estimate
-        if running == INLINE and took_ns < SAMPLED_NS and abs(took_ns - estimate.p50_ns) < STEADY * estimate.p50_ns:
+        is_sampled = running == INLINE and took_ns < SAMPLED_NS and not self._is_plain
+        if is_sampled and abs(took_ns - estimate.p50_ns) < STEADY * estimate.p50_ns:
             self.skips = SKIPS
         reference_ns = estimate.reference_ns
         if reference_ns >= BALLOONING_MIN_NS:
@@ -230,12 +237,15 @@ class RunTimes:
         row = self._row(items, running)
         reference_ns = self._reference_ns(items, running)
         if not self._is_measured or not reference_ns:
-            return Estimate(took_ns, 1.0)
+            return Estimate(took_ns, 1.0, is_plain=self._is_plain)
+        tail = max(1.0, row.p99_ms / row.p50_ms)
+        if self._is_plain:
+            return Estimate(reference_ns, tail, reference_ns, is_plain=True)
         expected_ns = reference_ns * self.ballooning
         inline = self._estimates.get(items * _LEVELS + INLINE)
         if inline is not None:  # a worker is no quicker than the loop
             expected_ns = max(expected_ns, inline.p50_ns)
-        return Estimate(expected_ns, max(1.0, row.p99_ms / row.p50_ms), reference_ns)
+        return Estimate(expected_ns, tail, reference_ns)
 
     def _changed(self, changed: Estimate) -> None:
         """The processor has become another one: so it has for batches and company that have not run since. Not for runs
@@ -265,7 +275,8 @@ class RunTimes:
     def restore(self, items: int, running: int, p50_ns: float, p99_ns: float, count: int, last_ns: int) -> None:
         """What was learnt before a restart."""
         reference_ns = self._reference_ns(items, running) if self._is_measured else 0.0
-        estimate = Estimate(p50_ns, max(1.0, p99_ns / p50_ns) if p50_ns else 1.0, reference_ns)
+        tail = max(1.0, p99_ns / p50_ns) if p50_ns else 1.0
+        estimate = Estimate(p50_ns, tail, reference_ns, is_plain=self._is_plain)
         estimate.count, estimate.last_ns, estimate.saved_ns = count, last_ns, p50_ns
         self._estimates[items * _LEVELS + running] = estimate
         if self._latest is None or self._latest.last_ns < last_ns:

@@ -7,7 +7,7 @@ import pytest
 from appliance.domain.pipeline import Ask
 from tests.fakes.clock import run_virtual, story
 from tests.fakes.processor import Cost
-from tests.runtime.pipelines.bench import find_and_read, replayed
+from tests.runtime.pipelines.bench import PlanningBench, find_and_read, replayed
 
 
 @story
@@ -125,3 +125,22 @@ async def test_planned_variants_stay_in_memory_for_thirty_more_seconds() -> None
         assert any(wish.variant == "fine" for own in wishes.values() for wish in own)
         await bench.pause(20)
         assert not any(wish.variant for own in wishes.values() for wish in own)
+
+
+@pytest.mark.parametrize("loaded", ["fp32", "int8"])
+def test_plan_takes_the_variant_that_is_loaded_of_two_as_good(loaded: str) -> None:
+    """Both reach the stage's floor in 10 ms: whichever is in memory serves, and nothing is loaded (SC-22)."""
+
+    async def told() -> None:
+        bench = PlanningBench({"fp32": Cost(run_ms=10), "int8": Cost(run_ms=10)}, {"v": Cost()})
+        async with bench.working():
+            await bench.box.infer(application="t/find", variant=loaded)
+            loads = bench.box.processor.loads.total()
+            live = bench.add(stages=[Ask(name="find", application_id="t/find", accuracy_min=50.0)])
+            await bench.join(live, 5)
+            await bench.pause(1)
+            assert live.plan is not None
+            assert [row.variant for row in live.plan.stages] == [loaded]
+            assert bench.box.processor.loads.total() == loads
+
+    run_virtual(told)

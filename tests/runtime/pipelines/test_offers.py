@@ -37,7 +37,7 @@ BOX = _box()
 
 def _offers(application: str) -> Offers:
     stage = Ask(name="look", application_id=f"t/{application}")
-    return offers_of(stage, BOX.catalogue.entry(f"t/{application}"), lambda one: ("cpu",))
+    return offers_of(stage, BOX.catalogue.entry(f"t/{application}"), lambda one: ("cpu",), lambda build: False)
 
 
 def _names(found: dict[Place, Offers], *, wanted: bool = False) -> dict[str, str]:
@@ -107,9 +107,8 @@ def test_stage_naming_an_unverified_variant_is_offered_that_variant() -> None:
     catalogue.put_application(Application("t/m", "t", "m", "t/m"))
 
     def offered(variant: str | None) -> list[str]:
-        found = offers_of(
-            Ask(name="s", application_id="t/m", variant=variant), catalogue.entry("t/m"), lambda one: ("cpu",)
-        )
+        stage = Ask(name="s", application_id="t/m", variant=variant)
+        found = offers_of(stage, catalogue.entry("t/m"), lambda one: ("cpu",), lambda build: False)
         return [one.name for one in found.all]
 
     assert (offered("int8"), offered(None), offered("gone")) == (["int8"], ["fp32"], [])
@@ -153,7 +152,8 @@ class _Crowd:
         for name in (f"a{at}" for at in range(applications)):
             box.add({f"v{at}": Cost(run_ms=30 - 10 * at, resident_bytes=30 - 10 * at) for at in range(3)}, name=name)
             ask = Ask(name="look", application_id=f"t/{name}")
-            offered[name] = offers_of(ask, box.catalogue.entry(f"t/{name}"), lambda one: ("cpu",))
+            entry = box.catalogue.entry(f"t/{name}")
+            offered[name] = offers_of(ask, entry, lambda one: ("cpu",), lambda build: False)
         names = list(offered)
         places = {
             (f"p{at}", f"s{stage}"): names[(at + stage) % applications]

@@ -27,13 +27,14 @@ STAGE = Ask(name="look", application_id="t/app")
 async def test_network_in_parts_is_offered_as_a_single_variant() -> None:
     """6 ms in parts, 5 of them on the other kind; 20 whole, on the first one."""
     bench = bench_of()
-    (offer,) = offers_of(STAGE, bench.catalogue.entry("t/app"), bench.catalogue.able_kinds).wanted
+    (offer,) = offers_of(STAGE, bench.catalogue.entry("t/app"), bench.catalogue.able_kinds, lambda build: False).wanted
     assert offer.is_in_parts
     assert (offer.serves_on, [one.kind for one in offer.profiles]) == ("npu", ["npu"])
     assert 6 <= offer.quickest_ms < 7
     assert offer.profile_of("cpu+npu") is offer.profiles[0]
     assert offer.profile_of("cpu") is None
-    (whole,) = offers_of(STAGE, bench_of(cut=False).catalogue.entry("t/app"), lambda one: ("cpu",)).wanted
+    entry = bench_of(cut=False).catalogue.entry("t/app")
+    (whole,) = offers_of(STAGE, entry, lambda one: ("cpu",), lambda build: False).wanted
     assert (whole.is_in_parts, whole.serves_on, whole.quickest_ms) == (False, "cpu", 20)
 
 
@@ -59,7 +60,7 @@ def _asked(
     pipeline = Pipeline("t/p", "t", "p", 100.0, (STAGE,), cost_by=cost_by)
     machine = Machine.made(groups, tariff, 1)
     subject = Subject(pipeline, Graph.of((STAGE,), {"t/app": TaskKind.TENSOR}), {"t/app": entry}, Observed())
-    offers = {"look": offers_of(STAGE, entry, catalogue.able_kinds)}
+    offers = {"look": offers_of(STAGE, entry, catalogue.able_kinds, lambda build: False)}
     return asked(subject, machine, offers, tariff), machine
 
 

@@ -86,7 +86,7 @@ def test_ballooning_is_that_of_the_kind_that_serves(seen_ms: float | None, at_on
     observed = Observed(10.0, 0.0, 10, {"read": 1.0}, takes_as_ms={} if seen_ms is None else seen)
     graph = Graph.of((stage,), {"t/read": TaskKind.TEXT_RECOGNITION})
     machine = Machine.made([Group("cpu", ("cpu", "openvino"), 2, has_host=True)], UNPRICED, 2)
-    offers = {"read": offers_of(stage, entry, lambda one: ("cpu", "openvino"))}
+    offers = {"read": offers_of(stage, entry, lambda one: ("cpu", "openvino"), lambda build: False)}
     made = asked(Subject(pipeline, graph, {"t/read": entry}, observed), machine, offers, UNPRICED)
     (module,) = made.levels[0].modules
     assert module.ballooning == pytest.approx(expected)
@@ -98,3 +98,33 @@ def test_item_time_is_a_part_of_the_nearest_measured_batch() -> None:
     rows = _measured((1, 1, 10.0), (4, 1, 20.0), (1, 2, 14.0), (4, 2, 90.0))
     assert [_item_ms(rows, batch, 1) for batch in (1, 2, 4, 8)] == [10.0, 10.0, 5.0, 5.0]
     assert [_item_ms(rows, 1, at_once) for at_once in (2, 3)] == [14.0, 14.0]
+
+
+@pytest.mark.parametrize(
+    ("int8_ms", "loaded", "chosen", "planned_ms"),
+    [
+        (10.0, "", "fp32", 10.0),  # as quick: by name
+        (10.0, "int8", "int8", 10.0),
+        (10.9, "int8", "int8", 10.9),  # 10 × 1.1 = 11 with the load
+        (11.1, "int8", "fp32", 11.0),
+        (9.2, "fp32", "fp32", 10.0),  # 9.2 × 1.1 = 10.12
+        (9.0, "fp32", "int8", 9.9),
+        (10.9, "fp32 int8", "fp32", 10.0),
+    ],
+)
+def test_variant_that_is_loaded_comes_before_one_that_is_no_tenth_quicker(
+    int8_ms: float, loaded: str, chosen: str, planned_ms: float
+) -> None:
+    """Of two that are as good for the stage, fp32 with 10 ms (SC-22). What has to be loaded counts a tenth more."""
+    box = EngineBench()
+    box.add({"fp32": Cost(run_ms=10), "int8": Cost(run_ms=int8_ms)}, name="read")
+    stage = Ask(name="read", application_id="t/read", accuracy_min=50.0)
+    entry = box.catalogue.entry("t/read")
+    builds = {box.build(name, "t/read") for name in loaded.split()}
+    offers = {"read": offers_of(stage, entry, lambda one: ("cpu",), builds.__contains__)}
+    graph = Graph.of((stage,), {"t/read": TaskKind.TEXT_RECOGNITION})
+    subject = Subject(Pipeline("t/p", "t", "p", 500.0, (stage,)), graph, {"t/read": entry}, Observed(0.0, 0.0, 0, {}))
+    machine = Machine.made([Group("cpu", ("cpu",), 2, has_host=True)], UNPRICED, 2)
+    made = asked(subject, machine, offers, UNPRICED)
+    assert made.variants[0] == {("read", "cpu", 1, 1): chosen}
+    assert [one.latency_ms for one in made.levels[0].modules[0].profiles] == pytest.approx([planned_ms])

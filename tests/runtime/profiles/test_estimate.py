@@ -26,6 +26,27 @@ def test_estimate_smooths_like_the_example_of_the_band_paper() -> None:
     assert estimate.p50_ns == pytest.approx(110)
 
 
+@given(st.floats(1, 1e12), st.floats(0, 1e12), st.lists(times, min_size=1, max_size=60), st.floats(0, 1))
+def test_plain_estimate_is_the_formula_of_the_band_paper(
+    start_ns: float, reference_ns: float, runs: list[int], alpha: float
+) -> None:
+    """However far off a run is, after however long a pause, and from the first one on."""
+    estimate, expected_ns = Estimate(start_ns, 1.2, reference_ns, is_plain=True), start_ns
+    for number, took_ns in enumerate(runs):
+        estimate.ran(took_ns, number * 10**10, alpha)
+        expected_ns = alpha * took_ns + (1 - alpha) * expected_ns
+        assert estimate.p50_ns == expected_ns
+
+
+def test_plain_estimate_counts_a_run_six_times_as_long_in_full() -> None:
+    """8.274 ms expected, 52.665 measured: 0.1 x 52.665 + 0.9 x 8.274 = 12.7131; robust counts 16.548 for it."""
+    plain, robust = Estimate(8.274e6, 1.2, 8.274e6, is_plain=True), Estimate(8.274e6, 1.2, 8.274e6)
+    for one in (plain, robust):
+        one.ran(52_665_000, 0, 0.1)
+    assert plain.p50_ns == pytest.approx(12.7131e6)
+    assert robust.p50_ns == pytest.approx(9.1014e6, abs=200)
+
+
 @given(st.lists(times, max_size=60), st.floats(0, 1), st.floats(1, 1e12))
 def test_estimate_stays_within_measured_and_seen_times(runs: list[int], alpha: float, start_ns: float) -> None:
     """Never below the least nor above the most of what was measured and seen; P99 is no less than the median."""
@@ -78,10 +99,6 @@ def test_estimate_follows_half_or_twice_the_speed_within_four_runs(factor: float
     assert learnt(runs[:3]).p50_ns == pytest.approx(1e6 * (1 + (factor - 1) * 0.271), rel=0.05)
     assert learnt(runs).p50_ns == pytest.approx(1e6 * factor, rel=0.05)
     assert learnt(runs + [10**6] * 4).p50_ns == pytest.approx(1e6, rel=0.05)
-    smoothed = Estimate(1e6, 1.2, 1e6, None)
-    for took_ns in runs:
-        smoothed.ran(took_ns, 0, ALPHA)
-    assert smoothed.p50_ns == pytest.approx(1e6 * (1 + (factor - 1) * 0.344), rel=0.05)
 
 
 def test_estimate_after_a_burst_of_slow_runs_is_bounded() -> None:

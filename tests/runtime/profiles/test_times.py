@@ -69,6 +69,35 @@ def test_slow_expected_time_that_no_run_confirms_is_forgotten() -> None:
     assert times.expected_ns(1, 1, later + TRUSTED_NS + 1) == 15 * NS_PER_MS
 
 
+def test_plain_expected_times_are_each_cases_own() -> None:
+    """By hand, α = 0.1: 0.1 x 50 + 0.9 x 10 = 14 and 0.1 x 2 + 0.9 x 14 = 12.8 ms, which stand without runs too. A case
+    that has not run stays as measured; runs on the event loop are all told.
+    """
+    times = RunTimes(ROWS, 0.1, Told(), is_plain=True)
+    times.ran(1, 1, 50 * NS_PER_MS, NOW)
+    assert times.expected_ns(1, 1, NOW) == 14 * NS_PER_MS
+    later = NOW + 2 * TRUSTED_NS
+    assert times.expected_ns(1, 1, later) == 14 * NS_PER_MS
+    assert times.in_time_ns(1, 1, later, 12 * NS_PER_MS) == 14 * NS_PER_MS
+    assert times.in_time_ns(1, 1, later + NS_PER_S, 12 * NS_PER_MS) == 10 * NS_PER_MS
+    times.ran(1, 1, 2 * NS_PER_MS, later + NS_PER_S)
+    assert times.expected_ns(1, 1, later + NS_PER_S) == pytest.approx(12.8 * NS_PER_MS, abs=1)
+    assert times.expected_ns(4, 2, NOW) == 44 * NS_PER_MS
+    times.ran(4, 2, 54 * NS_PER_MS, later)
+    assert times.expected_ns(4, 2, later) == 45 * NS_PER_MS
+    short = RunTimes((Latency(1, 0.2, 0.3),), 0.1, Told(), is_plain=True)
+    short.ran(1, INLINE, NS_PER_MS // 5, NOW)
+    assert short.skips == 0
+
+
+def test_plain_expected_times_are_restored_plain() -> None:
+    """14 ms before the restart; a run of 50 ms moves it to 0.1 x 50 + 0.9 x 14 = 17.6 ms."""
+    times = RunTimes(ROWS, 0.1, Told(), is_plain=True)
+    times.restore(1, 1, 14 * NS_PER_MS, 18 * NS_PER_MS, 3, NOW)
+    times.ran(1, 1, 50 * NS_PER_MS, NOW)
+    assert times.expected_ns(1, 1, NOW) == pytest.approx(17.6 * NS_PER_MS, abs=1)
+
+
 def test_drift_of_run_times_and_the_end_of_drift_are_told_once_each() -> None:
     """Not with every run; and around the bound it does not go to and fro."""
     told = Told()
