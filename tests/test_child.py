@@ -4,8 +4,8 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -51,9 +51,11 @@ class LimitedRests(Rests):
 
     limit: asyncio.Timeout
 
-    def child(self, pid: int, limit: asyncio.Timeout, *, is_timed: bool) -> AbstractContextManager[None]:
+    @contextmanager
+    def child(self, pid: int, limit: asyncio.Timeout, *, is_timed: bool) -> Iterator[None]:
         self.limit = limit
-        return super().child(pid, limit, is_timed=is_timed)
+        with super().child(pid, limit, is_timed=is_timed):
+            yield
 
 
 def run(folder: Path, argument: str, wall_s: float = PATIENCE_S) -> tuple[list[dict[str, object]], int, str]:
