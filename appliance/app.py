@@ -25,6 +25,7 @@ from appliance.api.http.turns import Turns
 from appliance.api.regions.regions import Regions
 from appliance.api.streams.target import JOINS
 from appliance.api.streams.welcome import welcome_of
+from appliance.api.v2.handler import V2
 from appliance.clock import NS_PER_S, Clock, SystemClock
 from appliance.configuration import chosen_policies, media_threads, runtime_config
 from appliance.confinement.available import Confinement, available
@@ -127,7 +128,7 @@ class Appliance:
             upload_bytes_max=http.upload_bytes_max,
         )
         service = Bounds(self._service, rules, self.in_flight, self.logger, self._caller, self._welcome)
-        return Gateway(self.running, service, self.turns)
+        return Gateway(self.running, V2(self.running), service, self.turns)
 
     def _caller(self, scope: Scope) -> Principal:
         return self.running().browsers.caller(scope)

@@ -64,7 +64,7 @@ class Machine:
         self._clock = clock
         self.memory = MemoryLimits()
         self.cores = cores or usable_cores()
-        self._group, self._members, self._clusters = _processors(settings, clock, self.cores)
+        self._group, self.members, self._clusters = _processors(settings, clock, self.cores)
         self.processor = _guarded(self._group, settings, clock)
         self.descriptions: tuple[ProcessorDescription, ...] = self._group.describe_all()
         """One of each kind, the first one first."""
@@ -100,13 +100,13 @@ class Machine:
     def monitor(self, scratch: Path, passed: PassedProbes) -> ProcessorMonitor:
         """Who has the processors probed that may come and go."""
         cores = partial(os.sched_getaffinity, 0)
-        return ProcessorMonitor(self._clock, [*self._members, *self._clusters], ChildProbe(scratch), passed, cores)
+        return ProcessorMonitor(self._clock, [*self.members, *self._clusters], ChildProbe(scratch), passed, cores)
 
     def watch(self, core: RuntimeParts, builds: Builds, telemetry: Telemetry) -> None:
         """Kinds beside the first one, and processors beside the first of its kind, may come and go: from now on the
         parts follow.
         """
-        for member in (*self._members, *self._clusters):
+        for member in (*self.members, *self._clusters):
             member.rest_s = partial(_rest_s, core, self._clock)
             member.on_lost = core.memory.lost
             member.on_change = partial(self._changed, member, core, builds, telemetry)

@@ -155,8 +155,8 @@ class Management:
             "remember residents": self._remember(),
             "save run times": self._each_minute(self._save_changed),
             "save sign-ins": self._each_minute(self.box.browsers.save),
-            "count refused sign-ins": self._each_minute(self._save_refused),
-            "note uses of keys": self._each_minute(self._save_uses),
+            "count refused sign-ins": self._each_minute(self.save_refused),
+            "note uses of keys": self._each_minute(self.save_uses),
             "history": self.box.history.run(),
             "sweep backups": self.box.backups.sweep(),
         }
@@ -180,8 +180,8 @@ class Management:
         with suppress(Unavailable):
             await self.box.store.residents.save(self._memory.resident_set())
             await self._save_changed(at_all=True)
-            await self._save_refused()
-            await self._save_uses()
+            await self.save_refused()
+            await self.save_uses()
         await asyncio.gather(*ending, return_exceptions=True)
 
     async def close(self) -> None:
@@ -201,7 +201,7 @@ class Management:
         await self.box.store.seen.save(changed)
         self._profiles.saved(changed)
 
-    async def _save_refused(self) -> None:
+    async def save_refused(self) -> None:
         """How many sign-ins were refused."""
         if records := self.box.refused_sign_ins.taken(self.box.clock):
             try:
@@ -210,7 +210,7 @@ class Management:
                 self.box.refused_sign_ins.put_back(records)
                 raise
 
-    async def _save_uses(self) -> None:
+    async def save_uses(self) -> None:
         """Which keys were used; what cannot be written is written with the next."""
         self._uses.update(dict.fromkeys(self.box.keyring.take_uses(), self.box.clock.wall_now()))
         writing = dict(self._uses)

@@ -4,7 +4,8 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def ordered(folder: Path, argument: str) -> Callable[[], Awaitable[Child]]:
     return partial(executed, "ordered", argument, folder=folder, environment=environment)
 
 
+class LimitedRests(Rests):
+    """Keeps the time limit of the child that began last."""
+
+    limit: asyncio.Timeout
+
+    @contextmanager
+    def child(self, pid: int, limit: asyncio.Timeout, *, is_timed: bool) -> Iterator[None]:
+        self.limit = limit
+        with super().child(pid, limit, is_timed=is_timed):
+            yield
+
+
 def run(folder: Path, argument: str, wall_s: float = PATIENCE_S) -> tuple[list[dict[str, object]], int, str]:
     lines: list[dict[str, object]] = []
     begin = ordered(folder, argument)
@@ -62,14 +75,13 @@ def test_child_receives_order_and_returns_lines_and_status(tmp_path: Path, statu
 def test_child_past_its_time_is_killed_with_its_own_child(tmp_path: Path) -> None:
     """The time is over when both are there."""
     pids: list[int] = []
-    rests = Rests()
+    rests = LimitedRests()
 
     def take(line: bytes) -> None:
         message = json.loads(line)
         pids.append(message.get("grandchild") or message["pid"])
         if len(pids) == 2:
-            (child,) = rests._children
-            child.limit.reschedule(asyncio.get_running_loop().time())
+            rests.limit.reschedule(asyncio.get_running_loop().time())
 
     async def story() -> None:
         RESTS.set(rests)
@@ -114,18 +126,18 @@ def test_resting_children_stop_and_new_ones_wait(tmp_path: Path) -> None:
             take = lambda line: lines.append(json.loads(line))  # noqa: E731
             return await run_child(ordered(tmp_path, argument), b"{}", wall_s=PATIENCE_S, on_line=take)
 
-        rests = Rests()
+        rests = LimitedRests()
         hanging = asyncio.create_task(begun("hang"))
         async with asyncio.timeout(PATIENCE_S):
             while len(lines) < 2:
                 await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
         both = lines[0]["pid"], lines[1]["grandchild"]
-        (child,) = rests._children
-        left_s = child.limit.when() - asyncio.get_running_loop().time()  # type: ignore[operator]
+        limit = rests.limit
+        left_s = limit.when() - asyncio.get_running_loop().time()  # type: ignore[operator]
         rests.begin()
         for pid in both:
             await _until_it_is("T", pid)
-        assert child.limit.when() is None
+        assert limit.when() is None
         before = _children()
         other = asyncio.create_task(begun("0"))
         await asyncio.wait([other], timeout=0.1)
@@ -136,11 +148,11 @@ def test_resting_children_stop_and_new_ones_wait(tmp_path: Path) -> None:
         rests.end()
         for pid in both:
             await _until_it_is("not T", pid)
-        assert 0 < child.limit.when() - asyncio.get_running_loop().time() <= left_s  # type: ignore[operator]
+        assert 0 < limit.when() - asyncio.get_running_loop().time() <= left_s  # type: ignore[operator]
         assert (await other).status == 0
         hanging.cancel()
         await asyncio.wait([hanging])
-        assert not rests._children
+        rests.begin()  # the limits of children that have ended cannot be changed any more
 
     asyncio.run(story())
 

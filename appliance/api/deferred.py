@@ -84,7 +84,7 @@ class DeferredRequests:
         self._clock = clock
         self._logger = logger
         self._bytes = Portions(bytes_max)
-        self._tenants: dict[str, dict[str, Deferred]] = {}
+        self.by_tenant: dict[str, dict[str, Deferred]] = {}
         """Tenant → id → request; those that have any."""
         self._tasks: set[asyncio.Task[bytes]] = set()
         self.kept = 0
@@ -105,7 +105,7 @@ class DeferredRequests:
         """Whether a tenant may have one more. Raises: TooManyDeferred, ShuttingDown."""
         if self._is_closing:
             raise ShuttingDown()
-        mine = self._tenants.get(tenant, {})
+        mine = self.by_tenant.get(tenant, {})
         if len(mine) < REQUESTS_MAX:
             return
         first_ns = min((one.ended_ns for one in mine.values() if one.end is not None), default=None)
@@ -123,7 +123,7 @@ class DeferredRequests:
         """
         self.check_room(tenant)
         one = Deferred(secrets.token_hex(16), tenant, name, is_frame, self._clock.now_ns())
-        self._tenants.setdefault(tenant, {})[one.id] = one
+        self.by_tenant.setdefault(tenant, {})[one.id] = one
         one.task = task = asyncio.create_task(answering(one.show), name="deferred request")
         self._tasks.add(task)
         try:
@@ -140,14 +140,14 @@ class DeferredRequests:
 
     def find(self, tenant: str, id: str) -> Deferred:
         """A request of a tenant. Raises: UnknownRequest."""
-        one = self._tenants.get(tenant, {}).get(id)
+        one = self.by_tenant.get(tenant, {}).get(id)
         if one is None:
             raise UnknownRequest(name=id)
         return one
 
     def drop_tenant(self, tenant: str) -> None:
         """Break off and forget everything of a tenant that is gone: another of its name must not find it."""
-        for one in list(self._tenants.get(tenant, {}).values()):
+        for one in list(self.by_tenant.get(tenant, {}).values()):
             if one.task is not None:
                 one.task.cancel()
             self._forget(one)
@@ -200,15 +200,15 @@ class DeferredRequests:
 
     def _has(self, one: Deferred) -> bool:
         """Whether it was not forgotten."""
-        return self._tenants.get(one.tenant, {}).get(one.id) is one
+        return self.by_tenant.get(one.tenant, {}).get(one.id) is one
 
     def _forget(self, one: Deferred) -> None:
         if not self._has(one):
             return
-        mine = self._tenants[one.tenant]
+        mine = self.by_tenant[one.tenant]
         del mine[one.id]
         if not mine:
-            del self._tenants[one.tenant]
+            del self.by_tenant[one.tenant]
         if one.end is not None:
             self.kept -= 1
         if one.held_bytes:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class Gateway:
     """An ASGI application. Lifespan messages go to the framework."""
 
-    def __init__(self, box: Callable[[], ServingBox], service: ASGIApp, turns: Turns) -> None:
+    def __init__(self, box: Callable[[], ServingBox], v2: V2, service: ASGIApp, turns: Turns) -> None:
         self._turns = turns
         self._box = box
-        self._v2 = V2(box)
+        self._v2 = v2
         self._service = service
         self._streams: Streams | None = None
         self._arrived: list[tuple[Scope, Callable[[], None]]] = []

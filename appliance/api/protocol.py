@@ -107,7 +107,7 @@ class BoxProtocol(DirectBodyProtocol):
     def data_received(self, data: bytes | memoryview) -> None:
         """Whatever comes, in order; `data` is used now and not kept."""
         count = len(data)
-        self._received_bytes += count
+        self.received_bytes += count
         if self._ended:
             self._drop(count)
             if not self.is_over:  # what is not read yet waits, and so does its sender

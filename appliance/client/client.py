@@ -199,7 +199,13 @@ class Client(PipelineCalls, SessionCalls):
 
     def resume_upload(self, upload: str, path: Path, *, on_progress: Progress | None = None) -> UploadShape:
         """Go on with an upload that was begun before, also by another process."""
-        return pieces(self._append, lambda: self.upload_state(upload), path, on_progress)
+        return pieces(self.append, lambda: self.upload_state(upload), path, on_progress)
+
+    def append(self, upload: str, offset: int, content: Iterator[bytes]) -> UploadShape:
+        """Send the bytes of an upload from an offset on. Raises: OffsetMismatch."""
+        headers = {"Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"}
+        response = self._send("PATCH", f"/v1/uploads/{upload}", content=content, headers=headers)
+        return UploadShape.model_validate_json(response.content)
 
     def upload_state(self, upload: str) -> UploadShape:
         """How far an upload has come."""
@@ -447,11 +453,6 @@ class Client(PipelineCalls, SessionCalls):
         return self._send("GET", "/metrics").text
 
     # -- sending -------------------------------------------------------------------------------------------------------
-
-    def _append(self, upload: str, offset: int, content: Iterator[bytes]) -> UploadShape:
-        headers = {"Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"}
-        response = self._send("PATCH", f"/v1/uploads/{upload}", content=content, headers=headers)
-        return UploadShape.model_validate_json(response.content)
 
     def _import(
         self, path: str, file: Path, fields: dict[str, str], beside: Mapping[str, Path], on_progress: Progress | None

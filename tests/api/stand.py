@@ -153,14 +153,14 @@ class Asking:
     async def __aenter__(self) -> "Asking":
         self.started = asyncio.get_running_loop().create_future()
         self._gone = asyncio.Event()
-        self._task = asyncio.create_task(self.app(self._scope(), self._receive, self._send))
+        self.task = asyncio.create_task(self.app(self.scope(), self._receive, self._send))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._gone.set()
-        await asyncio.wait([self._task], timeout=ANSWER_S)
-        assert self._task.done(), "the answer did not end after the caller had gone"
-        self._task.exception()
+        await asyncio.wait([self.task], timeout=ANSWER_S)
+        assert self.task.done(), "the answer did not end after the caller had gone"
+        self.task.exception()
 
     async def status(self) -> int:
         """Of the answer, once it begins."""
@@ -176,9 +176,9 @@ class Asking:
     async def ended(self) -> None:
         """Wait for the end of the answer."""
         async with asyncio.timeout(ANSWER_S):
-            await asyncio.shield(self._task)
+            await asyncio.shield(self.task)
 
-    def _scope(self) -> dict[str, Any]:
+    def scope(self) -> dict[str, Any]:
         raw = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
         return {
             "type": "http",

@@ -155,7 +155,7 @@ async def test_deferred_request_refused_at_once_keeps_nothing() -> None:
     with pytest.raises(UnknownVariant):
         await desk.begin(application, [1], variant="w")
     assert (desk.deferred.kept, desk.deferred.under_way, desk.in_flight.bytes) == (0, 0, 0)
-    assert not desk.deferred._tenants
+    assert not desk.deferred.by_tenant
 
 
 @story
@@ -184,7 +184,7 @@ async def test_deferred_requests_are_a_thousand_per_tenant_at_most() -> None:
         await desk.begin(mine, [1])
         assert desk.told(their)["state"] == "done"
         await bench.pause(10 * 1000 * KEPT_S)
-    assert not desk.deferred._tenants
+    assert not desk.deferred.by_tenant
     assert (desk.deferred.kept, desk.deferred.results_bytes, desk.in_flight.bytes) == (0, 0, 0)
     bench.assert_quiet()
 
@@ -323,7 +323,7 @@ async def test_deferred_request_of_a_caller_gone_before_its_id_is_cancelled() ->
         asking.cancel()
         await asyncio.wait([asking])
         assert (desk.deferred.under_way, desk.in_flight.bytes) == (0, 0)
-        assert not desk.deferred._tenants
+        assert not desk.deferred.by_tenant
 
         asking = asyncio.create_task(desk.begin(application, [1]))
         one = await asking

@@ -16,7 +16,7 @@ import pytest
 
 from appliance.app import Appliance
 from appliance.domain.states import ProcessorState
-from appliance.runtime.processors.group import ProcessorGroup
+from appliance.machine import Machine
 from appliance.runtime.processors.member import Member
 from tests.api.stand import Stand, copied, job_end, running
 from tests.modelstore.networks import normalised, write
@@ -98,9 +98,8 @@ async def box(furnished: Path, tmp_path: Path) -> AsyncIterator[Stand]:
 def openvino_of(appliance: Appliance) -> Member:
     """The kind that may be lost."""
     statuses = cast(partial[Any], appliance.running().processor_statuses)
-    group: ProcessorGroup = cast(Any, statuses.func).__self__._group
-    (member,) = group._others
-    assert isinstance(member, Member)
+    machine: Machine = cast(Any, statuses.func).__self__
+    (member,) = machine.members
     return member
 
 

@@ -248,24 +248,27 @@ async def test_memory_of_the_fork_server_is_counted_anew_when_guards_end(
     """Pages that were shared are its own then; of a fork server that is gone nothing is counted."""
     told: list[int] = []
     processor.on_servers = lambda taken: told.append(sum(taken.values()))
-    await processor.load(form_of(toys.tiny_add(tmp_path / "own.onnx"), "t"))
-    server, count = processor.forkserver_pid, len(told)
+    form = form_of(toys.tiny_add(tmp_path / "own.onnx"), "t")
+    build: Any = await processor.load(form)
+    server = processor.forkserver_pid
     shared_bytes = memory_of("Shared_Dirty", server)
-    guards = list(processor._guards.values())
-    watched = [os.pidfd_open(guard.pid) for guard in guards]
-    for guard in guards:
-        processor._end(guard, "others need one")
-    for one in watched:
-        _ended(one)  # the event loop stands still, so that the count comes after
-    async with asyncio.timeout(PATIENCE_S):
-        while len(told) == count:
-            await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
+
+    async def ended(pid: int, end: Callable[[], object]) -> None:
+        watched, count = os.pidfd_open(pid), len(told)
+        end()
+        _ended(watched)  # the event loop stands still, so that the count comes after
+        async with asyncio.timeout(PATIENCE_S):
+            while len(told) == count:
+                await SystemClock().sleep_until_ns(SystemClock().now_ns() + NS_PER_S // 100)
+
+    (guarded,) = processor.occupied(())
+    await ended(build.guard.pid, guarded.end)
     assert memory_of("Shared_Dirty", server) < shared_bytes
     assert_counted(told[-1], server)
     assert told[-1] >= memory_of("Anonymous", server)
-    for forkserver in processor._servers.values():
-        forkserver.close()
-    await processor._count_servers()
+    build = await processor.load(form)
+    os.kill(server, signal.SIGKILL)
+    await ended(build.guard.pid, processor.occupied(())[0].end)
     assert told[-1] == 0
 
 
@@ -600,7 +603,7 @@ async def test_guard_starts_only_after_room_is_made_for_its_memory(processor: Gu
 
     @asynccontextmanager
     async def room(tenant: str, kind: str, base_bytes: int) -> AsyncIterator[None]:
-        told.append(("asked", tenant, kind, base_bytes, len(processor._guards)))
+        told.append(("asked", tenant, kind, base_bytes, processor.forkserver_pid))
         if refuses:
             raise OutOfMemory(
                 build_id="b", need_bytes=1, budget_bytes=1, free_bytes=0, can_fit=True, retry_after_s=None

@@ -237,7 +237,7 @@ def test_client_error_carries_the_facts_of_the_problem(port: Port) -> None:
     with port.client("museum") as box:
         upload = box.begin_upload(Path(__file__))
         with pytest.raises(OffsetMismatch) as raised:
-            box._append(upload.id, 5, iter([b"x"]))
+            box.append(upload.id, 5, iter([b"x"]))
         assert raised.value.expected_offset == 0
         box.delete_upload(upload.id)
 

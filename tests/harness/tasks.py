@@ -26,7 +26,7 @@ class TaskGuard:
 
     def install(self) -> None:
         """See every runner of this process from now on, in place of the guard that does so now."""
-        self._before = runners._cancel_all_tasks  # type: ignore[attr-defined]
+        self._before = vars(runners)[_CANCEL_ALL.__name__]
         runners._cancel_all_tasks = self._look_and_cancel  # type: ignore[attr-defined]
 
     def uninstall(self) -> None:
@@ -44,13 +44,13 @@ class TaskGuard:
 
     def _look_and_cancel(self, loop: asyncio.AbstractEventLoop) -> None:
         has_failed = sys.exc_info()[0] is not None  # the error is what counts, and explains what is left
-        if not has_failed and (tasks := _open(loop)):
+        if not has_failed and (tasks := open_tasks(loop)):
             loop.run_until_complete(asyncio.wait(tasks, timeout=PATIENCE_S))
-            self._left += map(repr, tasks & _open(loop))
+            self._left += map(repr, tasks & open_tasks(loop))
         _CANCEL_ALL(loop)
 
 
-def _open(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[object]]:
+def open_tasks(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[object]]:
     """Return the tasks that nobody has cancelled, but for those in which anyio runs tests."""
     tasks = {task for task in asyncio.all_tasks(loop) if not task.cancelling()}
     return {task for task in tasks if "TestRunner." not in repr(task.get_coro())}

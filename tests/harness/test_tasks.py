@@ -61,4 +61,4 @@ def test_error_of_a_test_is_not_hidden_by_open_tasks(guard: TaskGuard) -> None:
 
 @pytest.mark.anyio
 async def test_anyio_runner_is_no_open_task_of_the_test(guard: TaskGuard) -> None:
-    assert tasks._open(asyncio.get_running_loop()) == set()
+    assert tasks.open_tasks(asyncio.get_running_loop()) == set()

@@ -1,5 +1,6 @@
 """The file: what was written is read, over folding, killing, damage and clocks that step."""
 
+import resource
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,16 +145,18 @@ def test_history_tenant_cannot_take_all_series(path: Path) -> None:
     file.close()
 
 
-def test_history_write_failed_on_full_disk_adds_no_series(made: HistoryFile) -> None:
+def test_history_write_failed_on_full_disk_adds_no_series(made: HistoryFile, path: Path) -> None:
     """Names of series are rolled back with the rest; their numbers go to other series next."""
     made.write({START: {"up": 1.0}})
-    pages = made._database.execute("PRAGMA page_count").fetchone()[0]
-    made._database.execute(f"PRAGMA max_page_count={pages}")
+    before, files = resource.getrlimit(resource.RLIMIT_FSIZE), path.parent.glob(f"{path.name}*")
     too_much = [ReasonRow(number, 400 * "because ", "") for number in range(100)]
-    with pytest.raises(sqlite3.OperationalError, match="full"):
-        made.write({START + 10: {"requests:harbour": 1.0}}, reasons=too_much)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max(one.stat().st_size for one in files), before[1]))
+    try:
+        with pytest.raises(sqlite3.OperationalError, match="disk"):
+            made.write({START + 10: {"requests:harbour": 1.0}}, reasons=too_much)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert made.names() == {"up"}
-    made._database.execute("PRAGMA max_page_count=100000")
     made.write({START + 10: {"up": 1.0, "memory:museum": 5.0}})
     made.write({START + 10: {"requests:harbour": 1.0}})
     found = made.read(["requests:harbour", "memory:museum"], START + 10, START + 20, is_fine=True)

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Collection
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -216,13 +217,13 @@ def test_history_of_deleted_tenant_is_removed_once_disk_is_writable(tmp_path: Pa
         again = Box(box.path, ["harbour", "museum"])
         running = asyncio.create_task(again.history.run())
         await again.clock.sleep_until_ns(again.clock.now_ns() + 20 * NS_PER_S)
-        own = again.history._file
-        assert own is not None
-        own._database.execute("PRAGMA query_only=1")  # whatever is written fails
+        with closing(sqlite3.connect(box.path)) as other:
+            other.execute("CREATE TRIGGER full BEFORE DELETE ON series BEGIN SELECT RAISE(ROLLBACK, 'disk full'); END")
         again.history.forget_tenant("harbour")
         await again.clock.sleep_until_ns(again.clock.now_ns() + 90 * NS_PER_S)
         assert "memory:harbour" in again.history.names()
-        own._database.execute("PRAGMA query_only=0")
+        with closing(sqlite3.connect(box.path)) as other:
+            other.execute("DROP TRIGGER full")
         await again.clock.sleep_until_ns(again.clock.now_ns() + 90 * NS_PER_S)
         assert {"memory:museum"} == {name for name in again.history.names() if ":" in name}
         running.cancel()

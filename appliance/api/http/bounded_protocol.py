@@ -93,7 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes_max = head_bytes_max
         self._bare_bytes = 0
         """Parsed since a byte of a body or the end of a request: a head, or what stands around a chunked body."""
-        self._received_bytes = 0
+        self.received_bytes = 0
         self._requests = 0
         self._drains = 0
         self._ended = False
@@ -167,7 +167,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if phase is Phase.READING:  # what was taken of the answer since the buffer was last empty enough
             request, moved_bytes = self._requests + self._drains, -self.transport.get_write_buffer_size()
         else:
-            request, moved_bytes = self._requests, self._received_bytes
+            request, moved_bytes = self._requests, self.received_bytes
         if not self._watch.is_too_slow(self._pace, phase, request, moved_bytes, now_s):
             return
         if phase is Phase.HEAD:

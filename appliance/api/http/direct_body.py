@@ -57,7 +57,7 @@ class DirectBodyProtocol(BoundedProtocol):
         self._bare_bytes -= len(body)
         self._feed(data[:end])
         if self._large is not None or self._surplus_bytes:
-            self._received_bytes -= len(body)
+            self.received_bytes -= len(body)
             self.data_received(body)
         else:
             self._bare_bytes += len(body)
@@ -110,7 +110,7 @@ class DirectBodyProtocol(BoundedProtocol):
 
     def count(self, received: int) -> None:
         """Bytes that came past `data_received`."""
-        self._received_bytes += received
+        self.received_bytes += received
 
     def _without_surplus(self, data: bytes | memoryview) -> bytes | memoryview:
         count = min(len(data), self._surplus_bytes)
@@ -126,7 +126,7 @@ class DirectBodyProtocol(BoundedProtocol):
         if not unwanted_bytes or self._tcp_file is None or self.transport.is_closing():
             return
         count = discard(self._tcp_file, unwanted_bytes)
-        self._received_bytes += count
+        self.received_bytes += count
         self._drop(count)
         if self._ended:
             return

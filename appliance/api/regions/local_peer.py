@@ -9,11 +9,10 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
-from appliance.api.regions.socket_diag import End, tcp_socket
+from appliance.api.regions.socket_diag import ESTABLISHED, End, tcp_socket
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 """Connections of this network namespace, of IPv4 and IPv6."""
-_ESTABLISHED = 1
 _NOBODY = Path("/proc/sys/kernel/overflowuid")
 """Stands for every user of whom this user namespace has no number: of processes and of files."""
 _CREDENTIALS = struct.Struct("3i")
@@ -48,7 +47,7 @@ def _of_tcp(connection: socket.socket) -> int | None:
 def owner_of(local: End, remote: End) -> int | None:
     """The user of the connection with these ends; a kernel that has none answers with who listens there."""
     found = tcp_socket(local, remote)
-    return found.user if found is not None and found.state == _ESTABLISHED and found.inode else None
+    return found.user if found is not None and found.state == ESTABLISHED and found.inode else None
 
 
 def _owner_in_tables(local: End, remote: End) -> int | None:
@@ -59,7 +58,7 @@ def _owner_in_tables(local: End, remote: End) -> int | None:
 
 
 def _owner(local: Collection[str], remote: Collection[str]) -> int | None:
-    starts = [f" {one} {other} {_ESTABLISHED:02X} ".encode() for one in local for other in remote]
+    starts = [f" {one} {other} {ESTABLISHED:02X} ".encode() for one in local for other in remote]
     for table in _TABLES:
         text = table.read_bytes() if table.exists() else b""
         for start in starts:

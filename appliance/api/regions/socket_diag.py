@@ -25,6 +25,10 @@ _ALL_STATES = 0xFFFF_FFFF
 _ANSWER_BYTES = 8192
 
 
+ESTABLISHED = 1
+"""The state of a connection that both ends have open."""
+
+
 class Found(NamedTuple):
     """A socket. `inode`: 0 where no process has it any more."""
 

@@ -63,14 +63,14 @@ def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
     }
     yield from _requests(figures)
     yield from _sessions(box, tenant)
-    yield from _pipelines(box, tenant)
+    yield from of_pipelines(box, tenant)
     if tenant is None:
         yield from _windows(dict(sorted(box.telemetry.windows.items())))
         yield from _memory(box)
         yield from _run_times(box)
         yield from _engine(box)
         yield from _planning(box)
-        yield from _serve_loop(box)
+        yield from of_serve_loop(box)
         yield from _sensors(box)
 
 
@@ -171,7 +171,7 @@ def _sessions(box: RunningBox, tenant: str | None) -> Iterator[str]:
         yield from _gauge(f"appliance_session_{name}", text, rows)
 
 
-def _pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:
+def of_pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:
     lives = [live for live in box.pipelines.all() if tenant in (None, live.pipeline.tenant)]
     named = [(live, {"tenant": live.pipeline.tenant, "pipeline": live.pipeline.name}) for live in lives]
     frames = (
@@ -228,7 +228,7 @@ def _pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:
     yield from _gauge("appliance_pipeline_clients", "Clients that have joined pipelines.", clients)
 
 
-def _serve_loop(box: RunningBox) -> Iterator[str]:
+def of_serve_loop(box: RunningBox) -> Iterator[str]:
     single = (
         (_labels(kind=kind), took_ns / NS_PER_S) for kind, took_ns in sorted(box.engine.single_calls.by_kind.items())
     )

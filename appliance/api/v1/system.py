@@ -72,7 +72,7 @@ async def system(box: TheBox, principal: Member) -> SystemShape:
         memory_total_bytes=memory.total_bytes,
         memory_available_bytes=memory.available_bytes,
         memory_bound=memory.bound,
-        process_bytes=await asyncio.to_thread(_process_bytes, box.clock.now_ns() // PSS_KEPT_NS),
+        process_bytes=await asyncio.to_thread(process_bytes, box.clock.now_ns() // PSS_KEPT_NS),
         disk_free_bytes=shutil.disk_usage(box.state_dir).free,
         confinement=dict(box.confinement),
         policies=dict(box.settings.get("policies", {})),
@@ -239,7 +239,7 @@ def _fingerprint(certificate: Path | None) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _process_bytes(_period: int) -> int:
+def process_bytes(_period: int) -> int:
     """Pss where the kernel tells it, else resident bytes; once in a period, for the kernel walks every page table and
     faults wait meanwhile, and each open page of the box asks every few seconds.
     """

@@ -128,7 +128,7 @@ class Device:
         self._encode = encode
         self._lock = threading.Lock()
         self._sender = Sender(fps=fps, deadline_ms=getattr(promise, "slo_ms", None))
-        self._line: Line | None = None
+        self.line: Line | None = None
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         self._captured: OrderedDict[int, float] = OrderedDict()
         self._came: deque[_Came] = deque(maxlen=8)
@@ -173,7 +173,7 @@ class Device:
         """Ask for the session, and begin to stream. Raises: as `Box.begin`."""
         self.session = self._box.begin(self._order)
         self.state = str(self.session.get("state", self.state))
-        self._line = Line(
+        self.line = Line(
             self._box,
             str(self.session["id"]),
             self._sender,
@@ -183,7 +183,7 @@ class Device:
             self._clock,
             self._encode,
         )
-        self._line.start()
+        self.line.start()
 
     def leave(self, *, is_told: bool = True) -> None:
         """End the stream and the session; the box forgets it, or has it end by itself where it cannot be reached.
@@ -191,9 +191,9 @@ class Device:
         """
         from appliance.domain.errors import ApplianceError  # not before: client/errors.py
 
-        if self._line is None:
+        if self.line is None:
             return
-        self._line.stop()
+        self.line.stop()
         with self._lock:
             self._sender.closed()
         try:
@@ -239,7 +239,7 @@ class Device:
     @property
     def reconnects(self) -> int:
         """How often the line was made anew."""
-        return max(0, (self._line.connects if self._line else 0) - 1)
+        return max(0, (self.line.connects if self.line else 0) - 1)
 
     @property
     def stride_mean(self) -> float | None:
@@ -284,8 +284,8 @@ class Device:
                 self._frames[number] = kept(frame, self._sender.orders.size_px if is_ours else None)
                 while len(self._frames) > FRAMES_KEPT:
                     self._frames.popitem(last=False)
-        if is_due and self._line is not None:
-            self._line.wake()
+        if is_due and self.line is not None:
+            self.line.wake()
         return is_due
 
     def _taken(self) -> list[_Kept]:

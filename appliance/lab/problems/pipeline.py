@@ -94,7 +94,7 @@ class _Existing(Shape):
     loaded: Annotated[list[Name], Field(max_length=1024)] = Field(default_factory=list)
 
 
-class _Problem(Shape):
+class Problem(Shape):
     slo_ms: Positive
     workers: Annotated[list[_Worker], Field(min_length=1, max_length=WORKERS_MAX)]
     modules: Annotated[list[_Module], Field(min_length=1, max_length=MODULES_MAX)]
@@ -109,7 +109,7 @@ class _Problem(Shape):
 
 def read(document: Mapping[str, Any]) -> Question[AllocationPlan]:
     """The problem as a question to its policy. Raises: Malformed."""
-    written = shaped(_Problem, document)
+    written = shaped(Problem, document)
     known(written.policy, FAMILIES["pipeline"], "policy")
     refuse_duplicates((worker.name for worker in written.workers), "workers")
     refuse_duplicates((module.name for module in written.modules), "modules")
@@ -119,7 +119,7 @@ def read(document: Mapping[str, Any]) -> Question[AllocationPlan]:
         _check_profiles(module, f"modules[{index}]", kinds, written.cost_by)
     _check_edges(written.edges, [module.name for module in written.modules])
     _check_existing(written.existing, {worker.name: worker.group or worker.name for worker in written.workers})
-    problem = _input(written)
+    problem = allocation_input(written)
     policy = FAMILIES["pipeline"][written.policy]()
     return Question(lambda: policy.plan(problem), lambda plan: pipeline_answer_json(plan, written.cost_by))
 
@@ -189,7 +189,7 @@ def _check_existing(existing: Sequence[_Existing], pools: Mapping[str, str]) -> 
             raise Malformed(f"existing[{position}].parts", "have shares of more than 1 in all")
 
 
-def _input(written: _Problem) -> AllocationInput:
+def allocation_input(written: Problem) -> AllocationInput:
     return AllocationInput(
         slo_ms=written.slo_ms,
         workers=tuple(WorkerType(w.name, w.cost, w.available, w.group) for w in written.workers),

@@ -62,7 +62,7 @@ class Importer:
         """`asked`: what the box has had to do, by which upkeep goes."""
         self._store = store
         self._events = events
-        self._tools = Tools(store, builds, measure, processors, options)
+        self.tools = Tools(store, builds, measure, processors, options)
         self._scratch = store.state_dir / "scratch"
         self._upkeep = Upkeep(store.clock, asked, options.upkeep_idle_s, options.upkeep_wait_s)
         self._missing_confinement = options.missing_confinement
@@ -89,7 +89,7 @@ class Importer:
     @property
     def stages(self) -> Stages:
         """Where stages run; until `run` ends."""
-        return self._tools.stages
+        return self.tools.stages
 
     async def submit(self, request: ImportRequest) -> JobRecord:
         """Accept an import; the file at `request.source` is moved away. Returns the queued job.
@@ -170,15 +170,15 @@ class Importer:
         now, doing = self._measured_now
         return [
             Awaited(build.processor.kind, doing if build.id == now else "waiting")
-            for build in self._tools.builds.untried(content_sha256)
+            for build in self.tools.builds.untried(content_sha256)
             if build.id == now or build.id not in self._given_up
-        ] + [Awaited(one.kind, doing) for one in self._tools.builds.given_up(content_sha256) if content_sha256 == now]
+        ] + [Awaited(one.kind, doing) for one in self.tools.builds.given_up(content_sha256) if content_sha256 == now]
 
     def given_up(self, content_sha256: str) -> list[GivenUp]:
         """Kinds of processors that a content was tried on and does not run on; some until the next start only."""
-        untried = self._tools.builds.untried(content_sha256)
+        untried = self.tools.builds.untried(content_sha256)
         failed = [GivenUp(one.processor.kind, why) for one in untried if (why := self._given_up.get(one.id))]
-        return [*self._tools.builds.given_up(content_sha256), *failed]
+        return [*self.tools.builds.given_up(content_sha256), *failed]
 
     async def run(self) -> None:
         """Resume, then work off the queue for ever. Cancelling it (shutdown) leaves running jobs to the next start."""
@@ -191,7 +191,7 @@ class Importer:
                     if id in self._requests:  # else it was cancelled before it began
                         self._running[id] = group.create_task(self._carry_out(id), name=f"import {id}")
         finally:
-            self._tools.stages.close()
+            self.tools.stages.close()
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Importer:
         await asyncio.to_thread(keep_only, source.parent, {UPLOAD})
         if not await asyncio.to_thread(source.is_file):
             raise BadInput(reason="the uploaded file is gone; upload it again")
-        return await ImportRun(self._tools, request, source, progress, turn).run()
+        return await ImportRun(self.tools, request, source, progress, turn).run()
 
     async def _fail(self, id: str, error: Exception) -> None:
         """End a job with its reason; room is made first, and on a full disk it is tried until it can be written
@@ -295,9 +295,9 @@ class Importer:
             await self._idle.wait()
             piece = self._piece()
             if piece is None:
-                await self._tools.builds.wait_unmeasured()
+                await self.tools.builds.wait_unmeasured()
                 continue
-            is_upkeep, trouble = not self._tools.builds.is_new(piece.content_sha256), ""
+            is_upkeep, trouble = not self.tools.builds.is_new(piece.content_sha256), ""
             if is_upkeep and not await self._upkeep.may_begin():
                 continue
             task = asyncio.create_task(self._carry_on(piece, is_upkeep=is_upkeep))
@@ -325,10 +325,10 @@ class Importer:
 
     def _piece(self) -> "_Piece | None":
         """Of what is to be looked after the next: what was imported since the start goes first."""
-        builds = self._tools.builds
+        builds = self.tools.builds
         found: list[_Piece] = []
         for build in builds.unmeasured():
-            is_first_kind = build.processor.kind == self._tools.processors[0].kind
+            is_first_kind = build.processor.kind == self.tools.processors[0].kind
             measure = partial(self._measure_again, build.content_sha256)
             work = measure if is_first_kind else partial(self._measure_elsewhere, build)
             found.append(_Piece(build.id, build.content_sha256, work, "not measured again"))
@@ -350,13 +350,13 @@ class Importer:
 
         kind = build.processor.kind
         original = await self._original_of(measured[0][0])
-        for variant in await profiled_elsewhere(self._tools, build.processor, measured, path, on_stage, original):
+        for variant in await profiled_elsewhere(self.tools, build.processor, measured, path, on_stage, original):
             await self._store.models.put_variant(variant)
-            self._tools.builds.put(variant)
+            self.tools.builds.put(variant)
             kinds = [profile.kind for profile in variant.profiles]
             log.info("variant measured elsewhere", variant_id=variant.id, kinds=kinds)
             facts = {"model_id": variant.model_id, "variant": variant.name, "kind": kind, "runs_there": kind in kinds}
-            given_up = {one.kind: one.reason for one in self._tools.builds.given_up(build.content_sha256)}
+            given_up = {one.kind: one.reason for one in self.tools.builds.given_up(build.content_sha256)}
             why = {"reason": given_up[kind]} if kind in given_up else {}
             self._events.emit("variant measured", tenant=variant.model_id.partition("/")[0], **facts, **why)
 
@@ -384,14 +384,14 @@ class Importer:
                 self._events.emit("variant being cut", tenant=one.model_id.partition("/")[0], **facts)
 
         try:
-            cut = await Cutting(self._tools, variants, path, on_step).cut()
+            cut = await Cutting(self.tools, variants, path, on_step).cut()
         finally:
             variants = await self._store.models.variants_of(content_sha256)
             if not variants:  # it was deleted meanwhile: the parts are nobody's
-                await self._tools.builds.forget([content_sha256])
+                await self.tools.builds.forget([content_sha256])
         for variant, _task, _axes in variants:
             variant = await self._store.models.put_variant(replace(variant, cut=cut))
-            self._tools.builds.put(variant)
+            self.tools.builds.put(variant)
             log.info("variant cut", variant_id=variant.id, parts=len(cut.parts), reason=cut.reason)
 
     async def _measure_again(self, content_sha256: str) -> None:
@@ -400,14 +400,14 @@ class Importer:
         variants = await self._store.models.variants_of(content_sha256)
         first, task, axes = variants[0]
         review = ReviewOrder(str(path), first.inputs, axes, task)
-        content = Content(path, await reviewed_file(self._tools, review, self._scratch), _full_size(variants))
+        content = Content(path, await reviewed_file(self.tools, review, self._scratch), _full_size(variants))
         grown: dict[str, Profile | None] = {}
         for variant, task, axes in variants:
             known = replace(content, grown=grown.get(variant.model_id))
-            measured = await profiled(self._tools, variant, axes, task, known)
+            measured = await profiled(self.tools, variant, axes, task, known)
             grown[variant.model_id] = measured.profile
             await self._store.models.put_variant(measured)
-            self._tools.builds.put(measured)
+            self.tools.builds.put(measured)
             hazards = measured.profile.hazards if measured.profile else None
             log.info("variant measured again", variant_id=variant.id, hazards=hazards)
 

@@ -39,20 +39,18 @@ class Quarantine:
         self._clock = clock
         self._models = models
         self._variants_of = variants_of
-        self._crashes: dict[str, deque[int]] = {}
+        self.crashes: dict[str, deque[int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def crashed(self, build_id: str, reason: str) -> None:
         """A run or load of it ended its process; the third time in ten minutes its variants are put away."""
         now_ns = self._clock.now_ns()
-        self._crashes = {
-            one: times for one, times in self._crashes.items() if now_ns - times[-1] <= WITHIN_S * NS_PER_S
-        }
-        times = self._crashes.setdefault(build_id, deque(maxlen=CRASHES_MAX))
+        self.crashes = {one: times for one, times in self.crashes.items() if now_ns - times[-1] <= WITHIN_S * NS_PER_S}
+        times = self.crashes.setdefault(build_id, deque(maxlen=CRASHES_MAX))
         times.append(now_ns)
         if len(times) < CRASHES_MAX or now_ns - times[0] > WITHIN_S * NS_PER_S:
             return
-        del self._crashes[build_id]
+        del self.crashes[build_id]
         if self._avoid(build_id):
             log.warning("kind of processor avoided", build_id=build_id, crashes=CRASHES_MAX, reason=reason)
             self._tell(build_id, reason)

@@ -102,7 +102,7 @@ class Admission:
         base = sum([self._load[i] for i in self._held])
         joined = [*self._held, *self._able[: max(1, self._number_within(self._expected, base, self._able))]]
         glance = glance_of(self._fleet, share)
-        return self._counted(packer(glance, opening(glance), self._sorted(joined)))
+        return self.counted(packer(glance, opening(glance), self._sorted(joined)))
 
     def decide(self, beat: int = 0, effort_max: float = float("inf")) -> Decision:
         """`beat`: nobody is interested in serving no more clients than this; the search ends where it sees that it will
@@ -138,7 +138,7 @@ class Admission:
     def _go_on(self, served: Sequence[int]) -> Verified | None:
         plan = self._resume(self._fleet, self._state, served) if self._resume else None
         self._trials += plan is not None
-        return plan and self._counted(plan)
+        return plan and self.counted(plan)
 
     def _anew(self, served: Sequence[int]) -> Verified | None:
         return self._try(served) if sum([self._load[i] for i in served]) <= OVERLOAD_MAX else None
@@ -152,9 +152,9 @@ class Admission:
 
     def _try(self, members: Sequence[int], packer: Packer | None = None) -> Verified:
         self._trials += 1
-        return self._counted((packer or self._packers[0])(self._fleet, self._state, members))
+        return self.counted((packer or self._packers[0])(self._fleet, self._state, members))
 
-    def _counted(self, plan: Verified) -> Verified:
+    def counted(self, plan: Verified) -> Verified:
         self.effort += plan.effort
         return plan
 

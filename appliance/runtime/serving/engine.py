@@ -85,7 +85,7 @@ class Engine:
         begun. So do runs up to `alone_ns_max` while nobody else is there who would wait.
         """
         self._clock = clock
-        self._groups = groups
+        self.groups = groups
         self._catalogue = catalogue
         self._admission = admission
         self._availability = availability
@@ -305,13 +305,13 @@ class Engine:
 
     def free_workers(self) -> int:
         """Workers that a request would get at once."""
-        if not self._queue.free or len(self._groups) == 1:
+        if not self._queue.free or len(self.groups) == 1:
             return self._queue.free
-        return sum(count for at, count in self._queue.idle().items() if self._groups[at].is_serving())
+        return sum(count for at, count in self._queue.idle().items() if self.groups[at].is_serving())
 
     def serving_workers(self) -> int:
         """Workers whose processors take runs now; one where none does, for they come back."""
-        return max(1, sum(group.workers for group in self._groups if group.is_serving()))
+        return max(1, sum(group.workers for group in self.groups if group.is_serving()))
 
     def unplanned(self, now_ns: int) -> tuple[float, float]:
         """What runs that belong to no session take of late, in workers, and the longest of them, milliseconds."""

@@ -46,7 +46,7 @@ def sent(size: int, how: str, number: int, is_chunked: bool = False) -> bytes:
 
 async def received(transport: HandTransport, protocol: BoxProtocol, data: bytes, cuts: tuple[int, list[int]]) -> None:
     """As the event loop does it: as much at once as the buffer takes that it is given."""
-    before = protocol._received_bytes
+    before = protocol.received_bytes
     at = turn = 0
     while at < len(data):
         buffer = transport.receiver.get_buffer(-1)
@@ -56,4 +56,4 @@ async def received(transport: HandTransport, protocol: BoxProtocol, data: bytes,
         at += count
         turn += 1
         await settle()
-    assert protocol._received_bytes - before == len(data)
+    assert protocol.received_bytes - before == len(data)

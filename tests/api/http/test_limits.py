@@ -250,7 +250,7 @@ async def test_exception_in_a_route_is_a_problem_answer_logged_once() -> None:
     ) as asking:  # a service without a box
         assert await asking.status() == 500
         assert json.loads(await asking.piece())["type"] == "/problems/internal-error"
-        await asking._task
+        await asking.task
     assert journal.lines == ["request failed"]
 
 
@@ -265,7 +265,7 @@ async def test_exception_after_the_answer_has_begun_closes_the_connection() -> N
     async with Asking(bounds(half), "GET", "/v1/system") as asking:
         assert await asking.status() == 200
         with pytest.raises(ValueError, match="in the middle"):
-            await asking._task
+            await asking.task
 
 
 @pytest.mark.parametrize("value", [b"many", b"-1", b"9" * 19])

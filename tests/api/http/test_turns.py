@@ -161,8 +161,8 @@ async def test_pipelined_requests_of_many_connections_leave_room_in_loop_turns(o
 
     clock = HandClock()
     turns = Turns(clock)
-    gateway = Gateway(lambda: None, service, turns)  # type: ignore[arg-type, return-value]
-    gateway._v2 = slow = Slow(clock)  # type: ignore[assignment] # what is asked has no box
+    slow = Slow(clock)
+    gateway = Gateway(lambda: None, slow, service, turns)  # type: ignore[arg-type, return-value] # there is no box
     request = b"POST /v2/models/m/infer HTTP/1.1\r\nhost: box\r\ncontent-length: 2\r\n\r\n{}"
     protocols = []
     for number in range(64):
@@ -228,8 +228,12 @@ async def test_messages_of_many_streams_leave_room_in_loop_turns() -> None:
 
     clock = HandClock()
     turns, hears = Turns(clock), Hears(clock)
-    gateway = Gateway(lambda: None, service, turns)  # type: ignore[arg-type, return-value]
-    gateway._streams = hears  # type: ignore[assignment]
+
+    class Hearing(Gateway):
+        async def streams(self) -> Any:
+            return hears
+
+    gateway = Hearing(lambda: None, Slow(clock), service, turns)  # type: ignore[arg-type, return-value]
     left: dict[Any, bytes] = {}
     paused: set[Any] = set()
     for _ in range(STREAMS):

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.api.regions import local_peer
 from appliance.api.regions.local_peer import user_at
-from appliance.api.regions.socket_diag import tcp_socket
+from appliance.api.regions.socket_diag import ESTABLISHED, tcp_socket
 from tests.harness.lacking import lacks_address, skip_if
 
 pytestmark = pytest.mark.usefixtures("ports", "processes")
@@ -91,5 +91,5 @@ def test_listener_is_not_taken_for_the_other_end_of_a_connection() -> None:
         server_port, client_port = server.getsockname()[1], client.getsockname()[1]
         here = IPv4Address("127.0.0.1")
         found = tcp_socket((here, server_port), (here, client_port))
-        assert found is None or found.state != local_peer._ESTABLISHED
+        assert found is None or found.state != ESTABLISHED
         assert local_peer.owner_of((here, server_port), (here, client_port)) is None

@@ -31,12 +31,14 @@ class Socket:
 
     def __init__(self) -> None:
         self.said: list[dict[str, Any]] = []
+        self.closed = asyncio.Event()
 
     def send_text(self, message: bytes) -> None:
         self.said.append(json.loads(message))
 
     def close(self, code: int, reason: str = "") -> None:
         self.is_open = False
+        self.closed.set()
 
 
 def _stream(stand: Stand, live: Any, in_flight: InFlight, frame_bytes_max: int = FRAME_BYTES) -> tuple[Stream, Socket]:
@@ -86,12 +88,11 @@ async def test_frames_of_an_earlier_connection_count_against_the_session(
     assert [(said["outcome"], said["cause"]) for said in other.said] == [("dropped", "limit")]
     assert in_flight.bytes == 2 * FRAME_BYTES
     answers.set()
-    await asyncio.gather(*first._answering)
+    await until(lambda: in_flight.bytes == 0)
     third, last = _stream(stand, live, in_flight)
     _send(third, (3,))
     assert [said["type"] for said in last.said] == ["ack"]
-    await asyncio.gather(*third._answering)
-    assert in_flight.bytes == 0
+    await until(lambda: in_flight.bytes == 0)
 
 
 async def test_posted_frames_of_a_session_are_two_at_most(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +167,7 @@ async def test_announced_frame_counts_as_held_before_its_picture_has_come(stand:
             assert [(said["outcome"], said["cause"]) for said in socket.said] == [("dropped", "limit")]
             assert live.holding.bytes == 2 * largest
             assert not stream.gathered(largest // 2)
-            stream._give_up()
+            await stream.run(None)
     assert live.holding.bytes == 0
     assert (live.counts.lost, live.counts.drops) == (1, {DropCause.CREDIT: 1, DropCause.LIMIT: 1})
 

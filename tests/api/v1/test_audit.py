@@ -102,7 +102,7 @@ async def test_audit_names_sign_ins_and_counts_refused_ones_by_address(stand: St
     [entry, *_] = await entries(stand)
     assert (entry["action"], entry["tenant"], entry["change"]) == ("Sign a browser in", "harbour", None)
     management, _ = await stand.appliance.management.get()
-    await management._save_refused()
+    await management.save_refused()
     [refused, *_] = await entries(stand)
     assert (refused["outcome"], refused["times"], refused["actor"]) == ("refused", 3, None)
     assert refused["address"] == "127.0.0.1"

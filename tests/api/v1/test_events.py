@@ -111,7 +111,7 @@ async def test_event_stream_ends_at_the_drain_of_the_box(stand: Stand) -> None:
         await line.piece()
         stand.appliance.begin_drain()
         async with asyncio.timeout(120):
-            await line._task
+            await line.task
 
 
 async def test_event_stream_ends_when_its_key_expires(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:

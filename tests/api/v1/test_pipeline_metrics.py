@@ -28,7 +28,7 @@ def _families(lines: Iterable[str]) -> dict[str, dict[str, float]]:
 
 def _told(box: WholeBox) -> dict[str, dict[str, float]]:
     running: Any = SimpleNamespace(pipelines=box.pipelines, engine=box.box.core.engine)
-    return _families([*metrics._pipelines(running, None), *metrics._serve_loop(running)])
+    return _families([*metrics.of_pipelines(running, None), *metrics.of_serve_loop(running)])
 
 
 def _assert_adds_up(box: WholeBox) -> None:

@@ -124,18 +124,18 @@ async def test_rate_quota_refuses_with_the_time_to_wait(stand: Stand, digits: to
 
 async def test_rate_quota_counts_the_runs_of_one_call_once(stand: Stand) -> None:
     """The runs of a call that was admitted take no token, the next call does."""
-    engine, tenant = stand.appliance.running().engine, "museum"
+    box, tenant = stand.appliance.running(), "museum"
     await stand.client().put("/v1/tenants/museum", json={"quota": {"requests_per_s": SELDOM}})
     row = np.ones((1, 4), np.float32)
 
     def step(is_admitted: bool) -> Request:
-        return Request("default/adding", tenant, {"A": row, "B": row}, engine._clock.now_ns(), is_admitted=is_admitted)
+        return Request("default/adding", tenant, {"A": row, "B": row}, box.clock.now_ns(), is_admitted=is_admitted)
 
-    await engine.infer(step(False))
+    await box.engine.infer(step(False))
     for _ in range(5):
-        await engine.infer(step(True))
+        await box.engine.infer(step(True))
     with pytest.raises(QuotaExceeded):
-        await engine.infer(step(False))
+        await box.engine.infer(step(False))
 
 
 async def test_body_above_the_limit_is_refused_unread(stand: Stand) -> None:

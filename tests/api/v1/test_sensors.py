@@ -98,7 +98,7 @@ async def test_throttled_core_throttles_only_the_processor_on_that_core(root: Pa
     async with running(tmp_path, sensors={"interval_s": 0.05}, processors=both) as appliance:
         stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
         await until(stand, "serving")
-        groups = {one.name: one for one in appliance.running().engine._groups}
+        groups = {one.name: one for one in appliance.running().engine.groups}
 
         async def states() -> list[str]:
             return [one["state"] for one in (await stand.client().get("/v1/processors")).json()]

@@ -21,6 +21,7 @@ from appliance.runtime.sessions import presence
 from appliance.runtime.sessions.batches import Batches, PlannedBatch
 from appliance.runtime.sessions.frame import PLANNED_PRIORITY, Frame, FrameResult
 from appliance.runtime.sessions.live import LiveSession
+from appliance.runtime.sessions.pools import key_of
 from appliance.tasks.base import Media
 from tests.api.stand import Stand, running
 from tests.api.v1.joining import LATENCY, SLO_MS, joined, order
@@ -377,7 +378,7 @@ async def test_infer_frames_of_a_planned_batch_run_together(stand: Stand, monkey
         return (await client.post("/v2/models/adding/infer", json=body, headers=headers)).status_code
 
     first = asyncio.create_task(asked(0))
-    await until(lambda: (live.id, 0) in gates._came)
+    await until(lambda: gates.has_come((live.id, 0)))
     assert not seen
     assert (await asked(1), await first) == (200, 200)
     assert {request.batch for request in seen} == {seen[0].batch} != {0}
@@ -435,8 +436,7 @@ async def test_frame_result_names_the_variant_that_answered(stand: Stand) -> Non
         assert live.plan is not None
         live.plan = replace(live.plan, variant="planned")
         answer = await device.post(path, json=body, headers={"X-Frame": str(number), "X-Session": live.id})
-        result = live._frames[number].result
-        assert result is not None
+        (result,) = [one for one in live.results_since(None) if one.frame == number]
         return answer.status_code, result.variant
 
     named = "/v2/models/digits/versions/fp32/infer"
@@ -448,21 +448,27 @@ async def test_frame_result_names_the_variant_that_answered(stand: Stand) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(box.engine, "infer", refuse)
         assert await variant_of(3, named) == (503, "fp32")
-    zoos = box.sessions.planning.zoos
-    assert list(zoos._refused) == [("harbour/digits", "fp32")]
+    assert box.sessions.planning.zoos.alone(key_of(live)).without == {"fp32"}
 
 
-async def test_device_reports_of_an_application_are_dropped_with_the_application(stand: Stand) -> None:
+async def test_device_reports_of_an_application_are_dropped_with_the_application(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Or with the model that it asked."""
     harbour, box = stand.client("harbour"), stand.appliance.running()
     order = {"name": "gate", "model": "digits"}
     assert (await harbour.post("/v1/applications", json=order)).status_code == 201
-    rates = box.sessions.planning.accuracy._priors._rates
-    rates["harbour", "harbour/gate"] = 0.012, 0
+    accuracy, forgotten = box.sessions.planning.accuracy, list[str]()
+    forget = accuracy.forget
+
+    def watched(application_id: str) -> None:
+        forgotten.append(application_id)
+        forget(application_id)
+
+    monkeypatch.setattr(accuracy, "forget", watched)
     assert (await harbour.patch("/v1/applications/gate", json={"weight": 2})).status_code == 200
-    assert rates == {("harbour", "harbour/gate"): (0.012, 0)}
+    assert forgotten == []
     assert (await harbour.patch("/v1/applications/gate", json={"model": "adding"})).status_code == 200
-    assert rates == {}
-    rates["harbour", "harbour/gate"] = 0.012, 0
+    assert forgotten == ["harbour/gate"]
     assert (await harbour.delete("/v1/applications/gate")).status_code == 200
-    assert rates == {}
+    assert forgotten == ["harbour/gate", "harbour/gate"]

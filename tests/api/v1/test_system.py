@@ -41,7 +41,7 @@ async def test_system_out_of_file_handles_is_503_for_a_while(stand: Stand) -> No
     """
     client = stand.client("harbour")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    system._process_bytes.cache_clear()
+    system.process_bytes.cache_clear()
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
     try:
         answer = await client.get("/v1/system")
@@ -202,9 +202,9 @@ async def test_metrics_may_be_opened_to_all_by_setting(stand: Stand) -> None:
 
 async def test_process_memory_is_cached_between_system_requests(stand: Stand) -> None:
     """However many pages ask for it."""
-    before = system._process_bytes.cache_info()
+    before = system.process_bytes.cache_info()
     for _ in range(5):
         assert (await stand.client().get("/v1/system")).json()["process_bytes"] > 0
-    after = system._process_bytes.cache_info()
+    after = system.process_bytes.cache_info()
     assert (after.hits - before.hits) + (after.misses - before.misses) == 5
     assert after.hits > before.hits

@@ -159,18 +159,18 @@ async def test_key_list_shows_the_last_use_of_each_key(stand: Stand) -> None:
         return {one["id"]: one for one in (await admin.get("/v1/tenants/harbour/keys")).json()["items"]}
 
     management, _ = await stand.appliance.management.get()
-    await management._save_uses()
+    await management.save_uses()
     before = await listed()
     assert (before[made["id"]]["used_at"], before[made["id"]]["expires_soon"]) == (None, True)
     client = stand.client(None, Authorization=f"Bearer {made['key']}")
     assert (await client.get("/v1/models")).status_code == 200
     with refusing(stand, "key_use"), pytest.raises(IntegrityError):
-        await management._save_uses()
-    await management._save_uses()  # what could not be written a minute ago
+        await management.save_uses()
+    await management.save_uses()  # what could not be written a minute ago
     used = (await listed())[made["id"]]["used_at"]
     assert used is not None
     checks = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
     assert f"harbour/soon (last used on {used[:10]})" in checks["keys"]["detail"]
     await admin.delete(f"/v1/tenants/harbour/keys/{made['id']}")
-    await management._save_uses()
+    await management.save_uses()
     assert made["id"] not in await listed()

@@ -52,8 +52,8 @@ def _connected(*, in_the_end: bool = False) -> tuple[BoxProtocol, HandTransport,
     async def service(*_: Any) -> None:
         raise AssertionError("only /v2 is asked")
 
-    gateway = Gateway(lambda: None, service, Turns(SystemClock()))  # type: ignore[arg-type, return-value]
-    gateway._v2 = reading = Reading(in_the_end=in_the_end)
+    reading = Reading(in_the_end=in_the_end)
+    gateway = Gateway(lambda: None, reading, service, Turns(SystemClock()))  # type: ignore[arg-type, return-value]
     protocol, transport = connect(gateway)
     protocol.app = gateway  # uvicorn's wrapper around it
     protocol.tenant = "harbour"
@@ -94,7 +94,8 @@ async def test_request_whose_body_does_not_come_is_released_at_once(end: str) ->
     elif end == "gives way":
         protocol.give_way()
     else:
-        protocol._refuse("request-timeout", "too slow")
+        protocol.look(0.0)
+        protocol.look(1e6)
     assert reading.events == ["begun", "over"]
     await settle()
     assert reading.events == ["begun", "over"]

@@ -41,9 +41,9 @@ class LocalConnection:
 class LocalAsking(Asking):
     """A request over a connection from this process."""
 
-    def _scope(self) -> dict[str, Any]:
+    def scope(self) -> dict[str, Any]:
         self.ends = socket.socketpair()
-        return {**super()._scope(), CONNECTION: LocalConnection(self.ends[0])}
+        return {**super().scope(), CONNECTION: LocalConnection(self.ends[0])}
 
     async def __aexit__(self, *exception: object) -> None:
         await super().__aexit__(*exception)

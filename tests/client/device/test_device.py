@@ -281,10 +281,10 @@ def test_error_inside_the_sdk_ends_the_stream_and_is_reported(box: SessionBox) -
         shown = _seen_until(device, lambda shown: device.error is not None)
         assert "captured" in str(device.error)
         assert (shown.state, device.reconnects) == ("ended", 0)
-        line = device._line
-        assert line is not None
-        line._thread.join(120)
-        line.wake()  # a frame was due just before: the camera's loop hears nothing of it
+        for thread in [one for one in threading.enumerate() if one.name == "line"]:
+            thread.join(120)
+        assert device.line is not None
+        device.line.wake()  # a frame was due just before: the camera's loop hears nothing of it
 
 
 def test_notice_of_another_variant_reaches_the_program_with_accuracy(box: SessionBox) -> None:

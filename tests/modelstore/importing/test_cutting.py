@@ -471,7 +471,7 @@ def test_cut_of_network_ends_at_time_limit_of_child(tmp_path: Path) -> None:
         async with parts(tmp_path / "state", others=[OTHER], measure=refusing(), options=OPTIONS) as box:
             await done(box, await box.importer.submit(asked_for(net(tmp_path))))
             (variant,) = (await cut(box)).variants
-            tools = box.importer._tools
+            tools = box.importer.tools
             hasty = replace(tools, options=replace(tools.options, limits=replace(tools.options.limits, wall_s=0.01)))
             variants = await box.store.models.variants_of(variant.content_sha256)
             path = box.store.blobs.path(variant.content_sha256)

@@ -60,4 +60,4 @@ async def test_crashes_of_long_ago_are_forgotten_by_quarantine() -> None:
     for number in range(10):
         quarantine.crashed(f"c{number}@cpu@t", "once")
         clock.pass_s(WITHIN_S + 1)
-    assert len(quarantine._crashes) == 1
+    assert len(quarantine.crashes) == 1

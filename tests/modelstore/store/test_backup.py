@@ -429,5 +429,5 @@ def test_full_disk_leaves_no_partial_backup_or_restore(small_disk: Path, tmp_pat
 def test_backup_list_ignores_file_names_without_valid_time(tmp_path: Path) -> None:
     (tmp_path / "nightly-99999999T999999Z.tar").touch()
     (tmp_path / "nightly-20260101T000000Z.tar").touch()
-    found = Backups(tmp_path, tmp_path, SystemClock(), kept=7)._found()
+    found = asyncio.run(Backups(tmp_path, tmp_path, SystemClock(), kept=7).all())
     assert [one.name for one in found] == ["nightly-20260101T000000Z.tar"]

@@ -1,6 +1,7 @@
 """When the disk will be full."""
 
 import datetime
+import json
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,9 @@ def test_disk_use_samples_are_kept_over_restart(tmp_path: Path) -> None:
     use = DiskUse(tmp_path)
     for day in range(20):
         use.note(now + datetime.timedelta(days=day))
-    again = DiskUse(tmp_path)
-    assert len(again._samples) == 15
+    again, file = DiskUse(tmp_path), tmp_path / "disk_use.json"
+    assert len(json.loads(file.read_text())["free"]) == 15
     again.note(now + datetime.timedelta(days=10))
-    assert len(again._samples) == 6
-    (tmp_path / "disk_use.json").write_text("[broken")
+    assert len(json.loads(file.read_text())["free"]) == 6
+    file.write_text("[broken")
     assert DiskUse(tmp_path).days_left() is None

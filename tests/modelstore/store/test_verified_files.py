@@ -59,7 +59,7 @@ def test_verified_file_is_answered_while_another_is_read(tmp_path: Path) -> None
     reader.join()
 
 
-def test_content_that_cannot_be_read_does_not_count_as_damaged(tmp_path: Path) -> None:
+def test_content_that_cannot_be_read_does_not_count_as_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many open files say nothing about a content: it stays where it is."""
 
     def digest_of(path: Path) -> str:
@@ -69,11 +69,10 @@ def test_content_that_cannot_be_read_does_not_count_as_damaged(tmp_path: Path) -
     path.write_bytes(b"sound")
     with pytest.raises(OSError, match="Too many"):
         VerifiedFiles(digest_of).is_sound(path, hash_of(path))
-    blobs = Blobs(tmp_path / "blobs", tmp_path / "quarantine")
-    kept = blobs.put(path)
-    blobs._verified = VerifiedFiles(digest_of)
+    kept = Blobs(tmp_path / "blobs", tmp_path / "quarantine").put(path)
+    monkeypatch.setattr("appliance.modelstore.store.blobs.content_digest", digest_of)
     with pytest.raises(LoadFailed, match="cannot be read: Too many") as failed:
-        blobs.path(kept.sha256)
+        Blobs(tmp_path / "blobs", tmp_path / "quarantine").path(kept.sha256)
     assert not isinstance(failed.value, ContentDamaged)
     assert not (tmp_path / "quarantine").exists()
 

@@ -61,8 +61,8 @@ def test_greedy_fallback_fits_and_is_no_cheaper_than_the_exact_choice() -> None:
     """
     dearer = 0
     for seed in range(12):
-        written = reader._Problem.model_validate(instances.drawn(seed, "chain3"))
-        pipeline = pipeline_of(reader._input(written))
+        written = reader.Problem.model_validate(instances.drawn(seed, "chain3"))
+        pipeline = pipeline_of(reader.allocation_input(written))
         options = [
             [StagePlan((), (c, stage.rate_rps)) for c in stage.configurations if c.throughput_rps >= stage.rate_rps]
             for stage in pipeline.stages

@@ -141,9 +141,9 @@ def test_joint_decision_effort_is_bounded(zoo: str) -> None:
     predicted: list[str] = []
 
     class Watched(Admission):
-        def _counted(self, plan: Verified) -> Verified:
+        def counted(self, plan: Verified) -> Verified:
             efforts.append(plan.effort)
-            return super()._counted(plan)
+            return super().counted(plan)
 
     def uplink(arrivals: tuple[tuple[int, float], ...], prior_ms: float, fps: float, at_frame: float) -> float:
         predicted.append("")
