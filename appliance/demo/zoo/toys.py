@@ -5,54 +5,82 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from appliance.demo.zoo import graphs
+from appliance.demo.zoo import graphs, media
 
 Floats = npt.NDArray[np.float32]
 
 DIGIT_SIDE = 8
 """Height and width of a digit image in pixels."""
 DIGIT_CLASSES = tuple("0123456789")
-
-
-def _write(graph: onnx.GraphProto, path: Path) -> Path:
-    return graphs.save(graphs.model_of(graph), path)
+CALIBRATED = 32
+"""Images to calibrate int8 with."""
 
 
 @dataclass(frozen=True)
 class Digits:
-    """What `digits` leaves in its folder."""
+    """What `digits` leaves in its folder: images the net was trained on, and held-out ones with `truth.json`."""
 
     model: Path
     metadata: Path
     """JSON in the words of `TaskSpec`."""
     calibration: Path
-    """Folder of images the net was trained on."""
     evaluation: Path
-    """Folder of held-out images with `truth.json`."""
 
 
 def digits(folder: Path, seed: int = 7) -> Digits:
-    """A 64-64-10 net trained here (about a second) on drawn digits; input `image` FP32[N, 1, 8, 8] in 0..1, output
-    `probabilities` FP32[N, 10].
-
-    The pictures are the ten numerals in several line fonts, slanted, shifted, of uneven thickness and noisy; held-out
-    top-1 is above 0.9.
-    """
-    rng = np.random.default_rng(seed)
-    images, labels = draw_digits(rng, 1800)
-    held_out_images, held_out_labels = draw_digits(rng, 200)
-    weights = train(images.reshape(len(images), -1).astype(np.float32) / np.float32(255), labels, rng)
+    """A network that reads drawn numerals, trained here, with metadata and images; held-out top-1 is above 0.9."""
     made = Digits(folder / "digits.onnx", folder / "metadata.json", folder / "calibration", folder / "evaluation")
-    _write(_digits_graph(weights), made.model)
+    drawn = drawn_numerals(seed)
+    media.write(made.calibration, drawn.images[:CALIBRATED], ".png")
+    media.write_labelled(made.evaluation, drawn.labelled(), ".png")
+    graphs.save(digits_model(drawn), made.model)
     made.metadata.write_text(json.dumps(DIGITS_METADATA))
-    _save_images(made.calibration, images[:32], labels[:32])
-    _save_images(made.evaluation, held_out_images, held_out_labels)
     return made
+
+
+@dataclass(frozen=True)
+class Numerals:
+    """Drawn numerals uint8[n, 8, 8] (white on black) to train on and to judge by, and their classes."""
+
+    images: npt.NDArray[np.uint8]
+    classes: npt.NDArray[np.int64]
+    held_out: npt.NDArray[np.uint8]
+    held_out_classes: npt.NDArray[np.int64]
+    rng: np.random.Generator
+
+    def labelled(self) -> list[tuple[npt.NDArray[np.uint8], dict[str, str]]]:
+        """The held-out images with their labels."""
+        labels = ({"label": DIGIT_CLASSES[index]} for index in self.held_out_classes)
+        return list(zip(self.held_out, labels, strict=True))
+
+
+def drawn_numerals(seed: int = 7) -> Numerals:
+    """The ten numerals in several line fonts, slanted, shifted, of uneven thickness and noisy."""
+    rng = np.random.default_rng(seed)
+    return Numerals(*draw_digits(rng, 1800), *draw_digits(rng, 200), rng)
+
+
+def digits_model(drawn: Numerals) -> onnx.ModelProto:
+    """A 64-64-10 net trained now (about a second): `image` FP32[N, 1, 8, 8] in 0..1 to `probabilities` FP32[N, 10]."""
+    rows = drawn.images.reshape(len(drawn.images), -1).astype(np.float32) / np.float32(255)
+    constants = train(rows, drawn.classes, drawn.rng)
+    nodes = [
+        helper.make_node("Flatten", ["image"], ["flat"], "flatten", axis=1),
+        helper.make_node("Gemm", ["flat", "w1", "b1"], ["h"], "hidden"),
+        helper.make_node("Relu", ["h"], ["a"], "relu"),
+        helper.make_node("Gemm", ["a", "w2", "b2"], ["logits"], "out"),
+        helper.make_node("Softmax", ["logits"], ["probabilities"], "softmax", axis=1),
+    ]
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 1, DIGIT_SIDE, DIGIT_SIDE])
+    answer = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", len(DIGIT_CLASSES)])
+    weights = [numpy_helper.from_array(values, name) for name, values in constants.items()]
+    return graphs.model_of(helper.make_graph(nodes, "digits", [image], [answer], weights))
 
 
 DIGITS_METADATA: dict[str, object] = {
@@ -78,8 +106,6 @@ def draw_digits(rng: np.random.Generator, count: int) -> tuple[npt.NDArray[np.ui
 
 def _draw(numeral: str, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     """One numeral in a random hand, shrunk to 8x8, with noise."""
-    import cv2
-
     small = cv2.resize(hand(numeral, rng), (DIGIT_SIDE, DIGIT_SIDE), interpolation=cv2.INTER_AREA)
     noisy: npt.NDArray[np.uint8] = np.clip(small + rng.normal(0, 12, small.shape), 0, 255).astype(np.uint8)
     return noisy
@@ -87,8 +113,6 @@ def _draw(numeral: str, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
 
 def hand(numeral: str, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     """One numeral on 64x64 in a random hand, white on black."""
-    import cv2
-
     fonts = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_DUPLEX, cv2.FONT_HERSHEY_COMPLEX)
     font, thickness = fonts[rng.integers(3)], int(rng.integers(4, 9))
     canvas = np.zeros((64, 64), np.uint8)
@@ -102,19 +126,9 @@ def hand(numeral: str, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     return drawn
 
 
-@dataclass(frozen=True)
-class DigitWeights:
-    """Two dense layers: FP32 [64, 64], [64], [64, 10], [10]."""
-
-    hidden: Floats
-    hidden_bias: Floats
-    out: Floats
-    out_bias: Floats
-
-
 def train(
     rows: Floats, labels: npt.NDArray[np.int64], rng: np.random.Generator, epochs: int = 60, rate: float = 0.3
-) -> DigitWeights:
+) -> dict[str, Floats]:
     """Plain mini-batch gradient descent on the cross entropy of a ReLU net; `rows` FP32[n, 64] in 0..1."""
     hidden = (rng.normal(size=(64, 64)) * math.sqrt(2 / 64)).astype(np.float32)
     out = (rng.normal(size=(64, 10)) * math.sqrt(1 / 64)).astype(np.float32)
@@ -130,7 +144,7 @@ def train(
             out_bias -= rate * error.sum(axis=0)
             hidden -= rate * (rows[batch].T @ back)
             hidden_bias -= rate * back.sum(axis=0)
-    return DigitWeights(hidden, hidden_bias, out, out_bias)
+    return {"w1": hidden, "b1": hidden_bias, "w2": out, "b2": out_bias}
 
 
 def softmax(logits: Floats) -> Floats:
@@ -138,29 +152,3 @@ def softmax(logits: Floats) -> Floats:
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     shares: Floats = powers / powers.sum(axis=-1, keepdims=True)
     return shares
-
-
-def _digits_graph(weights: DigitWeights) -> onnx.GraphProto:
-    constants = {"w1": weights.hidden, "b1": weights.hidden_bias, "w2": weights.out, "b2": weights.out_bias}
-    nodes = [
-        helper.make_node("Flatten", ["image"], ["flat"], "flatten", axis=1),
-        helper.make_node("Gemm", ["flat", "w1", "b1"], ["h"], "hidden"),
-        helper.make_node("Relu", ["h"], ["a"], "relu"),
-        helper.make_node("Gemm", ["a", "w2", "b2"], ["logits"], "out"),
-        helper.make_node("Softmax", ["logits"], ["probabilities"], "softmax", axis=1),
-    ]
-    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 1, DIGIT_SIDE, DIGIT_SIDE])
-    answer = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", len(DIGIT_CLASSES)])
-    return helper.make_graph(
-        nodes, "digits", [image], [answer], [numpy_helper.from_array(v, k) for k, v in constants.items()]
-    )
-
-
-def _save_images(folder: Path, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> None:
-    import cv2
-
-    folder.mkdir(parents=True, exist_ok=True)
-    samples = [{"file": f"{index:04}.png", "label": DIGIT_CLASSES[label]} for index, label in enumerate(labels)]
-    for image, sample in zip(images, samples, strict=True):
-        (folder / sample["file"]).write_bytes(cv2.imencode(".png", image)[1].tobytes())
-    (folder / "truth.json").write_text(json.dumps({"samples": samples}))
