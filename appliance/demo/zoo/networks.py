@@ -59,7 +59,8 @@ def _freed(model: onnx.ModelProto) -> onnx.ModelProto:
     for side in (*graph.input, *graph.output, *graph.value_info):
         side.name = names.get(side.name, side.name)
     for side, (rows, columns) in ((graph.input[0], "HW"), *((value, ("rows", "columns")) for value in graph.output)):
-        graphs.free_dimensions(side, {0: "N", 2: rows, 3: columns})
+        for axis, free in ((0, "N"), (2, rows), (3, columns)):
+            side.type.tensor_type.shape.dim[axis].dim_param = free
     model.ir_version = graphs.IR_VERSION
     newer = version_converter.convert_version(model, graphs.OPSET)
     newer.ir_version = graphs.IR_VERSION

@@ -9,7 +9,6 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto, helper, numpy_helper
 
 from appliance.demo.zoo import graphs, media
 
@@ -69,18 +68,15 @@ def drawn_numerals(seed: int = 7) -> Numerals:
 def digits_model(drawn: Numerals) -> onnx.ModelProto:
     """A 64-64-10 net trained now (about a second): `image` FP32[N, 1, 8, 8] in 0..1 to `probabilities` FP32[N, 10]."""
     rows = drawn.images.reshape(len(drawn.images), -1).astype(np.float32) / np.float32(255)
-    constants = train(rows, drawn.classes, drawn.rng)
-    nodes = [
-        helper.make_node("Flatten", ["image"], ["flat"], "flatten", axis=1),
-        helper.make_node("Gemm", ["flat", "w1", "b1"], ["h"], "hidden"),
-        helper.make_node("Relu", ["h"], ["a"], "relu"),
-        helper.make_node("Gemm", ["a", "w2", "b2"], ["logits"], "out"),
-        helper.make_node("Softmax", ["logits"], ["probabilities"], "softmax", axis=1),
-    ]
-    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 1, DIGIT_SIDE, DIGIT_SIDE])
-    answer = helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["N", len(DIGIT_CLASSES)])
-    weights = [numpy_helper.from_array(values, name) for name, values in constants.items()]
-    return graphs.model_of(helper.make_graph(nodes, "digits", [image], [answer], weights))
+    graph = graphs.Graph()
+    for name, values in train(rows, drawn.classes, drawn.rng).items():
+        graph.constant(name, values)
+    value = graph.add("Flatten", ["image"], "flat", axis=1)
+    value = graph.add("Relu", [graph.add("Gemm", [value, "w1", "b1"], "hidden")], "active")
+    value = graph.add("Gemm", [value, "w2", "b2"], "logits")
+    graph.add("Softmax", [value], "probabilities", axis=1)
+    sides = {"image": ("N", 1, DIGIT_SIDE, DIGIT_SIDE)}, {"probabilities": ("N", len(DIGIT_CLASSES))}
+    return graph.model("digits", *sides)
 
 
 DIGITS_METADATA: dict[str, object] = {
