@@ -20,7 +20,7 @@ import psutil
 
 from appliance.demo.pipelines import PIPELINES
 from appliance.demo.zoo import Zoo
-from appliance.demo.zoo.inputs import Picture, picture, with_sign, write_pictures
+from appliance.demo.zoo.media import Picture, picture, with_sign, write
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks import _zoo
@@ -116,7 +116,7 @@ def pictures(live: boxes.LiveBox, zoo: Zoo, folder: Path) -> Pictures:
         found = {}
         for name, candidates in made.items():
             by_count: dict[str, list[str]] = {}
-            for path in write_pictures(folder / "pictures" / name, candidates):
+            for path in write(folder / "pictures" / name, candidates, ".jpg"):
                 count = _items(http, name, path)
                 if count <= ITEMS_MAX and len(by_count.setdefault(str(count), [])) < 3:
                     by_count[str(count)].append(str(path))

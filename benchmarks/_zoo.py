@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from appliance.demo.zoo import Zoo, as_archive, default_folder, fetch
-from appliance.demo.zoo.zoos import ZooName
+from appliance.demo.zoo import Zoo, ZooName, as_archive, default_folder, fetch
 from benchmarks import _box as boxes
 
 RATES_RPS = (5.0, 0.1, 2.0, 0.3, 1.0, 0.2, 0.5)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx
 
-from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
 from benchmarks import _results as results
+from tests import toys
 
 ROUNDS, WARM = 9, 5
 

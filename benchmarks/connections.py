@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
 from benchmarks import _results as results
+from tests import toys
 from tests.attacks.wire import Wire, head
 
 PAUSE_S = 0.1

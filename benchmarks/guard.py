@@ -22,11 +22,11 @@ import uvloop
 from onnx import TensorProto, helper
 
 from appliance.clock import SystemClock
-from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from benchmarks import _results as results
+from tests import toys
 from tests.fakes.forms import prepared_form
 
 WORKERS, ROUNDS = 2, 15

@@ -7,9 +7,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
 from benchmarks import _results as results
+from tests import toys
 
 
 def main() -> None:

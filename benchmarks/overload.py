@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks._open_load import offer
 from benchmarks._steal import stolen_s
+from tests import toys
 from tests.e2e.load import drive
 
 DEADLINE_MS = 500

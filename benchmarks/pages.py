@@ -23,12 +23,12 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from appliance.demo.zoo import toys
 from appliance.history.file import HistoryFile, ReasonRow, StayRow, WindowRow
 from appliance.history.pieces import DAY_S
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks.start import insert, make_state
+from tests import toys
 from tests.browser.conftest import BROWSERS, sign_in
 from tests.e2e.server import running_server
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
 from benchmarks import _results as results
+from tests import toys
 from tests.e2e.load import drive
 
 ROUNDS, SECONDS = 7, 3.0

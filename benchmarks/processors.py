@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from appliance.demo.zoo import Zoo
-from appliance.demo.zoo.entries import ZooModel
+from appliance.demo.zoo import Zoo, ZooModel
 from appliance.domain.catalogue import TaskKind
 from appliance.modelstore.orders import InspectOrder
 from appliance.modelstore.stages.inspect import inspect

@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import set_up
 from appliance.runtime.processors.cpu.session import OnnxSessions
@@ -38,6 +37,7 @@ from appliance.runtime.processors.cpu.subnormals import flush_subnormals
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks._steal import undisturbed
+from tests import toys
 from tests.e2e.load import drive
 
 CONNECTIONS, CORES = 16, os.cpu_count() or 1

@@ -26,7 +26,6 @@ import onnx
 
 from appliance.cli.replaying import read_timing
 from appliance.clock import SystemClock
-from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.heap import trim
 from appliance.runtime.processors.cpu.session import OnnxProcessor
@@ -34,6 +33,7 @@ from appliance.runtime.processors.guard.processor import GuardedProcessor, Guard
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks import _zoo as zoo
+from tests import toys
 from tests.fakes.forms import prepared_form
 
 NETWORKS = {"resnet50": toys.resnet50, "shufflenet": toys.shufflenet}

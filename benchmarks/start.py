@@ -25,9 +25,9 @@ from typing import Any
 import httpx
 import numpy as np
 
-from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
 from benchmarks import _results as results
+from tests import toys
 
 BARE = "import numpy, onnxruntime, uvloop"
 NAME = "m0000"

@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 import httpx
 
 from appliance.cli.replay_inputs import Feed, Sizes
-from appliance.demo.zoo import toys
 from benchmarks import _box as boxes
 from benchmarks import _results as results
 from benchmarks import _zoo as zoo
 from benchmarks._products import products
 from benchmarks._steal import undisturbed
+from tests import toys
 from tests.e2e.load import drive
 
 KINDS: dict[str, float | None] = {"tiny": None, "30 ms": 30, "2 s": 2000}

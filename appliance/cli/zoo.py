@@ -10,7 +10,7 @@ from appliance.terminal import screen
 from appliance.terminal.failure import CommandFailed
 
 if TYPE_CHECKING:
-    from appliance.demo.zoo.zoos import ZooName
+    from appliance.demo.zoo import ZooName
 
 app = typer.Typer(no_args_is_help=True, help="The zoo: real networks and real inputs from package registries.")
 
@@ -29,8 +29,7 @@ def list_zoo(name: Name = "demo", as_json: Json = False) -> None:
 
     [dim]$[/dim] appliance zoo list small
     """
-    from appliance.demo.zoo.carriers import BY_KEY
-    from appliance.demo.zoo.zoos import ZOOS
+    from appliance.demo.zoo.catalogue import BY_KEY, ZOOS
 
     recipes = ZOOS[checked(name)]
     if as_json:

@@ -12,8 +12,7 @@ from appliance.terminal.failure import CommandFailed
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from appliance.demo.zoo import Progress, Zoo
-    from appliance.demo.zoo.zoos import ZooName
+    from appliance.demo.zoo import Progress, Zoo, ZooName
 
 SMALLER: "Mapping[ZooName, ZooName]" = {"demo": "small", "small": "ci"}
 """What is tried when nothing of a zoo can be had."""

@@ -1,9 +1,10 @@
-"""Pipelines of the demo: what each asks in which order, and whose inputs its devices send."""
+"""Pipelines of the demo: what each asks in which order, and whose inputs its devices send (`zoo/catalogue.toml`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from appliance.demo.zoo import catalogue
 from appliance.wire.pipelines import AskOrder, PipelineOrder
 
 if TYPE_CHECKING:
@@ -12,14 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DemoPipeline:
-    """One pipeline of a tenant, and the device that sends it frames."""
+    """One pipeline of a tenant, and the network whose inputs a device sends as its frames."""
 
     tenant: str
     order: PipelineOrder
     inputs_of: str
-    """The model whose inputs are its frames."""
     rate_fps: float
-    """Frames a second that suit a demo on two cores."""
 
     @property
     def name(self) -> str:
@@ -31,77 +30,9 @@ class DemoPipeline:
         return frozenset(stage.application for stage in self.order.stages if isinstance(stage, AskOrder))
 
 
-SIGNS = DemoPipeline(
-    "glasses",
-    PipelineOrder.model_validate(
-        {
-            "name": "signs",
-            "latency_slo_ms": 600,
-            "stages": [
-                {"name": "find", "application": "find-text"},
-                {
-                    "name": "lines",
-                    "do": "crop",
-                    "after": ["find"],
-                    "of": "regions",
-                    "where": {"score_min": 0.6},
-                    "at_most": 16,
-                },
-                {"name": "read", "application": "read-text", "after": ["lines"]},
-            ],
-        }
-    ),
-    "find-text",
-    0.5,
+PIPELINES = tuple(
+    DemoPipeline(**{**entry, "order": PipelineOrder.model_validate(entry["order"])}) for entry in catalogue.PIPELINES
 )
-PEOPLE = DemoPipeline(
-    "camera",
-    PipelineOrder.model_validate(
-        {
-            "name": "people",
-            "latency_slo_ms": 400,
-            "stages": [
-                {"name": "faces", "application": "faces"},
-                {"name": "crop", "do": "crop", "after": ["faces"], "of": "objects", "at_most": 8},
-                {"name": "who", "application": "who", "after": ["crop"]},
-            ],
-        }
-    ),
-    "faces",
-    1,
-)
-STREET = DemoPipeline(
-    "camera",
-    PipelineOrder.model_validate(
-        {
-            "name": "street",
-            "latency_slo_ms": 400,
-            "stages": [
-                {"name": "objects", "application": "objects"},
-                {
-                    "name": "persons",
-                    "do": "crop",
-                    "after": ["objects"],
-                    "of": "objects",
-                    "where": {"label": "person"},
-                    "at_most": 16,
-                },
-                {
-                    "name": "things",
-                    "do": "crop",
-                    "after": ["objects"],
-                    "of": "objects",
-                    "where": {"label_not": "person"},
-                    "at_most": 4,
-                },
-                {"name": "what", "application": "what", "after": ["things"]},
-            ],
-        }
-    ),
-    "objects",
-    1,
-)
-PIPELINES = (SIGNS, PEOPLE, STREET)
 
 
 def pipelines_of(models: "Sequence[ZooModel]") -> tuple[DemoPipeline, ...]:

@@ -29,8 +29,7 @@ from appliance.domain.errors import ModelUnavailable, Unavailable, UnknownApplic
 from appliance.terminal import screen
 
 if TYPE_CHECKING:
-    from appliance.demo.zoo import Zoo, ZooModel
-    from appliance.demo.zoo.zoos import ZooName
+    from appliance.demo.zoo import Zoo, ZooModel, ZooName
 
 TENANTS = ("glasses", "camera", "sensor")
 FIRST_PORT = 8080

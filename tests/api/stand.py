@@ -15,10 +15,11 @@ from typing import Any
 import httpx
 
 from appliance.app import Appliance
-from appliance.demo.zoo import toys
+from appliance.demo.zoo.toys import Digits
 from appliance.domain.request import DeferredState
 from appliance.domain.states import JobState
 from appliance.settings import Settings
+from tests.toys import tiny_add
 
 WAIT_S = 120.0
 ANSWER_S = 120.0
@@ -86,14 +87,14 @@ async def request_end(client: httpx.AsyncClient, location: str) -> dict[str, Any
             await asyncio.sleep(0.005)  # noqa: TID251 - a thread decodes, in real time
 
 
-def model_form(digits: toys.Digits, name: str, **fields: str) -> dict[str, Any]:
+def model_form(digits: Digits, name: str, **fields: str) -> dict[str, Any]:
     """Arguments of a POST that uploads the trained model; only fp32 is made, which is quick."""
     metadata = json.loads(digits.metadata.read_text()) | {"precisions": []}
     data = {"name": name, "task": "image-classification", "metadata": json.dumps(metadata)} | fields
     return {"data": data, "files": {"file": (digits.model.name, digits.model.read_bytes())}}
 
 
-async def furnish(state_dir: Path, digits: toys.Digits) -> dict[str, str]:
+async def furnish(state_dir: Path, digits: Digits) -> dict[str, str]:
     """Make the tenants, keys and models of a stand in an empty state folder; returns the keys."""
     async with running(state_dir) as appliance:
         stand = Stand(appliance, state_dir, {"admin": (state_dir / "admin.key").read_text().strip()})
@@ -108,7 +109,7 @@ async def furnish(state_dir: Path, digits: toys.Digits) -> dict[str, str]:
         for who, names in (("device", ["digits"]), ("probe", [])):
             order = {"role": "device", "applications": names}
             keys[who] = (await harbour.post("/v1/tenants/harbour/keys", json=order)).json()["key"]
-        adding = toys.tiny_add(state_dir / "adding.onnx")
+        adding = tiny_add(state_dir / "adding.onnx")
         form = {"name": "adding", "task": "tensor", "shared": "true", "metadata": '{"precisions": []}'}
         job = (await admin.post("/v1/models", data=form, files={"file": adding.read_bytes()})).json()["id"]
         assert (await job_end(admin, job))["state"] == JobState.DONE

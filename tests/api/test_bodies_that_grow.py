@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.demo.zoo import toys
 from appliance.domain.states import JobState
 from appliance.tasks.large_json import LARGE_BYTES
+from tests import toys
 from tests.api.stand import Stand, copied, job_end, running
 
 pytestmark = pytest.mark.anyio

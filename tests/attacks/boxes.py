@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.demo.zoo import toys
 from appliance.domain.access import Role
 from appliance.wire.access import KeyOrder
+from tests import toys
 from tests.e2e.server import Server, running_server
 
 ROLES = ("stranger", "device", "tenant", "admin")

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from appliance.clock import pause_s
-from appliance.demo.zoo import toys
+from tests import toys
 from tests.attacks.killer_box import HONEST, client_of, new_key
 from tests.e2e.server import Server, running_server
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from appliance.demo.zoo import toys
+from tests import toys
 from tests.attacks import killers
 from tests.attacks.corpus.requests import Attack
 from tests.e2e.server import Server, running_server

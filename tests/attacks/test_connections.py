@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from appliance.clock import pause_s
-from appliance.demo.zoo import toys
 from appliance.wire.access import KeyOrder
+from tests import toys
 from tests.attacks.wire import Wire, chunk, head, wire, wires
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until

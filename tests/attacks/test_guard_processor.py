@@ -21,7 +21,6 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from appliance.clock import NS_PER_S, SystemClock
-from appliance.demo.zoo import toys
 from appliance.domain.errors import BadMetadata, LoadFailed, OutOfMemory, RunCrashed, RunFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.request import Tensors
@@ -33,6 +32,7 @@ from appliance.runtime.processors.guard import dispatcher
 from appliance.runtime.processors.guard.process import GuardedBuild
 from appliance.runtime.processors.guard.processor import GUARD_PROGRAM, GuardedProcessor, GuardOptions
 from appliance.tasks.base import TokenOrder, TokenRow
+from tests import toys
 from tests.attacks import killers
 from tests.fakes.forms import prepared_form
 from tests.harness.signals import freeze

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from appliance.cli.main import app
-from appliance.demo.zoo import toys
 from appliance.modelstore.orders import WITH_LIMITS
 from appliance.modelstore.stages.vendor_limits import TABLES
+from tests import toys
 from tests.modelstore.networks import relu, write
 
 

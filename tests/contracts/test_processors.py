@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.padding import Fill
 from appliance.tasks.padding import Padded
+from tests import toys
 from tests.contracts.conftest import HOMES
 from tests.modelstore import networks
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from appliance.clock import NS_PER_MS, SystemClock
-from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors import PROCESSORS
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from tests import toys
 from tests.fakes.forms import prepared_form
 from tests.fakes.mappings import resident_bytes
 from tests.harness.lacking import lacks_leases, lacks_page_cache, skip_if

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from appliance.demo.zoo import toys
+from tests import toys
 from tests.e2e.server import Server, running_server
 
 MEGABYTES = 8

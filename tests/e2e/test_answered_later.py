@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from appliance.demo.zoo.toys import tiny_add
 from appliance.domain.errors import UnknownRequest
 from appliance.domain.request import DeferredState
 from appliance.domain.states import JobState
 from appliance.wire.predict import PredictShape
 from tests.e2e.server import running_server
 from tests.e2e.waiting import until
+from tests.toys import tiny_add
 
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 

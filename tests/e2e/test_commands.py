@@ -15,10 +15,11 @@ import pytest
 from appliance.cli.main import main
 from appliance.cli.pending import PendingUploads
 from appliance.client import Client
-from appliance.demo.zoo.toys import conv_net, digits, tiny_add
+from appliance.demo.zoo.toys import digits
 from tests.api.stand import copied
 from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
+from tests.toys import conv_net, tiny_add
 
 pytestmark = [pytest.mark.usefixtures("processes", "ports"), pytest.mark.timeout(240)]
 

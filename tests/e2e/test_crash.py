@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from appliance.clock import pause_s
-from appliance.demo.zoo import toys
 from appliance.domain.errors import ApplianceError
+from tests import toys
 from tests.e2e.server import Server, running_server
 
 pytestmark = [pytest.mark.nightly("a server killed while it imports"), pytest.mark.usefixtures("processes", "ports")]

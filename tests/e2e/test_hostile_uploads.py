@@ -15,8 +15,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from appliance.client import Client
-from appliance.demo.zoo import toys
 from appliance.domain.errors import ApplianceError
+from tests import toys
 from tests.e2e.server import Server, running_server
 
 pytestmark = [pytest.mark.nightly("hostile uploads to a server"), pytest.mark.usefixtures("processes", "ports")]

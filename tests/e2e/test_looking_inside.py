@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from appliance.client import Client
-from appliance.demo.zoo import toys
 from appliance.domain.errors import DeadlineExceeded
+from tests import toys
 from tests.e2e.conftest import Run
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until

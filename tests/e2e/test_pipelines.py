@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from appliance.client import Client
-from appliance.demo.zoo.entries import ZooModel, as_archive
-from appliance.demo.zoo.inputs import cut_line
+from appliance.demo.zoo import ZooModel, as_archive
+from appliance.demo.zoo.media import cut_line
 from appliance.domain.access import Role
 from appliance.domain.errors import ApplianceError, ApplicationInUse
 from appliance.domain.states import JobState

@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 from appliance.cli.main import app
 from appliance.client import Client
-from appliance.demo.zoo import toys
+from appliance.demo.zoo.toys import digits
 from appliance.lab.scenario import read_scenario
 from appliance.wire.access import QuotaShape
 from appliance.wire.catalogue import ApplicationOrder
 from tests.e2e.server import Server, running_server
+from tests.toys import tiny_add
 
 pytestmark = [
     pytest.mark.nightly("a server's decisions are simulated again"),
@@ -35,13 +36,13 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> "Server":  # type: ignore[m
     folder = tmp_path_factory.mktemp("box")
     with running_server(folder / "state", **SETTINGS) as server:
         with server.client() as client:
-            _import(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor")
+            _import(client, tiny_add(folder / "add.onnx"), "add", "tensor")
             client.create_tenant(
                 "second", QuotaShape(requests_per_s=500, memory_guarantee_bytes=2_000_000, memory_share=0.5)
             )
         with server.client(tenant="second") as client:
-            _import(client, toys.tiny_add(folder / "add.onnx"), "add", "tensor")
-            _import(client, toys.digits(folder / "digits").model, "digits", "image-classification")
+            _import(client, tiny_add(folder / "add.onnx"), "add", "tensor")
+            _import(client, digits(folder / "digits").model, "digits", "image-classification")
         yield server
 
 

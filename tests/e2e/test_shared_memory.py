@@ -21,8 +21,8 @@ from onnx import TensorProto, helper
 from tritonclient.utils import InferenceServerException, deserialize_bytes_tensor, serialize_byte_tensor
 
 from appliance.api.regions.region import FOLDER
-from appliance.demo.zoo import toys
 from appliance.wire.access import KeyOrder
+from tests import toys
 from tests.api.stand import copied
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until

@@ -11,7 +11,7 @@ from random import Random
 import httpx
 import pytest
 
-from appliance.demo.zoo import toys
+from tests import toys
 from tests.e2e.killed_asleep import killed
 from tests.e2e.sleeping_box import MEGABYTES, SleepingBox, sleeping_box, upload
 from tests.e2e.waiting import until

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from appliance.client import Client
-from appliance.demo.zoo import toys
+from tests import toys
 from tests.e2e.server import Server, running_server
 from tests.e2e.waiting import until
 

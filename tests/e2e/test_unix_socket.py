@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from appliance.demo.zoo import toys
+from tests import toys
 from tests.e2e.server import running_server
 from tests.e2e.waiting import until
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.runtime.processors import KINDS, PROCESSORS
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.probe import ChildProbe
 from appliance.runtime.sensors.nvml import NvmlSensors
+from tests import toys
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(600)]
 DEVICES = sorted(kind for kind, known in KINDS.items() if known.device != "cpu")

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from appliance.clock import pause_s
-from appliance.demo.zoo import toys
 from appliance.domain.states import JobState
 from appliance.modelstore.store.backup import back_up, restore
+from tests import toys
 from tests.modelstore.boxes import Parts, parts, stored_model
 
 ROOT = Path(__file__).parents[2]

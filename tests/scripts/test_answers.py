@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.demo.zoo import toys
+from tests import toys
 from tests.e2e.server import Server, running_server
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "answers.py"

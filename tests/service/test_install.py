@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.demo.zoo import toys
+from tests import toys
 from tests.service.installed import BAD_AT_START, READY, UNIT, unpacked_bundle
 from tests.service.machine import Machine, booted, missing
 

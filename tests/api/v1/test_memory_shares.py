@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 from appliance import log
-from appliance.demo.zoo import toys
 from appliance.domain.states import JobState
+from tests import toys
 from tests.api.stand import ANSWER_S, Stand, copied, job_end, running
 
 pytestmark = [pytest.mark.nightly("imports of several tenants into little memory"), pytest.mark.anyio]

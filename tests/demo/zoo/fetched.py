@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 
-from appliance.demo.zoo import Zoo, ZooModel, default_folder, fetch
-from appliance.demo.zoo.zoos import ZooName
+from appliance.demo.zoo import Zoo, ZooModel, ZooName, default_folder, fetch
 
 LEFT_OUT = "a package registry gives too little: "
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.demo.zoo.carriers import BY_KEY, CARRIERS
-from appliance.demo.zoo.notices import carriers_table, recipes_table
-from appliance.demo.zoo.zoos import ZOOS, ZooName, carriers_of
+from appliance.demo.zoo.catalogue import BY_KEY, CARRIERS, ZOOS, ZooName, carriers_of, carriers_table, recipes_table
+from appliance.demo.zoo.samples import MAKERS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "zoo.md"
 
@@ -25,6 +24,15 @@ def test_carrier_entries_are_valid_and_used() -> None:
             assert ".." not in Path(taken.name).parts
             assert not Path(taken.name).is_absolute()
     assert set(BY_KEY) == set().union(*(carriers_of(name) for name in ZOOS))
+
+
+def test_catalogue_networks_have_samples_and_their_model_file() -> None:
+    """A model is a listed file of its package, and the samples have a maker."""
+    for recipe in (recipe for zoo in ZOOS.values() for recipe in zoo):
+        assert recipe.samples in MAKERS
+        if recipe.model:
+            key, name = recipe.model.split("/", maxsplit=1)
+            assert name in {taken.name for taken in BY_KEY[key].files}
 
 
 @pytest.mark.parametrize(("name", "limit_bytes"), [("small", 30e6), ("ci", 20e6)])

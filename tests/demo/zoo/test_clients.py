@@ -18,7 +18,8 @@ import pytest
 
 from appliance.demo.zoo import clients
 from appliance.demo.zoo.cache import Cache
-from appliance.demo.zoo.clients import Client, Downloader
+from appliance.demo.zoo.catalogue import Client
+from appliance.demo.zoo.clients import Downloader
 from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreachable
 from tests.harness.lacking import lacks_tools, skip_if
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from appliance.demo.zoo import ZooModel, as_archive
-from appliance.demo.zoo.annotations import FACES, TEXT_FRAMES, TEXT_PICTURES
 from appliance.demo.zoo.cache import Cache, Progress
-from appliance.demo.zoo.clients import Client
+from appliance.demo.zoo.catalogue import Client
 from appliance.demo.zoo.errors import RegistryUnreachable
 from appliance.demo.zoo.fetching import fetch
-from appliance.demo.zoo.inputs import cut_line, cut_square, pieces, rttm_segments, with_sign
+from appliance.demo.zoo.media import cut_line, cut_square, pieces, speech_in, with_sign
 from appliance.demo.zoo.package_cache import PackageCache
+from appliance.demo.zoo.samples import TRUTHS, quad_of
 from appliance.domain.catalogue import TaskKind
 from appliance.modelstore.orders import UnpackOrder
 from appliance.modelstore.stages.archive import unpack
@@ -107,15 +107,14 @@ def test_zoo_archive_carries_assets_and_is_reproducible(tmp_path: Path, digits: 
 
 def test_annotations_have_valid_corners_boxes_and_texts() -> None:
     """Corners go clockwise from the top left, boxes have an inside, texts have no blank ends."""
-    for entry in (*TEXT_PICTURES, *TEXT_FRAMES):
-        for line in entry.lines:
-            corners = np.array(line.quad, float)
+    for entry in (*TRUTHS["text_pictures"], *TRUTHS["text_frames"]):
+        for text, *numbers in entry["lines"]:
+            corners = np.array(quad_of(numbers), float)
             sides = np.roll(corners, -1, axis=0) - corners
             turns = sides[:, 0] * np.roll(sides, -1, axis=0)[:, 1] - sides[:, 1] * np.roll(sides, -1, axis=0)[:, 0]
-            assert (turns > 0).all(), line
-            assert line.text == line.text.strip() != ""
-    for boxes in FACES.values():
-        assert all(left < right and top < bottom for left, top, right, bottom in boxes)
+            assert (turns > 0).all(), text
+            assert text == text.strip() != ""
+    assert all(left < right and top < bottom for _, _, left, top, right, bottom in TRUTHS["faces"])
 
 
 def test_text_line_is_cut_out_straight() -> None:
@@ -146,7 +145,7 @@ def test_sound_is_cut_into_whole_pieces_and_speaker_turns_are_joined() -> None:
     turns = "\n".join(
         f"SPEAKER x 1 {start} {length} <NA> <NA> a <NA> <NA>" for start, length in ((5, 1), (1, 1), (1.5, 1))
     )
-    assert rttm_segments(turns) == [{"start_s": 1.0, "end_s": 2.5}, {"start_s": 5.0, "end_s": 6.0}]
+    assert speech_in(turns) == [{"start_s": 1.0, "end_s": 2.5}, {"start_s": 5.0, "end_s": 6.0}]
 
 
 def test_truth_file_names_existing_samples(digits: ZooModel) -> None:

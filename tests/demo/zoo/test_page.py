@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 from appliance.demo.zoo import page, toys
-from appliance.demo.zoo.inputs import cut_line
+from appliance.demo.zoo.media import cut_line
 from appliance.domain.catalogue import TaskKind, TaskSpec
 from appliance.tasks.metrics import f1_of_regions
 from appliance.tasks.text_detection import db_quads, reading_order

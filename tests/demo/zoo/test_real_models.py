@@ -7,8 +7,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from appliance.demo.zoo import ZooModel, default_folder
-from appliance.demo.zoo.zoos import ZooName
+from appliance.demo.zoo import ZooModel, ZooName, default_folder
 from tests.demo.zoo.fetched import LEFT_OUT, model_of, zoo_of
 from tests.demo.zoo.judging import judged
 from tests.harness.lacking import skip_if

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from appliance.demo.zoo import toys
 from appliance.domain.catalogue import TaskKind, TaskSpec
 from appliance.domain.jobs import ImportRequest, JobRecord
 from appliance.domain.states import JobState
+from tests import toys
 from tests.modelstore.boxes import Parts
 
 PICTURES = TaskSpec(TaskKind.IMAGE_CLASSIFICATION)

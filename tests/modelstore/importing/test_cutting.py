@@ -13,7 +13,6 @@ import pytest
 from onnx import helper
 
 from appliance.confinement.limits import ChildLimits
-from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Model, TaskKind, TaskSpec
 from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import ProcessorDescription
@@ -27,6 +26,7 @@ from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.runtime.processors.measuring.measure import ChildMeasure
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.sessions import sessions_of
+from tests import toys
 from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import CPU, Parts, parts
 from tests.modelstore.importing.asking import asked, done

@@ -16,7 +16,6 @@ from structlog.testing import LogCapture
 
 from appliance.clock import NS_PER_MS, SystemClock
 from appliance.confinement.available import Confinement
-from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Precision, Quota, TaskKind, TaskSpec, Tenant, Variant
 from appliance.domain.errors import (
     AlreadyExists,
@@ -33,6 +32,7 @@ from appliance.domain.names import build_id
 from appliance.domain.states import JobState, VariantState
 from appliance.modelstore.importing import importer
 from appliance.modelstore.importing.importer import ImportOptions
+from tests import toys
 from tests.fakes.measure import FakeMeasure
 from tests.modelstore.boxes import CPU, MIB, parts, stream
 from tests.modelstore.importing.asking import asked, done, net

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from appliance.confinement.limits import ChildLimits
-from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Latency, Profile, Variant
 from appliance.domain.errors import LoadFailed, StorageFull
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.names import build_id
 from appliance.runtime.processors.measuring.measure import ChildMeasure
+from tests import toys
 from tests.modelstore.boxes import CPU, Parts, parts, stored_model
 
 PATIENCE_S = 240.0

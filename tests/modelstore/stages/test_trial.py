@@ -8,13 +8,13 @@ import cv2
 import numpy as np
 import pytest
 
-from appliance.demo.zoo import toys
 from appliance.domain.catalogue import TaskKind, TaskSpec, TensorSpec
 from appliance.domain.errors import BadModel
 from appliance.domain.trial import Comparison
 from appliance.modelstore import arrays
 from appliance.modelstore.orders import PIXELS, Size, TrialOrder, TrialRequest
 from appliance.modelstore.stages.trial import trial
+from tests import toys
 from tests.modelstore import networks
 
 LABELS = 10

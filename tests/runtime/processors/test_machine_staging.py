@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from appliance.clock import SystemClock
-from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.machine import Machine
 from appliance.runtime.processors.cpu.session import OnnxSessions
 from appliance.settings import ProcessorSettings, Settings
+from tests import toys
 
 PATIENCE_S = 240.0
 ALONE = [ProcessorSettings(workers=1)]

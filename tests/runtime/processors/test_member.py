@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from appliance.clock import NS_PER_S, SystemClock, pause_s
-from appliance.demo.zoo import toys
 from appliance.domain.errors import ProcessorLost
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.states import ProcessorState
 from appliance.runtime.processors import PROCESSORS
 from appliance.runtime.processors.group import ProcessorGroup
 from appliance.runtime.processors.member import Limits, Member
+from tests import toys
 from tests.contracts.conftest import KINDS
 
 pytestmark = pytest.mark.gate("real runtimes compute")

@@ -13,7 +13,6 @@ import pytest
 from onnx import helper
 
 from appliance.clock import NS_PER_MS, Clock, SystemClock
-from appliance.demo.zoo import toys
 from appliance.domain.errors import DeadlineExceeded, LoadFailed, ProcessorLost, RunFailed
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
 from appliance.domain.parts import BatchTime, Cut, Part, PartProfile
@@ -27,6 +26,7 @@ from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.served_parts import partition_of
 from appliance.runtime.serving.parts import Commitment, LoadedPart, PartsRun, Progress
+from tests import toys
 from tests.fakes.hand_clock import HandClock
 from tests.modelstore.networks import model, write
 from tests.modelstore.stages.dissected import cut_by, dissected, types_in

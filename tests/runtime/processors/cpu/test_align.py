@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm
 from appliance.modelstore.stages.quantise import Ranges, static_int8
 from appliance.runtime.processors.cpu.align import ALIGNMENT_BYTES, align
 from appliance.runtime.processors.cpu.session import OnnxSessions
+from tests import toys
 from tests.fakes.forms import prepared_form
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from appliance.clock import SystemClock
-from appliance.demo.zoo import toys
 from appliance.domain.errors import ProcessorLost
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors import PROCESSORS
@@ -20,6 +19,7 @@ from appliance.runtime.processors.cpu.session import OnnxProcessor
 from appliance.runtime.processors.group import OwnCores, ProcessorGroup
 from appliance.runtime.processors.guard.process import GuardedBuild
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
+from tests import toys
 from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="threads are pinned on Linux only")

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from appliance.confinement.available import available
-from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed, RunRefused
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.mapped import CachedFile
 from appliance.runtime.processors.cpu.session import Loaded, OnnxProcessor, OnnxSessions, fingerprint
+from tests import toys
 from tests.fakes.forms import prepared_form
 from tests.harness.lacking import lacks_page_cache, skip_if
 

@@ -9,7 +9,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Precision
 from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm, Reference
@@ -18,6 +17,7 @@ from appliance.runtime.processors.dla.kind import DLA
 from appliance.runtime.processors.dla.session import LOADABLES_MAX, DlaSessions
 from appliance.runtime.processors.measuring.same import check_same
 from appliance.runtime.processors.probe import check
+from tests import toys
 from tests.fakes import devices
 from tests.fakes.tensorrt import FakeCuda, FakeTensorRt
 from tests.runtime.processors.quantized import IMAGES, original, quantized

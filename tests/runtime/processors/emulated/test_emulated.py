@@ -11,12 +11,12 @@ import pytest
 from onnx import helper
 
 from appliance.clock import NS_PER_MS, SystemClock
-from appliance.demo.zoo.toys import tiny_add
 from appliance.domain.errors import LoadFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.emulated.session import Emulated, EmulatedProcessor, times_of
 from appliance.runtime.processors.guard.processor import GuardedProcessor, GuardOptions
 from appliance.tasks.base import TokenOrder
+from tests.toys import tiny_add
 
 pytestmark = pytest.mark.anyio
 

@@ -10,13 +10,13 @@ import pytest
 
 from appliance.clock import pause_s
 from appliance.confinement.limits import ChildLimits
-from appliance.demo.zoo import toys
 from appliance.domain.hardware import PreparedForm, Reference
 from appliance.domain.request import Tensors
 from appliance.runtime.processors import KINDS
 from appliance.runtime.processors.measuring import measure
 from appliance.runtime.processors.providers.cuda_session import CudaSessions
 from appliance.runtime.processors.sessions import sessions_of
+from tests import toys
 from tests.contracts.conftest import FAKED
 from tests.fakes import devices
 

@@ -19,11 +19,11 @@ from appliance.child import RESTS, Rests
 from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
 from appliance.confinement.available import available
 from appliance.confinement.limits import ChildLimits
-from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunFailed
 from appliance.domain.hardware import MeasureCase, PreparedForm, ProcessorDescription, Reference
 from appliance.runtime.processors.cpu.session import machine
 from appliance.runtime.processors.measuring.measure import ChildMeasure
+from tests import toys
 from tests.attacks import killers
 
 pytestmark = pytest.mark.usefixtures("processes")

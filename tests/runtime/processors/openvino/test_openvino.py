@@ -14,7 +14,6 @@ import onnx
 import pytest
 
 from appliance.clock import NS_PER_MS, SystemClock
-from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunRefused, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.domain.padding import Fill
@@ -25,6 +24,7 @@ from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.openvino.processor import OpenVinoProcessor
 from appliance.runtime.processors.openvino.session import OpenVinoSessions, Stop
 from appliance.tasks.padding import Padded
+from tests import toys
 
 pytestmark = pytest.mark.gate("real runtimes compute")
 

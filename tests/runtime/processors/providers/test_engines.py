@@ -8,13 +8,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from appliance.demo.zoo import toys
 from appliance.domain.catalogue import Precision
 from appliance.domain.errors import LoadFailed
 from appliance.domain.hardware import PreparedForm, Reference
 from appliance.modelstore.importing.profiling import DIFFERENCE_MAX
 from appliance.runtime.processors.measuring.same import check_same
 from appliance.runtime.processors.providers.engines import PROVIDER, ROWS_MAX, TensorRtSessions
+from tests import toys
 from tests.fakes import devices
 from tests.fakes.onnxruntime import FakeOnnxRuntime
 from tests.runtime.processors.quantized import IMAGES, original, quantized

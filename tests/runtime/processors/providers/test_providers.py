@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from appliance.demo.zoo import toys
 from appliance.domain.errors import LoadFailed, RunStopped
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.session import OnnxSessions
@@ -17,6 +16,7 @@ from appliance.runtime.processors.providers.cuda import CUDA
 from appliance.runtime.processors.providers.cuda_session import CudaSessions
 from appliance.runtime.processors.providers.placement import HEAVY, misplaced, placed
 from appliance.runtime.processors.sessions import sessions_of
+from tests import toys
 from tests.fakes import devices
 from tests.fakes.onnxruntime import FakeOnnxRuntime
 

@@ -10,9 +10,9 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from appliance.demo.zoo import toys
 from appliance.runtime.processors.measuring.same import difference
 from appliance.runtime.processors.providers.symmetric import make_symmetric
+from tests import toys
 from tests.runtime.processors.quantized import IMAGES as OWN_IMAGES
 from tests.runtime.processors.quantized import original
 from tests.runtime.processors.quantized import quantized as own_quantized
