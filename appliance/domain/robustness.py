@@ -38,8 +38,8 @@ class Served:
 
     @property
     def normalised(self) -> float | None:
-        """Mean over the answers: 0 for the least accurate variant, 1 for the most accurate one. Variants of one accuracy
-        count 1.
+        """Mean over the answers: 0 for the least accurate variant, 1 for the most accurate one; 1 where all are
+        alike.
         """
         if not self.answered:
             return None

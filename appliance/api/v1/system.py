@@ -24,7 +24,7 @@ from appliance.api.http.fingerprint import fingerprint_of
 from appliance.api.http.steps import Steps
 from appliance.api.v1.deps import Admin, Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
-from appliance.api.v1.served import served_of
+from appliance.api.v1.served import all_served
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import Forbidden
 from appliance.domain.hardware import ProcessorStatus
@@ -123,10 +123,7 @@ async def memory(box: TheBox, principal: Member) -> Response:
         build["variant"] = next((names.get((name, build["build"]), "") for name in build["applications"]), "")
     builds = await _read(BuildShape, snapshot["builds"], steps)
     expected = await _read(ExpectationShape, residency["applications"], steps)
-    own_applications = [
-        a.id for a in box.catalogue.applications() if principal.is_admin or a.tenant == principal.tenant
-    ]
-    found = [served_of(box, name) for name in sorted(own_applications)]
+    found = all_served(box, None if principal.is_admin else principal.tenant)
     snapshot |= {"robustness": robustness(found), "fairness": fairness(found)}
     shape = MemoryShape.model_validate(
         snapshot | {"builds": builds, "tenants": own, "residency": residency | {"applications": expected}}
