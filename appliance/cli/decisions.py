@@ -105,7 +105,7 @@ def replay_decision(box: Connection, decision_id: DecisionId) -> None:
     differing = differences({key: value for key, value in decision.answer.items() if key not in own}, answer)
     folded = decision.answer.get("folded", [])
     differing += [
-        f"folded.{place}" for place, one in enumerate(folded) if not _is_same(one["problem"], decision.answer)
+        f"folded.{place}" for place, one in enumerate(folded) if not has_outcome(one["problem"], decision.answer)
     ]
     if box.as_json:
         screen.show_json({"id": decision.id, "recorded": decision.answer, "recomputed": answer, "differs": differing})
@@ -132,7 +132,7 @@ def differences(recorded: dict[str, Any], answer: dict[str, Any]) -> list[str]:
     return [key for key, value in shown.items() if key not in answer or answer[key] != value]
 
 
-def _is_same(problem: dict[str, Any], recorded: dict[str, Any]) -> bool:
+def has_outcome(problem: dict[str, Any], recorded: dict[str, Any]) -> bool:
     """Return whether a problem that a decision stands for has its outcome again; True where no policy was asked."""
     from appliance.lab.plan import plan_one
 
