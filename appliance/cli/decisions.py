@@ -18,8 +18,8 @@ app = typer.Typer(no_args_is_help=True, help="Decisions: what the box decided, w
 LIST_MAX = 20
 REASON_WIDTH = 120
 """Columns of a screen from which on the list shows reasons too."""
-ASIDE = ("elapsed_ms", "times")
-"""Keys of an answer that are none of the policy's: how long it took, and how often the same was decided."""
+ASIDE = ("elapsed_ms", "times", "folded")
+"""Keys of an answer that are none of the policy's: how long it took, and of how many decisions, with which problems."""
 BOXS_OWN: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("adaptation", "offload"), ("outcome", "session", "actions")),
     "pipeline": ("outcome", "pipeline", "because", "actions"),
@@ -103,6 +103,10 @@ def replay_decision(box: Connection, decision_id: DecisionId) -> None:
     answer = _decided_again(decision)
     own = BOXS_OWN.get(decision.kind, ())
     differing = differences({key: value for key, value in decision.answer.items() if key not in own}, answer)
+    folded = decision.answer.get("folded", [])
+    differing += [
+        f"folded.{place}" for place, one in enumerate(folded) if not has_outcome(one["problem"], decision.answer)
+    ]
     if box.as_json:
         screen.show_json({"id": decision.id, "recorded": decision.answer, "recomputed": answer, "differs": differing})
     else:
@@ -126,6 +130,13 @@ def differences(recorded: dict[str, Any], answer: dict[str, Any]) -> list[str]:
     """
     shown = {key: value for key, value in recorded.items() if key not in ASIDE and (key, value) != ("reason", "")}
     return [key for key, value in shown.items() if key not in answer or answer[key] != value]
+
+
+def has_outcome(problem: dict[str, Any], recorded: dict[str, Any]) -> bool:
+    """Return whether a problem that a decision stands for has its outcome again; True where no policy was asked."""
+    from appliance.lab.plan import plan_one
+
+    return problem.get("plan", problem) is None or plan_one(problem)["outcome"] == recorded["outcome"]
 
 
 def _of_outcome(decisions: "Iterator[DecisionShape]", outcome: str | None) -> "Iterator[DecisionShape]":

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from appliance.clock import NS_PER_MS
+from appliance.domain.robustness import Served, robustness
 
 Kind = Literal["warm", "cold", "failed", "dropped"]
 KINDS: tuple[Kind, ...] = ("warm", "cold", "failed", "dropped")
@@ -122,17 +123,15 @@ def _quality(answers: Sequence[Answer]) -> dict[str, float | None]:
 
 
 def _robustness(groups: Iterable[Sequence[Answer]]) -> float | None:
-    """Edge-MultiAI eq.
+    """Return Edge-MultiAI's equation 4."""
+    found = robustness(_served(answers) for answers in groups)
+    return None if found is None else _rounded(found)
 
-    4: the mean over applications of warm share × mean accuracy / 100; those without requests are left out.
-    """
-    scores: list[float] = []
-    for answers in groups:
-        if answers:
-            accuracies = [a.accuracy for a in answers if a.accuracy is not None]
-            mean = sum(accuracies) / len(accuracies) / 100 if accuracies else 0.0
-            scores.append(sum(a.kind == "warm" for a in answers) / len(answers) * mean)
-    return ratio(sum(scores), len(scores))
+
+def _served(answers: Sequence[Answer]) -> Served:
+    accuracies = [a.accuracy for a in answers if a.accuracy is not None]
+    warm, cold = (sum(a.kind == kind for a in answers) for kind in ("warm", "cold"))
+    return Served(len(answers), warm, cold, len(accuracies), sum(accuracies))
 
 
 def _latency(answers: Sequence[Answer]) -> dict[str, float | None]:

@@ -254,6 +254,12 @@ class MemoryShape(Shape):
     evictions: int
     replacements: int
     """Evictions that left a smaller variant in the place of the one that went."""
+    robustness: float | None = Field(None, examples=[0.86])
+    """Mean of `served.robustness` over the applications that had requests (Edge-MultiAI, equation 4); null: none had.
+    With a tenant's key over the tenant's own."""
+    fairness: float | None = Field(None, examples=[0.97])
+    """Jain's index of the warm shares of the same applications: 1 where all are alike; null where no request was
+    warm."""
     builds: list[BuildShape]
     tenants: list[HoldingShape]
     """By name; with a tenant's key, its own."""

@@ -446,6 +446,28 @@ class UnverifiedWarning(Shape):
     """For a person."""
 
 
+class ServedShape(Shape):
+    """How an application's requests were served since the box started, or its figures of them were forgotten. Shares
+    and means are null without a request, accuracies without an answer.
+    """
+
+    requests: int = 0
+    """Answered or not."""
+    warm: int = 0
+    """Answers for which a variant was in memory."""
+    cold: int = 0
+    """Answers for which a variant was loaded."""
+    warm_share: float | None = Field(None, examples=[0.95])
+    cold_share: float | None = Field(None, examples=[0.04])
+    accuracy: float | None = Field(None, examples=[0.91])
+    """Mean accuracy of the answers, each that of the variant that gave it; after a cold start that of the variant then
+    loaded."""
+    accuracy_normalised: float | None = Field(None, examples=[0.8])
+    """The same between the application's least (0) and most accurate variant (1)."""
+    robustness: float | None = Field(None, examples=[0.86])
+    """`warm_share` times `accuracy`: the application's term of Edge-MultiAI's equation 4."""
+
+
 class ApplicationShape(Shape):
     """A registered use of a model."""
 
@@ -473,3 +495,4 @@ class ApplicationShape(Shape):
     """Requests since the SLO was set or the box started; not those that the caller got wrong or had no quota for."""
     slo_kept: float | None = Field(None, examples=[0.993])
     """Share of these that were answered within the SLO; null without an SLO or a request."""
+    served: ServedShape = ServedShape()

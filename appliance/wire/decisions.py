@@ -34,7 +34,8 @@ class DecisionShape(Shape):
     answer: dict[str, Any]
     """In the format of `appliance plan`.
 
-    `times`: how many decisions of this kind and cause this one stands for, where it is more than one.
+    `times`: how many decisions of this kind and cause this one stands for, where it is more than one. `folded`: their
+    problems, each with the number of decisions that had it (`times`); 64 different ones at most.
     """
     reason: str
     """The policy's own words; empty when they name other tenants' applications."""

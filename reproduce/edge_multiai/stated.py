@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from appliance.domain.robustness import fairness
 from reproduce.edge_multiai.experiments import (
     ALPHAS,
     DEGREES,
@@ -167,12 +168,7 @@ def _robustness(tally: Tally) -> float:
 
 
 def _jain(tally: Tally) -> float | None:
-    """(Σx)² / (n·Σx²) of the applications' warm shares: 1 where all are alike, 1/n where one has all; None: nobody
-    is warm.
-    """
-    shares = [share.warm / share.requests for share in tally.shares.values()]
-    squares = sum(share**2 for share in shares)
-    return sum(shares) ** 2 / (len(shares) * squares) if squares else None
+    return fairness([share.served for share in tally.shares.values()])
 
 
 # Sets of runs.

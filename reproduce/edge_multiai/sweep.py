@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from appliance.clock import NS_PER_S
+from appliance.domain.robustness import Served, robustness
 from appliance.lab.clairvoyant.reference import Reference, references
 from appliance.lab.outcome import Answer
 from appliance.lab.scenario import parse_scenario
@@ -66,6 +67,10 @@ class Share:
         """As the paper's cold starts: everything that was not warm, failures included."""
         return self.requests - self.warm
 
+    @property
+    def served(self) -> Served:
+        return Served(self.requests, self.warm, self.answered - self.warm, self.answered, self.accuracy)
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
@@ -113,9 +118,7 @@ class Tally:
     @property
     def robustness(self) -> float:
         """Eq. 4, accuracies / 100."""
-        return sum(
-            s.warm / s.requests * (s.accuracy / s.answered / 100 if s.answered else 0.0) for s in self.shares.values()
-        ) / len(self.shares)
+        return robustness(share.served for share in self.shares.values()) or 0.0
 
 
 def run_cell(cell: Cell) -> Tally:

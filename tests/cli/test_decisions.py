@@ -4,7 +4,7 @@ import datetime
 from typing import Any
 
 from appliance.cli.decision_text import lines, row
-from appliance.cli.decisions import differences
+from appliance.cli.decisions import differences, has_outcome
 from appliance.wire.decisions import DecisionShape
 
 AT = datetime.datetime(2026, 3, 1, 12, 30, 5, tzinfo=datetime.UTC)
@@ -100,3 +100,12 @@ def test_decision_answers_are_compared_without_timings_and_masked_reasons() -> N
     assert differences({"outcome": "cold", "reason": ""}, ANSWER) == []
     assert differences(ANSWER, {**ANSWER, "serve": "fp32", "free_mb": 0.0}) == ["serve", "free_mb"]
     assert differences({"mm": 1}, ANSWER) == ["mm"]
+
+
+def test_folded_problem_is_compared_by_the_outcome_that_it_has_again() -> None:
+    """10 ms waited of 9 allowed is dropped again, 8 ms is not; what no policy decided cannot differ."""
+    recorded = {"outcome": "dropped"}
+    late = {"kind": "drop", "waited_ms": 10.0, "deadline_ms": 9.0}
+    assert has_outcome(late, recorded)
+    assert not has_outcome(late | {"waited_ms": 8.0}, recorded)
+    assert has_outcome({"kind": "drop", "plan": None}, recorded)

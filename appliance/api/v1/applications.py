@@ -14,6 +14,7 @@ from appliance.api.http.routes import StrictRoute
 from appliance.api.v1.deps import Caller, Cursor, EveryTenant, Limit, Member, Summary, TheBox
 from appliance.api.v1.pages import page_of_all
 from appliance.api.v1.promises import refuse_broken, warnings_of
+from appliance.api.v1.served import served_by, served_shape
 from appliance.clock import NS_PER_MS
 from appliance.domain.accuracy import points, share
 from appliance.domain.catalogue import Application
@@ -203,7 +204,8 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
     else:
         model, task, variants = entry.model.name, entry.model.task.kind, [s.variant.name for s in entry.order]
         warnings, choice = warnings_of(entry, MemoryAccount(box.memory, box.shares)), entry.reason
-    figures = box.telemetry.of_application(application.id).values()
+    by_variant = box.telemetry.of_application(application.id)
+    figures = by_variant.values()
     asked, kept = sum(f.slo_requests for f in figures), sum(f.slo_kept for f in figures)
     return ApplicationShape(
         name=application.name,
@@ -224,6 +226,7 @@ def shape_of(box: RunningBox, application: Application) -> ApplicationShape:
         warnings=warnings,
         slo_requests=asked,
         slo_kept=kept / asked if asked else None,
+        served=served_shape(served_by(box, application.id, by_variant.items())),
     )
 
 

@@ -6,7 +6,7 @@ answers others: the client library of Prometheus makes a whole page, or at least
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from prometheus_client.utils import floatToGoString
@@ -14,8 +14,10 @@ from prometheus_client.utils import floatToGoString
 from appliance import log
 from appliance.api.box import RunningBox
 from appliance.api.http.steps import Steps
+from appliance.api.v1.served import all_served, served_by
 from appliance.clock import NS_PER_S
 from appliance.domain.pipeline import NoAnswer
+from appliance.domain.robustness import Served, fairness, robustness
 from appliance.domain.sensors import Quantity
 from appliance.domain.states import ProcessorState
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
@@ -39,6 +41,14 @@ _SENSED: Mapping[Quantity, tuple[str, str, float]] = {
 
 _Figures = Mapping[tuple[str, str, str], Statistics]
 """(tenant, application, variant) → figures."""
+_SERVED: Sequence[tuple[str, str, Callable[[Served], float | None]]] = (
+    ("warm_ratio", "Share of requests that found a variant in memory.", lambda one: one.warm_share),
+    ("cold_ratio", "Share of requests that were answered after a load.", lambda one: one.cold_share),
+    ("accuracy_ratio", "Mean accuracy of the answers.", lambda one: one.accuracy),
+    ("accuracy_normalised", "The same; 0: least accurate variant, 1: most accurate.", lambda one: one.normalised),
+    ("robustness", "Warm share times mean accuracy.", lambda one: one.robustness),
+)
+"""Gauges of each application: the end of the name, what it says, and the figure."""
 _Sample = tuple[str, float]
 """Labels as `_labels` writes them, and the value."""
 
@@ -62,9 +72,11 @@ def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
         if tenant in (None, caller)
     }
     yield from _requests(figures)
+    yield from _served(box, figures)
     yield from _sessions(box, tenant)
     yield from of_pipelines(box, tenant)
     if tenant is None:
+        yield from _all_served(box)
         yield from _windows(dict(sorted(box.telemetry.windows.items())))
         yield from _memory(box)
         yield from _run_times(box)
@@ -135,6 +147,31 @@ def _requests(figures: _Figures) -> Iterator[str]:
     text = "Requests answered after their deadline, as their application wants it."
     yield from _counter("appliance_late", text, ((_of(whose), each.late) for whose, each in figures.items()))
     yield from _seconds("appliance_request_seconds", "Where the time of answered requests went.", figures)
+
+
+def _served(box: RunningBox, figures: _Figures) -> Iterator[str]:
+    """Figures of each application by calling tenant."""
+    by_variant: dict[tuple[str, str], list[tuple[str, Statistics]]] = {}
+    for (caller, application, variant), each in figures.items():
+        by_variant.setdefault((caller, application), []).append((variant, each))
+    found = {whose: served_by(box, whose[1], each) for whose, each in by_variant.items()}
+    for name, text, figure in _SERVED:
+        rows = (
+            (_labels(tenant=caller, application=of), value)
+            for (caller, of), one in found.items()
+            if (value := figure(one)) is not None
+        )
+        yield from _gauge(f"appliance_application_{name}", text, rows)
+
+
+def _all_served(box: RunningBox) -> Iterator[str]:
+    """Figures over applications, with the requests of all tenants."""
+    found = all_served(box, None)
+    for name, text, value in (
+        ("robustness", "Mean over applications of warm share times accuracy.", robustness(found)),
+        ("fairness", "Jain's index of the applications' warm shares; 1: all alike.", fairness(found)),
+    ):
+        yield from _gauge(f"appliance_{name}", text, [] if value is None else _one(value))
 
 
 def _of_parts(figures: _Figures, figure: int, unit: float) -> Iterator[_Sample]:

@@ -20,14 +20,24 @@ from appliance.policies.residency.base import ApplicationState, Option, Residenc
 from appliance.runtime.decisions.pipelines import pipeline_record
 from appliance.runtime.decisions.sessions import session_record
 
+Folded = Sequence[tuple[Mapping[str, object], int]]
+"""Problems, and how many decisions had each."""
 
-def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], times: int = 1) -> DecisionRecord:
+
+def record_of(
+    at: datetime.datetime,
+    kind: str,
+    facts: Mapping[str, object],
+    times: int = 1,
+    folded: Sequence[tuple[Mapping[str, object], int]] = (),
+) -> DecisionRecord:
     """The record of a decision.
 
     That of a residency policy comes as `problem`, `plan`, `policy` and perhaps `sharing`; that of a dispatch policy
     with `application` and `concerned`; those on sessions and pipelines as `sessions` and `pipelines` have them. Any
     other one comes as it is kept:
-    `application`, `concerned`, `problem` (with `plan` null and `why`, for `appliance plan`) and `answer`.
+    `application`, `concerned`, `problem` (with `plan` null and `why`, for `appliance plan`) and `answer`. `times`: how
+    many decisions it stands for, `folded`: their problems, and how many had each.
     """
     problem, plan = facts["problem"], facts.get("plan")
     if isinstance(problem, ResidencyProblem) and isinstance(plan, ResidencyPlan):
@@ -42,7 +52,10 @@ def record_of(at: datetime.datetime, kind: str, facts: Mapping[str, object], tim
     else:
         plain: Any = facts
         record = DecisionRecord(at, kind, plain["application"], plain["concerned"], plain["problem"], plain["answer"])
-    return record if times == 1 else replace(record, answer={**record.answer, "times": times})
+    if times == 1:
+        return record
+    others = [{"problem": problem, "times": count} for problem, count in folded]
+    return replace(record, answer={**record.answer, "times": times, **({"folded": others} if others else {})})
 
 
 def residency_record(

@@ -8,13 +8,16 @@ a minute for each application and cause. The applications of one tenant make at 
 minute, and beyond it one of each kind, which names the first of the rest and counts all: however many they are, they do
 not push other tenants' decisions out. Of those without a key that say whose they are, a tenant has `OWN_ROWS_MAX` a
 minute one by one, and beyond it one of each kind, which counts them.
+What is counted is never lost: it is stored with the next decision of its key, with any other one after its minute, or
+at the end. Such a row has the problems of all decisions in it, `FOLDED_MAX` different ones at most, so that each can be
+decided again.
 """
 
 import asyncio
 import datetime
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from appliance.clock import NS_PER_S, Clock
@@ -42,6 +45,8 @@ OWN_ROWS_MAX = 240
 """Of decisions without a key and the same `asker`, so many in `HOLD_S` are stored one by one: plans of sessions and
 pipelines that change twice a second, and who is let in meanwhile.
 """
+FOLDED_MAX = 64
+"""Different problems that one row has."""
 KEYS_MAX = 1000
 """Keys that are remembered; then those whose time is over are forgotten."""
 log = get_log("decisions")
@@ -57,6 +62,30 @@ class Decision:
     times: int = 1
     on_stored: Callable[[int], None] | None = None
     """Told its id."""
+    folded: Sequence[tuple[Mapping[str, object], int]] = ()
+    """Where it stands for several: their problems, and how many had each."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """Decisions of one key since one of them was stored; `latest` is of the last of them."""
+
+    at_ns: int
+    kind: str
+    count: int = 0
+    latest: tuple[int, Mapping[str, object]] | None = None
+    folded: list[tuple[Mapping[str, object], int]] = field(default_factory=list)
+
+    def add(self, at_ns: int, facts: Mapping[str, object]) -> None:
+        self.count += 1
+        self.latest = at_ns, facts
+        problem = facts["problem"]
+        if not isinstance(problem, Mapping):  # a policy's own input: it is counted
+            return
+        if self.folded and self.folded[-1][0] == problem:
+            self.folded[-1] = problem, self.folded[-1][1] + 1
+        elif len(self.folded) < FOLDED_MAX:
+            self.folded.append((problem, 1))
 
 
 class DecisionStore(Protocol):
@@ -81,8 +110,8 @@ class DecisionLog:
         self._queue_max = queue_max
         self._rows_max = rows_max
         self._queue: deque[Decision] = deque()
-        self._held: dict[object, tuple[int, int]] = {}
-        """Kind and key → when one of them was stored last, and how many have come since."""
+        self._held: dict[object, _Held] = {}
+        """Kind and key → the decisions since one of them was stored."""
         self._stored: dict[object, tuple[int, int]] = {}
         """Tenant, and whether without a key → when its present minute began, and how many of its decisions were stored
         in it."""
@@ -95,45 +124,56 @@ class DecisionLog:
     def record(self, kind: str, decision: Mapping[str, object]) -> None:
         """Remember a decision until it is written; `document` says what it holds."""
         now_ns = self._clock.now_ns()
-        times = self._times(kind, decision.get("key"), decision.get("asker"), now_ns)
-        if not times:
+        key = self._key(kind, decision.get("key"), decision.get("asker"), now_ns)
+        if key is None:
+            self._append(Decision(now_ns, kind, decision))
             return
+        held = self._held.get(key)
+        if held is not None and self._is_held(key, now_ns):
+            held.add(now_ns, decision)
+            return
+        if held is None and len(self._held) >= KEYS_MAX:
+            self._release(now_ns)
+        self._held[key] = _Held(now_ns, kind)
+        if held is None or not held.count:
+            self._append(Decision(now_ns, kind, decision))
+        else:
+            held.add(now_ns, decision)
+            self._append(Decision(now_ns, kind, decision, held.count, folded=held.folded))
+
+    def _append(self, decision: Decision) -> None:
         if len(self._queue) >= self._queue_max:
             self.dropped += 1
             return
-        self._queue.append(Decision(now_ns, kind, decision, times, self.on_recorded(kind, decision)))
+        self._queue.append(replace(decision, on_stored=self.on_recorded(decision.kind, decision.facts)))
         self._arrived.set()
 
-    def _times(self, kind: str, key: object, tenant: object, now_ns: int) -> int:
-        """How many decisions a record made now stands for; 0: none is made, it is counted into a later one."""
+    def _release(self, now_ns: int | None) -> None:
+        """Store the counted decisions of keys whose minute is over, and forget these keys; None: of all keys."""
+        for key in [key for key in self._held if now_ns is None or not self._is_held(key, now_ns)]:
+            held = self._held.pop(key)
+            if held.latest is not None:
+                at_ns, facts = held.latest
+                self._append(Decision(at_ns, held.kind, facts, held.count, folded=held.folded))
+
+    def _key(self, kind: str, key: object, tenant: object, now_ns: int) -> object | None:
+        """Return under which key a decision made now is counted; None: it is stored by itself."""
         own, is_own = (kind, key), key is None
         if is_own and tenant is None:
-            return 1
+            return None
         if not is_own and (tenant is None or self._is_held(own, now_ns)):
-            return self._taken(own, now_ns)
+            return own
         began_ns, stored = self._stored.get((tenant, is_own), (now_ns, 0))
         if now_ns - began_ns >= HOLD_S * NS_PER_S:
             began_ns, stored = now_ns, 0
         if stored >= (OWN_ROWS_MAX if is_own else TENANT_ROWS_MAX):
-            return self._taken((kind, None, tenant), now_ns)
+            return kind, None, tenant
         self._stored[tenant, is_own] = (began_ns, stored + 1)
-        return 1 if is_own else self._taken(own, now_ns)
+        return None if is_own else own
 
     def _is_held(self, key: object, now_ns: int) -> bool:
         held = self._held.get(key)
-        return held is not None and now_ns - held[0] < HOLD_S * NS_PER_S
-
-    def _taken(self, key: object, now_ns: int) -> int:
-        """Count a decision under a key; what `_times` answers."""
-        if key not in self._held and len(self._held) >= KEYS_MAX:
-            since_ns = now_ns - int(HOLD_S * NS_PER_S)
-            self._held = {k: held for k, held in self._held.items() if held[0] > since_ns}
-        at_ns, more = self._held.get(key, (now_ns, 0))
-        if self._is_held(key, now_ns):
-            self._held[key] = (at_ns, more + 1)
-            return 0
-        self._held[key] = (now_ns, 0)
-        return more + 1
+        return held is not None and now_ns - held.at_ns < HOLD_S * NS_PER_S
 
     @property
     def waiting(self) -> int:
@@ -145,6 +185,7 @@ class DecisionLog:
         while True:
             await self._arrived.wait()
             await self._pause(GATHER_S if len(self._queue) < BATCH_MAX else BREATH_S)
+            self._release(self._clock.now_ns())
             self._writing = asyncio.create_task(self._write(self._batch(), store))
             if not await asyncio.shield(self._writing):
                 await self._pause(RETRY_S)
@@ -153,6 +194,7 @@ class DecisionLog:
         """Write what is left, once `run` has been cancelled."""
         if self._writing is not None:
             await self._writing
+        self._release(None)
         while self._queue and await self._write(self._batch(), store):
             pass
 
@@ -196,4 +238,4 @@ def _records(batch: Sequence[Decision], offset: datetime.datetime) -> list[Decis
 def _record(decision: Decision, offset: datetime.datetime) -> DecisionRecord:
     """`offset` is the civil time at which the monotonic clock stood at zero."""
     at = offset + datetime.timedelta(microseconds=decision.at_ns / 1000)
-    return record_of(at, decision.kind, decision.facts, decision.times)
+    return record_of(at, decision.kind, decision.facts, decision.times, decision.folded)

@@ -28,6 +28,8 @@ async def test_application_is_created_changed_shown_and_deleted(stand: Stand) ->
         "warnings": [],
         "slo_requests": 0,
         "slo_kept": None,
+        "served": {"requests": 0, "warm": 0, "cold": 0}
+        | dict.fromkeys(("warm_share", "cold_share", "accuracy", "accuracy_normalised", "robustness")),
     }
     assert made.json() == order | expected
     changed = await harbour.patch("/v1/applications/door", json={"weight": 3})
@@ -118,6 +120,41 @@ async def test_application_slo_that_no_variant_keeps_is_warned_of_or_refused(sta
     assert (await harbour.get("/v1/applications/hasty")).json()["latency_slo_ms"] == 60_000
     tight = await harbour.patch("/v1/applications/hasty", json={"latency_slo_ms": 1.5 * p99_ms})
     assert tight.json()["warnings"][0]["detail"].startswith("no variant surely keeps")
+
+
+async def test_application_shows_how_its_requests_were_served(stand: Stand) -> None:
+    """One cold, two warm, one expired: 2/4 warm, 1/4 cold; the only variant has an accuracy of 1. An application whose
+    only request expired has no robustness: the mean of both is a quarter; Jain's index of 1/2 and 0 is a half.
+    """
+    harbour, admin = stand.client("harbour"), stand.client()
+    body = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
+    for name in ("sums", "hasty"):
+        await harbour.post("/v1/applications", json={"name": name, "model": "adding"})
+    for _ in range(3):
+        assert (await harbour.post("/v1/applications/sums/predict", json=body)).status_code == 200
+    for name in ("sums", "hasty"):
+        late = await harbour.post(f"/v1/applications/{name}/predict?timeout_ms=0.0001", json=body)
+        assert late.status_code == 504
+    served = (await harbour.get("/v1/applications/sums")).json()["served"]
+    assert served == {
+        "requests": 4,
+        "warm": 2,
+        "cold": 1,
+        "warm_share": 0.5,
+        "cold_share": 0.25,
+        "accuracy": 1.0,
+        "accuracy_normalised": 1.0,
+        "robustness": 0.5,
+    }
+    memory = (await harbour.get("/v1/memory")).json()
+    assert (memory["robustness"], memory["fairness"]) == (0.25, 0.5)
+    text = (await admin.get("/metrics")).text.splitlines()
+    assert 'appliance_application_warm_ratio{application="harbour/sums",tenant="harbour"} 0.5' in text
+    assert 'appliance_application_cold_ratio{application="harbour/sums",tenant="harbour"} 0.25' in text
+    assert 'appliance_application_accuracy_normalised{application="harbour/sums",tenant="harbour"} 1.0' in text
+    assert 'appliance_application_robustness{application="harbour/sums",tenant="harbour"} 0.5' in text
+    assert "appliance_robustness 0.25" in text
+    assert "appliance_fairness 0.5" in text
 
 
 async def test_application_shows_the_share_of_requests_within_slo(stand: Stand) -> None:

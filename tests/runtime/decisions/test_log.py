@@ -10,6 +10,7 @@ import pytest
 from appliance.clock import SystemClock
 from appliance.domain.decisions import DecisionRecord
 from appliance.domain.errors import StorageFull
+from appliance.lab.plan import plan_one
 from appliance.runtime.decisions.log import BATCH_MAX, HOLD_S, OWN_ROWS_MAX, TENANT_ROWS_MAX, DecisionLog
 from tests.fakes.hand_clock import HandClock
 from tests.fakes.waiting import until
@@ -120,6 +121,41 @@ async def test_flood_of_equal_decisions_is_one_record_a_minute() -> None:
     assert log.dropped == 0
 
 
+async def test_closed_decision_log_stores_counted_decisions_with_their_problems() -> None:
+    """13 drops: the first by itself, 12 in one row with their three different problems."""
+    store = FakeStore()
+    log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
+    drops = [{"kind": "drop", "waited_ms": waited, "deadline_ms": 9.0} for waited in (10, *[11] * 10, 12, 13)]
+    for drop in drops:
+        answer = {"outcome": "dropped", "actions": [], "reason": "late"}
+        log.record("drop", {**PLAIN, "asker": "t", "key": "door", "problem": drop, "answer": answer})
+    await log.close(store)
+    ((first, rest),) = store.batches
+    assert (first.problem, first.answer.get("times")) == (drops[0], None)
+    assert (rest.problem, rest.answer["times"]) == (drops[-1], 12)
+    assert rest.answer["folded"] == [
+        {"problem": drops[1], "times": 10},
+        {"problem": drops[-2], "times": 1},
+        {"problem": drops[-1], "times": 1},
+    ]
+    assert {plan_one(one["problem"])["outcome"] for one in rest.answer["folded"]} == {"dropped"}
+
+
+async def test_counted_decisions_are_stored_with_any_other_one_after_their_minute() -> None:
+    clock, store = HandClock(), FakeStore()
+    log = DecisionLog(clock, queue_max=10, rows_max=1000)
+    for _ in range(3):
+        log.record("drop", {**PLAIN, "key": "door"})
+    clock.pass_s(HOLD_S)
+    log.record("budget", PLAIN)
+    writing = asyncio.create_task(log.run(store))
+    await handled(log, 3)
+    writing.cancel()
+    ((first, other, counted),) = store.batches
+    assert (first.kind, other.kind, counted.kind) == ("drop", "budget", "drop")
+    assert counted.answer["times"] == 2
+
+
 async def test_full_decision_log_drops_the_newest_and_counts_them() -> None:
     store = FakeStore()
     log = DecisionLog(HandClock(), queue_max=3, rows_max=1000)
@@ -196,7 +232,7 @@ async def test_decisions_of_many_applications_leave_room_for_other_tenants() -> 
     assert log.waiting == 2 * (TENANT_ROWS_MAX + 1) + 1
     await log.close(store)
     times = sum(record.answer.get("times", 1) for batch in store.batches for record in batch)
-    assert times == 1 + 1500 - (500 - TENANT_ROWS_MAX - 1)  # the others wait for the next row of their kind
+    assert times == 1 + 1500  # those that were counted are stored at the end
 
 
 async def test_decisions_of_many_plans_leave_room_for_other_tenants() -> None:

@@ -1,0 +1,49 @@
+"""Figures of how applications were served, out of the box's own counters."""
+
+from collections.abc import Iterable
+
+from appliance.api.box import RunningBox
+from appliance.domain.errors import ModelUnavailable
+from appliance.domain.robustness import Served, served
+from appliance.runtime.telemetry import Statistics
+from appliance.wire.catalogue import ServedShape
+
+
+def served_by(box: RunningBox, application_id: str, figures: Iterable[tuple[str, Statistics]]) -> Served:
+    """Return what came of an application's requests; `figures` with the name of their variant."""
+    counts: dict[str, tuple[int, int]] = {}
+    requests = 0
+    for name, one in figures:
+        warm, cold = counts.get(name, (0, 0))
+        counts[name] = warm + one.warm, cold + one.cold
+        requests += sum(one.outcomes.values())
+    try:
+        entry = box.catalogue.entry(application_id)
+    except ModelUnavailable:
+        points: dict[str, float] = {}
+    else:
+        may_answer = {name: one.accuracy for name, one in entry.servables.items()}
+        points = {one.name: one.accuracy_points for one in entry.model.variants if one.name in counts} | may_answer
+    return served(counts, requests, points)
+
+
+def all_served(box: RunningBox, tenant: str | None) -> list[Served]:
+    """Return what came of the requests of each application; of all tenants' applications, or of one tenant's."""
+    figures: dict[str, list[tuple[str, Statistics]]] = {}
+    for (application, variant, _caller), one in box.telemetry.statistics.items():
+        if tenant is None or application.partition("/")[0] == tenant:
+            figures.setdefault(application, []).append((variant, one))
+    return [served_by(box, name, each) for name, each in figures.items()]
+
+
+def served_shape(found: Served) -> ServedShape:
+    return ServedShape(
+        requests=found.requests,
+        warm=found.warm,
+        cold=found.cold,
+        warm_share=found.warm_share,
+        cold_share=found.cold_share,
+        accuracy=found.accuracy,
+        accuracy_normalised=found.normalised,
+        robustness=found.robustness,
+    )
