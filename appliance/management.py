@@ -343,6 +343,7 @@ def _import_options(settings: ImportSettings, confinement: Confinement) -> Impor
         inspect_wall_s=settings.inspect_wall_s,
         accuracy_floor=settings.accuracy_floor,
         ladder_max=settings.ladder_max,
+        batch_max=settings.batch_max,
         eval_samples_max=settings.eval_samples_max,
         calibration_samples_max=settings.calibration_samples_max,
         part_ops_min=settings.part_ops_min,

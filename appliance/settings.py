@@ -215,6 +215,10 @@ class ImportSettings(Section):
     """A made variant whose accuracy (or fidelity) is below this is excluded."""
     ladder_max: int = Field(3, ge=1, le=8)
     """Input sizes made of a model with free height and width."""
+    batch_max: int = Field(8, ge=1, le=128)
+    """Largest batch that a model with a free batch axis is measured with, from 1 on by doubling, while its runs are
+    cheap and fit into memory; larger ones make imports take longer.
+    """
     nice: int = Field(10, ge=0, le=19)
     """Politeness of the children towards serving."""
     jobs_kept_days: int = Field(30, ge=1)

@@ -105,6 +105,8 @@ class MeasureCase:
 
     batch: int
     inputs: Tensors
+    repeated: Mapping[str, int] = field(default_factory=dict)
+    """Input → the axis along which its rows are repeated until there are `batch`; empty: they are there."""
 
 
 @dataclass(frozen=True, slots=True)

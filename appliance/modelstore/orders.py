@@ -98,6 +98,8 @@ class InspectOrder:
     """As in `tasks.base.Target`."""
     ladder_max: int = 3
     """Most input sizes of a model with free height and width."""
+    batch_max: int = 8
+    """Largest batch of a model with a free batch axis."""
     tensor_bytes_max: int = 2 * GIB
     """Largest single tensor that the graph may declare or produce for one request."""
     rewrite_bytes_max: int = 600 * MIB
@@ -131,7 +133,7 @@ class Inspection:
     parameters: int
     metadata_props: Mapping[str, str]
     batch_max: int
-    """1 where the graph fixes the batch or a batch of 2 gave other answers than two runs; else 8."""
+    """1 where the graph fixes the batch or a batch of 2 gave other answers than two runs; else that of the order."""
     ladder: tuple[Size, ...] = ()
     """Input sizes that ran, the full one first; empty when the graph fixes the size or the task has no picture."""
     trial: Extent = field(default_factory=Extent)

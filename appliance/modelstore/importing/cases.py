@@ -4,7 +4,7 @@ Latency of the usual operators does not depend on the values; what matters are s
 ones.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -16,7 +16,10 @@ Axes = Mapping[str, tuple[str, ...]]
 """Role of each axis of each input: batch, channel, height, width, sequence, or empty."""
 CASES_BYTES_MAX = 16 * 2**20
 """Largest batch's inputs: they pass through the service, which stays small."""
-BATCHES = (1, 2, 4, 8, 16)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+REPEATED_BYTES_MAX = 16 * CASES_BYTES_MAX
+"""Largest batch's inputs that the measuring child makes of the rows of a smaller batch."""
+BATCH_USUAL = 8
 CHANNELS = 3
 LENGTHS_OF_SIGNALS = (512, 16_000, 128, 16, 1)
 LENGTHS_OF_TOKENS = (128, 16, 1, 512)
@@ -41,7 +44,19 @@ def case_lists(variant: Variant, axes: Axes, task: TaskSpec) -> Iterator[list[Me
             room = CASES_BYTES_MAX // max(1, sum(array.nbytes for array in first.values()))
             batches = [batch for batch in BATCHES[1:] if batch <= min(variant.batch_max, room)]
             larger = [MeasureCase(batch, inputs(variant, axes, task, {**sizes, "batch": batch})) for batch in batches]
-            yield [MeasureCase(1, first), *larger]
+            yield [MeasureCase(1, first), *larger, *_repeated(variant, axes, larger)]
+
+
+def _repeated(variant: Variant, axes: Axes, larger: Sequence[MeasureCase]) -> Iterator[MeasureCase]:
+    """Batches above the usual ones, whose inputs would not fit into the service: made by the measuring child."""
+    if not larger or variant.batch_max <= BATCH_USUAL:
+        return
+    last = larger[-1]
+    batch_axes = {name: axes[name].index("batch") for name in last.inputs if "batch" in axes.get(name, ())}
+    row_bytes = sum(array.nbytes for array in last.inputs.values()) // last.batch
+    for batch in BATCHES:
+        if last.batch < batch <= variant.batch_max and batch * row_bytes <= REPEATED_BYTES_MAX:
+            yield MeasureCase(batch, last.inputs, batch_axes)
 
 
 def inputs(variant: Variant, axes: Axes, task: TaskSpec, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:

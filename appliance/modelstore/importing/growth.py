@@ -37,7 +37,7 @@ def growth(base: Shapes, variant: Variant, axes: Axes, task: TaskSpec, full: Siz
     """
     free = list(_free_axes(variant, axes, task))
     needed = _ends_needed(free, task, full)
-    wanted = _ends_wanted(free)
+    wanted = _ends_wanted(free, max(BATCH, variant.batch_max))
     stated = {
         (name, axis): size
         for name, shape in task.shape_max.items()
@@ -56,7 +56,8 @@ def growth(base: Shapes, variant: Variant, axes: Axes, task: TaskSpec, full: Siz
     longer = list(_doubled(several[-1] if several else last, _without(others, stated | needed)))
     # What runs in a guard anyway need not be kept small to be harmless.
     is_guarded = bool(reviewed.hazards or (reviewed.unless_all_run and free_places is None))
-    count = len(must) + (len(several) if is_guarded else 0)
+    usual = {place: min(end, BATCH) for place, end in batches.items()}
+    count = len(must) + (len(list(_doubled(last, _without(usual, stated)))) if is_guarded else 0)
     steps = (*must, *several, *longer)
     return Growth(steps, count, is_asked, reviewed.hazards, reviewed.unless_all_run, free_places)
 
@@ -155,9 +156,9 @@ def _needed(role: str, task: TaskSpec, full: Size | None) -> int | None:
     return None
 
 
-def _ends_wanted(free: list[_FreeAxis]) -> Ends:
+def _ends_wanted(free: list[_FreeAxis], batch: int) -> Ends:
     """What is allowed where it costs little."""
-    ends = {"batch": BATCH, "height": SIDE, "width": SIDE, "channel": 1}
+    ends = {"batch": batch, "height": SIDE, "width": SIDE, "channel": 1}
     return {one.place: ends.get(one.role, SAMPLES if one.is_floating else TOKENS) for one in free}
 
 

@@ -212,6 +212,7 @@ class ImportRun:
             unpacked.calibration,
             unpacked.assets,
             options.ladder_max,
+            options.batch_max,
         )
         limits = replace(options.limits, wall_s=options.inspect_wall_s)
         inspection = await self._tools.stages.run(

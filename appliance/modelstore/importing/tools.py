@@ -22,6 +22,7 @@ class ImportOptions:
     inspect_wall_s: float = 120.0
     accuracy_floor: float = 0.5
     ladder_max: int = 3
+    batch_max: int = 8
     eval_samples_max: int = 64
     calibration_samples_max: int = 32
     part_ops_min: int = 7

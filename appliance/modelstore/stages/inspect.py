@@ -22,7 +22,6 @@ from appliance.modelstore.stages.running import DoesNotRun, Runner, TooSlow
 from appliance.modelstore.stages.trial_inputs import sampled, trial_inputs
 
 Report = Callable[[float, str], None]
-BATCH_MAX = 8
 BATCH_NOTE = "a batch of 1 was declared; several inputs at once give the same answers, so batches are free now"
 
 
@@ -80,7 +79,7 @@ def _inspected(uploaded: ModelProto, order: InspectOrder, report: Report) -> Ins
     report(0.7, "trying batches and input sizes")
     sizes, dropped = _ladder(form, order)
     return replace(
-        _described(form, order.task),
+        _described(form, order),
         model=str(files[0]),
         files=tuple(map(str, files)),
         size_bytes=sum(path.stat().st_size for path in files),
@@ -121,7 +120,7 @@ def _with_shapes_in_place(path: Path, order: InspectOrder) -> ModelProto:
     return model
 
 
-def _described(form: Form, task: TaskSpec) -> Inspection:
+def _described(form: Form, order: InspectOrder) -> Inspection:
     """What can be read off the graph and its trial; the fields about files are filled in by the caller."""
     graph = form.model.graph
     return Inspection(
@@ -140,7 +139,7 @@ def _described(form: Form, task: TaskSpec) -> Inspection:
         weights_bytes=facts.stored_bytes(graph),
         parameters=sum(math.prod(t.dims) for t in facts.tensors(graph) if t.data_type in facts.WEIGHT_FORMATS),
         metadata_props={entry.key: entry.value for entry in form.model.metadata_props},
-        batch_max=BATCH_MAX if is_batchable(form, task) else 1,
+        batch_max=order.batch_max if is_batchable(form, order.task) else 1,
         trial=form.extent,
         run_ms=_run_ms(form),
     )

@@ -5,7 +5,7 @@ Only what was measured is offered (SC-05): a batch and a number of streams that 
 cannot say is taken off the SLO: decoding, and the wait of a frame's items for one another, which come at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.domain.catalogue import Latency
@@ -123,6 +123,8 @@ class Asked:
     """Why nothing can be planned: a stage without a measured variant."""
     too_large: tuple[str, ...] = ()
     """Stages of whose wanted variants none fits into memory beside all else."""
+    unmeasured: tuple[str, ...] = ()
+    """Points that are no choice, for nobody timed them: `read int8 on cpu: batch 16 x 2 at once`."""
     in_parts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Stage, variant) that serves in parts → the kind of processor that most of it runs on."""
 
@@ -220,7 +222,16 @@ def asked(
         for offer in offers[stage.name].all
         if offer.is_in_parts
     }
-    return Asked(tuple(levels), tuple(variants), items, reserved_ms, in_parts=in_parts)
+    missing_points = tuple(
+        f"{stage.name} {offer.name} on {measured.kind}: batch {batch} x {level} at once"
+        for stage in asks
+        for offer in offers[stage.name].all
+        for measured in offer.profiles
+        for group in machine.groups
+        if measured.kind in group.kinds
+        for batch, level in unmeasured(measured, group, offer.servable.together_max)
+    )
+    return Asked(tuple(levels), tuple(variants), items, reserved_ms, unmeasured=missing_points, in_parts=in_parts)
 
 
 class _Level:
@@ -350,16 +361,15 @@ def _quickest_ms(module: Module) -> float:
 def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency]:
     """What was measured, as instances of the group's workers (SC-05, SC-06).
 
-    On cores an instance is one worker, at what a run takes while the others are at work. On a device an instance is
+    On cores an instance is one worker, at what a run takes while the others are at work, as many as were measured of
+    any batch; a batch of which that is missing is no choice. On a device an instance is
     all of it, at as many streams as were measured; a number of streams that brings no more throughput than fewer do is
     over-subscription, and no choice.
     """
     rows = [row for row in measured.latencies if row.batch <= max(1, together_max)]
     if not group.is_device:
-        found: dict[int, Latency] = {}
-        for row in rows:
-            if row.concurrency <= group.workers and row.concurrency >= found.get(row.batch, row).concurrency:
-                found[row.batch] = row
+        level = _level(rows, group)
+        found = {row.batch: row for row in rows if row.concurrency == level}
         return [Latency(row.batch, row.p50_ms, row.p99_ms, 1) for _, row in sorted(found.items())]
     kept: list[Latency] = []
     most: dict[int, float] = {}
@@ -369,6 +379,24 @@ def rows_of(measured: Measured, group: Group, together_max: int) -> list[Latency
             most[row.batch] = throughput
             kept.append(row)
     return kept
+
+
+def _level(rows: Iterable[Latency], group: Group) -> int:
+    """Return the most runs at once that were measured of those that a group of cores can have under way."""
+    return max((row.concurrency for row in rows if row.concurrency <= group.workers), default=0)
+
+
+def unmeasured(measured: Measured, group: Group, together_max: int) -> list[tuple[int, int]]:
+    """Return the points, as (batch, runs at once), that nobody timed, so that they are no choice (SC-05).
+
+    They are of batches up to the largest that requests may share: on cores at the number of runs that counts there, on
+    a device at each number that was timed of some batch.
+    """
+    rows = [row for row in measured.latencies if row.batch <= max(1, together_max)]
+    timed = {(row.batch, row.concurrency) for row in rows if row.concurrency <= group.workers}
+    levels = sorted({level for _, level in timed}) if group.is_device else [_level(rows, group)]
+    batches = [1 << at for at in range(max(1, together_max).bit_length())]
+    return [(batch, level) for batch in batches for level in levels if level and (batch, level) not in timed]
 
 
 def stage_plans(made: Asked, served: Served) -> tuple[StagePlan, ...]:

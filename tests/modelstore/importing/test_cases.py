@@ -97,3 +97,18 @@ def test_profile_inputs_of_equal_variants_are_equal() -> None:
     one, two = (next(case_lists(PICTURE, PICTURE_AXES, TaskSpec())) for _ in range(2))
     for a, b in itertools.zip_longest(one, two):
         assert np.array_equal(a.inputs["image"], b.inputs["image"])
+
+
+def test_profile_batches_beyond_the_bytes_are_repeated_where_large_ones_are_asked_for() -> None:
+    """A picture of 512 x 512 has 3 MiB: up to 4 pass through the service, 64 (192 MiB) are made by the child of those.
+    By default there are none beyond the bytes.
+    """
+    large = replace(PICTURE, height=512, width=512, batch_max=128)
+    (cases,) = case_lists(large, PICTURE_AXES, TaskSpec())
+    assert [case.batch for case in cases] == [1, 2, 4, 8, 16, 32, 64]
+    assert [len(case.inputs["image"]) for case in cases] == [1, 2, 4, 4, 4, 4, 4]
+    assert [dict(case.repeated) for case in cases[2:4]] == [{}, {"image": 0}]
+    (cases,) = case_lists(replace(large, batch_max=8), PICTURE_AXES, TaskSpec())
+    assert [case.batch for case in cases] == [1, 2, 4]
+    (cases,) = case_lists(replace(PICTURE, height=32, width=48, batch_max=128), PICTURE_AXES, TaskSpec())
+    assert [len(case.inputs["image"]) for case in cases] == [1, 2, 4, 8, 16, 32, 64, 128]

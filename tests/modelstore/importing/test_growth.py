@@ -1,6 +1,7 @@
 """Where free axes end: what the task sends, what the tenant asks for, and what is cheap beyond."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +61,10 @@ def test_guarded_build_takes_several_items_whatever_the_cost() -> None:
     plan = growth(base, variant(PICTURE), PICTURE_AXES, TaskSpec(), Size(32, 32), reviewed)
     assert plan.steps[plan.needed - 1] == {"image": (8, 3, 32, 32)}
     assert growth(base, variant(PICTURE), PICTURE_AXES, TaskSpec(), Size(32, 32), HARMLESS).needed == 0
+    large = replace(variant(PICTURE), batch_max=128)
+    plan = growth(base, large, PICTURE_AXES, TaskSpec(), Size(32, 32), reviewed)
+    assert plan.steps[plan.needed - 1] == {"image": (8, 3, 32, 32)}, "more than usual are tried while they are cheap"
+    assert {"image": (128, 3, 32, 32)} in plan.steps
 
 
 def test_few_possible_shapes_may_all_be_run() -> None:

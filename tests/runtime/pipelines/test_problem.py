@@ -13,7 +13,7 @@ from appliance.runtime.pipelines.accounts import UNPRICED
 from appliance.runtime.pipelines.composition import groups_of
 from appliance.runtime.pipelines.figures import RanAs
 from appliance.runtime.pipelines.offers import offers_of
-from appliance.runtime.pipelines.problem import Group, Machine, Subject, _item_ms, asked, rows_of
+from appliance.runtime.pipelines.problem import Group, Machine, Subject, _item_ms, asked, rows_of, unmeasured
 from appliance.runtime.pipelines.windows import Observed
 from appliance.runtime.ports import RunGroup
 from tests.fakes.engine import EngineBench
@@ -32,9 +32,15 @@ def test_instance_is_a_worker_on_cores_and_all_streams_on_a_device() -> None:
     """
     rows = _measured((1, 1, 10.0), (4, 1, 30.0), (1, 2, 14.0), (1, 4, 40.0), (8, 1, 70.0))
     cores = rows_of(rows, Group("cpu", ("cuda",), 2), 4)
-    assert [(row.batch, row.concurrency, row.p50_ms) for row in cores] == [(1, 1, 14.0), (4, 1, 30.0)]
+    assert [(row.batch, row.concurrency, row.p50_ms) for row in cores] == [(1, 1, 14.0)]
+    assert unmeasured(rows, Group("cpu", ("cuda",), 2), 4) == [(2, 2), (4, 2)]
+    alone = _measured((1, 1, 10.0), (4, 1, 30.0))  # too short to be timed several at once
+    assert [row.batch for row in rows_of(alone, Group("cpu", ("cuda",), 2), 4)] == [1, 4]
+    assert unmeasured(alone, Group("cpu", ("cuda",), 2), 4) == [(2, 1)]
     device = rows_of(rows, Group("gpu", ("cuda",), 4, is_device=True), 4)
     assert [(row.batch, row.concurrency, row.p50_ms) for row in device] == [(1, 1, 10.0), (1, 2, 14.0), (4, 1, 30.0)]
+    missing = [(2, 1), (2, 2), (2, 4), (4, 2), (4, 4)]
+    assert unmeasured(rows, Group("gpu", ("cuda",), 4, is_device=True), 4) == missing
 
 
 def test_machine_has_worker_types_by_kind_and_processor_group() -> None:

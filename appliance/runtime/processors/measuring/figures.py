@@ -53,7 +53,33 @@ _AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
 """Of each thread where several runs are under way at once."""
 _AT_ONCE_MS_MIN = 0.5
 """Shorter runs are not measured several at once: it would be the interpreter's lock that is measured."""
+_BATCH_USUAL = 8
 _CLOCK = SystemClock()
+
+
+def levels(workers: int) -> list[int]:
+    """Return how many runs at once are timed beside one alone: 2, 4, 8 and so on, and as many as there are workers."""
+    return [*(1 << at for at in range(1, workers.bit_length()) if 1 << at < workers), workers]
+
+
+def latencies(
+    sessions: InferenceSessions,
+    loaded: Any,
+    cases: Sequence[tuple[int, Mapping[str, np.ndarray]]],
+    on_device: bool,
+) -> list[dict[str, Any]]:
+    """Return the `latency` of each case, in their order, up to the first of more than the usual batches that does not
+    run. Raises: RunFailed where a usual one does not.
+    """
+    rows: list[dict[str, Any]] = []
+    for batch, inputs in cases:
+        try:
+            rows.append(latency(sessions, loaded, batch, inputs, on_device))
+        except RunFailed:
+            if batch <= _BATCH_USUAL:
+                raise
+            break
+    return rows
 
 
 def shared_rows_max(

@@ -143,7 +143,10 @@ class ChildMeasure:
                 "computes_in": form.computes_in,
                 **_on(self._processors[processor]),
                 "reference": None if reference is None else asdict(reference),
-                "cases": [{"batch": case.batch, "file": file} for case, file in zip(cases, files, strict=True)],
+                "cases": [
+                    {"batch": case.batch, "file": file, "repeated": dict(case.repeated)}
+                    for case, file in zip(cases, files, strict=True)
+                ],
                 "scratch": folder,
                 "granted": str(Path(folder) / ALONE),
             }
@@ -395,7 +398,19 @@ def _form(order: Mapping[str, Any]) -> PreparedForm:
 
 
 def _cases(order: Mapping[str, Any]) -> list[tuple[int, dict[str, np.ndarray]]]:
-    return [(case["batch"], _load_inputs(case["file"])) for case in order["cases"]]
+    """(Batch, inputs)."""
+    return [
+        (case["batch"], _repeated(_load_inputs(case["file"]), case["batch"], case["repeated"]))
+        for case in order["cases"]
+    ]
+
+
+def _repeated(inputs: dict[str, np.ndarray], batch: int, axes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Inputs with the rows of a smaller batch over and over, along `axes`."""
+    return {
+        name: np.concatenate([array] * (batch // array.shape[axes[name]]), axes[name]) if name in axes else array
+        for name, array in inputs.items()
+    }
 
 
 def _profile(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -408,7 +423,8 @@ def _profile(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str,
     loaded = sessions.load(form)
     on_device = processors.KINDS[order["kind"]].device != "cpu"
     with left_alone(order.get("granted")):
-        latencies = [figures.latency(sessions, loaded, batch, inputs, on_device) for batch, inputs in cases]
+        latencies = figures.latencies(sessions, loaded, cases, on_device)
+    cases = cases[: len(latencies)]
     if order["reference"] is None:
         assert isinstance(sessions, OnnxSessions), "what a build may do to the box is found out on the first kind"
         grown = Grower(sessions, form, loaded, cases[0][1], order["growth"], order["scratch"]).grow()
@@ -419,11 +435,12 @@ def _profile(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str,
     at_once: list[dict[str, Any]] = []
     if order["workers"] > 1:
         with left_alone(order.get("granted")):
-            several = (
-                figures.latency_at_once(sessions, loaded, alone, inputs, order["workers"], on_device)
-                for alone, inputs in zip(latencies, inputs_of, strict=True)
-            )
-            at_once = [row for row in itertools.takewhile(bool, several) if row]
+            for count in figures.levels(order["workers"]):
+                several = (
+                    figures.latency_at_once(sessions, loaded, alone, inputs, count, on_device)
+                    for alone, inputs in zip(latencies, inputs_of, strict=True)
+                )
+                at_once += [row for row in itertools.takewhile(bool, several) if row]
     return {
         "runs": [asdict(bound) for bound in grown.runs],
         "hazards": grown.hazards,

@@ -11,7 +11,7 @@ import pytest
 
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.session import OnnxSessions
-from appliance.runtime.processors.measuring.figures import MANY, Memory, Runs, latency, latency_at_once, size
+from appliance.runtime.processors.measuring.figures import MANY, Memory, Runs, latency, latency_at_once, levels, size
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch
 from tests.fakes.hand_clock import HandClock
 
@@ -157,3 +157,10 @@ def test_size_is_what_a_load_and_a_run_leave_in_memory() -> None:
     assert (resident, peak, asleep) == (215, 260, 15)
     assert wake_ns >= 0
     assert sessions.own == 0, "it is unloaded"
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"), [(2, [2]), (3, [2, 3]), (4, [2, 4]), (6, [2, 4, 6]), (16, [2, 4, 8, 16])]
+)
+def test_runs_at_once_are_timed_by_doubling_up_to_the_workers(workers: int, expected: list[int]) -> None:
+    assert levels(workers) == expected

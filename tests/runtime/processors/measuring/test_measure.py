@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,21 @@ async def test_compile_failure_of_a_kind_gives_the_kinds_own_reason(net: Path, t
         await measure.prepare(str(unknown), str(tmp_path / "form"), "o")
     pairs = [(str(unknown), str(tmp_path / "a")), (str(net), str(tmp_path / "b"))]
     assert [form is not None for form in await measure.prepare_all(pairs, "o")] == [False, True]
+
+
+@pytest.mark.anyio
+async def test_rows_are_repeated_for_large_batches_and_timed_at_each_level(net: Path, tmp_path: Path) -> None:
+    """Four rows make a batch of 16 in the child; on four workers up to two and four run at once. A batch above the
+    usual ones that the network refuses ends the list; a usual one is a failed run.
+    """
+    measure = ChildMeasure([replace(CPU, workers=4)], ChildLimits(wall_s=60, nice=5), tmp_path)
+    repeated = MeasureCase(16, images(4).inputs, {"image": 0})
+    refused = MeasureCase(32, {"image": np.zeros((32, 4, 8, 8), np.float32)})
+    profile = await measure.profile(form_of(net), "cpu", [images(4), repeated, refused])
+    points = [(row.batch, row.concurrency) for row in profile.latencies]
+    assert points == [(4, 1), (16, 1), (4, 2), (16, 2), (4, 4), (16, 4)]
+    with pytest.raises(RunFailed):
+        await measure.profile(form_of(net), "cpu", [images(4), replace(refused, batch=8)])
 
 
 @pytest.mark.anyio
