@@ -46,7 +46,7 @@ def scene(document: Path, folder: Path) -> str:
     """Lay out `folder` like a checkout and return the shell script; a line `== N` on standard output goes before
     command N.
     """
-    for name in ("scripts", ".venv"):
+    for name in ("scripts", "tests", ".venv"):
         (folder / name).symlink_to(ROOT / name)
     saved = []
     for block in (*blocks(document, "python"), *blocks(document, "toml")):

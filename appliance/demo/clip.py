@@ -12,15 +12,12 @@ import numpy as np
 from appliance.client.device import Box, Device, Latency, Shown
 from appliance.client.errors import UnexpectedAnswer
 from appliance.clock import NS_PER_S, Clock, pause_s
-from appliance.demo.fleet import DeviceOrder
+from appliance.demo.fleet import WAIT_S, DeviceOrder, report, report_failure
 from appliance.demo.recognised import in_words
-from appliance.demo.reporting import report
-from appliance.domain.errors import ApplianceError, LimitReached, ModelUnavailable, Unavailable, UnknownApplication
+from appliance.domain.errors import ApplianceError, ModelUnavailable, UnknownApplication
 from appliance.domain.session import FrameEnd
 
 SLO_MS = 500.0
-WAIT_S = 0.5
-"""Between tries while the application has no variant yet, and after an error."""
 TOLD_NS = NS_PER_S
 """How often the box is asked what it has kept."""
 ENDS = (FrameEnd.LATE, FrameEnd.DROPPED, FrameEnd.LOST)
@@ -63,8 +60,7 @@ class Clip:
             except (UnknownApplication, ModelUnavailable):
                 pause_s(WAIT_S)  # it is being imported
             except (ApplianceError, UnexpectedAnswer, OSError) as error:
-                report(kind="failure", at_ns=self._clock.now_ns(), reason=str(error) or type(error).__name__)
-                pause_s((error.retry_after_s if isinstance(error, LimitReached | Unavailable) else None) or WAIT_S)
+                report_failure(error, self._clock)
             else:
                 return device
 

@@ -1,4 +1,4 @@
-"""A device: sends one application's real inputs over HTTP at a steady rate, and reports each answer.
+"""A device: sends the real inputs of an application or a pipeline over HTTP at a steady rate, and reports each answer.
 
 Run as a process of its own (`python -m appliance.demo.device`) by the fleet. Like a camera it never queues: what it
 cannot send in time it drops. It ends when its standard input does.
@@ -16,16 +16,16 @@ import httpx
 
 from appliance.client import Client, UnexpectedAnswer
 from appliance.clock import NS_PER_MS, NS_PER_S, Clock, SystemClock, pause_s
-from appliance.demo.fleet import DeviceOrder
-from appliance.demo.frame_device import FrameDevice
-from appliance.demo.recognised import Nearest, in_words
-from appliance.demo.reporting import report
-from appliance.domain.errors import ApplianceError, LimitReached, ModelUnavailable, Unavailable, UnknownApplication
+from appliance.demo.fleet import WAIT_S, DeviceOrder, report, report_failure
+from appliance.demo.recognised import Nearest, cut_out, frame_in_words, in_words
+from appliance.domain.errors import (
+    ApplianceError,
+    ModelUnavailable,
+    PipelineNotPossible,
+    UnknownApplication,
+    UnknownClient,
+)
 from appliance.terminal.media import content_type_of
-from appliance.wire.predict import PredictShape
-
-WAIT_S = 0.5
-"""Between tries while the application has no variant yet, and after a broken connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,12 @@ def main() -> None:
 
         Clip(order, SystemClock()).run()
     with Client(order.url, order.key) as client:
-        if order.is_pipeline:
-            FrameDevice(order, client, SystemClock()).run(moments(order.rate_per_s, SystemClock()))
-        else:
-            Device(order, client, SystemClock()).run()
+        Device(order, client, SystemClock()).run()
 
 
 def _leave_with_the_demo() -> None:
     sys.stdin.read()
-    os._exit(0)  # a request may be under way in the main thread; nobody waits for its answer any more
+    os._exit(0)  # a request may be under way in the main thread; its answer is of no use any more
 
 
 def shots(order: DeviceOrder) -> Iterator[Shot]:
@@ -89,60 +86,64 @@ class Device:
         self._clock = clock
         self._nearest = Nearest()
         self._has_begun = False
+        self._id: str | None = None
+        """As which client of the pipeline it sends."""
 
     def run(self) -> None:
         """Send for ever; an input is sent again only while the application does not serve yet."""
         for _, shot in zip(moments(self._order.rate_per_s, self._clock), shots(self._order), strict=False):
-            while not self._send(shot):
+            while not self._is_sent(shot):
                 pause_s(WAIT_S)
 
-    def _send(self, shot: Shot) -> bool:
+    def _is_sent(self, shot: Shot) -> bool:
         """One request; False: the application has no variant yet, ask again."""
         body = shot.path.read_bytes()
         begin_ns = self._clock.now_ns()
         try:
-            answer = self._client.predict(
-                self._order.application,
-                body,
-                content_type=content_type_of(shot.path),
-                sequence_id=shot.sequence_id,
-                sequence_start=shot.is_first,
-                sequence_end=shot.is_last,
-            )
-        except (UnknownApplication, ModelUnavailable) as error:
-            if not self._has_begun:
-                return False
-            self._fail(error)
+            facts = (self._frame if self._order.is_pipeline else self._answer)(shot, body)
+        except UnknownClient:
+            self._id = None  # the box was silent, or this device: it joins anew with the next frame
         except (ApplianceError, UnexpectedAnswer, httpx.TransportError) as error:
-            self._fail(error)
+            if not self._has_begun and isinstance(error, UnknownApplication | ModelUnavailable):
+                return False
+            report_failure(error, self._clock)
         else:
             self._has_begun = True
-            self._report_answer(shot, body, begin_ns, answer)
+            now_ns = self._clock.now_ns()
+            report(kind="answer", at_ns=now_ns, latency_ms=(now_ns - begin_ns) / NS_PER_MS, **facts)
         return True
 
-    def _report_answer(self, shot: Shot, body: bytes, begin_ns: int, answer: PredictShape) -> None:
-        now_ns = self._clock.now_ns()
-        report(
-            kind="answer",
-            at_ns=now_ns,
-            latency_ms=(now_ns - begin_ns) / NS_PER_MS,
-            variant=answer.variant,
-            accuracy=answer.accuracy,
-            is_warm=answer.warm,
-            recognised=self._words(shot, body, answer),
+    def _answer(self, shot: Shot, body: bytes) -> dict[str, object]:
+        answer = self._client.predict(
+            self._order.application,
+            body,
+            content_type=content_type_of(shot.path),
+            sequence_id=shot.sequence_id,
+            sequence_start=shot.is_first,
+            sequence_end=shot.is_last,
         )
-
-    def _words(self, shot: Shot, body: bytes, answer: PredictShape) -> str:
         said = answer.task_fields
-        if "embedding" not in said:
-            return in_words(self._order.task, said)
-        name = body.decode() if shot.path.suffix == ".txt" else shot.path.stem
-        return self._nearest.in_words(name.strip(), said["embedding"])
+        if "embedding" in said:
+            name = body.decode() if shot.path.suffix == ".txt" else shot.path.stem
+            words = self._nearest.in_words(name.strip(), said["embedding"])
+        else:
+            words = in_words(self._order.task, said)
+        return {"variant": answer.variant, "accuracy": answer.accuracy, "is_warm": answer.warm, "recognised": words}
 
-    def _fail(self, error: Exception) -> None:
-        reason = str(error) or type(error).__name__
-        report(kind="failure", at_ns=self._clock.now_ns(), reason=reason)
-        pause_s((error.retry_after_s if isinstance(error, LimitReached | Unavailable) else None) or WAIT_S)
+    def _frame(self, shot: Shot, body: bytes) -> dict[str, object]:
+        kind = content_type_of(shot.path)
+        frame = self._client.run_pipeline(self._order.application, body, content_type=kind, client=self._joined())
+        facts = {"is_in_time": frame.in_time, "items": cut_out(frame.items), "cost_s": frame.cost.seconds}
+        return facts | {"recognised": frame_in_words(frame.items)}
+
+    def _joined(self) -> str | None:
+        """None: the box cannot hold the SLO for one more, and the frame goes unplanned."""
+        if self._id is None:
+            try:
+                self._id = self._client.join_pipeline(self._order.application, self._order.rate_per_s).id
+            except PipelineNotPossible:
+                return None
+        return self._id
 
 
 if __name__ == "__main__":

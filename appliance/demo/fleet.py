@@ -9,29 +9,33 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from appliance.clock import Clock, pause_s
+from appliance.domain.errors import LimitReached, Unavailable
+
 REPORTS_MAX = 10_000
 STOP_S = 5
+WAIT_S = 0.5
+"""Between tries while an application has no variant yet, and after an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOrder:
-    """What one device shall do."""
+    """What one device shall do with an application, or with a pipeline of that name."""
 
     url: str
     key: str
     """A device key of its own; it opens this one application."""
     application: str
-    """Or the pipeline."""
     task: str
     rate_per_s: float
     inputs: tuple[str, ...]
     """Paths of files, sent in turn."""
-    is_stream: bool
+    is_stream: bool = False
     """Whether the inputs are one sequence with a state on the box."""
     is_clip: bool = False
     """Whether they are the frames of a clip, which a session streams."""
@@ -41,12 +45,22 @@ class DeviceOrder:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A line of a device: `kind` is answer, frame, failure, or session."""
+    """A line of a device, by its number in the fleet: `kind` is answer, failure, or session."""
 
     device: int
-    """Number of the device in the fleet."""
     kind: str
-    facts: Mapping[str, Any]
+    facts: dict[str, Any]
+
+
+def report(**facts: object) -> None:
+    """Tell the fleet, from the process of a device."""
+    print(json.dumps(facts), flush=True)
+
+
+def report_failure(error: Exception, clock: Clock) -> None:
+    """Tell the fleet, and wait as long as the box asks for."""
+    report(kind="failure", at_ns=clock.now_ns(), reason=str(error) or type(error).__name__)
+    pause_s((error.retry_after_s if isinstance(error, LimitReached | Unavailable) else None) or WAIT_S)
 
 
 class Fleet:
@@ -68,18 +82,15 @@ class Fleet:
         assert process.stdin is not None
         process.stdin.write(json.dumps(asdict(order)) + "\n")
         process.stdin.flush()
-        number = len(self._processes)
         self._processes.append(process)
+        number = len(self._processes) - 1
         threading.Thread(target=self._read, args=(number, process), daemon=True).start()
         return number
 
     def reports(self) -> Iterator[Report]:
         """What came since the last call."""
-        while True:
-            try:
-                yield self._reports.get_nowait()
-            except queue.Empty:
-                return
+        while not self._reports.empty():
+            yield self._reports.get_nowait()
 
     def stop(self) -> None:
         """End all devices: close their standard input, wait, kill those that stay."""
@@ -96,8 +107,9 @@ class Fleet:
     def _read(self, number: int, process: subprocess.Popen[str]) -> None:
         """In a thread per device. A full queue makes the device wait at its pipe rather than this process grow."""
         assert process.stdout is not None
-        for report in _parsed(number, process.stdout):
-            self._reports.put(report)
+        for line in process.stdout:
+            facts = json.loads(line)
+            self._reports.put(Report(number, facts.pop("kind"), facts))
 
 
 @contextmanager
@@ -108,9 +120,3 @@ def fleet() -> Iterator[Fleet]:
         yield devices
     finally:
         devices.stop()
-
-
-def _parsed(number: int, lines: Iterable[str]) -> Iterator[Report]:
-    for line in lines:
-        facts = json.loads(line)
-        yield Report(number, facts.pop("kind"), facts)

@@ -4,10 +4,11 @@ Pure: plain JSON in, text out. The shapes of the answers are those of `POST /v1/
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from appliance.domain.catalogue import TaskKind
+from appliance.wire.pipelines import ItemShape
 
 Answer = Mapping[str, Any]
 
@@ -18,19 +19,58 @@ WORDS_MAX = 60
 def in_words(task: str, answer: Answer) -> str:
     """What was recognised; empty where there is nothing to tell (no face in the frame, silence)."""
     teller = _TELLERS.get(TaskKind(task))
-    words = teller(answer) if teller else ""
-    return words if len(words) <= WORDS_MAX else words[: WORDS_MAX - 1] + "…"
+    return _cut(teller(answer), WORDS_MAX) if teller else ""
+
+
+def frame_in_words(items: Sequence[ItemShape]) -> str:
+    """The texts and things in a frame; empty where nothing was found."""
+    texts, things, vectors = [], Counter[str](), 0
+    for item in every(items):
+        answer = item.answer or {}
+        if (text := str(answer.get("text", "")).strip()) != "":
+            texts.append(f"“{text}”")
+        elif answer.get("labels"):
+            things[_first_name(answer["labels"][0])] += 1
+        elif answer.get("label") and not item.items:
+            things[str(answer["label"])] += 1
+        vectors += "embedding" in answer
+    told = [*texts, *_counted(things)]
+    if vectors:
+        told.append(f"{vectors} face{'s' if vectors > 1 else ''} described")
+    return _cut(", ".join(told), WORDS_MAX)
+
+
+def cut_out(items: Sequence[ItemShape]) -> int:
+    """Items that were cut out of a frame."""
+    return sum(item.box is not None or item.quad is not None for item in every(items))
+
+
+def every(items: Sequence[ItemShape]) -> Iterator[ItemShape]:
+    """Of the whole tree, each before those below it."""
+    for item in items:
+        yield item
+        yield from every(item.items)
+
+
+def _cut(words: str, characters: int) -> str:
+    return words if len(words) <= characters else words[: characters - 1] + "…"
+
+
+def _first_name(label: Answer) -> str:
+    """ImageNet's labels list synonyms."""
+    return str(label["label"]).split(",", maxsplit=1)[0]
+
+
+def _counted(things: Counter[str]) -> list[str]:
+    return [f"{count} {thing}" if count > 1 else thing for thing, count in things.most_common(5)]
 
 
 def _top_label(answer: Answer) -> str:
-    best = answer["labels"][0]
-    first_name = str(best["label"]).split(",", maxsplit=1)[0]  # ImageNet's labels list synonyms
-    return f"{first_name} {best['score']:.0%}"
+    return f"{_first_name(answer['labels'][0])} {answer['labels'][0]['score']:.0%}"
 
 
 def _objects(answer: Answer) -> str:
-    counts = Counter(found["label"] for found in answer["objects"])
-    return ", ".join(f"{count} {label}" if count > 1 else str(label) for label, count in counts.most_common(5))
+    return ", ".join(_counted(Counter(str(found["label"]) for found in answer["objects"])))
 
 
 def _faces(answer: Answer) -> str:
@@ -52,21 +92,17 @@ def _text(answer: Answer) -> str:
 
 
 def _speech(answer: Answer) -> str:
-    segments: Sequence[Mapping[str, float]] = answer["segments"]
-    if not segments:
-        return ""
-    spans = ", ".join(f"{part['start_s']:.1f}–{part['end_s']:.1f} s" for part in segments[:3])
-    return f"speech at {spans}"
+    spans = ", ".join(f"{part['start_s']:.1f}–{part['end_s']:.1f} s" for part in answer["segments"][:3])
+    return f"speech at {spans}" if spans else ""
 
 
 def _tensors(answer: Answer) -> str:
     """The middle value of each output of numbers: of a pitch detector, the pitch itself."""
-    middles = []
-    for name, entry in answer["outputs"].items():
-        values = sorted(value for value in entry["data"] if isinstance(value, int | float))
-        if values:
-            middles.append(f"{name} {values[len(values) // 2]:.4g}")
-    return ", ".join(middles)
+    numbers = {
+        name: sorted(value for value in entry["data"] if isinstance(value, int | float))
+        for name, entry in answer["outputs"].items()
+    }
+    return ", ".join(f"{name} {values[len(values) // 2]:.4g}" for name, values in numbers.items() if values)
 
 
 _TELLERS: Mapping[TaskKind, Callable[[Answer], str]] = {
@@ -81,10 +117,7 @@ _TELLERS: Mapping[TaskKind, Callable[[Answer], str]] = {
 
 
 class Nearest:
-    """Tells of an embedding which of the things seen before is nearest to it.
-
-    Bounded: the oldest is forgotten first.
-    """
+    """Tells of an embedding which of the last things seen before is nearest to it."""
 
     def __init__(self, known_max: int = 64) -> None:
         self._known: dict[str, list[float]] = {}
@@ -92,17 +125,12 @@ class Nearest:
 
     def in_words(self, name: str, vector: list[float]) -> str:
         """`“name” ≈ “other” 0.83` (their cosine); empty while nothing else is known. Vectors have unit length."""
-        others = ((other, _dot(vector, known)) for other, known in self._known.items() if other != name)
-        best = max(others, key=lambda pair: pair[1], default=None)
         self._known.pop(name, None)
+        nearest = max(((_dot(vector, known), other) for other, known in self._known.items()), default=None)
         self._known[name] = vector
         if len(self._known) > self._known_max:
             del self._known[next(iter(self._known))]
-        return "" if best is None else f"“{_short(name)}” ≈ “{_short(best[0])}” {best[1]:.2f}"
-
-
-def _short(name: str, characters: int = 32) -> str:
-    return name if len(name) <= characters else name[: characters - 1] + "…"
+        return "" if nearest is None else f"“{_cut(name, 32)}” ≈ “{_cut(nearest[1], 32)}” {nearest[0]:.2f}"
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ order.
 import json
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from appliance.clock import Clock, SystemClock, pause_s
+from appliance.clock import SystemClock, pause_s
 from appliance.demo import board
-from appliance.demo.clips import CLIPS
 from appliance.demo.downloads import fetched_or_smaller
-from appliance.demo.figures import DeviceFigures
+from appliance.demo.figures import DeviceFigures, FrameFigures
 from appliance.demo.fleet import DeviceOrder, Fleet, fleet
-from appliance.demo.frames import FrameFigures
 from appliance.demo.pipelines import DemoPipeline, borrowed, pipelines_of
 from appliance.demo.server import RunningServer, running_server
 from appliance.demo.tenancy import Tenancy
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
     from appliance.demo.zoo import Zoo, ZooModel, ZooName
 
 TENANTS = ("glasses", "camera", "sensor")
+CLIPS = (TaskKind.OBJECT_DETECTION, TaskKind.FACE_DETECTION)
+"""Tasks whose inputs are frames of a clip, streamed by a session."""
 FIRST_PORT = 8080
 TICK_S = 0.25
 LINES_EVERY_S = 5.0
@@ -68,164 +68,129 @@ def run(options: DemoOptions) -> int:
         server = stack.enter_context(running_server(options.state_dir, _port(options.port), clock))
         tenancy = stack.enter_context(closing(Tenancy(server.url, options.state_dir)))
         devices = stack.enter_context(fleet())
-        watch = _set_up(zoo, server, tenancy, devices, clock)
-        pipelines = _Pipelines(zoo, server, tenancy, devices, watch)
-        show = _Show(options, server, watch, devices, pipelines)
-        show.until(_end_of(options, watch, pipelines))
+        watch = Watch(clock, server, tenancy, [DeviceFigures(model.tenant, model.name) for model in zoo.models])
+        demo = _Demo(options, zoo, server, tenancy, devices, watch)
+        demo.set_up()
+        demo.show()
         stack.callback(_ignore_signals)  # a second Ctrl-C must not leave a server behind
     return _sum_up(options, watch)
 
 
-def _set_up(zoo: "Zoo", server: RunningServer, tenancy: Tenancy, devices: Fleet, clock: Clock) -> Watch:
-    """Tenants, models and devices; imports go on in the background."""
-    tenancy.make(TENANTS)
-    brought = sum(tenancy.bring(model) for model in zoo.models)
-    known = len(zoo.models) - brought
-    uploaded = f"{len(TENANTS)} tenants, {screen.count(brought, 'model')} uploaded"
-    screen.say(uploaded + (f", {known} known from before." if known else "."))
-    for model in zoo.models:
-        devices.start(_order(model, server, tenancy.device_key(model.tenant, model.name)))
-    figures = [DeviceFigures(model.tenant, model.name, model.task) for model in zoo.models]
-    return Watch(clock, server, tenancy, figures)
+class _Demo:
+    """The box, its tenants and their devices, from set-up to the end."""
 
-
-def _order(model: "ZooModel", server: RunningServer, key: str) -> DeviceOrder:
-    return DeviceOrder(
-        url=server.url,
-        key=key,
-        application=model.name,
-        task=model.task,
-        rate_per_s=model.rate_rps,
-        inputs=tuple(str(path) for path in model.inputs),
-        is_stream=model.task == TaskKind.VOICE_ACTIVITY,
-        is_clip=model.task in CLIPS,
-    )
-
-
-class _Pipelines:
-    """The pipelines whose networks the zoo has: each is defined, and sent frames, as soon as these serve."""
-
-    def __init__(self, zoo: "Zoo", server: RunningServer, tenancy: Tenancy, devices: Fleet, watch: Watch) -> None:
+    def __init__(
+        self, options: DemoOptions, zoo: "Zoo", server: RunningServer, tenancy: Tenancy, devices: Fleet, watch: Watch
+    ) -> None:
+        self._options = options
         self._models = zoo.models
-        self._url = server.url
+        self._server = server
         self._tenancy = tenancy
         self._devices = devices
         self._watch = watch
-        self._waiting = list(pipelines_of(zoo.models))
-        for one in self._waiting:
-            watch.expect(FrameFigures(one.tenant, one.name))
+        self._undefined = list(pipelines_of(zoo.models))
+        """Pipelines that are defined, and sent frames, as soon as their networks serve."""
+        self._complete_s: float | None = None
+        self._console = screen.console(stderr=options.as_json)
 
-    def define(self) -> None:
-        """Those that can be; a busy box is asked again."""
-        for one in [each for each in self._waiting if self._can_be_defined(each)]:
-            try:
-                for tenant, application in borrowed(one, self._models):
-                    self._tenancy.share(tenant, application)
-                self._tenancy.define(one)
-                key = self._tenancy.pipeline_key(one.tenant, one.name)
-            except (httpx.TransportError, ModelUnavailable, UnknownApplication, Unavailable):
-                continue
-            self._watch.follow(self._devices.start(self._order(one, key)), one.name)
-            self._waiting.remove(one)
+    def set_up(self) -> None:
+        """Tenants, models and devices; imports go on in the background."""
+        self._tenancy.make(TENANTS)
+        brought = sum(self._tenancy.bring(model) for model in self._models)
+        known = len(self._models) - brought
+        uploaded = f"{len(TENANTS)} tenants, {screen.count(brought, 'model')} uploaded"
+        screen.say(uploaded + (f", {known} known from before." if known else "."))
+        for model in self._models:
+            key = self._tenancy.device_key(model.tenant, applications=[model.name])
+            self._start(model, key, model.name, model.task, model.rate_rps)
+        self._watch.framed = {one.name: FrameFigures(one.tenant, one.name) for one in self._undefined}
 
-    def are_defined(self) -> bool:
-        """All whose networks serve."""
-        return not any(self._can_be_defined(one) for one in self._waiting)
+    def _start(self, source: "ZooModel", key: str, name: str, task: str, rate_per_s: float) -> int:
+        """A device that sends the inputs of a network to the application, or without a task to the pipeline `name`."""
+        order = DeviceOrder(
+            url=self._server.url,
+            key=key,
+            application=name,
+            task=task,
+            rate_per_s=rate_per_s,
+            inputs=tuple(map(str, source.inputs)),
+            is_stream=task == TaskKind.VOICE_ACTIVITY,
+            is_clip=task in CLIPS,
+            is_pipeline=not task,
+        )
+        return self._devices.start(order)
 
     def _can_be_defined(self, pipeline: DemoPipeline) -> bool:
         asked = [model for model in self._models if model.name in pipeline.applications]
         return all(self._watch.serves(model.tenant, model.name) for model in asked)
 
-    def _order(self, pipeline: DemoPipeline, key: str) -> DeviceOrder:
-        source = next(model for model in self._models if model.name == pipeline.inputs_of)
-        return DeviceOrder(
-            url=self._url,
-            key=key,
-            application=pipeline.name,
-            task="",
-            rate_per_s=pipeline.rate_fps,
-            inputs=tuple(str(path) for path in source.inputs),
-            is_stream=False,
-            is_pipeline=True,
-        )
+    def _define_pipelines(self) -> None:
+        """Those that can be; a busy box is asked again."""
+        for one in list(filter(self._can_be_defined, self._undefined)):
+            try:
+                for tenant, application in borrowed(one, self._models):
+                    self._tenancy.share(tenant, application)
+                self._tenancy.define(one)
+                key = self._tenancy.device_key(one.tenant, pipelines=[one.name])
+            except (httpx.TransportError, ModelUnavailable, UnknownApplication, Unavailable):
+                continue
+            source = next(model for model in self._models if model.name == one.inputs_of)
+            self._watch.follow(self._start(source, key, one.name, "", one.rate_fps), one.name)
+            self._undefined.remove(one)
 
-
-class _Show:
-    """The table on the terminal, or lines in a log, until the end."""
-
-    def __init__(
-        self, options: DemoOptions, server: RunningServer, watch: Watch, devices: Fleet, pipelines: _Pipelines
-    ) -> None:
-        self._url = server.url
-        self._key_file = str(server.key_file)
-        self._watch = watch
-        self._devices = devices
-        self._pipelines = pipelines
-        self._console = screen.console(stderr=options.as_json)
-
-    def until(self, is_over: Callable[[], bool]) -> None:
-        """Go on until `is_over`, or Ctrl-C, which is a normal end."""
-        live = self._live if self._console.is_terminal else self._lines
+    def show(self) -> None:
+        """The table on the terminal, or lines in a log, until the end or Ctrl-C, which is a normal end."""
         try:
-            live(is_over)
+            (self._live if self._console.is_terminal else self._lines)()
         except KeyboardInterrupt:
             screen.say("\nEnding devices and box …")
 
-    def _tick(self) -> board.Picture:
-        for report in self._devices.reports():
-            self._watch.take(report)
-        if self._watch.ask():
-            self._pipelines.define()
-        return self._watch.picture(self._url, self._key_file)
+    def _pictures(self) -> Iterator[board.Picture]:
+        while not self._is_over():
+            for report in self._devices.reports():
+                self._watch.take(report)
+            if self._watch.ask():
+                self._define_pipelines()
+            yield self._watch.picture(self._server.url, str(self._server.key_file))
+            pause_s(TICK_S)
 
-    def _live(self, is_over: Callable[[], bool]) -> None:
+    def _live(self) -> None:
         from rich.live import Live
 
         with Live(console=self._console, auto_refresh=False, vertical_overflow="crop") as live:
-            while not is_over():
-                live.update(board.drawn(self._tick(), self._console.height), refresh=True)
-                pause_s(TICK_S)
+            for picture in self._pictures():
+                live.update(board.drawn(picture, self._console.height), refresh=True)
 
-    def _lines(self, is_over: Callable[[], bool]) -> None:
+    def _lines(self) -> None:
         said_s = -LINES_EVERY_S
-        while not is_over():
-            picture = self._tick()
+        for picture in self._pictures():
             if picture.elapsed_s - said_s >= LINES_EVERY_S:
                 said_s = picture.elapsed_s
                 for line in board.in_lines(picture):
                     print(line, file=self._console.file, flush=True)
-            pause_s(TICK_S)
 
-
-def _end_of(options: DemoOptions, watch: Watch, pipelines: _Pipelines) -> Callable[[], bool]:
-    """When the run is over."""
-    if not options.once:
-        return lambda: options.seconds is not None and watch.elapsed_s >= options.seconds
-    traffic_s = TRAFFIC_S if options.seconds is None else options.seconds
-    complete_s: float | None = None
-
-    def is_over() -> bool:
-        nonlocal complete_s
-        if complete_s is None and watch.is_settled() and pipelines.are_defined():
-            complete_s = watch.elapsed_s
-        if complete_s is None:
-            return watch.elapsed_s >= PATIENCE_S + PATIENCE_PER_MODEL_S * len(watch.figures)
-        return watch.elapsed_s >= complete_s + traffic_s
-
-    return is_over
+    def _is_over(self) -> bool:
+        elapsed_s, seconds = self._watch.elapsed_s, self._options.seconds
+        if not self._options.once:
+            return seconds is not None and elapsed_s >= seconds
+        if self._complete_s is None:
+            if self._watch.is_settled() and not any(map(self._can_be_defined, self._undefined)):
+                self._complete_s = elapsed_s
+            return elapsed_s >= PATIENCE_S + PATIENCE_PER_MODEL_S * len(self._models)
+        return elapsed_s >= self._complete_s + (TRAFFIC_S if seconds is None else seconds)
 
 
 def _sum_up(options: DemoOptions, watch: Watch) -> int:
-    applications = [
-        figures.summary() | ({} if streamed is None else {"session": asdict(streamed)})
-        for figures, streamed in zip(watch.figures, watch.streamed, strict=True)
-    ]
     if options.as_json:
+        applications = [
+            figures.summary() | ({} if streamed is None else {"session": asdict(streamed)})
+            for figures, streamed in zip(watch.figures, watch.streamed, strict=True)
+        ]
         pipelines = [figures.summary() for figures in watch.framed.values()]
         summary = {"tenants": len(TENANTS), "seconds": round(watch.elapsed_s), "applications": applications}
         print(json.dumps(summary | {"pipelines": pipelines}))
     else:
-        _show_summary(watch, applications)
+        _show_summary(watch)
     silent = watch.unanswered()
     if silent and options.once:
         names = ", ".join(f"{figures.tenant}/{figures.name}" for figures in silent)
@@ -234,18 +199,15 @@ def _sum_up(options: DemoOptions, watch: Watch) -> int:
     return 0
 
 
-def _show_summary(watch: Watch, applications: list[dict[str, object]]) -> None:
-    total = sum(figures.ok for figures in watch.figures)
-    print(f"\n{total} answers in {watch.elapsed_s:.0f} s:")
-    for figures, entry in zip(watch.figures, applications, strict=True):
+def _show_summary(watch: Watch) -> None:
+    print(f"\n{sum(figures.ok for figures in watch.figures)} answers in {watch.elapsed_s:.0f} s:")
+    for figures in watch.everything():
         told = figures.recognised[-1] if figures.recognised else ""
-        print(f"  {figures.tenant}/{figures.name:<14} {entry['ok']} of {entry['requests']} answered   {told}")
+        done = f"{figures.ok} of {figures.sent} answered"
+        if isinstance(figures, FrameFigures):
+            done = f"{figures.in_time} of {figures.sent} frames in time"
+        print(f"  {figures.tenant}/{figures.name:<14} {done}   {told}")
         for reason, times in figures.failures.most_common(2):
-            print(f"      {times} × {reason}")
-    for framed in watch.framed.values():
-        told = framed.recognised[-1] if framed.recognised else ""
-        print(f"  {framed.tenant}/{framed.name:<14} {framed.in_time} of {framed.sent} frames in time   {told}")
-        for reason, times in framed.failures.most_common(2):
             print(f"      {times} × {reason}")
 
 

@@ -28,17 +28,12 @@ class RunningServer:
         """The admin key."""
         return self.state_dir / "admin.key"
 
-    @property
-    def log_file(self) -> Path:
-        """What the server logs."""
-        return self.state_dir / "server.log"
-
     def check(self) -> None:
         """Raises: CommandFailed when the server has ended by itself."""
         if self.process.poll() is not None:
             raise CommandFailed(
-                f"the server ended with status {self.process.returncode}; the end of "
-                f"{self.log_file}:\n{tail(self.log_file)}"
+                f"the server ended with status {self.process.returncode}; the end of {_log(self.state_dir)}:\n"
+                f"{_tail(_log(self.state_dir))}"
             )
 
 
@@ -49,46 +44,41 @@ def running_server(state_dir: Path, port: int, clock: Clock) -> Iterator[Running
     Raises: CommandFailed when it does not come up.
     """
     state_dir.mkdir(parents=True, exist_ok=True)
-    address = state_dir / "address"
-    address.unlink(missing_ok=True)
+    (state_dir / "address").unlink(missing_ok=True)
     command = [sys.executable, "-P", "-m", "appliance", "serve", "--state", str(state_dir), "--port", str(port)]
-    with (state_dir / "server.log").open("ab") as log:
+    with _log(state_dir).open("ab") as log:
         # A session of its own: Ctrl-C goes to the demo alone, which then ends the devices before the server.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
-        server = RunningServer(_url(process, address, state_dir, clock), state_dir, process)
-        yield server
+        yield RunningServer(_url(process, state_dir, clock), state_dir, process)
     finally:
-        _end(process)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def _url(process: subprocess.Popen[bytes], address: Path, state_dir: Path, clock: Clock) -> str:
+def _url(process: subprocess.Popen[bytes], state_dir: Path, clock: Clock) -> str:
     """Where it listens: the box writes this once it is ready to answer."""
+    address = state_dir / "address"
     deadline_ns = clock.now_ns() + START_S * NS_PER_S
     while clock.now_ns() < deadline_ns:
         if process.poll() is not None:
-            raise CommandFailed(f"the server did not start; it said:\n{tail(state_dir / 'server.log')}")
+            raise CommandFailed(f"the server did not start; it said:\n{_tail(_log(state_dir))}")
         if address.exists() and (url := address.read_text().strip()):
             return url
         pause_s(0.05)
-    raise CommandFailed(f"the server did not start within {START_S} s; see {state_dir / 'server.log'}")
+    raise CommandFailed(f"the server did not start within {START_S} s; see {_log(state_dir)}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, patience, SIGKILL."""
-    if process.poll() is not None:
-        return
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _log(state_dir: Path) -> Path:
+    return state_dir / "server.log"
 
 
-def tail(path: Path, lines: int = 8) -> str:
+def _tail(path: Path) -> str:
     """The last lines of a log."""
     with path.open("rb") as log:
         log.seek(max(0, path.stat().st_size - 16_384))
-        text = log.read().decode(errors="replace")
-    return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(log.read().decode(errors="replace").splitlines()[-8:])

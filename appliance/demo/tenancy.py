@@ -29,25 +29,17 @@ class Tenancy:
     def __init__(self, url: str, state_dir: Path) -> None:
         self._url = url
         self._state_dir = state_dir
-        self._clients: dict[str, Client] = {}
+        self.clients: dict[str, Client] = {}
+        """By tenant, in the order of making; each acts as its tenant."""
         self._device_keys: list[tuple[str, str]] = []
         self.admin = Client(url, (state_dir / "admin.key").read_text().strip())
 
     def close(self) -> None:
         """Take the device keys back and let go of the connections."""
         for tenant, key_id in self._device_keys:
-            self.client(tenant).revoke_key(tenant, key_id)
-        for client in (*self._clients.values(), self.admin):
+            self.clients[tenant].revoke_key(tenant, key_id)
+        for client in (*self.clients.values(), self.admin):
             client.close()
-
-    @property
-    def tenants(self) -> list[str]:
-        """In the order of making."""
-        return list(self._clients)
-
-    def client(self, tenant: str) -> Client:
-        """Acts as that tenant."""
-        return self._clients[tenant]
 
     def make(self, tenants: Iterable[str]) -> None:
         """Tenants with a key each; those of an earlier run are taken as they are."""
@@ -56,33 +48,23 @@ class Tenancy:
                 self.admin.create_tenant(tenant)
             except AlreadyExists:
                 pass
-            self._clients[tenant] = Client(self._url, self._tenant_key(tenant))
+            self.clients[tenant] = Client(self._url, self._tenant_key(tenant))
 
-    def key_file(self, tenant: str) -> Path:
-        """Where the tenant's key lies, readable by this user only."""
-        return self._state_dir / "keys" / f"{tenant}.key"
-
-    def device_key(self, tenant: str, application: str) -> str:
-        """A key that opens one application, for the time of this run."""
-        return self._new_key(tenant, KeyOrder(applications=[application], label=f"demo device of {application}"))
-
-    def pipeline_key(self, tenant: str, pipeline: str) -> str:
-        """A key that opens one pipeline, for the time of this run."""
-        return self._new_key(tenant, KeyOrder(pipelines=[pipeline], label=f"demo device of {pipeline}"))
-
-    def _new_key(self, tenant: str, order: KeyOrder) -> str:
-        bounded = order.model_copy(update={"role": Role.DEVICE, "expires_in_s": DEVICE_KEY_S})
-        key = self.client(tenant).create_key(tenant, bounded)
+    def device_key(self, tenant: str, **opens: list[str]) -> str:
+        """A key that opens `applications` or `pipelines`, for the time of this run."""
+        label = f"demo device of {next(iter(opens.values()))[0]}"
+        order = KeyOrder.model_validate({**opens, "label": label, "role": Role.DEVICE, "expires_in_s": DEVICE_KEY_S})
+        key = self.clients[tenant].create_key(tenant, order)
         self._device_keys.append((tenant, key.id))
         return key.key
 
     def share(self, tenant: str, application: str) -> None:
         """Let other tenants call it."""
-        self.client(tenant).change_application(application, ApplicationChange(shared=True))
+        self.clients[tenant].change_application(application, ApplicationChange(shared=True))
 
     def define(self, pipeline: DemoPipeline) -> None:
         """Define the pipeline as its tenant, unless the box has it; on a slow machine with a longer SLO."""
-        client, order = self.client(pipeline.tenant), pipeline.order
+        client, order = self.clients[pipeline.tenant], pipeline.order
         try:
             client.pipeline(order.name)
             return
@@ -98,7 +80,7 @@ class Tenancy:
 
         A model whose import failed in an earlier run is brought anew.
         """
-        client = self.client(model.tenant)
+        client = self.clients[model.tenant]
         try:
             if client.model(model.name).state != "failed":
                 return False
@@ -114,7 +96,7 @@ class Tenancy:
 
     def _tenant_key(self, tenant: str) -> str:
         """The key of an earlier run if it still opens the box, else a new one."""
-        file = self.key_file(tenant)
+        file = self._state_dir / "keys" / f"{tenant}.key"
         if file.exists():
             key = file.read_text().strip()
             try:

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from appliance.client import Client
-from appliance.demo.zoo import page as zoo_page
 from appliance.domain.errors import UnknownApplication
 from appliance.wire.pipelines import PipelineOrder
+from tests import plates
 from tests.browser.axe import violations
 from tests.browser.conftest import MODEL, SHOTS, WIDTHS, Box, Tab
 
@@ -28,9 +28,9 @@ DEFINITION = {
 
 
 @pytest.fixture(scope="module")
-def pages(box: Box, tmp_path_factory: pytest.TempPathFactory) -> zoo_page.Pages:
+def pages(box: Box, tmp_path_factory: pytest.TempPathFactory) -> plates.Pages:
     """Pictures of plates with numerals; the box has the network that finds these, beside the one that reads them."""
-    made = zoo_page.plates(tmp_path_factory.mktemp("plates"), count=3)
+    made = plates.plates(tmp_path_factory.mktemp("plates"), count=3)
     with box.server.client() as admin:
         metadata = json.loads(made.metadata.read_text())
         job = admin.upload_model(made.model, FINDER, "text-detection", metadata=metadata)
@@ -39,7 +39,7 @@ def pages(box: Box, tmp_path_factory: pytest.TempPathFactory) -> zoo_page.Pages:
 
 
 @pytest.fixture
-def numbers(box: Box, pages: zoo_page.Pages) -> Iterator[str]:
+def numbers(box: Box, pages: plates.Pages) -> Iterator[str]:
     """A pipeline that has answered a frame."""
     with box.server.client() as admin:
         admin.create_pipeline(PipelineOrder.model_validate({"name": "numbers", **DEFINITION}))
@@ -50,9 +50,7 @@ def numbers(box: Box, pages: zoo_page.Pages) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("shape", WIDTHS)
-def test_pipeline_page_defines_draws_and_tries_a_pipeline(
-    tab: Tab, box: Box, pages: zoo_page.Pages, shape: str
-) -> None:
+def test_pipeline_page_defines_draws_and_tries_a_pipeline(tab: Tab, box: Box, pages: plates.Pages, shape: str) -> None:
     """From the example that the page makes of the applications that are there: drawn as the definition is typed; then a
     picture goes through it, and what was read stands in the picture and beside it.
     """
@@ -88,7 +86,7 @@ def test_pipeline_page_defines_draws_and_tries_a_pipeline(
         page.screenshot(path=SHOTS / f"pipeline-{shape}.png", full_page=True)
 
 
-def test_bad_pipeline_definition_is_refused_and_stays_typed(tab: Tab, pages: zoo_page.Pages) -> None:
+def test_bad_pipeline_definition_is_refused_and_stays_typed(tab: Tab, pages: plates.Pages) -> None:
     """No JSON: nothing can be sent; a circle: the box names the stage."""
     circle = json.loads(json.dumps(DEFINITION)) | {"name": "circle"}
     circle["stages"][0]["after"] = ["read"]
@@ -184,7 +182,7 @@ def test_pipeline_delete_dialog_names_frames_and_clients_lost(tab: Tab, box: Box
 
 
 def test_device_key_made_for_a_pipeline_opens_the_pipeline_only(
-    tab: Tab, box: Box, numbers: str, pages: zoo_page.Pages
+    tab: Tab, box: Box, numbers: str, pages: plates.Pages
 ) -> None:
     """As the list of keys says."""
     with tab("/tenants/default") as page:
@@ -212,7 +210,7 @@ def test_pipeline_pages_of_another_tenant_are_empty(tab: Tab, box: Box, numbers:
 
 @pytest.mark.parametrize("shape", WIDTHS)
 def test_pages_with_long_names_keep_their_layout(
-    tab: Tab, box: Box, pages: zoo_page.Pages, shape: str, tmp_path: Path
+    tab: Tab, box: Box, pages: plates.Pages, shape: str, tmp_path: Path
 ) -> None:
     """Names of a model, its application and a pipeline, all of them without a place to break at."""
     long = "n" * 63

@@ -6,7 +6,7 @@ import io
 import pytest
 from rich.console import Console
 
-from appliance.demo.board import Computed, Framed, Picture, Recognised, Row, Streamed, drawn, in_lines
+from appliance.demo.board import Framed, Picture, Row, Streamed, drawn, in_lines
 
 READY = Row("objects", "glasses", "int8-320x416", 9.8, 21.2, 48.1, 0.961, 0.98, 21_000_000, 7, None, "")
 IMPORTING = Row("faces", "camera", "fp32", 4.0, 20.1, 99.0, None, 1.0, 7_000_000, 1, 42.0, "int8 accuracy and profile")
@@ -17,14 +17,15 @@ BROKEN = dataclasses.replace(
 
 
 def _picture(*rows: Row, recognised: int = 2) -> Picture:
-    told = tuple(Recognised("objects", f"{number} person, " + "car, " * 30) for number in range(recognised))
+    told = tuple(("objects", f"{number} person, " + "car, " * 30) for number in range(recognised))
     return Picture(
         75.0,
         rows,
         told,
         28_000_000,
         1_700_000_000,
-        Computed((("cpu", 1204), ("openvino", 312)), 1.087),
+        (("cpu", 1204), ("openvino", 312)),
+        1.087,
         "http://127.0.0.1:8080",
         "/home/me/" + "x" * 60 + "/admin.key",
     )

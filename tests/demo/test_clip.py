@@ -38,7 +38,7 @@ def test_clip_streams_and_reports_answers_failures_and_promise(tmp_path: Path, m
 
     monkeypatch.setattr(clip, "report", report)
     with session_box(lambda frame, body: FOUND | FACTS, drops=frozenset(range(3, 5000, 4))) as box:
-        order = DeviceOrder(box.url, "key", "objects", "object-detection", 20.0, tuple(paths), False, True)
+        order = DeviceOrder(box.url, "key", "objects", "object-detection", 20.0, tuple(paths), is_clip=True)
         with pytest.raises(Enough):
             clip.Clip(order, SystemClock()).run()
         assert box.orders[0]["promise"] == {"kind": "latency", "slo_ms": 500.0, "rate_rps": 20.0}

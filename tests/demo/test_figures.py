@@ -11,7 +11,7 @@ def _seen(at_s: float, latency_ms: float = 10.0, variant: str = "fp32", words: s
 
 
 def _figures() -> DeviceFigures:
-    return DeviceFigures("harbour", "faces", "face-detection")
+    return DeviceFigures("harbour", "faces")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_application_summary_names_the_variant_that_answered_last() -> None:
     figures = _figures()
     for at_s, variant in enumerate(["fp32", "fp32", "int8"]):
         figures.add(_seen(at_s, 10.0 + at_s, variant, f"thing {at_s}", warm=at_s > 0))
-    figures.add_failure("the queue is full")
+    figures.failures["the queue is full"] += 1
     assert figures.summary() == {
         "name": "faces",
         "tenant": "harbour",
@@ -52,7 +52,7 @@ def test_application_summary_names_the_variant_that_answered_last() -> None:
         "accuracy": 0.8,
         "recognised": ["thing 0", "thing 1", "thing 2"],
     }
-    assert figures.warm_share == pytest.approx(2 / 3)
+    assert (figures.warm, figures.ok) == (2, 3)
 
 
 def test_application_summary_without_answers_has_zeros_and_nulls() -> None:

