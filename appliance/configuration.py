@@ -70,6 +70,7 @@ def runtime_config(settings: Settings, available_bytes: int) -> RuntimeConfig:
         isolation=Isolation(settings.guard.isolation),
         loss_max=settings.selection.loss_max,
         run_weight=settings.profiles.run_weight,
+        leaves_out_parts=settings.dispatch.leave_out_parts,
         is_plain=settings.profiles.correction == "plain",
         samples=SampleBounds(settings.trials.samples_max, settings.trials.bytes_max, settings.trials.bytes_total_max),
         **settings.residency.model_dump(),

@@ -303,6 +303,10 @@ class DispatchSettings(Section):
     """Under `policies.dispatch = "fixed"`, by model (`tenant/name`): the name of the processor that its runs stay on; a
     model that is not named stays where it runs quickest.
     """
+    leave_out_parts: bool = False
+    """Where a network serves in parts: load each part only on the processors where the quickest sequences of runs have
+    it. That takes less memory, and leaves no way around a processor that is taken.
+    """
 
 
 class SelectionSettings(Section):

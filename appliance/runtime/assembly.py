@@ -85,6 +85,7 @@ class RuntimeConfig:
     loss_max: float = 0.005
     run_weight: float = 0.1
     """Of a run in what is expected of the next."""
+    leaves_out_parts: bool = False
     is_plain: bool = False
     """Run times follow Band's formula alone."""
     samples: SampleBounds = field(default_factory=SampleBounds)
@@ -228,6 +229,7 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
         ports.stepped,
         ports.guard_bytes,
         may_share=policies.batching.shares,
+        leaves_out_parts=config.leaves_out_parts,
     )
     catalogue = Catalogue(policies.selection, servables, points(config.loss_max), on_choice)
     variant_groups = VariantGroups(catalogue)

@@ -5,6 +5,7 @@ Each is made anew when something changes that it depends on; what takes long (a 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from appliance.domain.catalogue import Model, Profile, Shapes, Tenant, Variant
@@ -15,7 +16,7 @@ from appliance.domain.names import build_id, content_of, kind_of
 from appliance.domain.padding import Padding, Unfit
 from appliance.domain.profiles import SeenRuns
 from appliance.domain.states import VariantState
-from appliance.policies.selection.kinds import NOTICEABLE, KindOption, kind_reason, serving_kind
+from appliance.policies.selection.kinds import KindOption, kind_reason, serving_kind
 from appliance.runtime.ports import RunGroup
 from appliance.runtime.profiles.at_once import runs_at_once
 from appliance.runtime.profiles.store import MEASURED, BuildTimes, ProfileStore, Where
@@ -56,6 +57,7 @@ class ServableFactory:
         guard_bytes: Mapping[str, int] = MappingProxyType({}),
         *,
         may_share: bool = True,
+        leaves_out_parts: bool = False,
     ) -> None:
         """`kinds` of processors, the first one first: whatever is not measured runs there.
         `isolation`: which builds run in a guard, unless the owner's quota says otherwise.
@@ -64,9 +66,11 @@ class ServableFactory:
         `fingerprints` of the processors, by kind: what was cut for others serves whole.
         `stepped`: kinds whose first run of a size is slow. `guard_bytes`: kind that guards compute on → what such a
         process takes by itself; on the first one they always do. `may_share`: whether requests ever share a run.
+        `leaves_out_parts`: a part is loaded only where the quickest sequences of runs have it.
         """
         self._guard_bytes = guard_bytes
         self._may_share = may_share
+        self._leaves_out_parts = leaves_out_parts
         self._fingerprints = dict(fingerprints)
         self._stepped = frozenset(stepped)
         self._groups = tuple(groups)
@@ -331,21 +335,10 @@ class ServableFactory:
 
         scale = _run_ms(variant) / _run_ms(_largest(rungs))
 
-        def parts_on(kinds: Sequence[str]) -> ServedParts | None:
-            places = places_of(self._groups, kinds)
-            own = replace(variant, profile=self._profile(variant, self.kinds[0]))
-            return served_parts(own, scale, places, lambda kind: self._copies.get(kind, 1), times_of)
-
-        there = [kind for kind in self.kinds if kind not in self.away]
-        on_all = parts_on(there)
-        if on_all is None or {kind for _, kind in on_all.builds} <= on_all.quickest:
-            return on_all
-        # Kinds that the quickest way does not need only help where the others are taken: their memory must be worth it.
-        lean = parts_on([kind for kind in there if kind in on_all.quickest])
-        if lean is None:
-            return on_all
-        cost_ms = [_option_of(one, variant, rungs).cost_ms(self._memory_bytes) for one in (lean, on_all)]
-        return lean if cost_ms[0] < (1 - NOTICEABLE) * cost_ms[1] else on_all
+        places = places_of(self._groups, [kind for kind in self.kinds if kind not in self.away])
+        own = replace(variant, profile=self._profile(variant, self.kinds[0]))
+        copies_of = partial(self._copies_of, is_guarded=False)
+        return served_parts(own, scale, places, copies_of, times_of, leaves_out=self._leaves_out_parts)
 
     def _is_better(self, parts: ServedParts, variant: Variant, rungs: Sequence[Variant]) -> bool:
         """Whether a content costs less in parts than on any kind that runs all of it."""

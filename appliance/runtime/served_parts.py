@@ -5,7 +5,7 @@ The parts that serve together are one build to whoever owns memory: none of them
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,8 +50,6 @@ class ServedParts:
     """Group and number of a part → what its runs take there."""
     first_copies: int = 1
     """How often a build of the first kind, which runs every part, is in memory."""
-    quickest: frozenset[str] = frozenset()
-    """The kinds of those processors that the quickest sequence of runs takes, were all idle."""
     spent_ms: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """By batch, what a run takes of each kind in the quickest sequence, were all processors idle; ways between groups
     are not in it.
@@ -80,11 +78,18 @@ def where_of(group: RunGroup, kind: str) -> Where:
 
 
 def served_parts(
-    variant: Variant, scale: float, places: Sequence[Place], copies: Callable[[str], int], times_of: TimesOf
+    variant: Variant,
+    scale: float,
+    places: Sequence[Place],
+    copies: Callable[[str], int],
+    times_of: TimesOf,
+    *,
+    leaves_out: bool = False,
 ) -> ServedParts | None:
     """A variant that is cut, in parts; None where that serves nothing: one kind would run them all, or some part runs
     nowhere. `scale`: how much longer its runs take than those of the variant that its cut was timed with; `copies`: how
-    often a build of a kind is in memory.
+    often a build of a kind is in memory. `leaves_out`: a part is loaded only in the groups where the quickest sequence
+    of some batch runs it (Band, section 4.2, loads all).
     """
     cut = variant.cut
     assert cut is not None and variant.profile is not None
@@ -98,6 +103,15 @@ def served_parts(
         )
         for at, place in enumerate(places)
     }
+    if any(all(chosen[number] is None for chosen in kinds.values()) for number in range(len(cut.parts))):
+        return None
+    sequences = {row.batch: _sequence(cut, kinds, places, row.batch) for row in cut.parts[0].profiles[0].times}
+    if leaves_out:
+        run = {(at, number) for one in sequences.values() for number, at in one.ran_at.items()}
+        kinds = {
+            at: tuple(kind if (at, number) in run else None for number, kind in enumerate(chosen))
+            for at, chosen in kinds.items()
+        }
     builds = {
         (number, kind): part_build_id(variant.content_sha256, number, kind)
         for chosen in kinds.values()
@@ -105,10 +119,9 @@ def served_parts(
         if kind is not None
     }
     used = [kind for kind in cut.kinds if any(kind == own for _number, own in builds)]
-    if len(used) < 2 or len({number for number, _kind in builds}) < len(cut.parts):
+    if len(used) < 2:
         return None
     costs = {key: _cost(cut, *key) for key in builds}
-    sequences = {row.batch: _sequence(cut, kinds, places, row.batch) for row in cut.parts[0].profiles[0].times}
     rows = tuple(
         Latency(batch, scale * one.took_ms, scale * one.took_ms * _spread(variant.profile))
         for batch, one in sequences.items()
@@ -133,9 +146,6 @@ def served_parts(
         profile=_together(list(costs.values()), rows, variant.profile, used, copies),
         times=times,
         first_copies=copies(cut.kinds[0]),
-        quickest=frozenset(
-            kind for at in next(iter(sequences.values())).groups for kind in kinds[at] if kind is not None
-        ),
         spent_ms={batch: {kind: scale * ms for kind, ms in one.spent_ms.items()} for batch, one in sequences.items()},
     )
 
@@ -186,12 +196,12 @@ def partition_of(cut: Cut, takes_ms: Mapping[str, Mapping[int, float]], left: Se
 
 
 class _Sequence(NamedTuple):
-    """The quickest sequence of runs that does all of a network on idle processors: how long it takes, the groups that
-    it needs, and what it takes of each kind.
+    """The quickest sequence of runs that does all of a network on idle processors: how long it takes, the group that
+    runs each part, and what it takes of each kind.
     """
 
     took_ms: float
-    groups: Collection[int]
+    ran_at: Mapping[int, int]
     spent_ms: Mapping[str, float]
 
 
@@ -224,7 +234,7 @@ def _sequence(cut: Cut, kinds: Mapping[int, tuple[str | None, ...]], places: Seq
         assert kind is not None, "it runs there"
         pass_ms = 0.0 if number == 0 else PASS_MS
         spent_ms[kind] = spent_ms.get(kind, 0.0) + takes_ms[f"{at:02}"][number] - PASS_MS + pass_ms
-    return _Sequence(took_ms - PASS_MS, sorted(set(ran_at.values())), spent_ms)
+    return _Sequence(took_ms - PASS_MS, ran_at, spent_ms)
 
 
 def _cost(cut: Cut, number: int, kind: str) -> PartProfile:

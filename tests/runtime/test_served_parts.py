@@ -27,13 +27,16 @@ WHOLE = Profile("cpu", 300, 400, 50, 60, (Latency(1, 20, 30),), hazards=())
 VARIANT = Variant("t/m:v", "t/m", "v", Precision.FP32, "0" * 64, 10, (), (), profile=WHOLE, cut=CUT)
 
 
-def served(variant: Variant, *places: dict[str, Where], scale: float = 1.0, copies: int = 1) -> ServedParts | None:
+def served(
+    variant: Variant, *places: dict[str, Where], scale: float = 1.0, copies: int = 1, leaves_out: bool = False
+) -> ServedParts | None:
     return served_parts(
         variant,
         scale,
         places,
         lambda kind: copies if kind == "cpu" else 1,
         lambda build, profile, where, is_measured: None,
+        leaves_out=leaves_out,
     )
 
 
@@ -71,6 +74,21 @@ def test_parts_over_several_groups_go_by_the_quickest_sequence() -> None:
     assert found.home == "npu"
     assert found.profile.resident_bytes == 100 + 2 * 200 + 100
     assert found.build_id != served(VARIANT, {"cpu": MEASURED, "npu": MEASURED}).build_id  # type: ignore[union-attr]
+
+
+def test_part_off_the_quickest_sequence_is_left_out_if_the_setting_says_so() -> None:
+    """Of 8 + 1 + 4 ms on the first group, the gpu takes over the last part at 1 ms and its way: the first group's build
+    of it is left out, and 100 bytes with it.
+    """
+    places = {"cpu": MEASURED, "npu": MEASURED}, {"gpu": MEASURED}
+    whole, lean = served(VARIANT, *places), served(VARIANT, *places, leaves_out=True)
+    assert whole is not None
+    assert lean is not None
+    assert lean.kinds == {0: ("npu", "cpu", None), 1: (None, None, "gpu")}
+    assert set(whole.builds) - set(lean.builds) == {(2, "cpu")}
+    assert lean.profile.resident_bytes == whole.profile.resident_bytes - 100
+    assert lean.profile.latencies == whole.profile.latencies
+    assert lean.build_id != whole.build_id
 
 
 def test_network_that_a_single_kind_runs_does_not_serve_in_parts() -> None:
