@@ -33,6 +33,8 @@ class SessionFigures:
     """Drop of accuracy of the windows that were served, shares of 1."""
     drop_error: Mean = field(default_factory=Mean)
     """Estimated less measured drop of these windows; above 0: the estimate was too high."""
+    estimated_drop: float | None = None
+    """Drop by the plan at the beginning of the window under way; None: there was no plan."""
     batch_rows: Mean = field(default_factory=Mean)
     """Rows of the runs of the session's frames, rows of other sessions included."""
     start_ms: Mean = field(default_factory=Mean)
@@ -44,11 +46,11 @@ class SessionFigures:
     busy_before: tuple[float, int] | None = None
     """Busy time of all workers when the session began, in milliseconds, and that instant; None: not known."""
 
-    def window(self, drop: float, estimated: float | None) -> None:
-        """Count a window; `estimated`: its drop by the plan at its beginning, None where there was no plan."""
+    def window(self, drop: float) -> None:
+        """Count a window that is over."""
         self.drop.add(drop)
-        if estimated is not None:
-            self.drop_error.add(estimated - drop)
+        if self.estimated_drop is not None:
+            self.drop_error.add(self.estimated_drop - drop)
 
     def run(self, rows: int, started_ns: int, planned_ns: int | None) -> None:
         """Count the run of a frame; `planned_ns`: its planned start, None where none was planned."""

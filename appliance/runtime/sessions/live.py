@@ -158,8 +158,7 @@ class LiveSession:
         self.curves = Curves()
         self.reference_stride = 0.0
         """The mean age in frames of what a dedicated box would show, by the last plan."""
-        self.ageing, self.patience = Ageing(), Patience()
-        self.holding = Holding()
+        self.ageing, self.patience, self.holding = Ageing(), Patience(), Holding()
         # What frames have shown.
         self.sent = SentPictures()
         self._head_delays_ms: deque[float] = deque(maxlen=RECENT)
@@ -170,8 +169,6 @@ class LiveSession:
         """(frame, captured, ended) of the newest that was answered."""
         self.latency_windows, self.accuracy_windows = LatencyWindows(), AccuracyWindows()
         self.figures = SessionFigures()
-        self._estimated_drop: float | None = None
-        """By the plan at the beginning of the window under way."""
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         """Under way, and those that ended of late."""
         self._newest: int | None = None
@@ -339,11 +336,11 @@ class LiveSession:
             drop_of = self.drop_of if promise.reference is Reference.FRESH else self.drop_beside_dedicated
             closed = self.accuracy_windows.roll(now_ns, self.session.fps, drop_of, promise.drop_max)
             for window in closed:
-                self.figures.window(window.drop, self._estimated_drop)
+                self.figures.window(window.drop)
             if closed:
                 self.ageing.observe(sum(window.stride for window in closed) / len(closed), self.stride_allowed)
-            if closed or self._estimated_drop is None or self.plan is None:
-                self._estimated_drop = None if self.plan is None else self.plan.expected_drop
+            if closed or self.figures.estimated_drop is None or self.plan is None:
+                self.figures.estimated_drop = None if self.plan is None else self.plan.expected_drop
         else:
             self.latency_windows.roll(now_ns)
         if self.state is SessionState.WAITING and self.arrivals and now_ns - self.arrivals[-1][2] > STALE_NS:

@@ -15,9 +15,11 @@ def test_window_drops_and_estimates_averaged_give_drop_and_error() -> None:
     figures = SessionFigures()
     assert figures.drop.value is None
     assert figures.drop_error.value is None
-    figures.window(0.02, None)
-    figures.window(0.04, 0.03)
-    figures.window(0.03, 0.035)
+    figures.window(0.02)
+    figures.estimated_drop = 0.03
+    figures.window(0.04)
+    figures.estimated_drop = 0.035
+    figures.window(0.03)
     assert figures.drop.value == pytest.approx(0.03)
     assert figures.drop_error.value == pytest.approx(-0.0025)
 
