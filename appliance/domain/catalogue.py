@@ -394,6 +394,20 @@ class Variant:
         return f"{self.name} is {standing}: it {shown_by(trial)}"
 
     @property
+    def agreement(self) -> float | None:
+        """Return the mean agreement with the original, 0 to 1: on requests, else on samples without labels.
+
+        None where neither was measured.
+        """
+        if self.is_original:
+            return 1.0
+        if self.trial is not None and self.trial.samples:
+            return self.trial.agreement
+        if self.accuracy is None or self.accuracy.against == "labels" or self.evidence is Evidence.NOISE:
+            return None
+        return self.accuracy.share
+
+    @property
     def trial(self) -> Trial | None:
         """How it does on requests; None: it has not been tried on any."""
         return None if self.accuracy is None else self.accuracy.trial

@@ -66,6 +66,8 @@ class Request:
     """Those with the same number are planned to run together; 0: it is planned with nobody."""
     started_ns: int = 0
     """When a processor began with it; 0: it waits."""
+    run_rows: int = 0
+    """Rows of the run that computes it, those of other requests included; 0: it waits."""
 
     runs_alone: bool = False
     """Its rows share no run, and are not padded: they did or were, and the run failed or was given up."""

@@ -183,6 +183,13 @@ class FrameCounts:
     def under_way(self) -> int:
         return self.sent - self.answered - self.late - self.dropped - self.lost
 
+    @property
+    def miss_rate(self) -> float | None:
+        """Return the share of frames that were late or dropped, 0 to 1; None before the first has ended."""
+        missed = self.late + self.dropped
+        ended = self.answered + missed
+        return missed / ended if ended else None
+
     def end(self, end: FrameEnd, cause: DropCause | None = None) -> None:
         """Count one frame out. `cause` of one that is dropped."""
         if end is FrameEnd.ANSWERED:

@@ -155,6 +155,33 @@ class DropCurveShape(Shape):
     """Share of 1 with each frame of age."""
 
 
+class SessionFiguresShape(Shape):
+    """Figures of a session since it began, or since the box was started; null: nothing was measured yet."""
+
+    miss_rate: float | None = Field(examples=[0.004])
+    """(late + dropped) / (answered + late + dropped); a frame that never came whole does not count."""
+    mean_drop: float | None = Field(examples=[0.019])
+    """Mean `drop` of all windows that were served, to be held against `drop_max` of the promise."""
+    drop_error: float | None = Field(examples=[0.001])
+    """Mean of estimated less measured drop. The estimate is the plan's at the beginning of each window; the measured
+    drop follows from the age of the results shown and the rate that the device measured. Above 0: too high."""
+    batch_rows: float | None = Field(examples=[2.4])
+    """Mean rows of the runs that answered its frames, rows of other sessions included."""
+    start_difference_ms: float | None = Field(examples=[0.8])
+    """Mean of real less planned start of its runs, where accuracy is promised; below 0: earlier than planned."""
+    start_difference_max_ms: float | None = Field(examples=[4.1])
+    """The largest, without its sign."""
+    utilisation: float | None = Field(examples=[0.41])
+    """Share of all workers' time that runs of any kind took since the session began; the idle share is 1 less this.
+    Null for a session of a pipeline."""
+    against_original: float | None = Field(examples=[0.93])
+    """Mean agreement with the original, the network as uploaded at full size, of the frames answered in time. Each
+    frame counts with its variant's agreement on requests, or on samples without labels. For objects it is the F1 at
+    an IoU of 0.5. Null where no variant that answered has such a figure."""
+    against_original_frames: int = Field(examples=[1200])
+    """Frames that this is the mean of."""
+
+
 class SessionShape(Shape):
     """A session as it stands. captured = sent + skipped; sent = answered + late + dropped + lost + those under way."""
 
@@ -210,3 +237,4 @@ class SessionShape(Shape):
     """Of the last window, where accuracy is promised."""
     decisions: DecisionTimesShape
     """Of the planner, about the sessions that this one is planned with."""
+    figures: SessionFiguresShape

@@ -98,3 +98,16 @@ def test_only_variants_that_samples_verify_are_promised_anything() -> None:
     unmeasured = replace(variant(Evidence.NOISE), accuracy=None)
     model = Model("t/m", "t", "m", TaskSpec(), (unmeasured,))
     assert model.promised(unmeasured) is model.promised(variant(Evidence.TRAFFIC)) is None
+
+
+def test_variant_agreement_is_of_requests_before_samples_and_never_of_labels_or_noise() -> None:
+    """The original agrees with itself. Fidelity on samples counts until requests show more."""
+    fidelity = Accuracy(90.0, "f1@0.5", "fp32", 64)
+    variant = Variant("t/m:int8", "t/m", "int8", Precision.INT8, "a" * 64, 1, (), (), accuracy=fidelity)
+    assert variant.agreement == 0.9
+    tried = replace(fidelity, trial=Trial(samples=4, total=3.0))
+    assert replace(variant, accuracy=tried).agreement == 0.75
+    assert replace(variant, accuracy=None).agreement is None
+    assert replace(variant, accuracy=replace(fidelity, against="labels")).agreement is None
+    assert replace(variant, accuracy=replace(fidelity, evidence=Evidence.NOISE)).agreement is None
+    assert replace(variant, is_original=True).agreement == 1.0

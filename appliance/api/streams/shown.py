@@ -7,6 +7,7 @@ from appliance.api.auth.named import callable_application, callable_pipeline
 from appliance.api.box import ServingBox
 from appliance.api.streams.words import plan_fields
 from appliance.domain.accuracy import points, share
+from appliance.domain.errors import ModelUnavailable
 from appliance.domain.session import AccuracyPromise, LatencyPromise, Promise
 from appliance.runtime.sessions.live import LiveSession
 from appliance.runtime.sessions.orders import JoinOrder
@@ -15,6 +16,7 @@ from appliance.wire.sessions import (
     DecisionTimesShape,
     DropCurveShape,
     LatencyPromiseShape,
+    SessionFiguresShape,
     SessionOrder,
     SessionPlanShape,
     SessionShape,
@@ -74,6 +76,32 @@ def _curves_of(live: LiveSession) -> dict[str, DropCurveShape]:
     }
 
 
+def _figures_of(box: ServingBox, live: LiveSession) -> SessionFiguresShape:
+    figures, start_ms = live.figures, live.figures.start_ms.value
+    busy_ms, now_ns = box.engine.run_totals()[1], live.ended_ns or box.clock.now_ns()
+    agreement = figures.against_original(_agreements(box, live))
+    return SessionFiguresShape(
+        miss_rate=live.counts.miss_rate,
+        mean_drop=figures.drop.value,
+        drop_error=figures.drop_error.value,
+        batch_rows=figures.batch_rows.value,
+        start_difference_ms=start_ms,
+        start_difference_max_ms=None if start_ms is None else figures.start_ms_max,
+        utilisation=figures.utilisation(busy_ms, now_ns, box.engine.serving_workers()),
+        against_original=agreement.value,
+        against_original_frames=agreement.count,
+    )
+
+
+def _agreements(box: ServingBox, live: LiveSession) -> dict[str, float]:
+    """Variant → its agreement with the original, of those where one was measured."""
+    try:
+        variants = box.catalogue.entry(live.session.application_id).model.variants
+    except ModelUnavailable:  # gone, or a pipeline
+        return {}
+    return {one.name: one.agreement for one in variants if one.agreement is not None}
+
+
 def shape_of(box: ServingBox, live: LiveSession) -> SessionShape:
     """A session as it stands."""
     plan = None if live.plan is None else SessionPlanShape(**plan_fields(live.plan, live, box.clock.now_ns()))
@@ -116,4 +144,5 @@ def summary_of(box: ServingBox, live: LiveSession) -> SessionShape:
         drop_curves=_curves_of(live),
         drop=live.accuracy_windows.last_drop,
         decisions=DecisionTimesShape(count=count, mean_ms=round(mean_ms, 3), p99_ms=round(p99_ms, 3)),
+        figures=_figures_of(box, live),
     )

@@ -5,7 +5,7 @@ applications it has a hundred thousand lines, so they are written one by one, wi
 answers others: the client library of Prometheus makes a whole page, or at least a whole family, at once.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -20,6 +20,7 @@ from appliance.domain.pipeline import NoAnswer
 from appliance.domain.robustness import Served, fairness, robustness
 from appliance.domain.sensors import Quantity
 from appliance.domain.states import ProcessorState
+from appliance.runtime.sessions.figures import Mean, SessionFigures
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, Histogram, Statistics, WindowCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -206,6 +207,27 @@ def _sessions(box: RunningBox, tenant: str | None) -> Iterator[str]:
             sums[live.session.tenant] += live.windows if name == "windows" else live.kept
         rows = ((_labels(tenant=of), count) for of, count in sorted(sums.items()) if tenant in (None, of))
         yield from _gauge(f"appliance_session_{name}", text, rows)
+    yield from _session_figures(box, tenant)
+
+
+_SESSION_FIGURES: tuple[tuple[str, str, Callable[[SessionFigures], Mean], float], ...] = (
+    ("drop", "Mean drop of accuracy of the windows that were served, 0 to 1.", lambda one: one.drop, 1.0),
+    ("drop_error", "Mean of estimated less measured drop of these windows.", lambda one: one.drop_error, 1.0),
+    ("batch_rows", "Mean rows of the runs of sessions' frames.", lambda one: one.batch_rows, 1.0),
+    ("start_difference_seconds", "Mean of real less planned start of these runs.", lambda one: one.start_ms, 1e-3),
+)
+
+
+def _session_figures(box: RunningBox, tenant: str | None) -> Iterator[str]:
+    """Means over the sessions that have not ended, by tenant."""
+    lives = [live for live in box.sessions.live.values() if tenant in (None, live.session.tenant)]
+    for name, text, figure_of, unit in _SESSION_FIGURES:
+        means: defaultdict[str, Mean] = defaultdict(Mean)
+        for live in lives:
+            one = figure_of(live.figures)
+            means[live.session.tenant].add(one.total, one.count)
+        rows = ((_labels(tenant=of), one.value * unit) for of, one in sorted(means.items()) if one.value is not None)
+        yield from _gauge(f"appliance_session_{name}", f"{text} Of sessions that have not ended.", rows)
 
 
 def of_pipelines(box: RunningBox, tenant: str | None) -> Iterator[str]:

@@ -48,7 +48,10 @@ async def infer_frame(
             frame.runs_on(request.variant)
         request.is_frame, request.is_planned, request.priority = True, call.is_planned, call.priority
         request.batch = await call.turn()
-        result = await box.engine.infer(request)
+        try:
+            result = await box.engine.infer(request)
+        finally:
+            frame.began(request)
         call.ran(result.variant)
         _, made, text = await encoded(box, application, principal.tenant, asked, name, result)
         lengths = [int(value) for key, value in made if key == b"inference-header-content-length"]

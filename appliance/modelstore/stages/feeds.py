@@ -26,6 +26,19 @@ def axes_of(values: Sequence[onnx.ValueInfoProto], task: TaskSpec) -> dict[str, 
     return {value.name: _roles(value, task, batch_symbol, value.name in states) for value in values}
 
 
+def with_carried_batch(axes: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]] | None:
+    """Return the axes with the batch where an input has one free axis that is not its first: (2, batch, 128) is the
+    usual shape of a state that a network carries on. None where that changes nothing.
+    """
+    found = {name: _carrying(roles) for name, roles in axes.items()}
+    return None if found == axes else found
+
+
+def _carrying(roles: tuple[str, ...]) -> tuple[str, ...]:
+    is_state = "batch" not in roles and len(roles) >= 3 and roles[0] == "" and roles.count("sequence") == 1
+    return tuple("batch" if role == "sequence" else role for role in roles) if is_state else roles
+
+
 def _roles(value: onnx.ValueInfoProto, task: TaskSpec, batch_symbol: str, is_state: bool) -> tuple[str, ...]:
     dims, symbols = facts.dims(value), facts.symbols(value)
     if value.name in task.constants:

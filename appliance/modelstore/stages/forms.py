@@ -19,7 +19,7 @@ from appliance.domain.errors import BadModel
 from appliance.modelstore.orders import Extent, InspectOrder
 from appliance.modelstore.stages import graph as facts
 from appliance.modelstore.stages import normalise
-from appliance.modelstore.stages.feeds import axes_of, extents, synthetic
+from appliance.modelstore.stages.feeds import axes_of, extents, synthetic, with_carried_batch
 from appliance.modelstore.stages.reading import check_declared
 from appliance.modelstore.stages.running import DoesNotRun, Runner, TooSlow, largest_error
 
@@ -126,14 +126,15 @@ def ran(model: ModelProto, runner: Runner, task: TaskSpec, reference: Form | Non
             raise BadModel(reason="the rewritten graph computes something else")
         return replace(reference, model=model, runner=runner, outputs=outputs)
     first: BadModel | None = None
-    for extent in extents(inputs, axes, task):
-        feeds = synthetic(inputs, axes, task, extent)
-        try:
-            return Form(model, runner, inputs, axes, extent, feeds, runner.run(feeds))
-        except TooSlow:
-            raise
-        except BadModel as error:
-            first = first or error
+    for roles in filter(None, (axes, with_carried_batch(axes))):
+        for extent in extents(inputs, roles, task):
+            feeds = synthetic(inputs, roles, task, extent)
+            try:
+                return Form(model, runner, inputs, roles, extent, feeds, runner.run(feeds))
+            except TooSlow:
+                raise
+            except BadModel as error:
+                first = first or error
     raise first or BadModel(reason="it cannot be run")
 
 

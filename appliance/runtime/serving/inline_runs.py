@@ -114,7 +114,7 @@ class InlineRuns:
         self, request: Request, entry: Entry, build: LoadedBuild, start_ns: int, items: int, run_bytes: int = 0
     ) -> EndedRun:
         """Run on this thread, and release the build. A run that fails is charged here, one that ends well in `ran`."""
-        request.started_ns = start_ns
+        request.started_ns, request.run_rows = start_ns, items
         self._memory.runs.begin(run_bytes)
         try:
             outputs = self._processor.run_inline(build.handle, request.inputs, request.outputs)

@@ -326,6 +326,7 @@ class Queue:
             return True
         self.under_way.begin(found)
         found.started_ns = found.request.started_ns = staged.begun_ns
+        found.request.run_rows = found.items
         self.flows.overtake(found)
         self._remove(found)
         found.to(RequestState.RUNNING)

@@ -91,9 +91,11 @@ class Worker:
             self._queue.offer(self._begin, self._index)
             return
         now_ns = self._clock.now_ns()
+        rows = sum(batch.counts)
         for each in batch.jobs:
             each.to(RequestState.RUNNING)
             each.started_ns = each.request.started_ns = now_ns
+            each.request.run_rows = rows
         job.stops_ns = batch.deadline_ns
         try:
             self._run = asyncio.ensure_future(self._handed_over(batch))

@@ -109,6 +109,8 @@ class ApplicationService:
 
     def put(self, live: LiveSession) -> None:
         self.live[live.id] = live
+        if live.figures.busy_before is None:
+            live.figures.busy_before = self._engine.run_totals()[1], self._clock.now_ns()
         self.planning.put(live)
 
     def take(self, live: LiveSession) -> None:
@@ -162,8 +164,19 @@ class ApplicationService:
             turn=asked.turn,
             ran=asked.ran,
         )
-        with self._engine.admitted(application, tenant):
-            return await self._predictor.predict(application, media, call, self._watch(tenant, application.id))
+        learn = self._watch(tenant, application.id)
+        made: list[Request] = []
+
+        def seen(request: Request) -> None:
+            learn(request)
+            made.append(request)
+
+        try:
+            with self._engine.admitted(application, tenant):
+                return await self._predictor.predict(application, media, call, seen)
+        finally:
+            if made:
+                frame.began(made[0])
 
     async def turn(self, live: LiveSession, frame: Frame) -> int:
         if not frame.is_planned:
@@ -177,7 +190,9 @@ class ApplicationService:
                 return 0
             return await self.planning.queues.wait(member, frame.deadline_ns)
         self._gates[member] = gates
-        return await gates.wait(member, frame.variant)
+        number = await gates.wait(member, frame.variant)
+        frame.planned_ns = gates.planned_ns(member)
+        return number
 
     def ran(self, live: LiveSession, frame: Frame) -> None:
         self.planning.queues.ended((live.id, frame.number))

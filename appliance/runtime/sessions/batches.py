@@ -163,6 +163,11 @@ class Batches:
         """Whether it waits at a batch, or runs in one."""
         return member in self._came
 
+    def planned_ns(self, member: Member) -> int | None:
+        """Return the planned start of the batch where a frame waits or runs; None: it is in none."""
+        gate = self._came.get(member)
+        return None if gate is None else gate.batch.start_ns
+
     def is_to_begin(self, member: Member) -> bool:
         """Whether a batch is still to begin that this frame is planned for, or waits at."""
         gate = self._came.get(member) or self._gates.get(member)

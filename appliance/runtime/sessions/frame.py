@@ -18,6 +18,7 @@ from appliance.domain.errors import (
     RunFailed,
     TooLarge,
 )
+from appliance.domain.request import Request
 from appliance.domain.session import DropCause, FrameAck, FrameEnd, FrameHead
 from appliance.log import get as get_log
 from appliance.tasks.base import Media
@@ -121,8 +122,11 @@ class Frame:
         "has_run",
         "head",
         "is_planned",
+        "planned_ns",
         "received_ns",
         "result",
+        "run_rows",
+        "started_ns",
         "variant",
     )
 
@@ -141,6 +145,10 @@ class Frame:
         self.is_planned = True
         """Within the promised rate; else it is run only where there is room, and is no part of the promise."""
         self.received_ns = 0
+        self.planned_ns: int | None = None
+        """Planned start of its run; None: none was planned."""
+        self.started_ns = self.run_rows = 0
+        """Start of its run, and the rows of that run, those of other sessions included; 0: it has not begun."""
         self.has_run = False
         """Its run is over, though its answer may not be there."""
         self.variant = ""
@@ -204,6 +212,11 @@ class Frame:
     def runs_on(self, variant: str) -> None:
         """Its caller has named a variant, whatever the plan says."""
         (self.first or self).variant = variant
+
+    def began(self, request: Request) -> None:
+        """Note when the run of its request began, and with how many rows."""
+        frame = self.first or self
+        frame.started_ns, frame.run_rows = request.started_ns, request.run_rows
 
     def ran(self, variant: str) -> None:
         """This variant has answered."""

@@ -33,6 +33,7 @@ from appliance.policies.limits.requests import is_too_late
 from appliance.runtime.sessions.ageing import Ageing
 from appliance.runtime.sessions.answers import RESULTS_NS, KeptAnswers
 from appliance.runtime.sessions.curves import Curves
+from appliance.runtime.sessions.figures import SessionFigures
 from appliance.runtime.sessions.frame import Frame, FrameCall, FrameResult, anew
 from appliance.runtime.sessions.holding import Holding
 from appliance.runtime.sessions.link import LinkEstimate
@@ -157,8 +158,7 @@ class LiveSession:
         self.curves = Curves()
         self.reference_stride = 0.0
         """The mean age in frames of what a dedicated box would show, by the last plan."""
-        self.ageing, self.patience = Ageing(), Patience()
-        self.holding = Holding()
+        self.ageing, self.patience, self.holding = Ageing(), Patience(), Holding()
         # What frames have shown.
         self.sent = SentPictures()
         self._head_delays_ms: deque[float] = deque(maxlen=RECENT)
@@ -168,6 +168,7 @@ class LiveSession:
         self.last_result: tuple[int, int, int] | None = None
         """(frame, captured, ended) of the newest that was answered."""
         self.latency_windows, self.accuracy_windows = LatencyWindows(), AccuracyWindows()
+        self.figures = SessionFigures()
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         """Under way, and those that ended of late."""
         self._newest: int | None = None
@@ -333,9 +334,13 @@ class LiveSession:
         promise = self.promise
         if isinstance(promise, AccuracyPromise):
             drop_of = self.drop_of if promise.reference is Reference.FRESH else self.drop_beside_dedicated
-            strides = self.accuracy_windows.roll(now_ns, self.session.fps, drop_of, promise.drop_max)
-            if strides:
-                self.ageing.observe(sum(strides) / len(strides), self.stride_allowed)
+            closed = self.accuracy_windows.roll(now_ns, self.session.fps, drop_of, promise.drop_max)
+            for window in closed:
+                self.figures.window(window.drop)
+            if closed:
+                self.ageing.observe(sum(window.stride for window in closed) / len(closed), self.stride_allowed)
+            if closed or self.figures.estimated_drop is None or self.plan is None:
+                self.figures.estimated_drop = None if self.plan is None else self.plan.expected_drop
         else:
             self.latency_windows.roll(now_ns)
         if self.state is SessionState.WAITING and self.arrivals and now_ns - self.arrivals[-1][2] > STALE_NS:
@@ -557,6 +562,10 @@ class LiveSession:
             self._unacknowledged -= 1
             self.link.broken(frame.number)
         self.counts.end(result.end, result.cause)
+        if frame.run_rows:
+            self.figures.run(frame.run_rows, frame.started_ns, frame.planned_ns)
+        if result.end is FrameEnd.ANSWERED:
+            self.figures.in_time[result.variant] += 1
         if self.state is SessionState.SERVED:
             in_time = result.end is FrameEnd.ANSWERED
             if isinstance(self.promise, LatencyPromise):

@@ -6,6 +6,7 @@ is removed, the window under way is broken, and so is each whole one until it is
 
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from appliance.clock import NS_PER_S
 
@@ -63,6 +64,15 @@ class LatencyWindows:
         self._due = self._missed = 0
 
 
+class ClosedWindow(NamedTuple):
+    """A window that is over and in which results were shown."""
+
+    stride: float
+    """Mean age of the results, in frames."""
+    drop: float
+    """Share of 1."""
+
+
 class AccuracyWindows:
     """Of a promise of accuracy: the age of what is shown, in frames (AR-01), by window."""
 
@@ -99,22 +109,24 @@ class AccuracyWindows:
         if not self._results or (captured_ns > self._results[-1][1] and shown_ns >= self._results[-1][0]):
             self._results.append((shown_ns, captured_ns, variant))
 
-    def roll(self, now_ns: int, fps: float, drop_of: Callable[[float, str], float], drop_max: float) -> list[float]:
-        """Close the windows that are over; returns their mean strides. `drop_of` a mean stride of a variant."""
-        strides = []
+    def roll(
+        self, now_ns: int, fps: float, drop_of: Callable[[float, str], float], drop_max: float
+    ) -> list[ClosedWindow]:
+        """Close the windows that are over and return them. `drop_of`: drop of a variant at a mean stride."""
+        closed = []
         while self._since_ns is not None and now_ns - self._since_ns >= ACCURACY_NS:
             shown = self._strides(self._since_ns, self._since_ns + ACCURACY_NS, fps)
             if self._is_removed:
                 self.windows += 1
             elif shown:
                 self.windows += 1
-                strides.append(sum(share * stride for share, stride in shown.values()))
                 self.last_drop = sum(share * drop_of(stride, variant) for variant, (share, stride) in shown.items())
                 self.kept += self.last_drop <= drop_max + 1e-9
+                closed.append(ClosedWindow(sum(share * stride for share, stride in shown.values()), self.last_drop))
             self._since_ns += ACCURACY_NS
             while len(self._results) > 1 and self._results[1][0] <= self._since_ns:
                 self._results.popleft()
-        return strides
+        return closed
 
     def _strides(self, from_ns: int, to_ns: int, fps: float) -> dict[str, tuple[float, float]]:
         """Variant → (share of the time in which results of it were shown, their mean age in frames); empty where

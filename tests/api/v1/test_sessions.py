@@ -65,6 +65,12 @@ async def test_session_is_joined_served_counted_and_left(stand: Stand, digits: t
     assert all(result.body and b'"labels"' in result.body for result in results)
     shown = (await device.get(f"/v1/sessions/{live.id}")).json()
     assert (shown["captured"], shown["sent"], shown["answered"]) == (5, 5, 5)
+    figures = shown["figures"]
+    assert (figures["miss_rate"], figures["batch_rows"], figures["mean_drop"]) == (0.0, 1.0, None)
+    assert (figures["against_original"], figures["against_original_frames"]) == (1.0, 5)  # fp32 is the original
+    assert 0.0 < figures["utilisation"] <= 1.0
+    text = (await stand.client("admin").get("/metrics")).text
+    assert 'appliance_session_batch_rows{tenant="harbour"} 1.0' in text
     plan = (await device.get(f"/v1/sessions/{live.id}/plan")).json()
     assert plan["next"] == 15
     assert (await device.delete(f"/v1/sessions/{live.id}")).json() == {"deleted": live.id}

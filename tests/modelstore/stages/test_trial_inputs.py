@@ -114,3 +114,18 @@ def test_variant_is_tried_with_values_that_model_takes(tmp_path: Path) -> None:
     task = TaskSpec(examples={"parts": DefaultValue("INT64", (2,), (2, 4))})
     order = InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made"), task)
     assert inspect(order, lambda share, words: None).examples == task.examples
+
+
+def test_network_with_nameless_state_axis_runs_with_batch_there(tmp_path: Path) -> None:
+    """A state (2, free, 4) needs as many rows as the input (free, 9 or more) has: its free axis is no length."""
+    body = (
+        "zero = Constant<value_int=0>() first = Gather(state, zero) pads = Constant<value_ints=[0,0,0,8]>() "
+        'wide = Pad<mode="reflect">(x, pads) mean = ReduceMean<axes=[1]>(wide) y = Concat<axis=1>(first, mean)'
+    )
+    model = network("float[A,B] x, float[2,C,4] state", body, "float[D,E] y")
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.ClearField("dim_param")
+    onnx.save(model, tmp_path / "model.onnx")
+    found = inspect(InspectOrder(str(tmp_path / "model.onnx"), str(tmp_path / "made")), lambda share, words: None)
+    assert found.axes == {"x": ("batch", "sequence"), "state": ("", "batch", "")}

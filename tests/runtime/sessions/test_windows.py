@@ -105,7 +105,8 @@ def test_accuracy_window_uses_drop_curve_of_each_variant_shown() -> None:
         seen[variant] = stride
         return {"large": 0.002 * stride, "small": 0.05 + 0.01 * stride}[variant]
 
-    (stride,) = windows.roll(ACCURACY_NS, 30.0, drop_of, 1.0)
+    ((stride, drop),) = windows.roll(ACCURACY_NS, 30.0, drop_of, 1.0)
     assert seen == pytest.approx({"large": 7.3, "small": 7.3})
     assert stride == pytest.approx(7.3)
+    assert drop == windows.last_drop
     assert windows.last_drop == pytest.approx((0.002 * 7.3 + 0.05 + 0.01 * 7.3) / 2)
