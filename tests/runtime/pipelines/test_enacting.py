@@ -41,13 +41,15 @@ def pipeline_of(tenant: str, name: str = "one") -> Pipeline:
 
 @pytest.mark.parametrize(("wait_ms", "waits"), [(200.0, True), (0.0, False)])
 def test_batches_wait_to_fill_where_the_plan_counts_on_a_wait(wait_ms: float, waits: bool) -> None:
-    """However many workers idle; batches of items that come together do not wait."""
+    """However many workers idle; batches of items that come together do not wait. The plan counts on three intervals
+    of 66.7 ms, and a run waits for half of one more.
+    """
     told: list[Mapping[str, PlannedWait]] = [{}]
     enacting = Enacting(Actuators(catalogue_of("t/read"), lambda *wishes: None, told.append, lambda kinds: None))
     plan = planned(0.1)
     enacting.put(ONE, replace(plan, stages=(replace(plan.stages[0], wait_ms=wait_ms), plan.stages[1])), MACHINE)
     enacting.enact(0)
-    assert told[-1] == ({"c@cpu": PlannedWait(4, 200_000_000, 200_000_000)} if waits else {})
+    assert told[-1] == ({"c@cpu": PlannedWait(4, 233_333_333, 200_000_000)} if waits else {})
 
 
 def test_build_that_a_plan_runs_without_batches_does_not_wait() -> None:
@@ -62,13 +64,13 @@ def test_build_that_a_plan_runs_without_batches_does_not_wait() -> None:
     alone = replace(batches.stages[0], batch=1, wait_ms=0.0)
     enacting.put(pipeline_of("t"), replace(batches, stages=(batches.stages[0], alone)), MACHINE)
     enacting.enact(0)
-    assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000, 600_000_000)}
+    assert told[-1] == {"c@cpu": PlannedWait(4, 233_333_333, 600_000_000)}
     enacting.put(pipeline_of("u"), replace(batches, stages=(alone,)), MACHINE)
     enacting.enact(0)
     assert told[-1] == {}
     enacting.forget("u/one")
     enacting.enact(0)
-    assert told[-1] == {"c@cpu": PlannedWait(4, 200_000_000, 600_000_000)}
+    assert told[-1] == {"c@cpu": PlannedWait(4, 233_333_333, 600_000_000)}
 
 
 def test_plan_moves_no_model_that_another_tenant_serves() -> None:
