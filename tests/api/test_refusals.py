@@ -96,7 +96,13 @@ SESSIONS: list[Row] = [
 ]
 PIPELINE = {"kind": "pipeline", "pipeline": "one", "tenant": "harbour"}
 RATE = {"kind": "rate", "application": "digits", "tenant": "harbour", "more_rps": 20.0}
-EDITS = {"times": [-1], "more_clients": [300, 1.5], "client_fps": [0], "latency_slo_ms": [0], "cost_by": ["luck"]}
+EDITS: dict[str, list[Any]] = {
+    "times": [-1],
+    "more_clients": [300, 1.5],
+    "client_fps": [0],
+    "latency_slo_ms": [0],
+    "cost_by": ["luck"],
+}
 SIMULATIONS: list[Row] = [({"edits": [edit]}, problem, named) for edit, problem, named in wrong(EDITS, **PIPELINE)]
 
 
