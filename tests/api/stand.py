@@ -6,8 +6,8 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,19 @@ async def running(state_dir: Path, **settings: Any) -> AsyncIterator[Appliance]:
         yield appliance
 
 
+@asynccontextmanager
+async def stand_on(state_dir: Path, keys: Mapping[str, str] | None = None, **settings: Any) -> AsyncIterator[Stand]:
+    """A running box over a state folder, with clients. Without `keys`: that of its admin."""
+    async with running(state_dir, **settings) as appliance:
+        stand = Stand(appliance, state_dir, keys or {"admin": (state_dir / "admin.key").read_text().strip()})
+        yield stand
+        await stand.close()
+
+
+StandWith = Callable[..., AbstractAsyncContextManager[Stand]]
+"""Begins a box with these settings over the test's own copy of the furnished state, each time over the same one."""
+
+
 async def job_end(client: httpx.AsyncClient, job: str) -> dict[str, Any]:
     """The job once it has ended."""
     async with asyncio.timeout(WAIT_S):
@@ -96,14 +109,13 @@ def model_form(digits: Digits, name: str, **fields: str) -> dict[str, Any]:
 
 async def furnish(state_dir: Path, digits: Digits) -> dict[str, str]:
     """Make the tenants, keys and models of a stand in an empty state folder; returns the keys."""
-    async with running(state_dir) as appliance:
-        stand = Stand(appliance, state_dir, {"admin": (state_dir / "admin.key").read_text().strip()})
+    async with stand_on(state_dir) as stand:
         admin = stand.client()
         keys = dict(stand.keys)
         for tenant in ("harbour", "museum"):
             assert (await admin.post("/v1/tenants", json={"name": tenant})).status_code == 201
             keys[tenant] = (await admin.post(f"/v1/tenants/{tenant}/keys", json={})).json()["key"]
-        harbour = Stand(appliance, state_dir, keys).client("harbour")
+        harbour = Stand(stand.appliance, state_dir, keys).client("harbour")
         job = (await harbour.post("/v1/models", **model_form(digits, "digits"))).json()["id"]
         assert (await job_end(harbour, job))["state"] == JobState.DONE
         for who, names in (("device", ["digits"]), ("probe", [])):
@@ -114,7 +126,6 @@ async def furnish(state_dir: Path, digits: Digits) -> dict[str, str]:
         job = (await admin.post("/v1/models", data=form, files={"file": adding.read_bytes()})).json()["id"]
         assert (await job_end(admin, job))["state"] == JobState.DONE
         await harbour.aclose()
-        await stand.close()
     return keys
 
 

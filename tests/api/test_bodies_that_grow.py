@@ -15,7 +15,7 @@ import pytest
 from appliance.domain.states import JobState
 from appliance.tasks.large_json import LARGE_BYTES
 from tests import toys
-from tests.api.stand import Stand, copied, job_end, running
+from tests.api.stand import Stand, StandWith, job_end
 
 pytestmark = pytest.mark.anyio
 
@@ -81,18 +81,15 @@ async def test_predict_tensors_that_do_not_fit_are_refused_unpacked(stand: Stand
 
 
 @pytest.fixture
-async def narrow(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> AsyncIterator[Stand]:
+async def narrow(stand_with: StandWith, tmp_path: Path) -> AsyncIterator[Stand]:
     """A box that keeps little of bodies in memory, with a model that adds many rows."""
-    state_dir = copied(furnished[0], tmp_path / "state")
-    async with running(state_dir, http={"inflight_bytes_max": 2 * MB, "body_bytes_max": MB}) as appliance:
-        made = Stand(appliance, state_dir, furnished[1])
+    async with stand_with(http={"inflight_bytes_max": 2 * MB, "body_bytes_max": MB}) as made:
         metadata = {"precisions": [], "shape_max": {"A": [ROWS, 4], "B": [ROWS, 4]}}
         form = {"name": "wide", "task": "tensor", "metadata": json.dumps(metadata)}
         model = toys.tiny_add(tmp_path / "add.onnx").read_bytes()
         job = (await made.client("harbour").post("/v1/models", data=form, files={"file": model})).json()["id"]
         assert (await job_end(made.client("harbour"), job))["state"] == JobState.DONE
         yield made
-        await made.close()
 
 
 def rows(count: int) -> dict[str, bytes]:

@@ -151,26 +151,6 @@ async def test_equal_content_of_two_tenants_stays_two_models(stand: Stand, digit
     assert (await museum.post("/v1/applications/digits/predict", content=picture)).status_code == 404
 
 
-async def test_device_keys_are_refused_by_management_routes(stand: Stand) -> None:
-    probe = stand.client("probe")
-    for method, path in (
-        ("GET", "/v1/models"),
-        ("POST", "/v1/models"),
-        ("GET", "/v1/models/digits"),
-        ("GET", "/v1/jobs"),
-        ("GET", "/v1/uploads"),
-        ("GET", "/v1/tenants"),
-        ("GET", "/v1/tenants/harbour/keys"),
-        ("GET", "/v1/system"),
-        ("GET", "/v1/memory"),
-        ("GET", "/v1/processors"),
-        ("GET", "/v1/sensors"),
-        ("GET", "/v1/settings"),
-    ):
-        answer = await probe.request(method, path)
-        assert answer.status_code == 403, (method, path)
-
-
 async def test_routes_without_a_key_are_refused(stand: Stand) -> None:
     """Every documented route but health, documents and their like."""
     nobody = stand.client(None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.paths import paths
-from tests.api.stand import Stand, copied, running
+from tests.api.stand import copied, stand_on
 from tests.harness.work import turns
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly("ten thousand objects of each kind, over all routes")]
@@ -67,17 +67,14 @@ async def test_routes_with_ten_thousand_objects_stay_within_a_loop_turn(
 ) -> None:
     """Asked by an operator, by a tenant, and without a key."""
     state_dir, keys = crowded
-    async with running(state_dir) as appliance:
-        stand = Stand(appliance, state_dir, keys)
+    async with stand_on(state_dir, keys) as stand:
         harbour = stand.client("harbour")
         assert (await harbour.post("/v1/uploads", json={"file_name": "m.onnx", "length": 10})).status_code == 201
         stages = {"stages": [{"name": "read", "application": "digits"}], "latency_slo_ms": 1000}
         assert (await harbour.post("/v1/pipelines", json={"name": "reading", **stages})).status_code == 201
-        await stand.close()
     multiply(state_dir)
     large, long = {}, {}
-    async with running(state_dir) as appliance:
-        stand = Stand(appliance, state_dir, keys)
+    async with stand_on(state_dir, keys) as stand:
         for who in ("admin", "harbour", None):
             client = stand.client(who)
             for path in paths():
@@ -88,6 +85,5 @@ async def test_routes_with_ten_thousand_objects_stay_within_a_loop_turn(
                     large[who, path] = len(answer.content)
                 if seen.calls_max > CALLS_MAX:
                     long[who, path] = seen.calls_max
-        await stand.close()
     assert long == {}
     assert large == {}

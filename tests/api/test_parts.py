@@ -18,7 +18,7 @@ from appliance.app import Appliance
 from appliance.domain.states import ProcessorState
 from appliance.machine import Machine
 from appliance.runtime.processors.member import Member
-from tests.api.stand import Stand, copied, job_end, running
+from tests.api.stand import Stand, copied, job_end, stand_on
 from tests.modelstore.networks import normalised, write
 
 pytestmark = [pytest.mark.nightly("imports that cut networks for two kinds"), pytest.mark.timeout(300)]
@@ -69,8 +69,8 @@ def furnished(tmp_path_factory: pytest.TempPathFactory, source: bytes, processes
     state_dir = tmp_path_factory.mktemp("furnished") / "state"
 
     async def furnish() -> None:
-        async with running(state_dir, **SETTINGS) as appliance:
-            admin = stand_of(appliance, state_dir).client()
+        async with stand_on(state_dir, **SETTINGS) as stand:
+            admin = stand.client()
             await upload(admin, source)
             await until_in_parts(admin)
             for tenant in ("harbour", "museum"):
@@ -80,19 +80,13 @@ def furnished(tmp_path_factory: pytest.TempPathFactory, source: bytes, processes
     return state_dir
 
 
-def stand_of(appliance: Appliance, state_dir: Path) -> Stand:
-    return Stand(appliance, state_dir, {"admin": (state_dir / "admin.key").read_text().strip()})
-
-
 @asynccontextmanager
 async def box(furnished: Path, tmp_path: Path) -> AsyncIterator[Stand]:
     """A box of one's own with the network, in parts."""
     state_dir = copied(furnished, tmp_path / "state")
-    async with running(state_dir, **SETTINGS) as appliance:
-        stand = stand_of(appliance, state_dir)
+    async with stand_on(state_dir, **SETTINGS) as stand:
         await until_in_parts(stand.client())
         yield stand
-        await stand.close()
 
 
 def openvino_of(appliance: Appliance) -> Member:

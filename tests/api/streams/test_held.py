@@ -167,6 +167,7 @@ async def test_announced_frame_counts_as_held_before_its_picture_has_come(stand:
             assert [(said["outcome"], said["cause"]) for said in socket.said] == [("dropped", "limit")]
             assert live.holding.bytes == 2 * largest
             assert not stream.gathered(largest // 2)
+            socket.close(1000)
             await stream.run(None)
     assert live.holding.bytes == 0
     assert (live.counts.lost, live.counts.drops) == (1, {DropCause.CREDIT: 1, DropCause.LIMIT: 1})

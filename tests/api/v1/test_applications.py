@@ -187,45 +187,6 @@ async def test_application_shows_the_share_of_requests_within_slo(stand: Stand) 
     assert await figures() == (2, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("order", "status", "kind"),
-    [
-        ({"name": "No", "model": "digits"}, 422, "bad-name"),
-        ({"name": "digits", "model": "digits"}, 409, "already-exists"),
-        ({"name": "x", "model": "nothing"}, 404, "unknown-model"),
-        ({"name": "x", "model": "digits", "accuracy_min": 2}, 422, "invalid-request"),
-        ({"name": "x", "model": "digits", "latency_slo_ms": 0}, 422, "invalid-request"),
-        ({"name": "x", "model": "digits", "latency_slo_ms": 1e303}, 422, "invalid-request"),
-        ({"name": "x", "model": "digits", "weight": 1e308}, 422, "invalid-request"),
-        ({"name": "x", "model": "digits", "latency_slo": 5}, 422, "invalid-request"),
-        ({"name": "x"}, 422, "invalid-request"),
-    ],
-)
-async def test_application_order_with_a_wrong_field_is_refused_by_name(
-    stand: Stand, order: dict[str, object], status: int, kind: str
-) -> None:
-    """Each with its own kind of problem."""
-    answer = await stand.client("harbour").post("/v1/applications", json=order)
-    assert (answer.status_code, answer.json()["type"]) == (status, f"/problems/{kind}")
-    if kind == "invalid-request":
-        assert answer.json()["errors"][0]["field"] in {
-            *("accuracy_min", "latency_slo_ms", "latency_slo", "model", "weight")
-        }
-
-
-@pytest.mark.parametrize("field", ["latency_slo_ms", "weight"])
-async def test_application_order_with_an_infinite_number_is_refused(stand: Stand, field: str) -> None:
-    """No deadline could be computed from it, and no client could read the answer: it is no JSON, nor is 1e999."""
-    harbour = stand.client("harbour", **{"Content-Type": "application/json"})
-    for endless in ("Infinity", "NaN", "1e999"):
-        order = f'{{"name": "x", "model": "digits", "{field}": {endless}}}'
-        for answer in (
-            await harbour.post("/v1/applications", content=order),
-            await harbour.patch("/v1/applications/digits", content=f'{{"{field}": {endless}}}'),
-        ):
-            assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "body")
-
-
 async def test_device_key_sees_callable_applications_and_changes_none(stand: Stand) -> None:
     device, probe = stand.client("device"), stand.client("probe")
     assert [one["name"] for one in (await device.get("/v1/applications")).json()["items"]] == ["digits"]

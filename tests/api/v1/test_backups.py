@@ -18,7 +18,7 @@ from appliance.modelstore.store import backups, pending_restore
 from appliance.modelstore.store.backups import Backups
 from appliance.modelstore.store.pending_restore import FOLDER
 from appliance.modelstore.store.restoring import Restoring
-from tests.api.stand import Stand, copied, running
+from tests.api.stand import Stand, StandWith, copied, running, stand_on
 
 pytestmark = pytest.mark.anyio
 
@@ -52,10 +52,6 @@ async def uploaded(admin: httpx.AsyncClient, body: bytes) -> str:
     return str(upload)
 
 
-def opened(appliance: Any, folder: Path, **keys: str) -> Stand:
-    return Stand(appliance, folder, keys)
-
-
 async def test_backup_of_a_box_is_restored_into_an_empty_box(stand: Stand, tmp_path: Path) -> None:
     """Whole, without a secret in clear; applied by the next start, opened by the keys of both boxes."""
     admin = stand.client()
@@ -73,8 +69,7 @@ async def test_backup_of_a_box_is_restored_into_an_empty_box(stand: Stand, tmp_p
     ] == "/problems/box-not-empty"
 
     folder = tmp_path / "new"
-    async with running(folder) as appliance:
-        new = opened(appliance, folder, admin=(folder / "admin.key").read_text().strip())
+    async with stand_on(folder) as new:
         other = new.client()
         upload = await uploaded(other, answer.content)
         assert (await other.post("/v1/restore", json={"upload": upload})).status_code == 202
@@ -82,9 +77,7 @@ async def test_backup_of_a_box_is_restored_into_an_empty_box(stand: Stand, tmp_p
         assert (ready["state"], ready["models"], ready["tenants"]) == ("ready", 2, 3)
         assert (await other.get("/v1/uploads")).json()["items"] == []
         assert (await other.get("/v1/models")).json()["items"] == []  # not before the next start
-        await new.close()
-    async with running(folder) as appliance:
-        again = opened(appliance, folder, **{**stand.keys, "new": new.keys["admin"]})
+    async with stand_on(folder, {**stand.keys, "new": new.keys["admin"]}) as again:
         assert [one["name"] for one in (await again.client("harbour").get("/v1/models")).json()["items"]] == [
             "adding",
             "digits",
@@ -95,7 +88,6 @@ async def test_backup_of_a_box_is_restored_into_an_empty_box(stand: Stand, tmp_p
         tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}
         found = await again.client("harbour").post("/v2/models/adding/infer", json={"inputs": [tensor]})
         assert found.status_code in (200, 400), found.text  # it is served, whatever its inputs are called
-        await again.close()
     assert not (folder / FOLDER).exists()
 
 
@@ -106,8 +98,7 @@ async def test_damaged_backup_is_refused_and_a_waiting_restore_is_withdrawn(tmp_
     backup = await made(stand.client())
     body = (stand.state_dir / "backups" / backup["name"]).read_bytes()
     folder = tmp_path / "new"
-    async with running(folder) as appliance:
-        new = opened(appliance, folder, admin=(folder / "admin.key").read_text().strip())
+    async with stand_on(folder) as new:
         admin = new.client()
         assert (await admin.post("/v1/restore", json={})).status_code == 422
         assert (await admin.post("/v1/restore", json={"upload": "none"})).json()["type"] == "/problems/unknown-upload"
@@ -126,12 +117,9 @@ async def test_damaged_backup_is_refused_and_a_waiting_restore_is_withdrawn(tmp_
                 assert (await admin.delete("/v1/restore")).status_code == 200
                 assert (await admin.delete("/v1/restore")).status_code == 409
         await admin.post("/v1/tenants", json={"name": "pier"})
-        await new.close()
-    async with running(folder) as appliance:
-        again = opened(appliance, folder, **new.keys)
+    async with stand_on(folder, new.keys) as again:
         tenants = (await again.client().get("/v1/tenants")).json()["items"]
         assert [one["name"] for one in tenants] == ["default", "pier"]
-        await again.close()
 
 
 async def test_backups_are_for_admins_only(stand: Stand) -> None:
@@ -182,8 +170,7 @@ async def test_backup_dated_in_the_future_is_deleted_first(
 ) -> None:
     """Such a backup takes no newer backup's place, and does not count as the one of last night."""
     folder = copied(furnished[0], tmp_path / "state")
-    async with running(folder, backups={"kept": 2}) as appliance:
-        stand = opened(appliance, folder, **furnished[1])
+    async with stand_on(folder, furnished[1], backups={"kept": 2}) as stand:
         admin = stand.client()
         ahead = [f"nightly-20990101T00000{number}Z.tar" for number in range(2)]
         (folder / "backups").mkdir(exist_ok=True)
@@ -191,7 +178,7 @@ async def test_backup_dated_in_the_future_is_deleted_first(
             (folder / "backups" / name).write_bytes(b"")
         health = {one["name"]: one for one in (await admin.get("/v1/health")).json()["checks"]}
         assert health["backup"]["status"] == "warn"
-        management, _ = await appliance.management.get()
+        management, _ = await stand.appliance.management.get()
         await management.box.housekeeping.run("nightly backup")
         names = [one["name"] for one in (await admin.get("/v1/backups")).json()["items"]]
         assert (names[0], len(names)) == (ahead[1], 2)
@@ -201,7 +188,6 @@ async def test_backup_dated_in_the_future_is_deleted_first(
         names = [one["name"] for one in (await admin.get("/v1/backups")).json()["items"]]
         assert len(names) == 2
         assert ahead[1] not in names
-        await stand.close()
 
 
 def test_start_removes_unfinished_backups_and_no_other_files(tmp_path: Path) -> None:
@@ -270,18 +256,14 @@ async def test_stop_saves_state_before_it_waits_for_a_backup(
     assert found == [True]
 
 
-async def test_nightly_backups_are_kept_in_a_fixed_number(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
+async def test_nightly_backups_are_kept_in_a_fixed_number(stand_with: StandWith) -> None:
     """The oldest nightly backup goes when a new one is there; those that were asked for stay. Chores say when they ran,
     also after a restart.
     """
-    folder = copied(furnished[0], tmp_path / "state")
-    async with running(folder, backups={"kept": 2}) as appliance:
-        stand = opened(appliance, folder, **furnished[1])
+    async with stand_with(backups={"kept": 2}) as stand:
         admin = stand.client()
         by_hand = await made(admin)
-        management, _ = await appliance.management.get()
+        management, _ = await stand.appliance.management.get()
         for _ in range(3):
             await management.box.housekeeping.run("nightly backup")
         items = (await admin.get("/v1/backups")).json()["items"]
@@ -292,12 +274,9 @@ async def test_nightly_backups_are_kept_in_a_fixed_number(
         page = (await admin.get("/v1/backups", params={"limit": 1})).json()
         rest = (await admin.get("/v1/backups", params={"cursor": page["next_cursor"]})).json()
         assert [one["name"] for one in page["items"] + rest["items"]] == [one["name"] for one in items[1:]]
-        await stand.close()
-    async with running(folder, backups={"kept": 2}) as appliance:
-        stand = opened(appliance, folder, **furnished[1])
+    async with stand_with(backups={"kept": 2}) as stand:
         chores = {one["name"]: one for one in (await stand.client().get("/v1/housekeeping")).json()}
         assert {"check the database", "disk forecast", "forget old audit entries"} <= set(chores)
         assert chores["nightly backup"]["last"]["error"] == ""
         assert all(one["next_at"] for one in chores.values())
         assert chores["check the database"]["last"] is None
-        await stand.close()

@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 from tests.api.networks import quiet_rows, sensor_counts, sensor_level
-from tests.api.stand import Stand, copied, job_end, running
+from tests.api.stand import copied, job_end, stand_on
 
 pytestmark = pytest.mark.anyio
 
@@ -47,16 +47,13 @@ async def test_damaged_model_serves_again_once_the_same_file_is_uploaded(
     folder = copied(furnished[0], tmp_path / "state")
     model = sensor_level(tmp_path / "level.onnx").read_bytes()
     before = {blob.name for blob in folder.glob("blobs/??/*")}
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         museum = stand.client("museum")
         assert (await uploaded(museum, "level", model))["state"] == "done"
         await museum.patch("/v1/applications/level", json={"weight": 3.0})
         answer = (await predicted(museum, "level")).json()["outputs"]
-        await stand.close()
     flip(folder, before)
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         museum = stand.client("museum")
         refused = [await predicted(museum, "level"), await museum.post("/v1/applications/level/load", json={})]
         for one in refused:
@@ -74,7 +71,6 @@ async def test_damaged_model_serves_again_once_the_same_file_is_uploaded(
         assert [one["status"] for one in health if one["name"] == "files of models"] == ["good"]
         twice = await museum.post("/v1/models", data={"name": "level", "task": "tensor"}, files={"file": model})
         assert (twice.status_code, twice.json()["type"]) == (409, "/problems/already-exists")
-        await stand.close()
 
 
 async def test_made_and_own_variants_of_damaged_model_serve_again_after_repair(
@@ -99,13 +95,10 @@ async def test_made_and_own_variants_of_damaged_model_serve_again_after_repair(
         variants = (await museum.get("/v1/models/level")).json()["variants"]
         return {one["name"]: (one["state"], one["reason"]) for one in variants}
 
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         whole = await bring(stand.client("museum"))
-        await stand.close()
     flip(folder, before)
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         museum = stand.client("museum")
         lost = (await museum.get("/v1/models/level")).json()["variants"]
         assert {one["state"] for one in lost} == {"failed"}
@@ -115,4 +108,3 @@ async def test_made_and_own_variants_of_damaged_model_serve_again_after_repair(
                 f"/v1/applications/level/predict?variant={variant}", json={"inputs": {"X": sensor_counts(1).tolist()}}
             )
             assert answer.status_code == 200, answer.text
-        await stand.close()

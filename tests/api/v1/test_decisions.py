@@ -303,10 +303,6 @@ async def test_dispatch_decision_can_be_replayed_and_hides_the_owner(stand: Stan
     assert await listed(stand.client("museum"), kind="dispatch") == []
 
 
-async def test_decisions_are_refused_to_device_keys(stand: Stand) -> None:
-    assert (await stand.client("device").get("/v1/decisions")).status_code == 403
-
-
 async def test_decisions_are_counted_in_the_metrics(stand: Stand) -> None:
     """Stored and dropped ones, for the operator."""
     await decide(stand)

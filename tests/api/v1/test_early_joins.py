@@ -4,7 +4,6 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from appliance import lazy_management
 from appliance.api.v1 import early_joins
-from tests.api.stand import Stand, copied, running
+from tests.api.stand import Stand, StandWith
 from tests.fakes.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("processes")]
@@ -39,16 +38,11 @@ def framework(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 @pytest.fixture
-async def early(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path, framework: threading.Event
-) -> AsyncIterator[Stand]:
+async def early(stand_with: StandWith, framework: threading.Event) -> AsyncIterator[Stand]:
     """A box that serves, and that nothing manages yet."""
-    state_dir = copied(furnished[0], tmp_path / "state")
-    async with running(state_dir) as appliance:
-        made = Stand(appliance, state_dir, furnished[1])
+    async with stand_with() as made:
         yield made
         framework.set()
-        await made.close()
 
 
 def stored(stand: Stand) -> set[str]:
@@ -84,16 +78,11 @@ async def test_early_join_is_stored_and_audited_once_there_is_a_store(early: Sta
     assert (joins[0]["action"], joins[0]["change"]) == ("Join: ask for a promise", ORDER)
 
 
-async def test_early_join_is_stored_by_a_stop_that_comes_at_once(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
+async def test_early_join_is_stored_by_a_stop_that_comes_at_once(stand_with: StandWith) -> None:
     """Nothing was imported yet of what stores it."""
-    state_dir = copied(furnished[0], tmp_path / "state")
-    async with running(state_dir) as appliance:
-        stand = Stand(appliance, state_dir, furnished[1])
+    async with stand_with() as stand:
         joined = await stand.client("device").post("/v1/sessions", json=ORDER)
         assert joined.status_code == 201
-        await stand.close()
     assert stored(stand) == {joined.json()["id"]}
 
 

@@ -70,14 +70,6 @@ async def test_events_are_filtered_by_kind(stand: Stand) -> None:
         assert [event.event for event in await seen(line, 1)] == ["lamp"]
 
 
-@pytest.mark.parametrize("kinds", ["", "a" * 61, "two%0Alines"])
-async def test_event_kinds_that_are_invalid_are_refused(stand: Stand, kinds: str) -> None:
-    """The answer names the wrong one."""
-    answer = await stand.client().get(f"/v1/events?kinds=variant&kinds={kinds}")
-    assert (answer.status_code, answer.json()["type"]) == (422, "/problems/invalid-request")
-    assert "kinds" in answer.json()["detail"]
-
-
 async def test_event_stream_without_own_events_has_heartbeats() -> None:
     """Also where others' events come faster than heartbeats do."""
     clock = SystemClock()
@@ -130,9 +122,3 @@ async def test_event_stream_ends_when_its_key_expires(stand: Stand, monkeypatch:
         box.telemetry.emit("two", tenant="harbour")
         await line.ended()
         assert line.pieces.empty()
-
-
-async def test_event_stream_is_refused_to_device_keys(stand: Stand) -> None:
-    """A device key calls applications and nothing else."""
-    answer = await stand.client("device").get("/v1/events")
-    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")

@@ -10,7 +10,7 @@ import pytest
 
 from appliance.api.http.fingerprint import fingerprint_of
 from appliance.clock import SystemClock
-from tests.api.stand import Stand, copied, running
+from tests.api.stand import Stand, copied, stand_on
 
 pytestmark = pytest.mark.anyio
 
@@ -42,19 +42,15 @@ async def test_health_tells_damaged_model_files(furnished: tuple[Path, dict[str,
     folder = copied(furnished[0], tmp_path / "state")
     for blob in folder.glob("blobs/??/*"):
         blob.write_bytes(bytes(blob.stat().st_size))
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         assert (await ask(stand)).status_code == 200
         seen = (await checks(stand))["files of models"]
         assert (seen["status"], "harbour/digits fp32" in seen["detail"]) == ("warn", True)
-        await stand.close()
     shutil.rmtree(folder / "prepared")
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         refused = await ask(stand)
         assert (refused.status_code, "upload the same model again" in refused.json()["error"]) == (503, True)
         assert (await checks(stand))["files of models"]["status"] == "bad"
-        await stand.close()
 
 
 async def ask(stand: Stand) -> httpx.Response:
@@ -83,8 +79,7 @@ async def test_health_checks_the_certificate_of_the_box(furnished: tuple[Path, d
 
     folder = copied(furnished[0], tmp_path / "state")
     ensure(folder / "tls", ["127.0.0.1"], SystemClock().wall_now())
-    async with running(folder, http={"tls_self_signed": True}) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1], http={"tls_self_signed": True}) as stand:
         assert (await checks(stand))["certificate"]["status"] == "good"
         authority = await stand.client(None).get("/authority.crt")
         assert authority.headers["content-type"] == "application/x-x509-ca-cert"
@@ -97,7 +92,6 @@ async def test_health_checks_the_certificate_of_the_box(furnished: tuple[Path, d
         assert damaged["status"] == "bad"
         assert "cert.pem" in damaged["action"]
         assert (await stand.client().get("/v1/system")).json()["certificate_sha256"] is None
-        await stand.close()
 
 
 async def test_health_check_that_cannot_run_is_bad_and_others_are_shown(
@@ -105,8 +99,7 @@ async def test_health_check_that_cannot_run_is_bad_and_others_are_shown(
 ) -> None:
     """The disk of the state folder is gone."""
     folder = copied(furnished[0], tmp_path / "state")
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         assert (await checks(stand))["disk"]["status"] != "bad"
         away = folder.rename(tmp_path / "away")
         try:
@@ -115,4 +108,3 @@ async def test_health_check_that_cannot_run_is_bad_and_others_are_shown(
             away.rename(folder)
         assert (seen["disk"]["status"], seen["service"]["status"]) == ("bad", "good")
         assert "cannot be looked at" in seen["disk"]["detail"]
-        await stand.close()

@@ -1,12 +1,11 @@
 """A box with little memory, of which its own processes take a part: what it promises, it holds."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from appliance.demo.zoo import toys
-from tests.api.stand import Stand, copied, running
+from tests.api.stand import Stand, StandWith
 from tests.fakes.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("processes")]
@@ -22,15 +21,13 @@ async def _memory(stand: Stand) -> dict[str, Any]:
 
 @pytest.mark.parametrize("budget_mb", [24, 62])
 async def test_small_memory_budget_is_not_spent_on_planner_processes(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits, budget_mb: int
+    stand_with: StandWith, digits: toys.Digits, budget_mb: int
 ) -> None:
     """A client of a pipeline is promised its frames, and all are answered: plans are made, but no process of 30 MB
     takes the place of the model.
     """
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
-    state_dir = copied(furnished[0], tmp_path / "state")
-    async with running(state_dir, memory={"budget_bytes": budget_mb * MB, "reserve_bytes": 0}) as appliance:
-        stand = Stand(appliance, state_dir, furnished[1])
+    async with stand_with(memory={"budget_bytes": budget_mb * MB, "reserve_bytes": 0}) as stand:
         harbour = stand.client("harbour")
         assert (await harbour.post("/v1/pipelines", json=ONE)).status_code == 201
         joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})
@@ -43,18 +40,13 @@ async def test_small_memory_budget_is_not_spent_on_planner_processes(
         assert (await harbour.get("/v1/pipelines/one")).json()["plan"]["feasible"]
         memory = await _memory(stand)
         assert (memory["overhead_bytes"], memory["evictions"]) == (0, 0)
-        await stand.close()
 
 
-async def test_guard_without_room_refuses_clients_before_a_promise(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits
-) -> None:
+async def test_guard_without_room_refuses_clients_before_a_promise(stand_with: StandWith, digits: toys.Digits) -> None:
     """40 MB hold no guard with its fork server: the client is refused, and so are requests, with nothing begun."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
-    state_dir = copied(furnished[0], tmp_path / "state")
     memory = {"budget_bytes": 40 * MB, "reserve_bytes": 0}
-    async with running(state_dir, guard={"isolation": "process"}, memory=memory) as appliance:
-        stand = Stand(appliance, state_dir, furnished[1])
+    async with stand_with(guard={"isolation": "process"}, memory=memory) as stand:
         harbour = stand.client("harbour")
         await harbour.post("/v1/pipelines", json=ONE)
         joined = await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})
@@ -63,18 +55,13 @@ async def test_guard_without_room_refuses_clients_before_a_promise(
         assert (refused.status_code, refused.json()["type"]) == (507, "/problems/out-of-memory")
         assert {one["why"] for one in refused.json()["blockers"]} == {"guards", "fork servers"}
         assert (await _memory(stand))["used_bytes"] == 0
-        await stand.close()
 
 
-async def test_guarded_models_serve_a_pipeline_on_a_small_budget(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path, digits: toys.Digits
-) -> None:
+async def test_guarded_models_serve_a_pipeline_on_a_small_budget(stand_with: StandWith, digits: toys.Digits) -> None:
     """In 80 MB, of which a guard and its fork server take most: what is promised is held."""
     picture = next(digits.evaluation.glob("*.png")).read_bytes()
-    state_dir = copied(furnished[0], tmp_path / "state")
     memory = {"budget_bytes": 80 * MB, "reserve_bytes": 0}
-    async with running(state_dir, guard={"isolation": "process"}, memory=memory) as appliance:
-        stand = Stand(appliance, state_dir, furnished[1])
+    async with stand_with(guard={"isolation": "process"}, memory=memory) as stand:
         harbour = stand.client("harbour")
         await harbour.post("/v1/pipelines", json=ONE)
         for _ in range(2):
@@ -83,26 +70,20 @@ async def test_guarded_models_serve_a_pipeline_on_a_small_budget(
             answer = await harbour.post("/v1/pipelines/one/predict", content=picture)
             assert [item.get("none") for item in answer.json()["items"]] == [None], answer.text
         assert (await _memory(stand))["evictions"] == 0
-        await stand.close()
 
 
-async def test_planner_process_counts_in_the_budget_and_ends_for_a_model(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
+async def test_planner_process_counts_in_the_budget_and_ends_for_a_model(stand_with: StandWith) -> None:
     """The process begins with the first client; when the budget shrinks below what both take, the model stays."""
-    state_dir = copied(furnished[0], tmp_path / "state")
-    async with running(state_dir, memory={"budget_bytes": 130 * MB, "reserve_bytes": 0}) as appliance:
-        stand = Stand(appliance, state_dir, furnished[1])
+    async with stand_with(memory={"budget_bytes": 130 * MB, "reserve_bytes": 0}) as stand:
         harbour = stand.client("harbour")
         await harbour.post("/v1/pipelines", json=ONE)
         await harbour.post("/v2/repository/models/digits/load")
         assert (await harbour.post("/v1/pipelines/one/clients", json={"fps": 5})).status_code == 201
-        assert appliance.box is not None
-        memory = appliance.box.memory
+        assert stand.appliance.box is not None
+        memory = stand.appliance.box.memory
         await until(lambda: memory.overheads())
         assert memory.overheads() == {"planner processes": 30 * MB}
         there = memory.resident_set()
         assert there
         memory.resize(memory.used_bytes - 10 * MB)
         assert (memory.overheads(), memory.resident_set()) == ({}, there)
-        await stand.close()

@@ -12,7 +12,7 @@ import pytest
 from appliance import log
 from appliance.domain.states import JobState
 from tests import toys
-from tests.api.stand import ANSWER_S, Stand, copied, job_end, running
+from tests.api.stand import ANSWER_S, Stand, copied, job_end, stand_on
 
 pytestmark = [pytest.mark.nightly("imports of several tenants into little memory"), pytest.mark.anyio]
 BUSY = ("one", "two", "three")
@@ -22,8 +22,7 @@ IMAGE = {"inputs": {"image": [[[[0.5] * 32] * 32] * 3]}}
 
 async def _furnish(folder: Path) -> None:
     """`calm` has one network, `busy` three; each about 2 MB, none of equal content."""
-    async with running(folder / "state") as appliance:
-        stand = _stand(appliance, folder / "state")
+    async with stand_on(folder / "state") as stand:
         for tenant in ("calm", "busy"):
             assert (await stand.client().post("/v1/tenants", json={"name": tenant})).status_code == 201
         for seed, (tenant, name) in enumerate([("calm", "own"), *(("busy", name) for name in BUSY)]):
@@ -32,7 +31,6 @@ async def _furnish(folder: Path) -> None:
             client = stand.client("admin", **{"X-Tenant": tenant})
             job = (await client.post("/v1/models", data=form, files={"file": network.read_bytes()})).json()["id"]
             assert (await job_end(client, job))["state"] == JobState.DONE
-        await stand.close()
 
 
 def _fixed(network: Path) -> Path:
@@ -42,10 +40,6 @@ def _fixed(network: Path) -> Path:
         model.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = size
     onnx.save(model, network)
     return network
-
-
-def _stand(appliance: Any, state_dir: Path) -> Stand:
-    return Stand(appliance, state_dir, {"admin": (state_dir / "admin.key").read_text().strip()})
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +55,13 @@ def pressed_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def pressed(pressed_state: Path, tmp_path: Path) -> AsyncIterator[Stand]:
     """A box with room for three of the four networks, which makes room by the least recently used."""
     state_dir = copied(pressed_state, tmp_path / "state")
-    async with running(state_dir) as appliance:
-        stand = _stand(appliance, state_dir)
+    async with stand_on(state_dir) as stand:
         sizes = [v["profile"] for tenant in ("calm", "busy") for v in await _variants(stand, tenant)]
-        await stand.close()
     largest = max(max(s["peak_bytes"], s["resident_bytes"]) for s in sizes)
     budget = 2 * max(s["resident_bytes"] for s in sizes) + largest
     assert budget < sum(s["resident_bytes"] for s in sizes), "all four would fit"
-    async with running(state_dir, memory={"budget_bytes": budget, "reserve_bytes": 0, "wait_ms_max": 500}) as appliance:
-        stand = _stand(appliance, state_dir)
+    async with stand_on(state_dir, memory={"budget_bytes": budget, "reserve_bytes": 0, "wait_ms_max": 500}) as stand:
         yield stand
-        await stand.close()
 
 
 async def _variants(stand: Stand, tenant: str) -> list[dict[str, Any]]:

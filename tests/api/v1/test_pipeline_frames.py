@@ -13,7 +13,7 @@ import pytest
 from appliance.domain.session import FrameEnd
 from appliance.domain.states import JobState
 from tests import plates
-from tests.api.stand import Stand, copied, job_end, request_end, running
+from tests.api.stand import Stand, copied, job_end, request_end, stand_on
 from tests.api.streams.device import opened
 from tests.e2e.server import running_server
 
@@ -44,15 +44,13 @@ def with_plates(
     state_dir = copied(furnished[0], tmp_path_factory.mktemp("plates") / "state")
 
     async def define() -> None:
-        async with running(state_dir) as appliance:
-            made = Stand(appliance, state_dir, furnished[1])
+        async with stand_on(state_dir, furnished[1]) as made:
             harbour = made.client("harbour")
             form = {"name": "plates", "task": "text-detection", "metadata": pages.metadata.read_text()}
             job = (await harbour.post("/v1/models", data=form, files={"file": pages.model.read_bytes()})).json()["id"]
             assert (await job_end(harbour, job))["state"] == JobState.DONE
             answer = await harbour.post("/v1/pipelines", json=PLATES)
             assert answer.status_code == 201, answer.text
-            await made.close()
 
     asyncio.run(define())
     return state_dir
@@ -62,10 +60,8 @@ def with_plates(
 async def stand(with_plates: Path, furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> AsyncIterator[Stand]:
     """A running box with all of that."""
     state_dir = copied(with_plates, tmp_path / "state")
-    async with running(state_dir) as appliance:
-        made = Stand(appliance, state_dir, furnished[1])
+    async with stand_on(state_dir, furnished[1]) as made:
         yield made
-        await made.close()
 
 
 def samples(pages: plates.Pages) -> list[tuple[bytes, str, list[Any]]]:
@@ -355,8 +351,7 @@ async def test_restart_takes_pipeline_sessions_back(stand: Stand, pages: plates.
     session = (await stand.client("harbour").post("/v1/sessions", json=SESSION)).json()["id"]
     await stand.close()
     shutil.copytree(stand.state_dir, tmp_path / "again", ignore=shutil.ignore_patterns("*.lock", "lock"))
-    async with running(tmp_path / "again") as appliance:
-        again = Stand(appliance, tmp_path / "again", stand.keys)
+    async with stand_on(tmp_path / "again", stand.keys) as again:
         harbour = again.client("harbour")
         assert [one["id"] for one in (await harbour.get("/v1/pipelines/plates")).json()["clients"]] == [session]
         assert (await harbour.get(f"/v1/sessions/{session}")).json()["state"] == "suspended"
@@ -364,7 +359,6 @@ async def test_restart_takes_pipeline_sessions_back(stand: Stand, pages: plates.
         answer = await harbour.post(f"/v1/sessions/{session}/frames", content=content, headers=numbered(7))
         assert len(labels(answer.json())) == len(numerals), answer.text
         assert (await harbour.get(f"/v1/sessions/{session}")).json()["state"] == "served"
-        await again.close()
 
 
 async def test_pipeline_stream_answers_each_frame_as_predict(

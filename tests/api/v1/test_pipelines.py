@@ -11,7 +11,7 @@ from appliance.demo.zoo import toys
 from appliance.domain.catalogue import TaskKind, TaskSpec
 from appliance.domain.jobs import ImportRequest
 from appliance.domain.pipeline import CLIENTS_MAX, Ask, PipelineClient
-from tests.api.stand import Stand, copied, running
+from tests.api.stand import Stand, copied, stand_on
 
 pytestmark = pytest.mark.anyio
 
@@ -425,10 +425,8 @@ async def test_pipeline_is_there_after_a_restart(stand: Stand, tmp_path: Any) ->
     made = (await harbour.post("/v1/pipelines", json=ONE)).json()
     key = (await harbour.post("/v1/tenants/harbour/keys", json={"role": "device", "pipelines": ["one"]})).json()["key"]
     killed = await asyncio.to_thread(copied, stand.state_dir, tmp_path / "killed")
-    async with running(killed) as appliance:
-        other = Stand(appliance, killed, {**stand.keys, "bound": key})
+    async with stand_on(killed, {**stand.keys, "bound": key}) as other:
         assert (await other.client("harbour").get("/v1/pipelines")).json()["items"][0].items() >= made.items()
         assert (await other.client("bound").get("/v1/pipelines/one")).status_code == 200
         refused = await other.client("harbour").delete("/v1/applications/digits")
         assert refused.json()["pipelines"] == ["one"]
-        await other.close()

@@ -15,7 +15,7 @@ from appliance.domain.hardware import ProcessorDescription
 from appliance.runtime import processors
 from appliance.runtime.processors.cpu.session import OnnxProcessor, OnnxSessions
 from appliance.runtime.processors.kind import Kind
-from tests.api.stand import Stand, running
+from tests.api.stand import Stand, running, stand_on
 
 BOTH = [{"kind": "cpu"}, {"kind": "abacus"}]
 
@@ -45,8 +45,7 @@ async def shown(stand: Stand, who: str = "admin") -> dict[str, Any]:
 @pytest.mark.anyio
 async def test_processor_kind_that_fails_its_probe_is_shown_as_unfit(tmp_path: Path) -> None:
     """The first kind serves from the start on; the reason is shown to an operator only."""
-    async with running(tmp_path, processors=BOTH) as appliance:
-        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+    async with stand_on(tmp_path, processors=BOTH) as stand:
         admin = stand.client()
         assert (await shown(stand))["state"] in {"not-run", "unfit"}  # a probe may be over already
         await admin.post("/v1/tenants", json={"name": "harbour"})
@@ -59,29 +58,24 @@ async def test_processor_kind_that_fails_its_probe_is_shown_as_unfit(tmp_path: P
         assert "there is no kind of processor 'abacus'" in found["reason"]
         told = {name for name, value in (await shown(stand, "harbour")).items() if value is not None}
         assert told == {"name", "kind", "state"}
-        assert "processor unfit" in [event.event for event in appliance.running().telemetry.recent()]
-        await stand.close()
+        assert "processor unfit" in [event.event for event in stand.appliance.running().telemetry.recent()]
 
 
 @pytest.mark.anyio
 async def test_processor_kind_that_passed_its_probe_before_serves_at_once(tmp_path: Path) -> None:
     """On this machine, with this version."""
     (tmp_path / "probes.json").write_text(json.dumps(["abacus-1"]))
-    async with running(tmp_path, processors=BOTH) as appliance:
-        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+    async with stand_on(tmp_path, processors=BOTH) as stand:
         assert (await shown(stand))["state"] == "serving"
-        await stand.close()
 
 
 @pytest.mark.anyio
 async def test_processor_kind_without_guards_takes_no_guarded_model(tmp_path: Path) -> None:
     """And says so; guarded models go to the first kind."""
     (tmp_path / "probes.json").write_text(json.dumps(["abacus-1"]))
-    async with running(tmp_path, processors=BOTH) as appliance:
-        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+    async with stand_on(tmp_path, processors=BOTH) as stand:
         found = (await stand.client().get("/v1/processors")).json()
         assert {one["kind"]: one["takes_guarded"] for one in found} == {"cpu": True, "abacus": False}
-        await stand.close()
 
 
 @pytest.mark.usefixtures("processes")
@@ -89,8 +83,7 @@ async def test_processor_kind_without_guards_takes_no_guarded_model(tmp_path: Pa
 @pytest.mark.skipif("XnnpackExecutionProvider" in onnxruntime.get_available_providers(), reason="XNNPACK is here")
 async def test_processor_kind_without_its_provider_is_shown_as_unfit(tmp_path: Path) -> None:
     """With the reason, by its own probe in a child; the first kind serves."""
-    async with running(tmp_path, processors=[{"kind": "cpu"}, {"kind": "xnnpack"}]) as appliance:
-        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+    async with stand_on(tmp_path, processors=[{"kind": "cpu"}, {"kind": "xnnpack"}]) as stand:
         while (await shown(stand))["state"] == "not-run":
             await asyncio.to_thread(pause_s, 0.05)
         found = await shown(stand)
@@ -98,7 +91,6 @@ async def test_processor_kind_without_its_provider_is_shown_as_unfit(tmp_path: P
             "unfit",
             "this ONNX Runtime has no XnnpackExecutionProvider",
         )
-        await stand.close()
 
 
 @pytest.mark.anyio

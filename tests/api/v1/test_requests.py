@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from appliance.demo.zoo import toys
-from tests.api.stand import ANSWER_S, Asking, Stand, copied, request_end, running
+from tests.api.stand import ANSWER_S, Asking, Stand, StandWith, request_end, stand_on
 
 pytestmark = pytest.mark.anyio
 
@@ -197,23 +197,17 @@ async def test_deferred_requests_of_a_deleted_tenant_are_gone(stand: Stand) -> N
 @asynccontextmanager
 async def restarted(stand: Stand) -> AsyncIterator[Stand]:
     """The same box after a stop."""
-    async with running(stand.state_dir) as appliance:
-        again = Stand(appliance, stand.state_dir, stand.keys)
+    async with stand_on(stand.state_dir, stand.keys) as again:
         yield again
-        await again.close()
 
 
-async def test_deferred_request_is_finished_at_a_stop_and_then_forgotten(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path, picture: bytes
-) -> None:
+async def test_deferred_request_is_finished_at_a_stop_and_then_forgotten(stand_with: StandWith, picture: bytes) -> None:
     """No new one begins meanwhile, and the next start does not know its id."""
-    state_dir = copied(furnished[0], tmp_path / "state")
-    async with running(state_dir) as appliance:
-        stand = Stand(appliance, state_dir, furnished[1])
-        device, deferred = stand.client("device"), appliance.running().deferred
+    async with stand_with() as stand:
+        device, deferred = stand.client("device"), stand.appliance.running().deferred
         with busy_media(stand):
             id = (await device.post(DIGITS, content=picture)).json()["id"]
-            appliance.begin_drain()
+            stand.appliance.begin_drain()
             refused = await device.post(DIGITS, content=picture)
             assert (refused.status_code, refused.json()["type"]) == (503, "/problems/shutting-down")
             assert deferred.under_way == 1
@@ -223,13 +217,9 @@ async def test_deferred_request_is_finished_at_a_stop_and_then_forgotten(
         assert (await again.client("device").get(f"/v1/requests/{id}")).status_code == 404
 
 
-async def test_deferred_result_without_room_fails_with_result_not_kept(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path, picture: bytes
-) -> None:
+async def test_deferred_result_without_room_fails_with_result_not_kept(stand_with: StandWith, picture: bytes) -> None:
     """`http.results_bytes_max` is the bound of all together."""
-    state_dir = copied(furnished[0], tmp_path / "state")
-    async with running(state_dir, http={"results_bytes_max": 1024}) as appliance:
-        stand = Stand(appliance, state_dir, furnished[1])
+    async with stand_with(http={"results_bytes_max": 1024}) as stand:
         device = stand.client("device")
         told = []
         for _ in range(4):
@@ -237,5 +227,4 @@ async def test_deferred_result_without_room_fails_with_result_not_kept(
             told.append(await request_end(device, location))
         assert told[0]["state"] == "done"
         assert told[-1]["problem"]["type"] == "/problems/result-not-kept"
-        assert appliance.running().deferred.results_bytes <= 1024
-        await stand.close()
+        assert stand.appliance.running().deferred.results_bytes <= 1024

@@ -14,7 +14,7 @@ from appliance.runtime.sensors import sensors as sensors_module
 from appliance.runtime.sensors.sensors import Sensors
 from appliance.runtime.sensors.sysfs import SysfsSensors
 from appliance.settings import SensorSettings
-from tests.api.stand import Stand, running
+from tests.api.stand import Stand, stand_on
 from tests.runtime.sensors.trees import LAPTOP, tree
 
 COOLING = "class/thermal/cooling_device0/cur_state"
@@ -47,14 +47,13 @@ async def until(stand: Stand, state: str) -> dict[str, Any]:
 async def test_sensor_readings_and_throttling_are_shown_to_admins_only(root: Path, tmp_path: Path) -> None:
     """In `/metrics` as well; a throttled processor is shown with the reason, told as an event, and goes on serving."""
     state = tmp_path / "state"
-    async with running(state, sensors={"interval_s": 0.05}) as appliance:
-        stand = Stand(appliance, state, {"admin": (state / "admin.key").read_text().strip()})
+    async with stand_on(state, sensors={"interval_s": 0.05}) as stand:
         admin = stand.client()
         await until(stand, "serving")
         tree(root, {COOLING: "2"})
         found = await until(stand, "throttled")
         assert found["reason"] == "the kernel holds it back (Processor)"
-        assert not appliance.running().processor_statuses()[0].description.cores
+        assert not stand.appliance.running().processor_statuses()[0].description.cores
         shown = (await admin.get("/v1/sensors")).json()
         assert shown["throttled"] == [{"device": "cpu", "reason": "the kernel holds it back (Processor)"}]
         assert shown["at"]
@@ -73,7 +72,7 @@ async def test_sensor_readings_and_throttling_are_shown_to_admins_only(root: Pat
         assert 'appliance_processor_throttled{processor="cpu"} 1.0\n' in text
         await admin.post("/v1/tenants", json={"name": "harbour"})
         key = (await admin.post("/v1/tenants/harbour/keys", json={})).json()["key"]
-        harbour = Stand(appliance, state, {"harbour": key}).client("harbour")
+        harbour = Stand(stand.appliance, state, {"harbour": key}).client("harbour")
         assert (await harbour.get("/v1/sensors")).status_code == 403
         assert "appliance_sensor" not in (await harbour.get("/metrics")).text
         (own,) = (await harbour.get("/v1/processors")).json()
@@ -82,11 +81,12 @@ async def test_sensor_readings_and_throttling_are_shown_to_admins_only(root: Pat
         await until(stand, "serving")
         # What the box does is told a moment after it is done.
         async with asyncio.timeout(120):
-            while (events := [one.event for one in appliance.running().telemetry.recent()])[-1] != "processor serving":
+            while (events := [one.event for one in stand.appliance.running().telemetry.recent()])[
+                -1
+            ] != "processor serving":
                 await asyncio.to_thread(pause_s, 0.02)
         assert events[-2:] == ["processor throttled", "processor serving"]
         await harbour.aclose()
-        await stand.close()
 
 
 async def test_throttled_core_throttles_only_the_processor_on_that_core(root: Path, tmp_path: Path) -> None:
@@ -95,10 +95,9 @@ async def test_throttled_core_throttles_only_the_processor_on_that_core(root: Pa
     counts = {f"devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count": "1" for core in cores}
     tree(root, counts)
     both = [{"kind": "cpu", "name": name, "cores": [core]} for name, core in zip("ab", cores, strict=True)]
-    async with running(tmp_path, sensors={"interval_s": 0.05}, processors=both) as appliance:
-        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+    async with stand_on(tmp_path, sensors={"interval_s": 0.05}, processors=both) as stand:
         await until(stand, "serving")
-        groups = {one.name: one for one in appliance.running().engine.groups}
+        groups = {one.name: one for one in stand.appliance.running().engine.groups}
 
         async def states() -> list[str]:
             return [one["state"] for one in (await stand.client().get("/v1/processors")).json()]
@@ -114,14 +113,13 @@ async def test_throttled_core_throttles_only_the_processor_on_that_core(root: Pa
         async with asyncio.timeout(120):
             while await states() != ["serving", "serving"]:
                 await asyncio.to_thread(pause_s, 0.02)
-        told = [one.facts["processor"] for one in appliance.running().telemetry.recent() if "throttled" in one.event]
+        told = [
+            one.facts["processor"] for one in stand.appliance.running().telemetry.recent() if "throttled" in one.event
+        ]
         assert set(told) == {"b"}
-        await stand.close()
 
 
 async def test_sensors_switched_off_have_no_readings(root: Path, tmp_path: Path) -> None:
-    async with running(tmp_path, sensors={"interval_s": 0}) as appliance:
-        stand = Stand(appliance, tmp_path, {"admin": (tmp_path / "admin.key").read_text().strip()})
+    async with stand_on(tmp_path, sensors={"interval_s": 0}) as stand:
         shown = (await stand.client().get("/v1/sensors")).json()
         assert shown == {"at": None, "interval_s": 0.0, "readings": [], "throttled": []}
-        await stand.close()

@@ -9,22 +9,20 @@ import httpx
 import pytest
 
 from tests.api.networks import running_sum
-from tests.api.stand import Stand, copied, job_end, request_end, running
+from tests.api.stand import Stand, copied, job_end, request_end, stand_on
 
 pytestmark = pytest.mark.anyio
 
 
 async def taught(state_dir: Path, keys: dict[str, str], model: bytes) -> None:
     """Import the model for museum, shared, so that harbour may use it as well."""
-    async with running(state_dir) as appliance:
-        stand = Stand(appliance, state_dir, keys)
+    async with stand_on(state_dir, keys) as stand:
         museum = stand.client("museum")
         metadata = '{"precisions": [], "state": [{"input": "S", "output": "SN", "shape": [1, 2]}], "shared": true}'
         form: dict[str, Any] = {"data": {"name": "sum", "task": "tensor", "metadata": metadata}}
         form["files"] = {"file": model}
         job = await job_end(museum, (await museum.post("/v1/models", **form)).json()["id"])
         assert job["state"] == "done", job
-        await stand.close()
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +38,8 @@ def with_sum(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.Te
 async def stand(furnished: tuple[Path, dict[str, str]], with_sum: Path, tmp_path: Path) -> AsyncIterator[Stand]:
     """A running box of the test's own."""
     state_dir = copied(with_sum, tmp_path / "state")
-    async with running(state_dir) as appliance:
-        made = Stand(appliance, state_dir, furnished[1])
+    async with stand_on(state_dir, furnished[1]) as made:
         yield made
-        await made.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from appliance.api.auth.sign_ins import PER_KEY_MAX
-from tests.api.stand import Asking, Stand, copied, running
+from tests.api.stand import Asking, Stand, StandWith, copied, stand_on
 
 pytestmark = pytest.mark.anyio
 OWN = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
@@ -123,16 +123,11 @@ async def test_sign_in_by_an_address_or_local_name_of_the_box_is_accepted(stand:
     assert (await page.post("/v1/sign-in", json={"key": stand.keys["harbour"]})).status_code == 204
 
 
-async def test_sign_in_by_a_configured_host_name_is_accepted(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
+async def test_sign_in_by_a_configured_host_name_is_accepted(stand_with: StandWith) -> None:
     """A name that only the operator's network knows."""
-    folder = copied(furnished[0], tmp_path / "state")
-    async with running(folder, security={"host_names": ("Box.Lan",)}) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_with(security={"host_names": ("Box.Lan",)}) as stand:
         page = await signed_in(stand, url="http://box.lan")
         assert (await page.get("/v1/models")).status_code == 200
-        await stand.close()
 
 
 async def test_sign_in_from_another_machine_needs_tls(stand: Stand) -> None:
@@ -149,22 +144,15 @@ async def test_sign_in_from_another_machine_needs_tls(stand: Stand) -> None:
     assert (await page.get("/v1/models")).status_code == 200
 
 
-async def test_sign_in_without_tls_may_be_allowed_by_setting(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
+async def test_sign_in_without_tls_may_be_allowed_by_setting(stand_with: StandWith) -> None:
     """On a network that its operator trusts."""
-    folder = copied(furnished[0], tmp_path / "state")
-    async with running(folder, security={"sign_in_without_tls": True}) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_with(security={"sign_in_without_tls": True}) as stand:
         await signed_in(stand, at="10.0.0.7", url="http://10.0.0.5")
-        await stand.close()
 
 
-async def test_sign_in_failures_are_limited_by_address(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+async def test_sign_in_failures_are_limited_by_address(stand_with: StandWith) -> None:
     """Wrong keys and wrong cookies; a right key is served all the same."""
-    folder = copied(furnished[0], tmp_path / "state")
-    async with running(folder, security={"failed_keys_per_min": 3}) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_with(security={"failed_keys_per_min": 3}) as stand:
         page = browser(stand)
         for _ in range(2):
             assert (await page.post("/v1/sign-in", json={"key": "ea_guess"})).status_code == 401
@@ -173,7 +161,6 @@ async def test_sign_in_failures_are_limited_by_address(furnished: tuple[Path, di
         assert (await page.get("/v1/models")).status_code == 429
         assert (await page.post("/v1/sign-in", json={"key": "ea_guess"})).status_code == 429
         await signed_in(stand)
-        await stand.close()
 
 
 async def test_sign_in_ends_with_its_revoked_key(stand: Stand) -> None:
@@ -218,20 +205,16 @@ async def test_sign_out_ends_the_event_stream_of_the_browser(stand: Stand) -> No
 async def test_sign_in_survives_a_restart(furnished: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
     """Of the cookie only its digest is on the disk, for the owner alone."""
     folder = copied(furnished[0], tmp_path / "state")
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         cookie = (await signed_in(stand)).cookies["appliance"]
-        await stand.close()
     file = folder / "sign_ins.json"
     assert cookie not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         page = browser(stand)
         page.cookies.set("appliance", cookie)
         assert (await page.get("/v1/sign-in")).json() == {"tenant": "harbour", "role": "tenant"}
         assert (await page.get("/v1/models")).status_code == 200
-        await stand.close()
 
 
 async def test_damaged_sign_in_file_does_not_prevent_new_sign_ins(
@@ -239,10 +222,8 @@ async def test_damaged_sign_in_file_does_not_prevent_new_sign_ins(
 ) -> None:
     folder = copied(furnished[0], tmp_path / "state")
     (folder / "sign_ins.json").write_text('[{"sha256": 1}')
-    async with running(folder) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_on(folder, furnished[1]) as stand:
         await signed_in(stand)
-        await stand.close()
 
 
 async def test_sign_in_body_that_is_large_or_wrong_is_refused(stand: Stand) -> None:

@@ -129,23 +129,6 @@ async def test_simulation_edit_of_a_pipeline_that_is_impossible_is_named(
 
 
 @pytest.mark.parametrize(
-    ("edit", "key"),
-    [
-        ({"times": -1}, "times"),
-        ({"more_clients": 300}, "more_clients"),
-        ({"more_clients": 1.5}, "more_clients"),
-        ({"client_fps": 0}, "client_fps"),
-        ({"latency_slo_ms": 0}, "latency_slo_ms"),
-        ({"cost_by": "luck"}, "cost_by"),
-    ],
-)
-async def test_simulation_edit_out_of_bounds_is_refused_by_key(stand: Stand, edit: dict[str, Any], key: str) -> None:
-    answer = await stand.client().post("/v1/simulations", json={"edits": [PIPELINE | edit]})
-    assert answer.status_code == 422
-    assert key in answer.text
-
-
-@pytest.mark.parametrize(
     ("times", "clients", "expected"),
     [
         (2.5, [{"fps": 10.0}], [(2, 10.0), (1, 5.0)]),
@@ -202,12 +185,6 @@ async def test_simulation_edit_of_an_unknown_form_is_refused_by_place(stand: Sta
         assert "edits.0" in answer.text
     assert (await admin.post("/v1/simulations", json={"edits": []})).status_code == 422
     assert (await admin.get("/v1/simulations")).json()["items"] == []
-
-
-async def test_simulations_are_for_admins_only(stand: Stand) -> None:
-    for who in ("harbour", "device"):
-        assert (await stand.client(who).get("/v1/simulations")).status_code == 403
-        assert (await stand.client(who).post("/v1/simulations", json={"edits": [RATE]})).status_code == 403
 
 
 async def test_simulations_wait_for_each_other_within_a_bound(stand: Stand) -> None:

@@ -14,7 +14,7 @@ from appliance.confinement.available import available
 from appliance.resources.cores import usable_cores
 from appliance.resources.memory import MemoryLimits
 from appliance.runtime.telemetry import BUCKETS_S, PARTS
-from tests.api.stand import Stand, copied, running
+from tests.api.stand import Stand, copied, running, stand_on
 
 pytestmark = pytest.mark.anyio
 TENSORS = {"inputs": {"A": [[1, 2, 3, 4]], "B": [[1, 2, 3, 4]]}}
@@ -192,12 +192,10 @@ async def test_metrics_for_a_tenant_have_its_own_series_only(stand: Stand) -> No
 async def test_metrics_may_be_opened_to_all_by_setting(stand: Stand) -> None:
     """Each caller who reaches the port sees all of it."""
     folder = copied(stand.state_dir, stand.state_dir.with_name("open"))
-    async with running(folder, security={"metrics_open": True}) as appliance:
-        other = Stand(appliance, folder, stand.keys)
+    async with stand_on(folder, stand.keys, security={"metrics_open": True}) as other:
         answer = await other.client(None).get("/metrics")
         assert answer.status_code == 200
         assert ("appliance_ready", ()) in samples(answer.text)
-        await other.close()
 
 
 async def test_process_memory_is_cached_between_system_requests(stand: Stand) -> None:

@@ -56,13 +56,6 @@ async def test_tenant_shows_its_own_use_beside_its_limits(stand: Stand) -> None:
     assert (await stand.client("museum").get("/v1/tenants/harbour")).status_code == 404
 
 
-async def test_tenant_with_models_and_the_default_tenant_are_not_deleted(stand: Stand) -> None:
-    """The models must be deleted first."""
-    for name in ("harbour", "default"):
-        answer = await stand.client().delete(f"/v1/tenants/{name}")
-        assert (answer.status_code, answer.json()["type"]) == (409, "/problems/in-use")
-
-
 async def test_key_secret_is_shown_once_and_stored_nowhere(stand: Stand) -> None:
     """The list has no secret; neither the database nor its log of writes contains it."""
     admin = stand.client()
@@ -99,24 +92,6 @@ async def test_expired_key_is_refused(stand: Stand) -> None:
     assert (await stand.client(None, Authorization=f"Bearer {made['key']}").get("/v1/models")).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("order", "status"),
-    [
-        ({"role": "king"}, 422),
-        ({"role": "admin"}, 403),
-        ({"expires_at": "2020-01-01T00:00:00Z"}, 422),
-        ({"expires_at": "2090-01-01T00:00:00"}, 422),
-        ({"expires_in_s": -5}, 422),
-        ({"applications": ["digits"]}, 422),
-        ({"rights": "all"}, 422),
-    ],
-)
-async def test_key_order_that_is_wrong_is_refused(stand: Stand, order: dict[str, object], status: int) -> None:
-    """A tenant makes no admin keys."""
-    answer = await stand.client("harbour").post("/v1/tenants/harbour/keys", json=order)
-    assert answer.status_code == status
-
-
 async def test_admin_keys_are_made_in_the_default_tenant_only(stand: Stand) -> None:
     admin = stand.client()
     made = (await admin.post("/v1/tenants/default/keys", json={"role": "admin"})).json()
@@ -125,16 +100,9 @@ async def test_admin_keys_are_made_in_the_default_tenant_only(stand: Stand) -> N
     assert (await admin.post("/v1/tenants/harbour/keys", json={"role": "admin"})).status_code == 403
 
 
-async def test_tenants_are_managed_by_admins_only(stand: Stand) -> None:
-    """A tenant sees itself and may change nothing of itself."""
-    harbour = stand.client("harbour")
-    assert [one["name"] for one in (await harbour.get("/v1/tenants")).json()["items"]] == ["harbour"]
-    for answer in (
-        await harbour.post("/v1/tenants", json={"name": "x"}),
-        await harbour.put("/v1/tenants/harbour", json={"quota": {}}),
-        await harbour.delete("/v1/tenants/harbour"),
-    ):
-        assert answer.status_code == 403
+async def test_tenant_sees_itself_alone(stand: Stand) -> None:
+    listed = (await stand.client("harbour").get("/v1/tenants")).json()["items"]
+    assert [one["name"] for one in listed] == ["harbour"]
 
 
 async def test_admin_request_acts_for_the_tenant_in_x_tenant(stand: Stand) -> None:

@@ -15,7 +15,7 @@ import pytest
 from appliance.clock import NS_PER_S
 from appliance.modelstore import trials
 from tests.api.networks import quiet_rows, sensor_counts, sensor_level
-from tests.api.stand import Stand, copied, job_end, running
+from tests.api.stand import Stand, StandWith, job_end
 
 pytestmark = pytest.mark.anyio
 
@@ -229,12 +229,10 @@ async def test_variant_of_few_calibration_samples_stays_unverified(stand: Stand,
 
 
 async def test_model_that_can_never_fit_is_warned_of_with_the_unverified_variant_that_would(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path
+    stand_with: StandWith, tmp_path: Path
 ) -> None:
     """By its import and its application, and the refusal says so, too."""
-    folder = copied(furnished[0], tmp_path / "state")
-    async with running(folder, memory={"budget_bytes": 14_000_000}) as appliance:
-        stand = Stand(appliance, folder, furnished[1])
+    async with stand_with(memory={"budget_bytes": 14_000_000}) as stand:
         museum = stand.client("museum")
         network = quiet_rows(tmp_path / "rows.onnx", 2048)
         data = {"name": "rows", "task": "tensor", "metadata": json.dumps({"precisions": ["int8"]})}
@@ -253,4 +251,3 @@ async def test_model_that_can_never_fit_is_warned_of_with_the_unverified_variant
         assert (await museum.post("/v1/applications/rows/predict", json={"inputs": inputs})).status_code == 200
         warnings = (await museum.get("/v1/applications/rows")).json()["warnings"]
         assert not [one for one in warnings if one["type"] == "can-never-fit"]
-        await stand.close()

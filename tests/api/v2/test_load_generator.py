@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.api.networks import running_sum, table_sums
-from tests.api.stand import Stand, copied, job_end, running
+from tests.api.stand import Stand, copied, job_end, stand_on
 
 pytestmark = [
     pytest.mark.nightly("what one load generator asks, with networks of its own; the reference client is in the gate"),
@@ -221,15 +221,13 @@ async def test_statistics_leave_out_a_deleted_variant(stand: Stand) -> None:
 
 async def taught(state_dir: Path, keys: Mapping[str, str], models: Mapping[str, tuple[Path, str]]) -> None:
     """Import models, each with its metadata, for harbour."""
-    async with running(state_dir) as appliance:
-        stand = Stand(appliance, state_dir, keys)
+    async with stand_on(state_dir, keys) as stand:
         harbour = stand.client("harbour")
         for name, (path, metadata) in models.items():
             form: dict[str, Any] = {"data": {"name": name, "task": "tensor", "metadata": metadata}}
             form["files"] = {"file": await asyncio.to_thread(path.read_bytes)}
             job = await job_end(harbour, (await harbour.post("/v1/models", **form)).json()["id"])
             assert job["state"] == "done", job
-        await stand.close()
 
 
 @pytest.fixture(scope="module")
@@ -250,10 +248,8 @@ def with_fixed(furnished: tuple[Path, dict[str, str]], tmp_path_factory: pytest.
 async def fixed(furnished: tuple[Path, dict[str, str]], with_fixed: Path, tmp_path: Path) -> AsyncIterator[Stand]:
     """A running box with both models."""
     state_dir = copied(with_fixed, tmp_path / "state")
-    async with running(state_dir) as appliance:
-        made = Stand(appliance, state_dir, furnished[1])
+    async with stand_on(state_dir, furnished[1]) as made:
         yield made
-        await made.close()
 
 
 @pytest.mark.nightly("the program of another maker, once more")

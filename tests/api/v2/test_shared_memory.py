@@ -16,7 +16,7 @@ import pytest
 from appliance.api.auth.callers import CONNECTION, Shown
 from appliance.api.regions.region import FOLDER
 from appliance.api.v2 import shared_memory
-from tests.api.stand import ANSWER_S, Asking, Stand, copied, running
+from tests.api.stand import ANSWER_S, Asking, Stand, StandWith
 from tests.fakes.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -75,14 +75,11 @@ def open_files(memory: SharedMemory) -> int:
     return sum(os.path.realpath(link) == f"{FOLDER}/{memory.name}" for link in links)
 
 
-async def test_shared_memory_is_registered_from_the_box_only(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path, memory: SharedMemory
-) -> None:
+async def test_shared_memory_is_registered_from_the_box_only(stand_with: StandWith, memory: SharedMemory) -> None:
     """Over a connection whose user is unknown, no object is looked at, and no key of any object is told."""
     order = {"key": memory.name, "offset": 0, "byte_size": 48}
     before = open_files(memory)
-    async with running(copied(furnished[0], tmp_path / "state"), http={"shared_memory": True}) as appliance:
-        stand = Stand(appliance, tmp_path, furnished[1])
+    async with stand_with(http={"shared_memory": True}) as stand:
         client = stand.client("harbour")
         for key in (memory.name, "nothing", ".."):
             answer = await client.post(f"{REGION}/register", json={**order, "key": key})
@@ -91,24 +88,22 @@ async def test_shared_memory_is_registered_from_the_box_only(
         async with post(stand, f"{REGION}/register", order, "device") as asking:
             assert await asking.status() == 200
         assert (await client.get(f"{REGION}/status")).json() == [{"name": "frames", **order}]
-        await stand.close()
     assert open_files(memory) == before
 
 
 async def test_shared_memory_unregistered_under_a_request_serves_that_request(
-    furnished: tuple[Path, dict[str, str]], tmp_path: Path, memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
+    stand_with: StandWith, memory: SharedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request reads and writes the region, and then it is closed; a later request finds none."""
     monkeypatch.setattr(shared_memory, "_COPIED_SOON_BYTES", 0)  # copied in a thread, which the test holds up
     before = open_files(memory)
     settings: dict[str, Any] = {"http": {"shared_memory": True}, "queues": {"media_threads": 1}}
-    async with running(copied(furnished[0], tmp_path / "state"), **settings) as appliance:
-        stand = Stand(appliance, tmp_path, furnished[1])
+    async with stand_with(**settings) as stand:
         async with post(stand, f"{REGION}/register", {"key": memory.name, "byte_size": 48}) as asking:
             assert await asking.status() == 200
         assert open_files(memory) == before + 1
         go = threading.Event()
-        media = appliance.running().media
+        media = stand.appliance.running().media
         other = asyncio.create_task(media.run("t/a", "t", None, lambda: go.wait(ANSWER_S)))
         await until(lambda: media.waiting == 1)
         place = {"shared_memory_region": "frames", "shared_memory_byte_size": 16}
@@ -131,4 +126,3 @@ async def test_shared_memory_unregistered_under_a_request_serves_that_request(
         async with post(stand, "/v2/models/adding/infer", call) as late:
             assert await late.status() == 404
         await until(lambda: open_files(memory) == before)  # a thread closes it
-        await stand.close()
