@@ -153,6 +153,8 @@ class RuntimeParts:
 
     profiles: ProfileStore
     catalogue: Catalogue
+    groups: VariantGroups
+    expectations: Expectations
     shares: Shares
     arbiter: EvictionArbiter
     memory: MemoryManager
@@ -348,6 +350,8 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     return RuntimeParts(
         profiles,
         catalogue,
+        variant_groups,
+        expectations,
         shares,
         arbiter,
         memory,

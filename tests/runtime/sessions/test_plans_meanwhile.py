@@ -174,7 +174,7 @@ async def test_session_removed_during_plan_takes_no_load() -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(planning.deciding, "adapt", deciding(fleet, "adapt", removing))
-            pool = planning._context.pools.pool(key_of(other))
+            pool = planning.pools.pool(key_of(other))
             await planning.latency.plan(pool)
         assert one.state is SessionState.WAITING
         assert one.plan is None
