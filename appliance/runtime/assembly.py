@@ -156,6 +156,8 @@ class RuntimeParts:
 
     profiles: ProfileStore
     catalogue: Catalogue
+    groups: VariantGroups
+    expectations: Expectations
     shares: Shares
     arbiter: EvictionArbiter
     memory: MemoryManager
@@ -352,6 +354,8 @@ def assemble(ports: RuntimePorts, policies: Policies, config: RuntimeConfig) -> 
     return RuntimeParts(
         profiles,
         catalogue,
+        variant_groups,
+        expectations,
         shares,
         arbiter,
         memory,

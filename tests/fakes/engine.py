@@ -193,7 +193,7 @@ class EngineBench:
             save_forecasters=lambda names: None,
             save_memory_forecaster=lambda text: None,
         )
-        policies = Policies(
+        self.policies = Policies(
             selection=MostAccurate(),
             selection_name="most-accurate",
             batching=BATCHING_POLICIES[batching](),
@@ -220,7 +220,7 @@ class EngineBench:
             reloads_per_min_max=30,
             patience_ms=patience_ms,
         )
-        self.core = assemble(ports, policies, figures)
+        self.core = assemble(ports, self.policies, figures)
         self.catalogue = self.core.catalogue
         self.memory = self.core.memory
         self.queue = self.core.queue
@@ -296,6 +296,12 @@ class EngineBench:
     def build(self, variant: str, application: str = "t/app") -> str:
         """The build id of an application's variant."""
         return self.catalogue.entry(application).servables[variant].build_id
+
+    def wishes(self, application: str = "t/app") -> set[tuple[str, int]]:
+        """The variants of an application that planners wish for, with priorities."""
+        group = self.core.groups.of_application(application)
+        assert group is not None
+        return {(wish.variant, wish.priority) for wish in self.core.arbiter.beside.wishes(group.name)}
 
     def request(
         self,

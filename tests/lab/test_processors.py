@@ -11,7 +11,7 @@ import pytest
 from appliance.clock import NS_PER_MS
 from appliance.domain.errors import LoadFailed, ProcessorLost
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
-from appliance.lab.loop import START_NS, VirtualClock
+from appliance.lab.loop import START_NS, VirtualClock, VirtualLoop
 from appliance.lab.processors import Broken, BuildCost, EmulatedProcessor
 from tests.fakes.clock import run_virtual
 
@@ -161,7 +161,9 @@ def test_load_beyond_the_memory_breaks_the_simulation() -> None:
 def test_lost_processor_aborts_its_run_and_returns_with_its_memory() -> None:
     async def story(processor: EmulatedProcessor, clock: VirtualClock) -> None:
         handle = await processor.load(_form("a"))
-        clock._loop.call_at_ns(clock.now_ns() + 4, processor.lose)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.call_at_ns(clock.now_ns() + 4, processor.lose)
         with pytest.raises(ProcessorLost):
             await processor.run(handle, ONE, None)
         assert clock.now_ns() - START_NS == 100 * NS_PER_MS + 4

@@ -30,7 +30,7 @@ class Planning:
     """Rounds that plan all pipelines; `run` is its background task."""
 
     def __init__(self, parts: PlanningParts, admission: Admission) -> None:
-        self._parts = parts
+        self.parts = parts
         self._environment = parts.environment
         self._pipelines = parts.pipelines
         self._thrown_away = 0
@@ -41,17 +41,17 @@ class Planning:
 
     def wake(self) -> None:
         """Something has changed: a pipeline, a client, a processor."""
-        self._parts.woken.set()
+        self.parts.woken.set()
 
     def ballooning(self, pipeline_id: str) -> Mapping[str, float]:
         """Stage that asks a network → what its runs take over what was measured, as the last plan saw it."""
-        last = self._parts.last.get(pipeline_id)
+        last = self.parts.last.get(pipeline_id)
         return {} if last is None else last.seen.ballooning
 
     async def run(self, *, goes_on: bool = False) -> None:
         """Until cancelled. `goes_on`: a round that fails is logged, and the next one is another; else it raises."""
         while True:
-            self._parts.woken.clear()
+            self.parts.woken.clear()
             try:
                 await self.step()
             except Exception:
@@ -63,10 +63,10 @@ class Planning:
     async def _pause(self) -> None:
         clock = self._environment.clock
         if not self._pipelines:  # nothing to look at
-            await self._parts.woken.wait()
+            await self.parts.woken.wait()
             return
         sleep = asyncio.ensure_future(clock.sleep_until_ns(clock.now_ns() + PERIOD_NS))
-        wake = asyncio.ensure_future(self._parts.woken.wait())
+        wake = asyncio.ensure_future(self.parts.woken.wait())
         try:
             await asyncio.wait((sleep, wake), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -78,7 +78,7 @@ class Planning:
 
     async def step(self) -> bool:
         """One round: look, and plan what has changed. Returns whether anything was planned."""
-        now_ns, parts = self._environment.clock.now_ns(), self._parts
+        now_ns, parts = self._environment.clock.now_ns(), self.parts
         for live in list(self._pipelines.values()):
             for client in live.clients.silent(now_ns):
                 self.admission.left(live, client, "nothing was heard of it")
@@ -102,30 +102,30 @@ class Planning:
         """Plan `AT_ONCE` of those that have changed, or all where that is about all: they are none of them any more."""
         for id in [id for id in changes if not self._is_still(id, picture)]:
             del changes[id]
-        of_all = self._parts.last.change_of_all(picture)
+        of_all = self.parts.last.change_of_all(picture)
         some = dict(changes if of_all else list(changes.items())[:AT_ONCE])
         for id in some:
             del changes[id]
         if not some:
             return False
         try:
-            if not self._parts.allocations.are_paused:
+            if not self.parts.allocations.are_paused:
                 return await self._plan(picture, some)
         except SolverSlow:
             self.figures.given_up += 1
             self._environment.events.emit("pipelines not planned in time", pipelines=len(picture.seen))
-        self._parts.plans.keep_what_holds(picture, some)
+        self.parts.plans.keep_what_holds(picture, some)
         return False
 
     def _is_still(self, id: str, picture: Picture) -> bool:
         """Whether a pipeline is what it was in the picture, and has not been planned by that yet."""
-        live, last = self._pipelines.get(id), self._parts.last.get(id)
+        live, last = self._pipelines.get(id), self.parts.last.get(id)
         if live is None or (last is not None and last.seen is picture.seen[id]):
             return False
-        return self._parts.freshness.of_pipeline(live, picture)
+        return self.parts.freshness.of_pipeline(live, picture)
 
     async def _plan(self, picture: Picture, changes: Mapping[str, str]) -> bool:
-        parts = self._parts
+        parts = self.parts
         start_ns = self._environment.clock.now_ns()
         several = await parts.allocations.of_changed(picture, changes, may_degrade=True)
         took_ns = self._environment.clock.now_ns() - start_ns

@@ -164,15 +164,15 @@ class BoxStages:
         return self._engine.serving_workers()
 
     def check(self, stage: Ask, call: ItemCall) -> None:
-        self._predictor.drop_late(self._application(stage, call.tenant), self._call(stage, call))
+        self._predictor.drop_late(self._application(stage, call.tenant), self.call_of(stage, call))
 
     async def prepare(self, stage: Ask, subjects: Sequence[Any], call: ItemCall) -> Sequence[Any]:
         media = [_media_of(subject) for subject in subjects]
-        return await self._predictor.prepare(self._application(stage, call.tenant), media, self._call(stage, call))
+        return await self._predictor.prepare(self._application(stage, call.tenant), media, self.call_of(stage, call))
 
     async def ask(self, stage: Ask, prepared: Any, call: ItemCall) -> StageAnswer:
         application = self._application(stage, call.tenant)
-        found = await self._predictor.ask(application, prepared, self._call(stage, call), call.watch)
+        found = await self._predictor.ask(application, prepared, self.call_of(stage, call), call.watch)
         is_read = GIVES[self._catalogue.entry(application.id).model.task.kind] not in _NUMBERS
         body = found.body if is_read else {}
         return StageAnswer(body, found.variant, found.kind, found.timings.compute, found.text)
@@ -231,7 +231,8 @@ class BoxStages:
         wanted = entry.most_wanted(stage.accuracy_min)
         return None if wanted is None or wanted is entry.order[0] else wanted.name
 
-    def _call(self, stage: Ask, call: ItemCall) -> Call:
+    def call_of(self, stage: Ask, call: ItemCall) -> Call:
+        """What the engine is asked for an item of a stage."""
         entry = self._catalogue.entry_for(call.tenant, stage.application_id)
         sequence_id = call.sequence_id if entry.model.task.state else None
         key = (stage.application_id, call.tenant, sequence_id or "")

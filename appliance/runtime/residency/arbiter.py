@@ -45,11 +45,12 @@ class EvictionArbiter:
         decisions: DecisionSink,
         policy_name: str,
         patience_ns: int | None = None,
+        beside: BesideBuilds | None = None,
     ) -> None:
         """An urgent request that finds only expected applications in its way waits `patience_ns` for their windows to
         close; then these get smaller variants.
 
-        None: it finds no room, as in the paper.
+        None: it finds no room, as in the paper. `beside`: what planners wish, where something is known of that.
         """
         self._groups = groups
         self._expectations = expectations
@@ -58,7 +59,7 @@ class EvictionArbiter:
         self._records = Records(groups, decisions, policy_name)
         self._patience_ns = patience_ns
         self._fallback = Fallback(groups, expectations, shares)
-        self._states = ApplicationStates(groups, expectations)
+        self._states = ApplicationStates(groups, expectations, beside or BesideBuilds())
         shares.promised = self.beside.all_promised
 
     # -- what the loop says of groups, by name -------------------------------------------------------------------------

@@ -34,6 +34,7 @@ class BesideBuilds:
 
     def __init__(self) -> None:
         self._wished: dict[str, _Wished] = {}
+        self._wishes: dict[str, tuple[Wish, ...]] = {}
         self._neighbours: set[str] = set()
         self.coming: str | None = None
         """The build that is being brought beside others: it takes the place of none."""
@@ -42,7 +43,9 @@ class BesideBuilds:
 
     def wish(self, group: VariantGroup, wishes: Iterable[Wish]) -> set[str]:
         """Replace what is wished for a group; the builds that are in use no more."""
+        wishes = tuple(wishes)
         before, now = self._wished.pop(group.name, _NOTHING), _wished(group, wishes)
+        self._wishes[group.name] = tuple(wish for wish in wishes if wish.distance == 0 and not wish.is_substitute)
         if now.in_use:
             self._wished[group.name] = now
         self._neighbours -= now.in_use.keys()
@@ -51,6 +54,11 @@ class BesideBuilds:
     def forget(self, name: str) -> None:
         """The group is gone."""
         self._wished.pop(name, None)
+        self._wishes.pop(name, None)
+
+    def wishes(self, name: str) -> tuple[Wish, ...]:
+        """The wishes for what planners use of a group, and for what they have promised."""
+        return self._wishes.get(name, ())
 
     def groups(self) -> Collection[str]:
         """For which something is wished, by name."""

@@ -45,6 +45,14 @@ class PlanEnactor:
         """Variants that are being brought."""
         return len(self._busy)
 
+    def is_changing(self, name: str) -> bool:
+        """Whether a group's variant is being changed."""
+        return name in self._busy
+
+    def is_paused(self, build_id: str) -> bool:
+        """Whether a build is not brought now, because its load has failed."""
+        return build_id in self._pauses
+
     def cancel(self) -> None:
         """Bring no more of what is under way."""
         for task in self._busy.values():
@@ -97,7 +105,7 @@ class PlanEnactor:
         ordered_bytes = 0  # by loads that begin in their next turn
         for change in changes:
             group = self._groups.of_application(change.application)
-            if group is None or group.name in self._busy or self._is_coming(group):
+            if group is None or self.is_changing(group.name) or self._is_coming(group):
                 continue
             if change.after is None:
                 memory.release(group.servable(change.before or "").build_id)
@@ -168,8 +176,8 @@ class PlanEnactor:
     def bring(self, group: VariantGroup, option: str) -> bool:
         """Load a variant in the background; when it is there, the other variants of its group go. Whether it begins."""
         servable = group.servable(option)
-        is_paused = servable.build_id in self._pauses
-        if group.name in self._busy or is_paused or self._reloads.is_thrashing(group.name):
+        is_paused = self.is_paused(servable.build_id)
+        if self.is_changing(group.name) or is_paused or self._reloads.is_thrashing(group.name):
             return False
         task = asyncio.create_task(self._brought(group, servable), name=f"bring {group.name}")
         self._busy[group.name] = task

@@ -78,20 +78,20 @@ class ResidencyLoop:
         self._windows = windows
         self._tick_ns = int(tick_ms * NS_PER_MS)
         self._reloads = Reloads(clock, events, reloads_per_min_max)
-        self._enactor = PlanEnactor(
+        self.enactor = PlanEnactor(
             groups=groups,
             arbiter=arbiter,
             memory=memory,
             reloads=self._reloads,
             on_brought=self._moved,
         )
-        self._neighbours = Neighbours(
+        self.neighbours = Neighbours(
             clock=clock,
             groups=groups,
             arbiter=arbiter,
             memory=memory,
             share=neighbours_share,
-            is_busy=lambda: self._enactor.loads_under_way > 0,
+            is_busy=lambda: self.enactor.loads_under_way > 0,
             on_end=self._moved,
         )
         self._seen: list[tuple[str, int]] = []
@@ -171,7 +171,7 @@ class ResidencyLoop:
 
     def has_room(self, servable: Servable) -> bool:
         """Whether it could come into memory now, and nothing would leave for it but what nobody uses yet."""
-        return self._enactor.has_room(servable)
+        return self.enactor.has_room(servable)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -186,20 +186,20 @@ class ResidencyLoop:
                 if is_time_to_look:
                     await self._rebalance()
                 if self._is_settled:
-                    self._neighbours.fill()
+                    self.neighbours.fill()
                 if self._tick_ns:
                     await self._clock.sleep_until_ns(self._clock.now_ns() + pause_ns(self._tick_ns, took_ns))
                 if not self._seen:
                     await self._until_next_edge()
         finally:
-            self._enactor.cancel()
-            self._neighbours.cancel()
+            self.enactor.cancel()
+            self.neighbours.cancel()
 
     def _step(self) -> bool:
         """Everything that is due now, but a look at memory that is left; whether it is time for that."""
         now_ns = self._clock.now_ns()
         self._take_over()
-        if self._enactor.end_pauses(now_ns):
+        if self.enactor.end_pauses(now_ns):
             self._is_settled = False
         is_new = self._version != self._groups.version
         if is_new:
@@ -212,7 +212,7 @@ class ResidencyLoop:
         # Before a load: a turn of the loop, and the replacement of whoever gives way, which is at most the slowest of
         # the smallest.
         lead_ns = self._tick_ns + self._groups.slowest_floor_ns()
-        loads_before = self._enactor.loads_under_way
+        loads_before = self.enactor.loads_under_way
         for group in self._due(now_ns, lead_ns, is_new):
             expectation = self._expectations.of(group.name)
             before_ns, was_answered = expectation.window_ns, expectation.is_answered
@@ -231,13 +231,13 @@ class ResidencyLoop:
                 self._is_settled = False
                 self.transitions += 1
         self._edge_ns = self._expectations.next_edge_ns(lead_ns)
-        if self._enactor.loads_under_way > loads_before:
+        if self.enactor.loads_under_way > loads_before:
             # the loads that were just ordered have no memory yet: what is left is seen in the next turn
             self._wake.set()
         elif not self._is_settled and now_ns - self._looked_ns >= self._rest_ns():
             self._is_settled = True
             self._looked_ns = now_ns
-            return self._is_better_wanted()  # or no change could be for the better
+            return self.is_better_wanted()  # or no change could be for the better
         return False
 
     def _rest_ns(self) -> int:
@@ -269,7 +269,7 @@ class ResidencyLoop:
             return list(self._groups.all())
         return [group for name in sorted(due) if (group := self._groups.of_application(name)) is not None]
 
-    def _is_better_wanted(self) -> bool:
+    def is_better_wanted(self) -> bool:
         """Some application is without its best variant: with every request that comes it may have become its turn."""
         best, awake = self._groups.best_builds(), self._memory.awake()
         if best is not self._best or awake is not self._awake:
@@ -279,7 +279,7 @@ class ResidencyLoop:
 
     def _take_over(self) -> None:
         seen, self._seen = self._seen, []
-        if seen and self._is_better_wanted():
+        if seen and self.is_better_wanted():
             self._is_settled = False
         for application_id, at_ns in seen if len(seen) <= _CROWD else _latest(seen):
             group = self._groups.of_application(application_id)
@@ -297,10 +297,10 @@ class ResidencyLoop:
         self._wishes.forget(lambda one: self._groups.of_application(one) is None)
 
     async def _until_next_edge(self) -> None:
-        edges_ns = (self._edge_ns, self._enactor.next_end_ns(), self._neighbours.next_ns)
+        edges_ns = (self._edge_ns, self.enactor.next_end_ns(), self.neighbours.next_ns)
         edge_ns = min((ns for ns in edges_ns if ns is not None), default=None)
         wait_s = None if edge_ns is None else max(0.0, (edge_ns - self._clock.now_ns()) / NS_PER_S)
-        if not self._is_settled or (wait_s is not None and self._is_better_wanted()):
+        if not self._is_settled or (wait_s is not None and self.is_better_wanted()):
             look_s = max(_LOOK_NS, self._rest_ns()) / NS_PER_S
             wait_s = look_s if wait_s is None else min(wait_s, look_s)
             self._is_settled = False
@@ -335,7 +335,7 @@ class ResidencyLoop:
         plan = self._decide(group.name, "procure")
         own = next((c for c in plan.changes if c.application == group.name), None)
         if own is not None and own.after is not None:
-            self._enactor.bring(group, own.after)
+            self.enactor.bring(group, own.after)
 
     async def _rebalance(self) -> None:
         """Look what to do with memory that is left, in parts, so that requests have their turns meanwhile."""
@@ -347,7 +347,7 @@ class ResidencyLoop:
             try:
                 next(steps)
             except StopIteration as end:
-                if not await self._enactor.enact(end.value):
+                if not await self.enactor.enact(end.value):
                     self._is_settled = False
                 return
             await others_first()
@@ -358,7 +358,7 @@ class ResidencyLoop:
         """A build has come into memory, for whomever: perhaps there is more to do."""
         group, build = self._groups.of_build(build_id), self._memory.build(build_id)
         assert build is not None, build_id
-        self._enactor.end_pause(build_id)
+        self.enactor.end_pause(build_id)
         if build.is_woken:
             self._groups.woken(build_id, build.wake_ns)
         else:
@@ -383,7 +383,7 @@ class ResidencyLoop:
         """A load came to nothing: what is planned goes without the build for a while, and longer every time."""
         build = self._memory.build(build_id)
         assert build is not None, build_id
-        self._enactor.pause(build_id, build.again_ns)
+        self.enactor.pause(build_id, build.again_ns)
         self._moved()
 
     def _moved(self) -> None:

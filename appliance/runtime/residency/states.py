@@ -22,11 +22,10 @@ _NOBODY: Mapping[str, int] = {}
 class ApplicationStates:
     """The states of all groups, to what memory held at the last `look`. Event-loop thread only."""
 
-    def __init__(self, groups: VariantGroups, expectations: Expectations) -> None:
+    def __init__(self, groups: VariantGroups, expectations: Expectations, beside: BesideBuilds) -> None:
         self._groups = groups
         self._expectations = expectations
-        self._wishes: dict[str, tuple[Wish, ...]] = {}
-        self.beside = BesideBuilds()
+        self.beside = beside
         self._changing: set[str] = set()
         self._without: set[str] = set()
         """Builds that cannot be loaded now."""
@@ -76,7 +75,6 @@ class ApplicationStates:
         else is expected to ask, so does all else that the group has.
         """
         name = group.name
-        self._wishes[name] = tuple(wish for wish in wishes if wish.distance == 0 and not wish.is_substitute)
         going = self.beside.wish(group, wishes)
         in_use = self.beside.in_use(name)
         if in_use:
@@ -100,7 +98,6 @@ class ApplicationStates:
 
     def forget(self, name: str) -> None:
         """The group is gone."""
-        self._wishes.pop(name, None)
         self.beside.forget(name)
 
     # -- questions -----------------------------------------------------------------------------------------------------
@@ -300,7 +297,7 @@ class ApplicationStates:
         promised and stays in memory beside `build`, which the group counts as its own, is no reason to keep that; where
         it is no option, and not in memory, it is what planners use that is kept.
         """
-        wishes = self._wishes.get(group.name, ())
+        wishes = self.beside.wishes(group.name)
         if not wishes:
             return ()
         names = {option.name for option in options}

@@ -57,23 +57,23 @@ class Planning:
         """`sessions`: those that have not ended, by id; kept by the registry."""
         self._environment = environment
         self.deciding = deciding
-        self._context = PlanningContext(environment, deciding, ledger, sessions)
-        self._pools = self._context.pools
-        self._shares = self._context.shares
+        self.context = PlanningContext(environment, deciding, ledger, sessions)
+        self.pools = self.context.pools
+        self._shares = self.context.shares
         self._wishes = Wishes(environment)
         self._admissions = {kind: asyncio.Lock() for kind in PromiseKind}
         """One promise of a kind after the other, and one plan of its pools. What is free is sold once: who was asked
         while the other kind sold some is asked anew."""
         self.ledger = ledger
-        self.zoos = self._context.zoos
-        self.queues = self._context.queues
-        self.figures = self._context.figures
-        self.latency = LatencyPlans(self._context)
-        self.accuracy = AccuracyPlans(self._context)
+        self.zoos = self.context.zoos
+        self.queues = self.context.queues
+        self.figures = self.context.figures
+        self.latency = LatencyPlans(self.context)
+        self.accuracy = AccuracyPlans(self.context)
 
     def put(self, live: LiveSession) -> None:
         """A session has come, or what decides of its pool has changed."""
-        self._context.put(live)
+        self.context.put(live)
 
     def restore(self, live: LiveSession) -> None:
         """A session was there before the restart of the box; it has yet to be put."""
@@ -82,7 +82,7 @@ class Planning:
 
     def take(self, live: LiveSession) -> None:
         """A session has gone."""
-        self._context.take(live)
+        self.context.take(live)
 
     def forget(self, application_id: str) -> None:
         """An application is no more, or asks another model."""
@@ -94,7 +94,7 @@ class Planning:
 
     def pools_of(self, tenant: str) -> set[PoolKey]:
         """How a tenant's sessions differ, as far as planning goes."""
-        return self._pools.members.pools_of(tenant)
+        return self.pools.members.pools_of(tenant)
 
     # -- may it come in ------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Planning:
         """Serve it, with a plan, where it fits and waits still; while no other promise of its kind is made."""
         found = await self._while_it_lasts(live)
         if found.fits and live.state is SessionState.WAITING:
-            self._context.admit(live, found)
+            self.context.admit(live, found)
             with suppress(DecisionSlow):  # the next turn plans it
                 await self._first_plan(live, found)
             self._wish()
@@ -150,12 +150,12 @@ class Planning:
         self._shares.mark()
         own = 0.0
         if key_of(draft, live.lane) != key_of(live, live.lane):  # its pool is asked for all that others leave anyway
-            own = self._context.taken(live)
+            own = self.context.taken(live)
         return await self._verdict_as_marked(draft, own)
 
     def give_back(self, live: LiveSession) -> None:
         """What a session takes is free: its promise becomes another one."""
-        self._context.give_back(live)
+        self.context.give_back(live)
 
     async def _while_it_lasts(self, live: LiveSession) -> Verdict:
         """A verdict that holds now: what it found free has not been sold meanwhile."""
@@ -193,7 +193,7 @@ class Planning:
         spared = own
         for victim in self._shares.beyond(live.session.tenant)[:REMOVALS_MAX]:
             victims.append(victim)
-            spared += self._context.least(victim)
+            spared += self.context.least(victim)
             tried = await self._verdict(live, spared)
             if tried.fits:
                 return Verdict(True, lane=tried.lane, share=tried.share, displaced=tuple(victims))
@@ -208,7 +208,7 @@ class Planning:
             return Verdict(False, Cause.PROCESSOR, "no plan was found in time; ask again")
 
     async def _first_plan(self, live: LiveSession, verdict: Verdict) -> None:
-        pool = self._pools.pool(key_of(live, live.lane))
+        pool = self.pools.pool(key_of(live, live.lane))
         if live.promise.kind is PromiseKind.LATENCY:
             await self.latency.plan(pool)
         elif verdict.planned is not None and not verdict.displaced:  # another plan might not have room for all
@@ -221,17 +221,17 @@ class Planning:
     async def adapt_all(self) -> None:
         """Plan all pools of latency anew (JF-17), and try those that wait."""
         self._shares.mark()
-        for key in self._pools.keys(PromiseKind.LATENCY):
+        for key in self.pools.keys(PromiseKind.LATENCY):
             with self._apart(key):
                 async with self._admissions[key.kind]:
-                    await self.latency.plan(self._pools.pool(key))
+                    await self.latency.plan(self.pools.pool(key))
                     await self._try_waiting(key)
             await others_first()
         self._wish()
 
     async def offload_all(self) -> None:
         """Plan all pools of accuracy anew (AR-07)."""
-        for key in self._pools.keys(PromiseKind.ACCURACY, self._environment.workers):
+        for key in self.pools.keys(PromiseKind.ACCURACY, self._environment.workers):
             with self._apart(key):
                 await self._offload_pool(key)
             await others_first()
@@ -241,10 +241,10 @@ class Planning:
         is_free = not lock.locked()  # while another promise is being made, nobody is tried
         async with lock:
             if key.lane >= self._environment.workers:
-                for live in self.accuracy.leave(self._pools.pool(key)):
+                for live in self.accuracy.leave(self.pools.pool(key)):
                     await self._let_in(live)
                 return
-            pool, others = self._pools.pool(key), self._pools.waiting(key)
+            pool, others = self.pools.pool(key), self.pools.waiting(key)
             now_ns = self._environment.clock.now_ns()
             if others and is_free and now_ns - pool.tried_ns >= TRY_NS:
                 pool.tried_ns = now_ns
@@ -255,7 +255,7 @@ class Planning:
     async def _try_waiting(self, key: PoolKey) -> None:
         """The first of those that wait, or in its place, where it fits, one that weighs more; with it the next turn
         tries the next."""
-        waiting = self._pools.waiting(key)
+        waiting = self.pools.waiting(key)
         if not waiting:
             return
         live, found = waiting[0], await self._verdict_as_marked(waiting[0])
@@ -270,8 +270,8 @@ class Planning:
                 live, found = one, other
                 break
         if live.state is SessionState.WAITING and self._is_good(live, found):
-            self._context.admit(live, found)
-            await self.latency.plan(self._pools.pool(key))
+            self.context.admit(live, found)
+            await self.latency.plan(self.pools.pool(key))
             self._shares.mark()
 
     @contextmanager
@@ -285,13 +285,13 @@ class Planning:
             log.exception("a pool was not planned", application=key.application_id, tenant=key.tenant)
 
     def _wish(self) -> None:
-        self._wishes.tell(self._context.sessions, self._pools, self._context.memory.needed())
+        self._wishes.tell(self.context.sessions, self.pools, self.context.memory.needed())
 
     # -- what others ask -----------------------------------------------------------------------------------------------
 
     def has_changed(self, live: LiveSession) -> bool:
         """Whether its link is another one than its last plan went by."""
-        pool = self._pools.get(key_of(live, live.lane))
+        pool = self.pools.get(key_of(live, live.lane))
         before = None if pool is None else pool.bandwidth_bps.get(live.id)
         if before is None or not isinstance(live.promise, LatencyPromise):
             return False
@@ -301,13 +301,13 @@ class Planning:
 
     def is_unplaced(self, live: LiveSession) -> bool:
         """Whether frames have come of it, and no plan knows yet how its numbers lie."""
-        pool = self._pools.get(key_of(live, live.lane))
+        pool = self.pools.get(key_of(live, live.lane))
         is_planned = live.promise.kind is PromiseKind.ACCURACY and live.state is SessionState.SERVED
         return is_planned and pool is not None and live.id not in pool.shifts
 
     def gates_of(self, live: LiveSession) -> Batches | None:
         """Where its frames wait for the others of their batches; None: they wait for nobody."""
-        pool = self._pools.get(key_of(live, live.lane))
+        pool = self.pools.get(key_of(live, live.lane))
         return None if pool is None or pool.key.kind is not PromiseKind.ACCURACY else pool.gates
 
     def is_in_memory(self, live: LiveSession, variant: str) -> bool:
@@ -318,10 +318,10 @@ class Planning:
     def was_taken(self, live: LiveSession, variant: str) -> bool:
         """Whether a variant has been in memory for the devices of a session's pool, and is so no more."""
         key = key_of(live, live.lane)
-        pool, rung = self._pools.get(key), self.zoos.of(key).by_name.get(variant)
+        pool, rung = self.pools.get(key), self.zoos.of(key).by_name.get(variant)
         if pool is None or rung is None or variant not in pool.found:
             return False
-        return not self._context.is_there(rung.servable)
+        return not self.context.is_there(rung.servable)
 
     def makes_do(self, live: LiveSession) -> bool:
         """Where memory has given the room of a session's variant to others, have the session use the best smaller one
@@ -329,7 +329,7 @@ class Planning:
         planned with until it is back.
         """
         key, environment = key_of(live, live.lane), self._environment
-        pool, plan = self._pools.get(key), live.plan
+        pool, plan = self.pools.get(key), live.plan
         if pool is None or plan is None or live.state is not SessionState.SERVED or plan.variant not in pool.found:
             return False
         zoo = self.zoos.of(key)
@@ -354,11 +354,11 @@ class Planning:
 
     def beginning(self, until_ns: int) -> int:
         """How many planned batches have yet to begin, and are to by then."""
-        return self._pools.beginning(until_ns)
+        return self.pools.beginning(until_ns)
 
     def needed(self) -> list[Servable]:
         """Return the variants that all promises need together, each once."""
-        return self._context.memory.builds()
+        return self.context.memory.builds()
 
     def close(self) -> None:
         """Plan no more."""
@@ -371,11 +371,11 @@ class Planning:
     @property
     def is_over(self) -> bool:
         """Whether nothing is left of any pool."""
-        return not self._pools
+        return not self.pools
 
     def batch_counts(self) -> BatchCounts:
         """Of all pools."""
-        return self._pools.batch_counts()
+        return self.pools.batch_counts()
 
     def decision_ms(self) -> tuple[int, float, float]:
         """Decisions since the start, and mean and P99 of the latest."""
@@ -383,7 +383,7 @@ class Planning:
 
     def decisions_of(self, live: LiveSession) -> tuple[int, float, float]:
         """The same of those about the sessions that one is planned with."""
-        pool = self._pools.get(key_of(live, live.lane))
+        pool = self.pools.get(key_of(live, live.lane))
         return (0, 0.0, 0.0) if pool is None else (pool.decided, *_mean_and_p99(pool.decided_ms))
 
 

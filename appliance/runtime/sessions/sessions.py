@@ -66,7 +66,7 @@ class Sessions:
         self._new_id = new_id
         self.register = Register(self._services, limits)
         self._presence = Presence(clock, self._services, limits.idle_ns)
-        self._promises = Promises(self._services, self._live)
+        self.promises = Promises(self._services, self._live)
         self._storing = Storing()
         self._answers = Portions(limits.answers_bytes_max)
         """Bytes of those that may be asked for again."""
@@ -115,7 +115,7 @@ class Sessions:
                 async with self._turn(session):
                     found = await service.join(live)
                     if not found.fits and not order.wait:
-                        raise await self._promises.refusal(live, found)
+                        raise await self.promises.refusal(live, found)
                 if not found.fits:
                     live.reason = found.told
                 await self._storing.keep(live)
@@ -166,7 +166,7 @@ class Sessions:
     async def _change(self, live: LiveSession, promise: Promise | None, is_paused: bool | None) -> None:
         if promise is not None and promise != live.promise:
             async with self._turn(live.session, promise):
-                await self._promises.change(live, promise)
+                await self.promises.change(live, promise)
             live.check_alive()
         if is_paused is not None and is_paused != live.session.is_paused:
             live.promised(replace(live.session, is_paused=is_paused))
@@ -177,7 +177,7 @@ class Sessions:
             elif not is_paused:
                 live.become(SessionState.WAITING)
                 async with self._turn(live.session):
-                    await self._promises.serve(live)
+                    await self.promises.serve(live)
         self._services.plan_soon()
 
     async def end(self, live: LiveSession, reason: str = "left") -> None:

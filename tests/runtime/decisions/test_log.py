@@ -197,7 +197,7 @@ async def test_closed_decision_log_finishes_the_batch_under_way() -> None:
     log = DecisionLog(HandClock(), queue_max=10, rows_max=1000)
     writing = asyncio.create_task(log.run(store))
     log.record("residency", FACTS)
-    await until(lambda: log._writing is not None)
+    await until(lambda: log.waiting == 0)
     log.record("residency", FACTS)
     writing.cancel()
     closing = asyncio.create_task(log.close(store))

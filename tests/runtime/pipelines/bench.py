@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from appliance.clock import NS_PER_S
 from appliance.domain.catalogue import TaskKind
 from appliance.domain.pipeline import Ask, Crop, Pipeline, PipelineClient, PipelinePlan, Stage
 from appliance.domain.pipeline_graph import Graph
@@ -22,7 +21,8 @@ from appliance.runtime.pipelines.composition import PlanningConfig, PlanningPort
 from appliance.runtime.pipelines.environment import PlannedPipeline
 from appliance.runtime.pipelines.planning import Planning
 from appliance.runtime.pipelines.windows import Totals
-from appliance.runtime.ports import RunGroup
+from appliance.runtime.ports import Background, RunGroup
+from appliance.runtime.serving.spending import SingleCallSpending, Spending
 from tests.checkers.pipeline import broken
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
@@ -79,6 +79,7 @@ class PlanningBench:
         self.pipelines: dict[str, PlannedPipeline] = {}
         self.thread: Callable[[], None] = _nothing
         """Called while a policy is asked."""
+        self.background: Background = self._background
         self.answer_s = 0.02
         """So long a policy takes."""
         core = self.box.core
@@ -92,7 +93,7 @@ class PlanningBench:
             residency=core.residency,
             events=self.box.telemetry,
             decisions=self.box.decisions,
-            background=self._background,
+            background=lambda compute: self.background(compute),
             groups=[
                 RunGroup(name, workers, self.box.processor, {"cpu": ""}, is_throttled=partial(self._is_throttled, name))
                 for name in ("p", "q")[: 1 + has_twin]
@@ -203,16 +204,19 @@ def replayed(bench: PlanningBench) -> int:
     return count
 
 
-class SingleCalls:
+class SingleCalls(SingleCallSpending):
     """So many workers are busy with single calls of tenants from now on."""
 
     def __init__(self, bench: PlanningBench, **workers: float) -> None:
+        super().__init__()
         self._bench, self._since_ns, self._workers = bench, bench.now_ns, workers
 
-    def seconds(self) -> Mapping[str, Mapping[int, float]]:
-        """By tenant and group."""
-        passed_s = (self._bench.now_ns - self._since_ns) / NS_PER_S
-        return {tenant: {0: workers * passed_s} for tenant, workers in self._workers.items()}
+    @property
+    def by_tenant(self) -> Mapping[str, Spending]:
+        found = SingleCallSpending()
+        for tenant, workers in self._workers.items():
+            found.of(tenant).ran("cpu", int(workers * (self._bench.now_ns - self._since_ns)))
+        return found.by_tenant
 
 
 def _nothing() -> None:

@@ -258,7 +258,7 @@ async def test_planning_picture_leaves_out_a_pipeline_deleted_meanwhile() -> Non
     """A client that joins a pipeline that is put anew just then is let into the new one."""
     bench = find_and_read()
     one, two = bench.add("one"), bench.add("two")
-    taking = asyncio.create_task(bench.planning._parts.pictures.take())
+    taking = asyncio.create_task(bench.planning.parts.pictures.take())
     await asyncio.sleep(0)  # noqa: TID251 - no time passes
     del bench.pipelines[one.pipeline.id]
     assert set((await taking).seen) == {two.pipeline.id}
@@ -357,7 +357,7 @@ async def test_joining_client_waits_for_few_of_many_changed_pipelines() -> None:
         await bench.pause(0.1 * asked_of[-1])
         return compute()
 
-    bench.planning._parts.solver._background = slow  # takes longer of more pipelines
+    bench.background = slow  # takes longer of more pipelines
     async with bench.working():
         many = [bench.add(f"p{number:02}") for number in range(40)]
         last = bench.add("last")

@@ -58,9 +58,11 @@ def says(stage: str, about: Path | str) -> Mapping[str, Any]:
 class Desk:
     """One pipeline over fake stages; frames of 100 ms."""
 
+    runner: type[FakeStages] = FakeStages
+
     def __init__(self, *stages: Stage, slo_ms: float = 100.0, say: Any = says, **facts: Any) -> None:
         self.clock = LoopClock()
-        self.stages = FakeStages(self.clock, say, **facts)
+        self.stages = self.runner(self.clock, say, **facts)
         pipeline = Pipeline("t/p", "t", "p", slo_ms, stages)
         self.live = LivePipeline(pipeline, KINDS, self.stages, self.clock)
         self._count = 0
@@ -580,10 +582,14 @@ class Slow(FakeStages):
             raise
 
 
+class SlowDesk(Desk):
+    """A pipeline over such a network."""
+
+    runner = Slow
+
+
 def slowly(*stages: Stage) -> Desk:
-    desk = Desk(*stages)
-    desk.stages = desk.live._runner = Slow(desk.clock, says)
-    return desk
+    return SlowDesk(*stages)
 
 
 @story

@@ -91,9 +91,7 @@ async def test_load_of_single_calls_is_planned_with() -> None:
         feed = asyncio.create_task(bench.feed(live, 20, 40, 1, "c1"))
         await bench.pause(3)
         rounds = bench.planning.figures.rounds
-        calls = SingleCalls(bench, t=1.0)
-        pictures = bench.planning._parts.pictures
-        pictures._environment = replace(pictures._environment, busy_s=calls.seconds)
+        bench.box.engine.single_calls = SingleCalls(bench, t=1.0)
         await bench.pause(10)
         problem: Any = bench.decided()[-1]["problem"]
         assert sum(part.share for one in problem.existing for part in one.parts) == pytest.approx(1.0, abs=0.25)

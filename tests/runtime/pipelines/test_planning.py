@@ -153,7 +153,7 @@ async def test_planning_round_gives_the_event_loop_a_turn_per_pipeline() -> None
     for live in lives:
         live.clients.join(PipelineClient("c", live.pipeline.id, 0.5), bench.now_ns)
     counting = asyncio.create_task(count())
-    await bench.planning._parts.pictures.take()
+    await bench.planning.parts.pictures.take()
     looked = turns
     bench.answer_s = 0.0
     assert await bench.planning.step()

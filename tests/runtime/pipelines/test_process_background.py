@@ -18,6 +18,7 @@ from appliance.runtime.ports import NotComputed
 from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerNotBegun, PlannerProcess
 from tests.fakes.clock import story
 from tests.fakes.memory import MemoryBench
+from tests.fakes.planner_processes import killed
 from tests.fakes.waiting import until
 from tests.instances.pipelines import demands
 
@@ -41,13 +42,9 @@ def test_plans_of_a_planner_process_equal_those_of_a_thread() -> None:
         compute = partial(plan_several, demands(3, 2, 0.6), Frontier())
         here = compute().served
         assert (await background(compute)).served == here
-        warming: Any = process._warming
-        await warming
-        assert process.is_ready
+        await until(lambda: process.is_ready)
         assert (await background(compute)).served == here
-        assert process._begun is not None
-        process._begun.process.kill()
-        process._begun.process.wait()
+        await killed(process)
         assert (await background(compute)).served == here
         await process.close()
 
@@ -58,10 +55,10 @@ def test_policy_error_reaches_the_caller_unchanged() -> None:
     """Wherever the policy computes."""
 
     async def story() -> None:
-        background = ProcessBackground(PlannerProcess(), PlannerEnded, PlannerNotBegun, _in_thread)
+        process = PlannerProcess()
+        background = ProcessBackground(process, PlannerEnded, PlannerNotBegun, _in_thread)
         with pytest.raises(ZeroDivisionError):
             await background(partial(divmod, 1, 0))
-        process: Any = background._process
         await process.close()
 
     asyncio.run(story())
@@ -83,16 +80,16 @@ def test_planner_process_that_is_given_up_on_is_ended_and_replaced() -> None:
         background = ProcessBackground(process, PlannerEnded, PlannerNotBegun, otherwise)
         assert await background(partial(divmod, 7, 2)) == (3, 1)
         assert len(in_threads) == 1
-        warming: Any = process._warming
-        await warming
-        assert process._begun is not None
-        before = process._begun
+        await until(lambda: process.is_ready)
+        before = await process.call(os.getpid)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await background(partial(pause_s, 600))
-        assert not before.is_there
+        with pytest.raises(ProcessLookupError):
+            os.kill(before, 0)
         assert await background(partial(divmod, 7, 2)) == (3, 1)
         assert len(in_threads) == 1
+        assert await process.call(os.getpid) != before
         await process.close()
 
     asyncio.run(story())

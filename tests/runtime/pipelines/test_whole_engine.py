@@ -130,7 +130,7 @@ async def test_frames_beyond_the_plan_have_a_lower_priority_than_planned() -> No
     stage = desk.pipeline.stage("find")
     assert isinstance(stage, Ask)
     counted = ItemCall("t", "r", 0, 1000, is_planned=False)
-    calls = [desk.stages._call(stage, one) for one in (counted, replace(counted, is_of_planned=False))]
+    calls = [desk.stages.call_of(stage, one) for one in (counted, replace(counted, is_of_planned=False))]
     assert [call.priority for call in calls] == [0, -100]
     assert [call.beyond_plan for call in calls] == [True, True]
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 import pytest
 
 from appliance.domain.errors import LoadFailed, OutOfMemory
-from appliance.policies.residency.base import Change, ResidencyPlan, Wish
+from appliance.policies.residency.base import Change, ResidencyPlan, ResidencyProblem, Wish
 from appliance.policies.residency.steps import in_steps
-from appliance.runtime.residency.groups import VariantGroups
+from appliance.runtime.residency.enacting import PlanEnactor
 from appliance.runtime.residency.loop import pause_ns
+from appliance.runtime.residency.reloads import Reloads
 from tests.fakes.clock import run_virtual, settle, story
 from tests.fakes.engine import EngineBench
+from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
 
 of_the_box = pytest.mark.parametrize("eviction", ["expected-utility", "iws-bfe"])
@@ -95,16 +97,22 @@ async def test_residency_change_is_not_ended_by_end_of_previous_change() -> None
     """
     bench = EngineBench(100)
     bench.add({name: Cost(size) for name, size in (("large", 40), ("mid", 20), ("small", 10))})
-    loop = bench.core.residency
-    group = VariantGroups(bench.catalogue).of_application("t/app")
+    woken = asyncio.Event()
+    core, clock = bench.core, bench.clock
+    reloads = Reloads(clock, bench.telemetry, 30)
+    enactor = PlanEnactor(
+        groups=core.groups, arbiter=core.arbiter, memory=core.memory, reloads=reloads, on_brought=woken.set
+    )
+    bench.memory.watch(lambda _: woken.set(), lambda _: None, lambda _: None)
+    group = core.groups.of_application("t/app")
     assert group is not None
-    loop._enactor.bring(group, "small")
+    enactor.bring(group, "small")
     for _ in range(2):  # woken by the load's end, and by that of the change, as the loop itself is
-        loop._wake.clear()
-        await loop._wake.wait()
-    loop._enactor.bring(group, "mid")
+        woken.clear()
+        await woken.wait()
+    enactor.bring(group, "mid")
     await settle()
-    loop._enactor.bring(group, "large")
+    enactor.bring(group, "large")
     await settle()
     assert bench.memory.is_loading(bench.build("mid"))
     assert not bench.memory.is_loading(bench.build("large"))
@@ -139,8 +147,7 @@ async def test_loads_of_one_plan_fit_into_memory_together() -> None:
     for name in "ab":
         bench.add({"v": Cost(20)}, name=name)
         changes.append(Change(f"t/{name}", None, "v"))
-    loop = bench.core.residency
-    await loop._enactor.enact(ResidencyPlan("cold", None, tuple(changes), "both"))
+    await bench.core.residency.enactor.enact(ResidencyPlan("cold", None, tuple(changes), "both"))
     await bench.pause(1_000)
     assert bench.memory.resident_set() == [bench.build("v", "t/a")]
     assert bench.memory.loads_skipped == 0
@@ -176,15 +183,16 @@ async def test_residency_loop_looks_seldom_at_many_idle_applications() -> None:
     bench = EngineBench(200)
     for index in range(200):
         bench.add({"v": Cost(2)}, name=f"app{index:03}")
-    loop = bench.core.residency
-    looks = set()
+    looks = set[int]()
+    listen(
+        bench.policies.eviction, lambda problem: looks.add(problem.now_ns) if problem.intent == "rebalance" else None
+    )
     async with bench.working(residency=True):
         for _ in range(6):
             await bench.pause(20_000)
             await bench.infer(application="t/app000")
-        for _ in range(200):
-            await bench.pause(50)
-            looks.add(loop._looked_ns)
+        looks.clear()
+        await bench.pause(10_000)
     assert 10 <= len(looks) <= 16
 
 
@@ -209,16 +217,31 @@ async def test_residency_plan_drops_changes_overtaken_while_planned() -> None:
     names = [f"app{i:03}" for i in range(200)]
     for name in names:
         bench.add({"v": Cost(2)}, name=name)
-    loop = bench.core.residency
-    look = asyncio.create_task(loop._rebalance())
-    await bench.pause(0)
-    assert not look.done()
-    loop.leave_out("t/app007")
-    await look
-    await bench.pause(10_000)
+    listen(bench.policies.eviction, lambda problem: bench.core.residency.leave_out("t/app007"))
+    async with bench.working(residency=True):
+        await bench.pause(10_000)
     brought = {bench.build("v", f"t/{name}") for name in names} - {bench.build("v", "t/app007")}
     assert set(bench.memory.resident_set()) == brought
-    assert not loop._is_settled
+
+
+@story
+async def test_residency_plan_that_was_overtaken_is_made_anew() -> None:
+    """The small variant leaves while it is planned what comes in its place; no request comes after that."""
+    bench = EngineBench(100, eviction="expected-utility")
+    app = bench.add({"large": Cost(60), "small": Cost(20)})
+    await bench.availability.load(app, "small")
+    asked = list[str]()
+
+    def leaves(problem: ResidencyProblem) -> None:
+        asked.append(problem.intent)
+        if len(asked) == 1:
+            bench.memory.release(bench.build("small"))
+
+    listen(bench.policies.eviction, leaves)
+    async with bench.working(residency=True):
+        await bench.pause(10_000)
+    assert asked[0] == "rebalance"
+    assert bench.memory.resident_set() == [bench.build("large")]
 
 
 @pytest.mark.parametrize(("count", "more"), [(20, 0), (200, 1)])
@@ -229,10 +252,10 @@ def test_residency_look_at_many_applications_begins_with_separate_step(count: in
         bench = EngineBench(1000, eviction="expected-utility")
         for index in range(count):
             bench.add({"v": Cost(2)}, name=f"app{index:03}")
-        arbiter, memory = bench.core.residency._arbiter, bench.memory
+        arbiter, memory = bench.core.arbiter, bench.memory
         budget_bytes, residents, now_ns = memory.budget_bytes, memory.residents(), bench.clock.now_ns()
         problem = arbiter.problem(budget_bytes, residents, now_ns, None, "rebalance")
-        parts = sum(1 for _ in in_steps(arbiter._policy, problem))
+        parts = sum(1 for _ in in_steps(bench.policies.eviction, problem))
         assert sum(1 for _ in arbiter.rebalance(budget_bytes, residents, now_ns)) == parts + more
 
     run_virtual(story)
@@ -243,16 +266,14 @@ async def test_wishes_of_planners_for_application_are_kept_apart() -> None:
     """A planner's wish for an application does not take away that of another planner."""
     bench = EngineBench(budget=100)
     bench.add({"large": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)})
-    states = bench.core.arbiter._states
     one, two = Wish("large", 10**12, 2), Wish("small", 10**12, 1)
     bench.core.residency.wish("t/app", (one,))
     bench.core.residency.wish("t/app", (two,), "pipelines")
-    name = next(iter(states._wishes))
-    assert set(states._wishes[name]) == {one, two}
+    assert bench.wishes() == {("large", 2), ("small", 1)}
     bench.core.residency.wish("t/app", ())
-    assert states._wishes[name] == (two,)
+    assert bench.wishes() == {("small", 1)}
     bench.core.residency.wish("t/app", (), "pipelines")
-    assert states._wishes[name] == ()
+    assert bench.wishes() == set()
 
 
 @story
@@ -264,11 +285,13 @@ async def test_wishes_of_removed_application_leave_residency_loop() -> None:
     async with bench.working(residency=True):
         residency.wish("t/app", (Wish("v", 10**12, 2),), "pipelines")
         await bench.pause(10)
-        assert set(residency._wishes._by_source) == {"t/app"}
+        assert bench.wishes() == {("v", 2)}
         bench.catalogue.remove_application(application.id)
         await bench.infer(application=bench.add({"w": Cost(resident_bytes=40)}, name="other").id)
         await bench.pause(10)
-        assert residency._wishes._by_source == {}
+        bench.add({"v": Cost(resident_bytes=40), "small": Cost(resident_bytes=10)})
+        residency.wish("t/app", (Wish("small", 10**12, 1),))
+        assert bench.wishes() == {("small", 1)}
 
 
 def test_residency_loop_pauses_longer_after_long_turn() -> None:

@@ -185,7 +185,7 @@ async def test_neighbour_whose_room_is_taken_evicts_no_build() -> None:
     await bench.availability.load(idle, "v")
     await in_use(bench, "v13")
     use(bench, "v13", near=("v12", "v14"))
-    bench.core.residency._neighbours.fill()
+    bench.core.residency.neighbours.fill()
     bench.memory.resize(50)
     await bench.pause(1_000)
     assert there(bench) == {"v13"}
@@ -196,7 +196,7 @@ async def test_neighbour_whose_room_is_taken_evicts_no_build() -> None:
 
 def comes(bench: EngineBench, name: str) -> None:
     """This neighbour has begun to come: it is decided, and its load is about to ask for room."""
-    bench.core.residency._neighbours.fill()
+    bench.core.residency.neighbours.fill()
     assert bench.core.arbiter.beside.coming == bench.build(name)
 
 
@@ -466,16 +466,19 @@ def test_memory_budget_holds_and_no_build_is_evicted_for_neighbour(
                 asked[build_id] -= is_urgent
 
         memory.pin = pinned  # type: ignore[method-assign]
-        evict = memory._unloads.evict
+        emit = bench.telemetry.emit
 
-        def seen(build: object, newcomer: str) -> None:
+        def seen(event: str, **facts: Any) -> None:
+            emit(event, **facts)
+            if event != "variant evicted":
+                return
+            newcomer = facts["newcomer"]
             assert newcomer != used.coming, "it takes the place of another one"
             assert newcomer not in used.neighbours, "it counts as one that takes nobody's place"
             coming = memory.build(newcomer)
             assert coming is None or asked[newcomer] or not coming.is_urgent, "no request waits for it"
-            evict(build, newcomer)  # type: ignore[arg-type]
 
-        memory._unloads.evict = seen  # type: ignore[method-assign]
+        bench.telemetry.emit = seen  # type: ignore[method-assign]
         async with bench.working(residency=True):
             for do, one, two, pause_ms in drawn:
                 try:

@@ -86,36 +86,36 @@ class Story:
             elif step.do == "change":
                 bench.add({"v9": Cost(9)}, name="other" + step.name)
             elif step.do == "measure":
-                bench.core.residency._groups.loaded(bench.catalogue.entry(application).order[0].build_id, step.size**4)
+                bench.core.groups.loaded(bench.catalogue.entry(application).order[0].build_id, step.size**4)
         except ApplianceError:
             pass  # it found no room, or was late: that is a change, too
         await bench.pause(step.pause_ms)
 
     def check(self) -> None:
         """Every question is the same as to an arbiter that knows nothing yet."""
-        residency, memory = self.bench.core.residency, self.bench.memory
-        kept = self.bench.core.arbiter
+        core, memory = self.bench.core, self.bench.memory
+        kept, groups, enactor = core.arbiter, core.groups, core.residency.enactor
         for request in (None, *(self.application(name) for name in NAMES)):
-            if request is not None and residency._groups.of_application(request) is None:
+            if request is not None and groups.of_application(request) is None:
                 continue
             intents: tuple[Intent, ...] = ("rebalance",) if request is None else ("serve", "procure")
             for intent in intents:
                 asked = (memory.budget_bytes, memory.residents(), self.bench.clock.now_ns(), request, intent)
                 question = kept.problem(*asked, asleep=memory.asleep())
                 fresh = EvictionArbiter(
-                    residency._groups,
-                    residency._expectations,
-                    self.bench.core.shares,
+                    groups,
+                    core.expectations,
+                    core.shares,
                     ExpectedUtility(),
                     Decisions(),
                     "expected-utility",
+                    beside=kept.beside,
                 )
-                for name in residency._enactor._busy:
-                    fresh.begin_change(name)
-                for build_id in residency._enactor._pauses:
-                    fresh.go_without(build_id)
-                fresh._states._wishes = dict(kept._states._wishes)
-                fresh._states.beside = kept.beside
+                for group in groups.all():
+                    if enactor.is_changing(group.name):
+                        fresh.begin_change(group.name)
+                    for build_id in filter(enactor.is_paused, group.builds):
+                        fresh.go_without(build_id)
                 anew = fresh.problem(*asked, asleep=memory.asleep())
                 for field in fields(question):
                     assert getattr(question, field.name) == getattr(anew, field.name), field.name
@@ -128,10 +128,10 @@ class Story:
         assert (ledger.leavers(), memory.awake()) == (overview.leavers(), overview.awake())
         assert memory.awake() == {build.build_id for build in ledger.all() if memory.is_resident(build.build_id)}
         assert ledger.asleep_bytes == sum(overview.kept().values())
-        is_wanted = any(not memory.is_resident(g.servables[0].build_id) for g in residency._groups.all())
-        assert residency._is_better_wanted() is is_wanted
-        floors = [g.options[-1].load_ns for g in residency._groups.all()]
-        assert residency._groups.slowest_floor_ns() == max(floors, default=0)
+        is_wanted = any(not memory.is_resident(g.servables[0].build_id) for g in groups.all())
+        assert core.residency.is_better_wanted() is is_wanted
+        floors = [g.options[-1].load_ns for g in groups.all()]
+        assert groups.slowest_floor_ns() == max(floors, default=0)
 
 
 @examples(gate=60)

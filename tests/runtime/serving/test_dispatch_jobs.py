@@ -5,25 +5,19 @@ from itertools import pairwise
 
 import pytest
 
-from appliance.policies.dispatch.base import DispatchInput, DispatchPlan
+from appliance.policies.dispatch.base import DispatchInput
 from appliance.policies.dispatch.base import Job as DispatchJob
+from appliance.runtime.serving.dispatch_jobs import DispatchJobs
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
+from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
 
 
 def asked(bench: EngineBench) -> list[DispatchInput]:
     """What the policy is asked from now on."""
-    scheduler = bench.engine._scheduler
-    assert scheduler is not None
     problems: list[DispatchInput] = []
-    plan = scheduler._policy.plan
-
-    def noted(problem: DispatchInput) -> DispatchPlan:
-        problems.append(problem)
-        return plan(problem)
-
-    scheduler._policy.plan = noted  # type: ignore[method-assign]
+    listen(bench.policies.dispatch, problems.append)
     return problems
 
 
@@ -59,13 +53,11 @@ async def test_dispatch_job_is_stated_anew_when_its_time_scale_ends() -> None:
     bench = bench_of()
     async with bench.working():
         await bench.infer()
-        scheduler = bench.engine._scheduler
-        assert scheduler is not None
         bench.processor.slowness = bench.twins[0].slowness = 100_000.0
         waiting = [asyncio.create_task(bench.infer(within_ms=3_000_000)) for _ in range(3)]
         await settle()
-        *_, job = [one for jobs in scheduler._queue.turns(32) for one in jobs]
-        dispatch_jobs, left_ms = scheduler._dispatch_jobs, []
+        *_, job = [one for jobs in bench.queue.turns(32) for one in jobs]
+        dispatch_jobs, left_ms = DispatchJobs(bench.group.groups(), {}), []
         for _ in range(4):
             now_ns = bench.clock.now_ns()
             now_ms = dispatch_jobs.now_ms(now_ns)

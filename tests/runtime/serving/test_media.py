@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import threading
 import weakref
 from collections.abc import Iterator
@@ -126,13 +127,17 @@ async def test_long_media_work_leaves_a_thread_to_tenants_with_short_work() -> N
     in the way of all others. A tenant with short work has a thread at once, and one after another; a lone tenant with
     long work has all of them.
     """
-    spent = iter(range(0, 10**12, LONG_NS + 1))
+    looks, takes_ns = itertools.count(), [LONG_NS + 1]
     pool = MediaPool(
-        SystemClock(), threads=2, waiting_max=24, weight_of=lambda tenant: 1.0, spent_ns=lambda: next(spent)
+        SystemClock(),
+        threads=2,
+        waiting_max=24,
+        weight_of=lambda tenant: 1.0,
+        spent_ns=lambda: next(looks) * takes_ns[0],
     )
     for _ in range(2):
         await pool.run("t/a", "greedy", None, int)
-    pool._spent_ns = lambda: 0
+    takes_ns[0] = 0
     both, go = threading.Barrier(2), threading.Event()
     await asyncio.gather(*[pool.run("t/a", "greedy", None, both.wait) for _ in range(2)])
     await pool.run("t/a", "quiet", None, int)

@@ -234,9 +234,12 @@ async def test_frames_of_planned_batch_run_together() -> None:
 async def test_planned_frames_train_no_forecaster() -> None:
     """The plan of the session says when its frames come."""
     bench = EngineBench()
-    bench.add({"v": Cost(run_ms=20)})
-    async with bench.working():
+    application = bench.add({"v": Cost(run_ms=20)})
+    expectation = bench.core.expectations.of(application.id)
+    async with bench.working(residency=True):
         await bench.infer(1.0, is_frame=True, is_planned=True)
-        assert list(bench.core.residency._seen) == []
+        await bench.pause(10)
+        assert not expectation.arrivals_ns
         await bench.infer(1.0)
-        assert len(bench.core.residency._seen) == 1
+        await bench.pause(10)
+        assert len(expectation.arrivals_ns) == 1

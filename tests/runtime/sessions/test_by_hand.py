@@ -61,7 +61,7 @@ async def test_longest_foreign_run_counts_pools_and_requests_without_session() -
     fleet = Fleet(workers=2)
     async with fleet.working():
         _, live = await _rung(fleet)
-        context, key = fleet.sessions.planning._context, key_of(live)
+        context, key = fleet.sessions.planning.context, key_of(live)
         for number, ms in enumerate((12.0, 20.0)):
             context.pools.pool(replace(key, tenant=f"other-{number}")).run_ms_max = ms
         context.pools.pool(key).run_ms_max = 99.0

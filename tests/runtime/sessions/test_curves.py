@@ -13,7 +13,9 @@ from appliance.runtime.sessions.curves import RATE_PRIOR, TIMES_MAX, Curves
 from appliance.runtime.sessions.drop_priors import DropPriors
 from appliance.runtime.sessions.offloading import Scale
 from appliance.runtime.sessions.pools import key_of
+from appliance.runtime.sessions.zoo import Rung
 from tests.fakes.clock import story
+from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.runtime.sessions.fleet import Fleet, steady
 
@@ -54,12 +56,14 @@ async def test_drop_curve_is_gap_plus_rate_until_measured_by_device() -> None:
         }
 
 
-def test_drop_curve_report_is_clamped_to_bounds() -> None:
+@story
+async def test_drop_curve_report_is_clamped_to_bounds() -> None:
     """NaN is no report, larger values are the bound, and no variant is behind itself."""
-    curves = Curves()
+    bench, curves = EngineBench(), Curves()
+    best = Rung(bench.catalogue.entry(bench.add({"best": Cost()}).id).servables["best"], None, {}, {})
     nan, wild = VariantDrop(math.nan, {"best": math.nan}), VariantDrop(99.0, {"best": 99.0})
     assert not curves.report(DeviceReport(drop_rate=math.nan, drop_curves={"a": nan, "b": wild, "best": wild}))
-    curves._best = "best"
+    curves.know([best], best)
     assert (curves.rate_of("a"), curves.gap_of("a")) == (curves.rate, 0.0)
     assert (curves.rate_of("b"), curves.gap_of("b")) == (0.2, 0.5)
     assert curves.gap_of("best") == 0.0
@@ -130,7 +134,7 @@ async def test_drop_priors_are_forgotten_with_application() -> None:
         best, small = zoo.best.name, min(zoo.rungs, key=lambda rung: rung.accuracy).name
         one.report(DeviceReport(drop_rate=0.012, drop_curves={best: VariantDrop(0.004), small: VariantDrop(0.012)}))
         offloading.clients_of([one], zoo.rungs, Scale(fleet.clock.now_ns(), 15.0), {}, 1.0)
-        plans._priors.estimate(("t", gate.id), (one,), (), fleet.clock.now_ns())
+        await plans.plan(fleet.sessions.planning.pools.pool(key_of(one, one.lane)))
         await fleet.sessions.end(one)
 
         async def rate_of_a_new_one() -> tuple[float, dict[str, float]]:

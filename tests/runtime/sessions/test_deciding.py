@@ -15,9 +15,10 @@ import pytest
 from appliance.clock import SystemClock, pause_s
 from appliance.policies.adaptation.base import AdaptationInput, Client, Network
 from appliance.runtime.memory.planner_processes import PlannerProcesses
-from appliance.runtime.sessions.deciding import Decisions, DecisionSlow, adaptation_plan, has_begun
+from appliance.runtime.sessions.deciding import IN_PLACE_MS_MAX, Decisions, DecisionSlow, adaptation_plan, has_begun
 from appliance.runtime.sessions.planner_process import PlannerEnded, PlannerProcess
 from tests.fakes.memory import MemoryBench
+from tests.fakes.planner_processes import killed
 from tests.fakes.waiting import until
 from tests.harness.signals import freeze
 
@@ -48,13 +49,20 @@ async def test_decision_for_many_sessions_is_never_made_in_place() -> None:
     """Not even the first time: a decision for many that leaves a session out may take half a second. The process begins
     before it is needed.
     """
+    process = PlannerProcess()
     deciding = Decisions(
-        SystemClock(), "exchange", "earliest-due", in_place_clients_max=2, limit_s=240.0, begin_s=240.0
+        SystemClock(),
+        "exchange",
+        "earliest-due",
+        in_place_clients_max=2,
+        limit_s=240.0,
+        begin_s=240.0,
+        process_for=lambda family: process,
     )
     try:
         await deciding.adapt(PROBLEM)
         assert deciding.elsewhere == 0
-        assert deciding._processes["adaptation"]._warming is not None
+        await until(lambda: process.is_ready)
         more = replace(PROBLEM, clients=(*PROBLEM.clients, Client("three", 10, 100, 1e7)))
         await deciding.adapt(more)
         assert deciding.elsewhere == 1
@@ -110,9 +118,7 @@ async def test_memory_account_is_told_of_planner_process_begin_and_end() -> None
         await process.call(has_begun)
         assert counted.told == ["begins", "is there"]
         await process.call(has_begun)
-        assert process._begun is not None
-        process._begun.process.kill()
-        process._begun.process.wait()
+        await killed(process)
         await process.call(has_begun)
         assert counted.told[2:] == ["has ended", "begins", "is there"]
     finally:
@@ -195,13 +201,20 @@ async def test_decision_without_memory_for_planner_is_made_in_thread() -> None:
 
 async def test_killed_planner_process_is_begun_anew() -> None:
     """The decision is made all the same."""
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", in_place_ms_max=1e-6, limit_s=240.0, begin_s=240.0)
+    process = PlannerProcess()
+    deciding = Decisions(
+        SystemClock(),
+        "exchange",
+        "earliest-due",
+        in_place_ms_max=1e-6,
+        limit_s=240.0,
+        begin_s=240.0,
+        process_for=lambda family: process,
+    )
     try:
         here = await deciding.adapt(PROBLEM)
         await deciding.adapt(PROBLEM)
-        begun = deciding._processes["adaptation"]._begun
-        assert begun is not None
-        begun.process.kill()
+        await killed(process)
         assert await deciding.adapt(PROBLEM) == here
         assert await deciding.adapt(PROBLEM) == here
     finally:
@@ -213,32 +226,44 @@ async def test_stopped_planner_process_is_begun_anew_after_limit() -> None:
     there is none.
     """
     spent_ns = itertools.count(0, 10_000_000).__next__
-    deciding = Decisions(SystemClock(), "exchange", "earliest-due", spent_ns=spent_ns, limit_s=240.0, begin_s=240.0)
+    process = PlannerProcess()
+
+    def deciding(limit_s: float, in_place_ms_max: float = IN_PLACE_MS_MAX) -> Decisions:
+        return Decisions(
+            SystemClock(),
+            "exchange",
+            "earliest-due",
+            spent_ns=spent_ns,
+            limit_s=limit_s,
+            begin_s=240.0,
+            process_for=lambda family: process,
+            in_place_ms_max=in_place_ms_max,
+        )
+
+    patient, hasty = deciding(240.0), deciding(0.2)
+    strict = deciding(0.2, in_place_ms_max=1e-6)  # all decisions take very long by that
     try:
-        here = await deciding.adapt(PROBLEM)
-        assert await deciding.adapt(PROBLEM) == here
-        process = deciding._processes["adaptation"]
-        _stop(process)
-        deciding._limit_s = 0.2
-        assert await deciding.adapt(PROBLEM) == here
+        here = await patient.adapt(PROBLEM)
+        for one in (hasty, strict):
+            assert await one.adapt(PROBLEM) == here
         assert not process.is_ready
-        deciding._limit_s = 240.0
-        assert await deciding.adapt(PROBLEM) == here
+        assert await patient.adapt(PROBLEM) == here
+        await stopped(process)
+        assert await hasty.adapt(PROBLEM) == here
+        assert not process.is_ready
+        assert await patient.adapt(PROBLEM) == here
         assert process.is_ready
-        deciding._in_place_ms_max = 1e-6  # all decisions take very long by that
-        _stop(process)
-        deciding._limit_s = 0.2
+        await stopped(process)
         with pytest.raises(DecisionSlow):
-            await deciding.adapt(PROBLEM)
-        deciding._limit_s = 240.0
-        assert await deciding.adapt(PROBLEM) == here
+            await strict.adapt(PROBLEM)
+        assert await patient.adapt(PROBLEM) == here
+        assert (patient.elsewhere, hasty.elsewhere, strict.elsewhere) == (3, 1, 1)
     finally:
-        await deciding.close()
+        await process.close()
 
 
-def _stop(process: PlannerProcess) -> None:
-    assert process._begun is not None
-    freeze(process._begun.process.pid)
+async def stopped(process: PlannerProcess) -> None:
+    freeze(await process.call(os.getpid))
 
 
 async def test_decision_is_made_in_place_when_no_process_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ async def test_latency_promises_are_planned_without_lost_worker() -> None:
             fleet.stream(live, steady(50))
         await fleet.pass_s(5)
         planning = fleet.sessions.planning
-        (pool,) = planning._pools
+        (pool,) = planning.pools
         assert pool.plan is not None
         assert (_states(fleet), len(pool.plan.workers)) == ({SessionState.SERVED: 8}, 2)
         fleet.bench.clusters[0].lose("core 3 is offline")

@@ -31,7 +31,7 @@ async def test_frames_of_plan_are_an_interval_apart(policy: str, devices: int, d
         before, planned = len(ran), Counter[int]()
         for _ in range(25):
             await fleet.pass_s(0.2)
-            for pool in fleet.sessions.planning._pools:
+            for pool in fleet.sessions.planning.pools:
                 planned.update(len(batch.requests) for batch in pool.batches)
             for live in lives:
                 assert live.plan is not None

@@ -281,7 +281,7 @@ async def test_worker_without_sessions_keeps_network() -> None:
     async with fleet.working():
         lives = [await fleet.join(gate, LatencyPromise(slo_ms, 15.0), mbps=500) for slo_ms in (70.0, 45.0, 28.0)]
         await fleet.pass_s(2.0)
-        pool = fleet.sessions.planning._pools.pool(key_of(lives[0]))
+        pool = fleet.sessions.planning.pools.pool(key_of(lives[0]))
         before = pool.previous
         assert sorted(map(str, before)) == ["v160", "v320", "v480"]
         await fleet.sessions.end(lives[0])

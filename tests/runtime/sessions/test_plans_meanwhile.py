@@ -14,8 +14,10 @@ from appliance.domain.states import SessionState
 from appliance.runtime.sessions.adapting import FrameOverhead, client_of, rate_of
 from appliance.runtime.sessions.deciding import DecisionSlow
 from appliance.runtime.sessions.pools import key_of
+from appliance.runtime.sessions.zoo import Zoo
 from tests.fakes.clock import story
 from tests.fakes.processor import Cost
+from tests.harness.reach import alive
 from tests.runtime.sessions.fleet import Fleet
 
 ZOO = {320: Cost(run_ms=13), 160: Cost(run_ms=6)}
@@ -150,7 +152,7 @@ async def test_changed_promise_is_judged_by_device_as_measured() -> None:
             live, FrameHead(0, now_ns, now_ns - 30 * NS_PER_MS, None, 1000, 320, quality=50)
         )
         frame.received(b"x" * 1000)
-        draft = fleet.sessions._promises.draft(live, live.promise)
+        draft = fleet.sessions.promises.draft(live, live.promise)
         assert live.lowers_quality
         assert live.head_delay_ms == pytest.approx(30.0)
         beside = FrameOverhead(0.0, 0.0)
@@ -174,7 +176,7 @@ async def test_session_removed_during_plan_takes_no_load() -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(planning.deciding, "adapt", deciding(fleet, "adapt", removing))
-            pool = planning._context.pools.pool(key_of(other))
+            pool = planning.pools.pool(key_of(other))
             await planning.latency.plan(pool)
         assert one.state is SessionState.WAITING
         assert one.plan is None
@@ -187,13 +189,14 @@ async def test_zoos_of_past_promises_are_not_kept() -> None:
     """However many accuracy floors are asked for."""
     fleet = Fleet(workers=1)
     gate = fleet.add(ZOO)
+    before = alive(Zoo)
     async with fleet.working():
         for number in range(50):
             with suppress(PromiseNotPossible):
                 live = await fleet.join(gate, LatencyPromise(150.0, 1.0, 99.0 + number / 100.0), mbps=20)
                 await fleet.sessions.end(live)
             await fleet.bench.pause(60)
-        assert len(fleet.sessions.planning.zoos._zoos) <= 4
+        assert alive(Zoo) - before <= 4
 
 
 @story

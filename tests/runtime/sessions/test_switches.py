@@ -76,7 +76,7 @@ async def test_device_has_best_resident_variant_until_planned_variant_is_loaded(
         assert live.variant == "v640"
         assert fleet.bench.memory.is_resident(builds[128])
         await fleet.pass_s(6)
-        wanted = fleet.sessions.planning._pools
+        wanted = fleet.sessions.planning.pools
         assert {name for pool in wanted for name in pool.wanted} <= {"v384", "v256"}
         assert live.variant == "v128"
         assert fleet.sessions.planning.figures.switches["absent"] == 0
@@ -91,7 +91,7 @@ async def test_session_frames_train_no_forecaster_of_application() -> None:
         live = await fleet.join(gate, PROMISE, fps=10.0, mbps=40.0)
         device = fleet.stream(live, lambda _: 40e6)
         await fleet.pass_s(5)
-        expectation = fleet.bench.core.residency._expectations.of(gate.id)
+        expectation = fleet.bench.core.expectations.of(gate.id)
         assert device.sent > 20
         assert not expectation.arrivals_ns
         await fleet.bench.infer(application=gate.id)
@@ -112,13 +112,11 @@ async def test_wish_for_variant_soon_left_has_lower_priority_than_in_use() -> No
         fleet.stream(live, lambda after_s: 5e6 if after_s < 4 else 40e6)
         await fleet.pass_s(3)
         first = live.variant
-        wished = fleet.bench.core.arbiter._states._wishes[gate.id]
-        assert {wish.variant: wish.priority for wish in wished}[first] == IN_USE
+        assert (first, IN_USE) in fleet.bench.wishes(gate.id)
         seen = set()
         for _ in range(60):
             await fleet.pass_s(0.1)
-            wished = fleet.bench.core.arbiter._states._wishes[gate.id]
-            seen |= {(wish.variant, wish.priority) for wish in wished}
+            seen |= fleet.bench.wishes(gate.id)
         assert (first, IN_USE - 1) in seen
 
 
@@ -207,4 +205,4 @@ async def test_switch_to_variant_as_accurate_is_made_if_worth_load(load_ms: floa
         costs = fleet.bench.processor.costs
         costs[build] = replace(costs[build], run_ms=30.0)
         await fleet.pass_s(10)
-        assert {name for pool in fleet.sessions.planning._pools for name in pool.wanted} == {variant}
+        assert {name for pool in fleet.sessions.planning.pools for name in pool.wanted} == {variant}

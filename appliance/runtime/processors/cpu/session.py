@@ -239,7 +239,7 @@ class OnnxProcessor:
         # Where a run has several threads, the load makes the others: they inherit where it may run.
         begin = partial(pin, cores if threads_per_run > 1 else ())
         self._make_loads = partial(WorkerThreads, f"{name}-load", loads_parallel_max, nice=_LOAD_NICE, begin=begin)
-        self._runs, self._loads = self._make_runs(), self._make_loads()
+        self.runs, self._loads = self._make_runs(), self._make_loads()
         self._unloads = WorkerThreads(f"{name}-unload", 1)
         self._wakes = WorkerThreads(f"{name}-wake", loads_parallel_max)
         self._reads = WorkerThreads(f"{name}-read-ahead", 1, nice=_LOAD_NICE)
@@ -280,7 +280,7 @@ class OnnxProcessor:
     ) -> StagedCall:
         """Port `Staging`."""
         stop = self.sessions.stop()
-        staged = self._runs.stage(begin_by_ns, self.sessions.run, handle, inputs, outputs, stop)
+        staged = self.runs.stage(begin_by_ns, self.sessions.run, handle, inputs, outputs, stop)
         if deadline_ns is not None:
             stop_at(deadline_ns, staged.run, stop)
         self._ran += 1
@@ -308,9 +308,9 @@ class OnnxProcessor:
     ) -> asyncio.Future[T]:
         self._ran += 1
         if deadline_ns is None:
-            return self._runs.submit(run_on, handle, inputs, outputs)
+            return self.runs.submit(run_on, handle, inputs, outputs)
         stop = self.sessions.stop()
-        run = self._runs.submit(run_on, handle, inputs, outputs, stop)
+        run = self.runs.submit(run_on, handle, inputs, outputs, stop)
         stop_at(deadline_ns, run, stop)
         return run
 
@@ -350,12 +350,12 @@ class OnnxProcessor:
 
     def renew(self) -> None:
         """Threads for runs and loads anew, on its cores; those that are there end with what is queued."""
-        self._runs.close()
+        self.runs.close()
         self._loads.close()
-        self._runs, self._loads = self._make_runs(), self._make_loads()
+        self.runs, self._loads = self._make_runs(), self._make_loads()
 
     def close(self) -> None:
-        self._runs.close()
+        self.runs.close()
         self._loads.close()
         self._unloads.close()
         self._wakes.close()

@@ -75,6 +75,11 @@ class WorkerThreads:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def waiting(self) -> int:
+        """Calls that no thread has begun."""
+        return self._calls.qsize()
+
     def submit(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         """Run `function` on one of the threads; the future belongs to the running loop."""
         loop = asyncio.get_running_loop()

@@ -134,7 +134,7 @@ class ChildMeasure:
     ) -> dict[str, Any]:
         """The answer to an order about a build with its cases."""
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="measure-") as folder:
-            files = [_save(Path(folder) / f"{i}.npz", case.inputs) for i, case in enumerate(cases)]
+            files = [save_inputs(Path(folder) / f"{i}.npz", case.inputs) for i, case in enumerate(cases)]
             order = {
                 **order,
                 "build_id": form.build_id,
@@ -210,7 +210,7 @@ class ChildMeasure:
                 {
                     "form": asdict(form),
                     "reference": None if reference is None else asdict(reference),
-                    "file": _save(Path(folder) / f"{number}.npz", case.inputs),
+                    "file": save_inputs(Path(folder) / f"{number}.npz", case.inputs),
                 }
                 for number, (form, case, reference) in enumerate(forms)
             ]
@@ -279,7 +279,7 @@ def _run_bound(row: Mapping[str, Any]) -> RunBound:
     return RunBound(shapes, row["run_ms"], row["peak_bytes"])
 
 
-def _save(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
+def save_inputs(path: Path, inputs: Mapping[str, np.ndarray]) -> str:
     """Arrays by number beside the list of their names, which may be anything; text as fixed-width text, so that
     nothing is pickled.
     """
@@ -297,9 +297,9 @@ def main() -> None:
     order = json.loads(sys.stdin.read())
     die_with_parent()
     pin(order["cores"])
-    limits = _limits(order)
+    limits = limits_of(order)
     enter(limits, order["parent"])
-    is_confined = confine(*_files(order))
+    is_confined = confine(*files_of(order))
     is_confined = converting.enter() and is_confined
     if limits.must_be_confined and not is_confined:
         print(json.dumps({"not_confined": ", ".join(available().missing) or CONFINEMENT}), flush=True)
@@ -316,7 +316,7 @@ def main() -> None:
         answer = {"trials": [asdict(_trial(sessions, trial)) for trial in order["trials"]]}
     else:
         try:
-            answer = _profile(sessions, order) if order["do"] == "profile" else _times(sessions, order)
+            answer = profile_of(sessions, order) if order["do"] == "profile" else _times(sessions, order)
         except LoadFailed as error:
             answer = {"load_failed": error.reason}
         except RunFailed as error:
@@ -324,7 +324,7 @@ def main() -> None:
     print(json.dumps(answer), flush=True)
 
 
-def _limits(order: Mapping[str, Any]) -> ChildLimits:
+def limits_of(order: Mapping[str, Any]) -> ChildLimits:
     """Drivers of devices reserve address space by the hundred gigabytes: there it says nothing of what is taken."""
     limits = ChildLimits(**order["limits"])
     return replace(limits, memory_bytes=_ADDRESSES_BYTES) if processors.KINDS[order["kind"]].nodes else limits
@@ -343,7 +343,7 @@ def _prepare(sessions: InferenceSessions, source: str, target_dir: str, computes
     return {"prepared": prepared, "reason": "", "size_bytes": sum(file.stat().st_size for file in target.iterdir())}
 
 
-def _files(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def files_of(order: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What the child reads, and what it writes."""
     kind = processors.KINDS[order["kind"]]
     readable, writable = [*runtime(), *OWN_PROCESS, *MemoryLimits().files, *kind.reads], [CLEAR_REFS, *kind.nodes]
@@ -413,7 +413,7 @@ def _repeated(inputs: dict[str, np.ndarray], batch: int, axes: Mapping[str, int]
     }
 
 
-def _profile(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str, Any]:
+def profile_of(sessions: InferenceSessions, order: Mapping[str, Any]) -> dict[str, Any]:
     form, cases = _form(order), _cases(order)
     load_cold_ms = figures.timed_load(sessions, form, cold=True)
     load_ms = min(figures.timed_load(sessions, form, cold=False) for _ in range(2))

@@ -91,11 +91,11 @@ def test_cluster_that_serves_again_computes_on_its_own_cores(tmp_path: Path) -> 
         group = ProcessorGroup(first, twins=[OwnCores(cluster)], clock=clock)
         loaded = await group.load(form)
         runs = group.groups()[1].runs
-        await second._runs.submit(moved)
+        await second.runs.submit(moved)
         let_on = threading.Event()
-        standing = second._runs.submit(let_on.wait)
+        standing = second.runs.submit(let_on.wait)
         under_way = asyncio.ensure_future(runs.run(loaded, IMAGE, None))
-        await until(lambda: second._runs._calls.qsize() == 1)  # behind the one that stands
+        await until(lambda: second.runs.waiting == 1)  # behind the one that stands
         cluster.lose("its core is offline")
         with pytest.raises(ProcessorLost):
             await under_way
@@ -110,7 +110,7 @@ def test_cluster_that_serves_again_computes_on_its_own_cores(tmp_path: Path) -> 
         cluster.serve()
         loaded = await group.load(form)
         await runs.run(loaded, IMAGE, None)
-        assert await second._runs.submit(os.sched_getaffinity, 0) == {core}
+        assert await second.runs.submit(os.sched_getaffinity, 0) == {core}
         await group.unload(loaded)
         group.close()
 

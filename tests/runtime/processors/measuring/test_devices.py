@@ -45,7 +45,7 @@ def order(kind: str, form: PreparedForm, plain: Path, folder: Path) -> dict[str,
         "computes_in": form.computes_in,
         "workers": 2,
         "reference": asdict(Reference(own, 1e-3)),
-        "cases": [{"batch": 2, "file": measure._save(folder / "0.npz", inputs)}],
+        "cases": [{"batch": 2, "file": measure.save_inputs(folder / "0.npz", inputs)}],
     }
 
 
@@ -67,7 +67,7 @@ def test_build_on_a_device_computes_like_the_cpu_and_is_measured(
     devices.install(monkeypatch)
     plain = toys.tiny_add(tmp_path / "add.onnx")
     sessions = sessions_of(kind, 2, 1)
-    found = measure._profile(sessions, order(kind, prepared(kind, plain, tmp_path), plain, tmp_path))
+    found = measure.profile_of(sessions, order(kind, prepared(kind, plain, tmp_path), plain, tmp_path))
     assert found["latencies"][0]["batch"] == 2
     assert found["asleep_bytes"] is None
     assert found["shared_rows_max"] == 2
@@ -78,7 +78,7 @@ def test_latency_on_a_device_includes_the_wait_for_the_device(tmp_path: Path, mo
     devices.install(monkeypatch)
     plain = toys.tiny_add(tmp_path / "add.onnx")
     form = prepared("cuda", plain, tmp_path)
-    found = measure._profile(Waiting(), order("cuda", form, plain, tmp_path))
+    found = measure.profile_of(Waiting(), order("cuda", form, plain, tmp_path))
     assert [row.get("concurrency", 1) for row in found["latencies"]] == [1, 2]
     assert all(row["p50_ms"] >= PAUSE_S * 1000 for row in found["latencies"])
 
@@ -87,8 +87,8 @@ def test_latency_on_a_device_includes_the_wait_for_the_device(tmp_path: Path, mo
 def test_measuring_child_of_a_device_kind_may_use_the_device_nodes(kind: str) -> None:
     """And reserve addresses without end, as the device's driver does; a child of another kind may do neither."""
     wanted = {"do": "prepare", "kind": kind, "source": "/source", "target_dir": "/target"}
-    readable, writable = measure._files(wanted)
-    limits = measure._limits({**wanted, "limits": asdict(ChildLimits(memory_bytes=1 << 30))})
+    readable, writable = measure.files_of(wanted)
+    limits = measure.limits_of({**wanted, "limits": asdict(ChildLimits(memory_bytes=1 << 30))})
     is_on_device = KINDS[kind].device != "cpu"
     assert ("/dev/nvidiactl" in writable) is ("/proc/driver/nvidia" in readable) is is_on_device
     assert (limits.memory_bytes > 1 << 40) is is_on_device

@@ -372,17 +372,19 @@ async def test_measurement_interrupted_by_a_rest_is_timed_anew(tmp_path: Path, n
         yield
 
     rests = Rests()
-    RESTS.set(rests)
+    before = RESTS.set(rests)
     measure = ChildMeasure([CPU], ChildLimits(wall_s=60, nice=0), tmp_path, paused=paused)
     profiling = asyncio.create_task(measure.profile(form_of(net), "cpu", [images(1)]))
+    RESTS.reset(before)
     clock = SystemClock()
     while not (first := children()):
         await clock.sleep_until_ns(clock.now_ns() + NS_PER_S // 100)
     rests.begin()
     while children():
         await clock.sleep_until_ns(clock.now_ns() + NS_PER_S // 100)
-    async with asyncio.timeout(60), measure._turn:  # others have theirs
-        assert not profiling.done()
+    async with asyncio.timeout(60):  # others have their turns
+        assert await measure.supported([str(net)], "cpu") == (True,)
+    assert not profiling.done()
     rests.end()
     assert (await profiling).latencies
     assert first
