@@ -50,6 +50,17 @@ SESSION = {
     "drop_rate": 0.01,
     "drop_curves": {},
     "drop": None,
+    "figures": {
+        "miss_rate": 0.23,
+        "mean_drop": None,
+        "drop_error": None,
+        "batch_rows": 1.0,
+        "start_difference_ms": None,
+        "start_difference_max_ms": None,
+        "utilisation": None,
+        "against_original": None,
+        "against_original_frames": 0,
+    },
     "decisions": {"count": 3, "mean_ms": 1.0, "p99_ms": 2.0},
 }
 

@@ -45,7 +45,7 @@ def order(kind: str, form: PreparedForm, plain: Path, folder: Path) -> dict[str,
         "computes_in": form.computes_in,
         "workers": 2,
         "reference": asdict(Reference(own, 1e-3)),
-        "cases": [{"batch": 2, "file": measure.save_inputs(folder / "0.npz", inputs)}],
+        "cases": [{"batch": 2, "file": measure.save_inputs(folder / "0.npz", inputs), "repeated": {}}],
     }
 
 
