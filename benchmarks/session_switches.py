@@ -33,13 +33,13 @@ from appliance.client.device import Box, Device, Latency
 from appliance.clock import NS_PER_S, SystemClock, pause_s
 from appliance.domain.session import FrameEnd
 from appliance.lab.links.link import LinkShape
-from appliance.lab.links.network import DeviceLink, Network, unavailable
 from appliance.lab.links.trace import Trace, drawn
 from benchmarks import _results as results
 from benchmarks._box import free_port
 from benchmarks._sized_zoo import APPLICATION, SIZES, made
 from tests.e2e.live_scenario import asked_in
 from tests.e2e.server import Server, running_server
+from tests.fakes.network.network import DeviceLink, Network, unavailable
 
 FOUND = ("awake", "asleep", "absent")
 COUNTED = ("switches", "selections", "changes")

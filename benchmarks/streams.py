@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from appliance.lab.links.network import unavailable
 from appliance.lab.scenario import Scenario, read_scenario
 from appliance.lab.simulation import simulate
 from benchmarks import _results as results
 from tests.e2e.live_scenario import live
+from tests.fakes.network.network import unavailable
 
 FIGURES = ("served_mean", "offload_interval_mean", "drop_mean", "within_slo", "in_time", "sent", "removals")
 

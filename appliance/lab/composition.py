@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from typing import TypeVar
 
@@ -28,7 +28,7 @@ from appliance.domain.catalogue import (
     Variant,
 )
 from appliance.domain.hardware import PreparedForm, ProcessorDescription
-from appliance.domain.names import application_id, build_id, model_id, part_build_id, variant_id
+from appliance.domain.names import application_id, build_id, content_of, model_id, part_build_id, variant_id
 from appliance.domain.request import Tensors
 from appliance.lab.faults import Machine
 from appliance.lab.forecasts import Given
@@ -327,11 +327,24 @@ def _profile(shape: VariantShape, processor: BoxProcessor, latencies: Table) -> 
     )
 
 
+def _profile_in_parts(shape: VariantShape, processors: Sequence[BoxProcessor]) -> Profile:
+    """Of a network that no processor runs whole: each unit on its quickest; of no kind."""
+    assert isinstance(shape.units, UnitGraph), "any other network was refused when it was read"
+    units = shape.units
+    quickest_ms = [
+        min(part_ms(units, part, one) for one in processors if kind_of(one) in part[0].processors)
+        for part in parts_of(units, processors)
+    ]
+    return replace(_profile(shape, processors[0], {(1, 1): sum(quickest_ms)}), processor="", kind="")
+
+
 def _variant(model: str, of: ModelShape, shape: VariantShape, processors: Sequence[BoxProcessor]) -> Variant:
     first = {kind_of(one): one for one in reversed(processors)}
     kinds = dict.fromkeys(kind_of(one) for one in processors)
     found = {kind: times_of(shape, first[kind]) for kind in kinds}
     profiles = [_profile(shape, first[kind], table) for kind, table in found.items() if table is not None]
+    if not profiles:  # no processor runs all of it
+        profiles = [_profile_in_parts(shape, processors)]
     profile = profiles[0]
     return Variant(
         variant_id(model, shape.name),
@@ -409,10 +422,9 @@ def _builds(scenario: Scenario, catalogue: Catalogue, is_one: Callable[[VariantS
     ]
 
 
-def build_names(scenario: Scenario) -> dict[str, tuple[str, str]]:
-    """build id → (model, variant), for people."""
-    kind = kind_of(scenario.processor)
-    return {build_id(_content(m.name, v.name), kind): (m.name, v.name) for m in scenario.models for v in m.variants}
+def content_names(scenario: Scenario) -> dict[str, tuple[str, str]]:
+    """Content → (model, variant), for people: what all builds of a variant are made of."""
+    return {content_of(_content(m.name, v.name)): (m.name, v.name) for m in scenario.models for v in m.variants}
 
 
 def _costs(scenario: Scenario, processor: BoxProcessor) -> dict[str, BuildCost]:

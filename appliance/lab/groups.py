@@ -2,7 +2,7 @@
 runs, a build is loaded once for all processors of a kind, and lost with the last of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -116,15 +116,15 @@ class EmulatedGroups:
 
 
 class _Runs:
-    """Port `Runs` of a group: each run on its processor of the kind that the build is for."""
+    """Port `Runs` of a group: each run on the processor of the build's kind that runs least."""
 
     def __init__(self, processors: Sequence[EmulatedProcessor]) -> None:
-        self._by_kind: Mapping[str, EmulatedProcessor] = {one.describe().kind: one for one in processors}
+        self._processors = processors
 
     async def run(
         self, handle: Handle, inputs: Tensors, outputs: Sequence[str] | None, *, deadline_ns: int | None = None
     ) -> dict[str, Any]:
-        return await self._by_kind[kind_of(handle.build_id)].run(handle, inputs, outputs, deadline_ns=deadline_ns)
+        return await self._for(handle).run(handle, inputs, outputs, deadline_ns=deadline_ns)
 
     async def run_rows(
         self,
@@ -135,8 +135,12 @@ class _Runs:
         *,
         deadline_ns: int | None = None,
     ) -> list[dict[str, Any]]:
-        processor = self._by_kind[kind_of(handle.build_id)]
-        return await processor.run_rows(handle, requests, counts, outputs, deadline_ns=deadline_ns)
+        return await self._for(handle).run_rows(handle, requests, counts, outputs, deadline_ns=deadline_ns)
+
+    def _for(self, handle: Handle) -> EmulatedProcessor:
+        kind = kind_of(handle.build_id)
+        own = [one for one in self._processors if one.describe().kind == kind]
+        return min(own, key=lambda one: (bool(one.ailments.losses), one.running))
 
 
 def _is_serving(processors: Sequence[EmulatedProcessor]) -> bool:

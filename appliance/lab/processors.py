@@ -153,6 +153,8 @@ class EmulatedProcessor:
 
     async def load(self, form: PreparedForm) -> Handle:
         build_id = form.build_id
+        if build_id not in self._costs:  # the processors that run it are away
+            raise ProcessorLost(processor=self._description.name)
         if build_id in self.memory.present:
             raise Broken(f"{build_id} is loaded twice")
         self.memory.present[build_id] = None

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import Field, StringConstraints
 
 from appliance.domain.pipeline import PIPELINES_MAX
-from appliance.lab.faults import PROCESSOR_LOST, SLOW_DOWN, Fault, check_faults
+from appliance.lab.faults import Fault, check_faults
 from appliance.lab.pipeline_shapes import PipelineShape, check_pipelines
 from appliance.lab.policies import check_policies
 from appliance.lab.problems.base import Malformed, Name, NotNegative, Positive, Shape, known, refuse_duplicates, shaped
@@ -72,15 +72,11 @@ class Residency(Shape):
 
 
 class Box(Shape):
-    """The keys below `transfer_ms` are the running box's settings of the same names, with its defaults."""
+    """The keys below `groups` are the running box's settings of the same names, with its defaults."""
 
     memory_mb: Positive | None = None
     processors: Annotated[list[BoxProcessor], Field(min_length=1, max_length=64)]
     groups: Annotated[list[ProcessorGroupShape], Field(max_length=64)] = Field([])
-    transfer_ms: NotNegative = 0.0
-    """To go on with a request on another processor."""
-    engine: bool = False
-    """Several processors, or networks in units, are the engine's; else an emulated device's, which knows no memory."""
     queue_len_max: Annotated[int, Field(ge=1, le=10**6)] = 1024
     queue_total_max: Annotated[int, Field(ge=1, le=10**7)] = 4096
     queue_wait_ms_max: Annotated[float, Field(gt=0, le=10**7)] = 10_000
@@ -202,10 +198,9 @@ class Scenario(Shape):
         return self.box.processors[0]
 
     @property
-    def needs_dispatch(self) -> bool:
-        """Whether there is a choice of processors, or a network is in units."""
-        in_units = any(isinstance(variant.units, UnitGraph) for model in self.models for variant in model.variants)
-        return len(self.box.processors) > 1 or in_units
+    def has_graphs(self) -> bool:
+        """Whether a network is written as a graph of operators."""
+        return any(isinstance(variant.units, UnitGraph) for model in self.models for variant in model.variants)
 
     @property
     def media_threads(self) -> int:
@@ -261,38 +256,27 @@ def parse_scenario(document: Mapping[str, Any], base_dir: str = ".") -> Scenario
     devices = [name for entry in scenario.sessions for name in (entry.name, *entry.names())]
     check_faults(scenario.faults, names, [p.name for p in scenario.box.processors], devices)
     check_policies(scenario.policies)
-    if scenario.needs_dispatch and not scenario.box.engine:
-        if scenario.sessions:
-            raise Malformed("sessions", "is not built yet with several processors")
-        if scenario.pipelines:
-            raise Malformed("pipelines", "needs box.engine with several processors, or networks in units")
-        _check_faults_of_several(scenario.faults)
-    elif scenario.needs_dispatch:
-        _check_engine(scenario)
+    _check_kinds(scenario)
+    if scenario.sessions and scenario.has_graphs:
+        raise Malformed("sessions", "is not built yet with networks in units")
     return scenario
 
 
-def _check_engine(scenario: Scenario) -> None:
-    """The engine's first kind of processor runs every network, and processors of a kind are not on the same cores."""
-    first = scenario.processor
-    for i, model in enumerate(scenario.models):
-        for j, variant in enumerate(model.variants):
-            key = f"models[{i}].variants[{j}]"
-            if isinstance(variant.units, UnitGraph):
-                if not all({first.name, first.kind or first.name} & set(op.processors) for op in variant.units.ops):
-                    raise Malformed(f"{key}.units", f"has operators that {first.name!r}, the first processor, lacks")
-                if scenario.sessions:
-                    raise Malformed(f"{key}.units", "is not built yet with sessions")
-            elif latency_of(variant, first) is None:
-                raise Malformed(f"{key}.latency_ms", f"has nothing for {first.name!r}, the first processor")
-    shared = [(p.group, p.kind or p.name) for p in scenario.box.processors if p.group is not None]
-    refuse_duplicates((f"{group}: {kind}" for group, kind in shared), "box.processors[].kind, in a group")
+def _check_kinds(scenario: Scenario) -> None:
+    """Processors of a kind run the same networks: the engine hands out runs by kinds."""
+    first: dict[str, BoxProcessor] = {}
+    for i, processor in enumerate(scenario.box.processors):
+        other = first.setdefault(processor.kind or processor.name, processor)
+        if any(_can_run(v, processor) != _can_run(v, other) for model in scenario.models for v in model.variants):
+            raise Malformed(f"box.processors[{i}].kind", f"is that of {other.name!r}, which runs other networks")
 
 
-def _check_faults_of_several(faults: Sequence[Fault]) -> None:
-    for i, fault in enumerate(faults):
-        if fault.kind not in (PROCESSOR_LOST, SLOW_DOWN):
-            raise Malformed(f"faults[{i}].kind", f"{fault.kind!r} is not built yet with several processors")
+def _can_run(variant: VariantShape, processor: BoxProcessor) -> frozenset[str]:
+    """The operators of a variant that a processor runs; of one that is no graph, its name."""
+    if not isinstance(variant.units, UnitGraph):
+        return frozenset(() if latency_of(variant, processor) is None else (variant.name,))
+    marks = {processor.name, processor.kind or processor.name}
+    return frozenset(op.name for op in variant.units.ops if not marks.isdisjoint(op.processors))
 
 
 def _check_box(box: Box) -> None:

@@ -6,24 +6,21 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from appliance.domain.errors import ApplianceError, DeadlineExceeded, LimitReached
 from appliance.domain.names import application_id
 from appliance.domain.request import Request
+from appliance.domain.states import ResidencyState
 from appliance.lab.composition import TENSORS, LabBox, compose, resident_builds, sleeping_builds
-from appliance.lab.dispatching import dispatch
 from appliance.lab.faults import MEMORY_TAKEN, Weather
 from appliance.lab.journal import Journal
-from appliance.lab.loop import START_NS, VirtualClock, run_virtual
+from appliance.lab.loop import START_NS, run_virtual
 from appliance.lab.outcome import Answer, Kind, Outcome, ProcessorUse
 from appliance.lab.pipelines.crowd import PipelineCrowd
-from appliance.lab.problems.base import Malformed
 from appliance.lab.processors import Broken, EmulatedProcessor
 from appliance.lab.scenario import Scenario
 from appliance.lab.sessions.crowd import Crowd
 from appliance.lab.workload import Arrival, draw, nanoseconds
-from appliance.runtime.telemetry import Telemetry
 
 
 @dataclass(frozen=True)
@@ -39,25 +36,14 @@ def simulate(
 ) -> Run:
     """Run a scenario to the last answer; `on_progress` hears which share of its requests was sent.
 
-    Raises: Malformed (of a trace file, and of what several processors cannot do); Broken, Deadlock ... when the engine
-    is at fault.
+    Raises: Malformed (of a trace file); Broken, Deadlock ... when the engine is at fault.
     """
     arrivals = draw(scenario.arrivals, scenario.seed, scenario.duration_s, scenario.base_dir)
-    if scenario.needs_dispatch and not scenario.box.engine:
-        if keep_journal:
-            raise Malformed("--report", "is not built yet with several processors")
-        return run_virtual(partial(_dispatched, scenario, arrivals))
 
     async def story() -> Run:
         return await _Simulation(scenario, arrivals, keep_journal, on_progress).run()
 
     return run_virtual(story)
-
-
-async def _dispatched(scenario: Scenario, arrivals: Sequence[Arrival]) -> Run:
-    """Its journal has nothing in it."""
-    clock = VirtualClock()
-    return Run(dispatch(scenario, arrivals), Journal(clock, Telemetry(clock)))
 
 
 class _Simulation:
@@ -216,7 +202,8 @@ class _Simulation:
             raise Broken("{} frames of pipelines and {} ends".format(*self._pipelines.frames))
         if status["queued"] or status["running"]:
             raise Broken(f"{status['queued']} requests wait and {status['running']} run after the last answer")
-        pinned = [b["build"] for b in self._box.core.memory.snapshot()["builds"] if b["pins"]]
+        builds = self._box.core.memory.snapshot()["builds"]
+        pinned = [b["build"] for b in builds if b["pins"] and b["state"] != ResidencyState.LOADING]
         if pinned:
             raise Broken(f"{', '.join(pinned)} pinned after the last answer")
 

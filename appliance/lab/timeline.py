@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from appliance.domain.names import application_id
-from appliance.lab.composition import build_names
+from appliance.domain.names import application_id, content_of
+from appliance.lab.composition import content_names
 from appliance.lab.journal import Edge, Entry, Journal
 from appliance.lab.scenario import Scenario
 
@@ -100,7 +100,7 @@ def _budgets(events: Sequence[Entry]) -> list[tuple[int, int]]:
 
 
 def _stays(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> list[Stay]:
-    names = build_names(scenario)
+    names = content_names(scenario)
     ranks = {
         (m.name, v.name): rank
         for m in scenario.models
@@ -112,7 +112,7 @@ def _stays(scenario: Scenario, events: Sequence[Entry], end_ns: int) -> list[Sta
     def close(build: str, stop_ns: int) -> None:
         loaded = since.pop(build, None)
         if loaded is not None:
-            model, variant = names[build]
+            model, variant = names[content_of(build)]
             size = loaded.facts["bytes"]
             assert isinstance(size, int)
             stays.append(Stay(model, variant, ranks[model, variant], size, loaded.at_ns, stop_ns))

@@ -336,7 +336,7 @@ class ServableFactory:
         scale = _run_ms(variant) / _run_ms(_largest(rungs))
 
         places = places_of(self._groups, [kind for kind in self.kinds if kind not in self.away])
-        own = replace(variant, profile=self._profile(variant, self.kinds[0]))
+        own = replace(variant, profile=self._as_shared(variant.profile))
         copies_of = partial(self._copies_of, is_guarded=False)
         return served_parts(own, scale, places, copies_of, times_of, leaves_out=self._leaves_out_parts)
 
@@ -422,9 +422,12 @@ class ServableFactory:
         return options
 
     def _profile(self, variant: Variant, kind: str) -> Profile | None:
-        others = (profile for profile in variant.other_profiles if profile.kind == kind)
-        found = variant.profile if kind == self.kinds[0] else next(others, None)
-        return found if found is None or self._may_share else replace(found, shared_rows_max=1)
+        profiles = (variant.profile, *variant.other_profiles)
+        return self._as_shared(next((one for one in profiles if one is not None and one.kind == kind), None))
+
+    def _as_shared(self, profile: Profile | None) -> Profile | None:
+        """As it counts here: where requests may not share runs, of one row a run."""
+        return profile if profile is None or self._may_share else replace(profile, shared_rows_max=1)
 
 
 def rung_of(variant: Variant) -> str:

@@ -89,7 +89,6 @@ def scenario_of(box: Snapshot, *, rate_rps: float, duration_s: float) -> dict[st
             "memory_mb": box.memory.budget_bytes / 1e6,
             "processors": processors_of(processors, len(box.system.engine["workers"])),
             **_settings(box.system.settings),
-            **({"engine": True} if pipelines or len(processors) > 1 else {}),
         },
         "policies": dict(box.system.policies),
         "tenants": [_tenant(tenant, box.memory) for tenant in box.tenants],

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from appliance.lab.device import Leg, Times, believed
 from appliance.policies.dispatch.partition import Operator, Partition, partition
 from appliance.runtime.profiles.estimate import Estimate
+from reproduce.band.device import Leg, Times, believed
 from reproduce.band.phone import CPUS, MOVE_MS, PROCESSORS, Network, Phone, kind_of
 
 Method = Literal["static", "dynamic", "band"]

@@ -9,10 +9,10 @@ from functools import partial
 from math import exp
 from random import Random
 
-from appliance.lab.device import Answer
 from appliance.policies.dispatch.base import FOREVER
 from reproduce.band.beliefs import CALM, USUAL, Knowledge
 from reproduce.band.contention import Call, in_time
+from reproduce.band.device import Answer
 from reproduce.band.frames import DISTREAM, EAGLEEYE, Frame, Task, crowded, frames
 from reproduce.band.makespan import bound_ms
 from reproduce.band.phone import (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from appliance.lab.device import Answer, Device
+from reproduce.band.device import Answer, Device
 from reproduce.band.frames import Frame
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from appliance.lab.device import Device
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from reproduce.band.beliefs import AS_BAND, USUAL, Belief, Knowledge, Weather
+from reproduce.band.device import Device
 from reproduce.band.phone import CPU_ONLY, MOVE_MS, PROCESSORS, Network, Phone
 from reproduce.baselines.fixed_processor import max_partition, until_first_fallback
 

@@ -14,7 +14,6 @@ from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock
 from appliance.lab.composition import input_px
 from appliance.lab.faults import LINK_DOWN
 from appliance.lab.links.link import LinkShape
-from appliance.lab.links.network import DeviceLink, Network
 from appliance.lab.outcome import Outcome, ProcessorUse
 from appliance.lab.scenario import Scenario
 from appliance.lab.session_shapes import SessionShape
@@ -28,6 +27,7 @@ from appliance.lab.workload import nanoseconds
 from tests.e2e.server import Server, running_server
 from tests.fakes.emulated_box import furnish, settings_of
 from tests.fakes.emulated_devices import Accuracy, Box, Cameras, Latency, Plan
+from tests.fakes.network.network import DeviceLink, Network
 
 START_S = 3.0
 """From when the box is ready to the beginning of the scenario."""

@@ -14,7 +14,6 @@ from appliance.client.device.device import _Kept as Kept
 from appliance.clock import NS_PER_MS, NS_PER_S, SystemClock, pause_s
 from appliance.domain.session import FrameEnd, Notice, NoticeKind
 from appliance.lab.drop_rates import Rates
-from appliance.lab.links.network import Place
 from appliance.lab.outcome import Answer, Kind
 from appliance.lab.sessions.camera import Camera
 from appliance.lab.sessions.ladder import Ladder
@@ -22,6 +21,7 @@ from appliance.lab.sessions.losses import Losses
 from appliance.lab.sessions.tally import AccuracyTally, LatencyTally
 from appliance.wire.stream import ResultMessage
 from tests.fakes.emulated_box import BODY
+from tests.fakes.network.network import Place
 
 LOOK_S = 0.1
 LINGER_S = 1.0

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from appliance.lab.problems.base import Malformed
 from appliance.lab.scenario import parse_scenario, read_scenario
 from appliance.lab.simulation import Run, simulate
 from tests.lab.scenarios import document
@@ -28,7 +27,7 @@ def _written(*processors: dict[str, Any], rps: float = 50, **changes: Any) -> di
     own = {name: row for name, row in latencies.items() if name in [one["name"] for one in processors]}
     return document(
         **{
-            "box": {"memory_mb": 500, "engine": True, "processors": list(processors)},
+            "box": {"memory_mb": 500, "processors": list(processors)},
             "models": [_model("faces", latency_ms=own)],
             "applications": [{"name": "door", "model": "faces", "latency_slo_ms": 150}],
             "arrivals": [{"application": "door", "poisson_rps": rps}],
@@ -74,7 +73,7 @@ def test_network_serves_on_its_quickest_processor_kind() -> None:
 @pytest.mark.parametrize(("memory_mb", "loads"), [(500, 1), (150, 0)])
 def test_network_on_a_busy_kind_serves_on_a_second_kind_if_memory_allows(memory_mb: int, loads: int) -> None:
     """As long as there is memory for both; else what the first kind cannot do in time is late."""
-    box = {"memory_mb": memory_mb, "engine": True, "processors": [CPU, NPU]}
+    box = {"memory_mb": memory_mb, "processors": [CPU, NPU]}
     found = figures(_written(CPU, NPU, box=box, rps=320, duration_s=4))
     assert found["failed"] == 0
     assert found["loads"] == loads
@@ -86,7 +85,6 @@ def test_processor_kinds_on_the_same_core_take_turns() -> None:
     """Never more runs at once than cores."""
     box = {
         "memory_mb": 500,
-        "engine": True,
         "processors": [{**CPU, "group": "cores"}, {"name": "vector", "group": "cores"}],
         "groups": [{"name": "cores", "cores": 1}],
     }
@@ -156,7 +154,7 @@ def test_processor_kind_not_needed_by_parts_helps_where_the_others_are_taken() -
     units = _in_parts()["models"][0]["variants"][0]["units"]
     ops = [{**op, "processors": [*op["processors"], "gpu"]} for op in units["ops"]]
     latency_ms = {**units["latency_ms"], "gpu": {"body": 40, "resize": 6, "heads": 30}}
-    box = {"memory_mb": 500, "engine": True, "processors": [CPU, NPU, gpu]}
+    box = {"memory_mb": 500, "processors": [CPU, NPU, gpu]}
     models = [_model("faces", units={"ops": ops, "latency_ms": latency_ms}, load_ms=50)]
     found = figures(_in_parts(box=box, models=models, rps=100, duration_s=4))
     assert used(found)["gpu"] > 10
@@ -175,8 +173,7 @@ def test_network_in_parts_survives_the_loss_of_a_processor_kind() -> None:
 @pytest.mark.nightly("a long simulation")
 def test_scenario_of_four_processors_runs_in_the_engine() -> None:
     """With the NPU lost for seven of thirty seconds."""
-    box = read_scenario(SCENARIOS / "four-processors.toml").box.model_dump(exclude_none=True)
-    read = read_scenario(SCENARIOS / "four-processors.toml", {"box": {**box, "engine": True}, "duration_s": 20})
+    read = read_scenario(SCENARIOS / "four-processors.toml", {"duration_s": 20})
     found: dict[str, Any] = simulate(read).outcome.document()
     assert found["failed"] == 0
     assert min(used(found)[name] for name in ("gpu", "npu")) > 300
@@ -190,10 +187,3 @@ def test_hot_phone_loses_its_npu_and_no_answer() -> None:
     assert {answer.kind for answer in answers} <= {"warm", "cold", "dropped"}
     in_time = [answer.variant is not None and not answer.is_late for answer in answers if answer.at_ns > 7e9]
     assert sum(in_time) > 0.98 * len(in_time)
-
-
-def test_scenario_that_the_engine_cannot_run_is_refused_by_its_key() -> None:
-    with pytest.raises(Malformed, match="first processor"):
-        parse_scenario(_written(NPU, CPU, models=[_model("faces", latency_ms={"cpu": {"1": 10}})]))
-    with pytest.raises(Malformed, match="there twice"):
-        parse_scenario(_written({**BIG, "group": "cores"}, {**LITTLE, "group": "cores"}))

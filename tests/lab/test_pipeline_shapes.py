@@ -96,11 +96,9 @@ def test_malformed_pipeline_is_left_out_and_others_are_kept() -> None:
     assert without_malformed(wrong) == (wrong, [])
 
 
-def test_pipelines_on_several_processors_need_the_engine() -> None:
+def test_pipelines_on_several_processors_are_read() -> None:
     box = {"memory_mb": 700, "processors": [{"name": "cpu"}, {"name": "other", "kind": "cpu"}]}
-    with pytest.raises(Malformed, match="pipelines: needs box"):
-        parse_scenario(document(pipelines=[entry()], box=box))
-    assert parse_scenario(document(pipelines=[entry()], box={**box, "engine": True})).pipelines
+    assert parse_scenario(document(pipelines=[entry()], box=box)).pipelines
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def references(scenario: Scenario, colds: Sequence[float]) -> list[Reference]:
     Raises: ValueError for a scenario without requests, or with something that the clairvoyant does not know; Malformed
     (of a trace file).
     """
-    if scenario.needs_dispatch:
+    if len(scenario.box.processors) > 1 or scenario.has_graphs:
         raise ValueError("several processors")
     schedule = Schedule.of(scenario)
     requests = len(schedule.asks)

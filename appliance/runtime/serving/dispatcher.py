@@ -194,7 +194,8 @@ class PartsDispatcher:
             if number in self._others:
                 continue
             cost = self._parts.cut.profile(number, self._first)
-            assert cost is not None, "the first kind runs all"
+            if cost is None:
+                raise ProcessorLost(processor=self._first)
             build_id = part_build_id(self.servable.variant.content_sha256, number, self._first)
             beside_bytes = (self._parts.first_copies - 1) * cost.resident_bytes  # one is loaded after the other
             resident_bytes, peak_bytes = cost.resident_bytes + beside_bytes, cost.peak_bytes + beside_bytes

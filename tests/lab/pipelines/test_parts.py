@@ -29,7 +29,7 @@ def run(pipeline: dict[str, Any], **changes: Any) -> Run:
     read = {"name": "read", "variants": [{"name": "one", "size_mb": 10, "accuracy": 90, "load_ms": 50}]}
     find["variants"][0]["resident"] = read["variants"][0]["resident"] = True  # type: ignore[index]
     read["variants"][0]["latency_ms"] = {"cpu": {"1": 10}}  # type: ignore[index]
-    changes.setdefault("box", {"memory_mb": 100, "engine": True, "processors": [CPU, NPU]})
+    changes.setdefault("box", {"memory_mb": 100, "processors": [CPU, NPU]})
     written = document(pipeline, models=[find, read], **changes)
     return simulate(parse_scenario(written), keep_journal=True)
 
@@ -66,7 +66,7 @@ def test_network_in_parts_costs_its_time_on_each_kind() -> None:
     processors were busy for.
     """
     processors = [{**CPU, "price_per_hour": 3.6, "power_w": 10.0}, {**NPU, "price_per_hour": 7.2, "power_w": 2.0}]
-    box = {"memory_mb": 100, "engine": True, "processors": processors}
+    box = {"memory_mb": 100, "processors": processors}
     found: Any = run({"times_s": [5.0], "cost_by": "price"}, box=box).outcome.document()
     assert found["pipelines"]["signs"]["cost"] == pytest.approx(0.001 * (0.011 * 2 + 0.004 + 0.030), rel=0.01)
     found = run({"times_s": [5.0], "cost_by": "energy"}, box=box).outcome.document()

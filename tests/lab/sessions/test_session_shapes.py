@@ -36,7 +36,6 @@ def test_malformed_session_is_refused_by_its_key(changes: dict[str, Any], key: s
     assert str(refused.value).startswith(key)
 
 
-def test_sessions_on_several_processors_are_refused() -> None:
+def test_sessions_on_several_processors_are_read() -> None:
     box = {"memory_mb": 2000, "processors": [{"name": "gpu"}, {"name": "npu"}]}
-    with pytest.raises(Malformed, match="sessions: is not built yet with several processors"):
-        scenario(box=box)
+    assert scenario(box=box).sessions

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from appliance.lab.links.link import LinkShape
-from appliance.lab.links.network import DeviceLink, Network, Place, unavailable
 from appliance.lab.links.trace import steady
+from tests.fakes.network.network import DeviceLink, Network, Place, unavailable
 
 pytestmark = [
     pytest.mark.usefixtures("ports", "processes"),

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from appliance.lab.device import Answer, Broken, Device, Leg, Trace, believed
 from appliance.policies.dispatch import DISPATCH_POLICIES
 from appliance.policies.dispatch.partition import Operator, Partition, partition
+from reproduce.band.device import Answer, Broken, Device, Leg, Trace, believed
 
 pytestmark = pytest.mark.gate("whole simulations")
 

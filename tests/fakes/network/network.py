@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from appliance.lab.links.forwarder import Order, shape_to_json
 from appliance.lab.links.link import LinkShape, Passage
+from tests.fakes.network.forwarder import Order, shape_to_json
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Network:
                 }
             )
         self._forwarder = subprocess.Popen(
-            [sys.executable, "-m", "appliance.lab.links.forwarder", str(self._log)],
+            [sys.executable, "-m", "tests.fakes.network.forwarder", str(self._log)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=self._tunnels,

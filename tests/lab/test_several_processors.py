@@ -1,4 +1,4 @@
-"""Scenarios with several processors: who runs where, shared cores, units, losses, tenants, and what is refused."""
+"""Scenarios with several processors, or networks in units: where runs go, losses, tenants, and what is refused."""
 
 from random import Random
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 
 from appliance.lab.clairvoyant.reference import references
 from appliance.lab.problems.base import Malformed
+from appliance.lab.report import report
 from appliance.lab.scenario import parse_scenario
 from appliance.lab.simulation import simulate
 from appliance.policies.dispatch import DISPATCH_POLICIES
@@ -19,7 +20,7 @@ CPU, NPU = {"name": "cpu"}, {"name": "npu"}
 
 
 def _model(name: str, **variant: Any) -> dict[str, Any]:
-    shape = {"name": "int8", "size_mb": 100, "accuracy": 80, "load_ms": 200, **variant}
+    shape = {"name": "int8", "size_mb": 100, "accuracy": 80, "load_ms": 200, "resident": True, **variant}
     return {"name": name, "variants": [shape]}
 
 
@@ -44,16 +45,6 @@ def figures(written: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_requests_are_divided_between_processors_by_speed() -> None:
-    """Of six at once the NPU has five in 50 ms, and the CPU one."""
-    found = figures(_written(CPU, NPU))
-
-    assert {name: use["batches"] for name, use in found["processors"].items()} == {"cpu": 1, "npu": 5}
-    assert (found["requests"], found["warm"], found["late"], found["slo_attainment"]) == (6, 6, 0, 1)
-    assert found["latency_ms"] == {"p50": 30, "p99": 50}
-    assert found["processors"]["npu"]["busy"] == pytest.approx(0.05 / 10)
-
-
 def test_processors_on_the_same_core_take_turns() -> None:
     """With one core for both the CPU gets nothing that the NPU would do sooner."""
     shared = [{**one, "group": "cores"} for one in (CPU, NPU)]
@@ -76,7 +67,7 @@ def test_workers_of_a_processor_run_concurrently() -> None:
 
 
 def test_network_in_units_runs_each_unit_on_its_processor() -> None:
-    """5 ms on the NPU, 1 to move, 4 on the CPU, 1 to move, 6 on the NPU; meanwhile others have the NPU."""
+    """5 ms on the NPU, 4 on the CPU, 6 on the NPU; meanwhile others have the NPU."""
     graph = {
         "ops": [
             {"name": "body", "processors": ["cpu", "npu"]},
@@ -85,13 +76,13 @@ def test_network_in_units_runs_each_unit_on_its_processor() -> None:
         ],
         "latency_ms": {"cpu": {"body": 90, "resize": 4, "head": 90}, "npu": {"body": 5, "head": 6}},
     }
-    box = {"memory_mb": 500, "processors": [CPU, NPU], "transfer_ms": 1}
+    box = {"memory_mb": 500, "processors": [CPU, NPU]}
 
     one = figures(_written(box=box, models=[_model("faces", units=graph)], times_s=[1.0]))
     both = figures(_written(box=box, models=[_model("faces", units=graph)], times_s=[1.0, 1.0]))
 
-    assert one["latency_ms"]["p99"] == 17
-    assert both["latency_ms"]["p99"] < 2 * 17
+    assert one["latency_ms"]["p99"] == 15
+    assert both["latency_ms"]["p99"] < 2 * 15
     assert {name: use["batches"] for name, use in both["processors"].items()} == {"cpu": 2, "npu": 4}
 
 
@@ -110,7 +101,7 @@ def test_lost_processor_loses_no_request() -> None:
 
     usual, found = figures(_written(CPU, NPU, **changes)), figures(_written(CPU, NPU, faults=lost, **changes))
 
-    assert found["warm"] == found["requests"] == usual["requests"]
+    assert found["warm"] + found["cold"] == found["requests"] == usual["requests"]
     assert found["processors"]["npu"]["busy"] < usual["processors"]["npu"]["busy"]
     assert found["slo_attainment"] < usual["slo_attainment"]
 
@@ -149,8 +140,9 @@ def test_tenant_is_not_delayed_by_the_flood_of_another() -> None:
 
 
 def test_requests_beyond_the_queue_limit_are_dropped() -> None:
+    """One of six runs, four wait."""
     box = {"memory_mb": 500, "processors": [CPU, NPU], "queue_len_max": 4}
-    assert figures(_written(box=box))["dropped"] == 2
+    assert figures(_written(box=box))["dropped"] == 1
 
 
 def test_processors_own_memory_counts_when_none_is_shared() -> None:
@@ -158,16 +150,52 @@ def test_processors_own_memory_counts_when_none_is_shared() -> None:
     assert figures(_written(box=box))["warm"] == 6
 
 
-@pytest.mark.parametrize(("memory_mb", "accuracy"), [(200, 90), (120, 70)])
-def test_network_serves_in_its_most_accurate_variant_that_fits(memory_mb: float, accuracy: float) -> None:
-    model = _model("faces", latency_ms={"npu": {"1": 10}})
-    model["variants"][0] |= {"accuracy": 70}
-    model["variants"].append({**model["variants"][0], "name": "fp32", "size_mb": 180, "accuracy": 90})
-    box = {"memory_mb": memory_mb, "processors": [CPU, NPU]}
+def test_networks_that_run_on_different_processors_share_a_box() -> None:
+    """No processor runs both."""
+    models = [_model("faces", latency_ms={"npu": {"1": 10}}), _model("words", latency_ms={"cpu": {"1": 20}})]
+    applications = [{"name": "door", "model": "faces"}, {"name": "text", "model": "words"}]
+    arrivals = [{"application": name, "times_s": [1.0, 2.0]} for name in ("door", "text")]
 
-    found = figures(_written(box=box, models=[model]))
+    found = figures(_written(CPU, NPU, models=models, applications=applications, arrivals=arrivals))
 
-    assert (found["accuracy_mean"], found["memory_peak_mb"]) == (accuracy, 180 if accuracy == 90 else 100)
+    assert {name: use["batches"] for name, use in found["processors"].items()} == {"cpu": 2, "npu": 2}
+    assert found["applications"]["door"]["latency_ms"]["p99"] == 10
+    assert found["applications"]["text"]["latency_ms"]["p99"] == 20
+
+
+def _parted() -> dict[str, Any]:
+    """A network that no processor runs whole."""
+    ops = [{"name": "body", "processors": ["npu"]}, {"name": "head", "processors": ["cpu"], "inputs": ["body"]}]
+    return _model("faces", units={"ops": ops, "latency_ms": {"cpu": {"head": 4}, "npu": {"body": 5}}})
+
+
+def test_network_that_no_processor_runs_whole_runs_in_parts() -> None:
+    found = figures(_written(CPU, NPU, models=[_parted()], times_s=[1.0]))
+
+    assert (found["failed"], found["latency_ms"]["p99"]) == (0, 9)
+
+
+def test_requests_fail_while_a_part_has_no_processor() -> None:
+    lost = [{"kind": "processor-lost", "target": "npu", "at_s": 2, "for_s": 2}]
+
+    found = figures(_written(CPU, NPU, models=[_parted()], faults=lost, times_s=[1.0, 3.0, 8.0]))
+
+    assert (found["failed"], found["warm"] + found["cold"]) == (1, 2)
+
+
+def test_processors_of_a_kind_on_the_same_cores_run_beside_one_another() -> None:
+    twins = [{"name": name, "kind": "cpu", "group": "cores"} for name in ("a", "b")]
+    box = {"memory_mb": 500, "processors": twins, "groups": [{"name": "cores", "cores": 2}]}
+
+    found = figures(_written(box=box, times_s=[1.0, 1.0]))
+
+    assert {name: use["batches"] for name, use in found["processors"].items()} == {"a": 1, "b": 1}
+    assert found["latency_ms"]["p99"] == 40
+
+
+def test_report_of_several_processors_shows_networks_in_parts() -> None:
+    scenario = parse_scenario(_written(CPU, NPU, models=[_parted()]))
+    assert "faces" in report(scenario, simulate(scenario, keep_journal=True), "t")
 
 
 def test_simulation_figures_depend_on_the_seed_alone() -> None:
@@ -180,18 +208,16 @@ def test_simulation_figures_depend_on_the_seed_alone() -> None:
 def test_dispatch_policy_answers_or_drops_every_request(policy: str) -> None:
     arrivals = [{"application": "door", "poisson_rps": 50}]
     found = figures(_written(CPU, NPU, arrivals=arrivals, policies={"dispatch": policy}))
-    assert found["requests"] == found["warm"] + found["dropped"]
+    assert found["requests"] == found["warm"] + found["cold"] + found["dropped"]
 
 
 GRAPH = {"ops": [{"name": "a", "processors": ["cpu"]}], "latency_ms": {"cpu": {"a": 1}}}
 WRONG = [
-    ({"box": {"memory_mb": 50, "processors": [CPU, NPU]}}, "box.memory_mb: with several processors all networks"),
     ({"box": {"memory_mb": 50, "processors": [CPU, CPU]}}, "box.processors[1].name"),
     (
         {"box": {"memory_mb": 5, "processors": [CPU, NPU], "groups": [{"name": "x", "cores": 1}]}},
         "box.groups[0].name: ",
     ),
-    ({"faults": [{"kind": "load-fails", "at_s": 1, "application": "door"}]}, "faults[0].kind: "),
     ({"policies": {"dispatch": "magic"}}, "policies.dispatch: "),
     ({"models": [_model("faces", latency_ms={"gpu": {"1": 1}})]}, "models[0].variants[0].latency_ms: has nothing"),
     (
@@ -206,7 +232,13 @@ WRONG = [
         {"models": [_model("faces", units={**GRAPH, "ops": [{**GRAPH["ops"][0], "inputs": ["a"]}]})]},  # type: ignore[index]
         "models[0].variants[0].units.ops: operator 'a' waits for itself",
     ),
-    ({"applications": [{"name": "door", "model": "faces", "accuracy_min": 99}]}, "applications[0].accuracy_min: "),
+    (
+        {
+            "box": {"memory_mb": 500, "processors": [CPU, {"name": "second", "kind": "npu"}, NPU]},
+            "models": [_model("faces", latency_ms={"cpu": {"1": 40}, "second": {"1": 10}})],
+        },
+        "box.processors[2].kind: is that of 'second'",
+    ),
 ]
 
 
@@ -234,7 +266,7 @@ def test_run_times_are_drawn_from_those_a_box_has_served() -> None:
 
     found = figures(_written(CPU, NPU, models=[model], times_s=[float(second) for second in range(1, 9)]))
 
-    assert found["latency_ms"] == {"p50": 9, "p99": 12}
+    assert (found["latency_ms"]["p50"] in (9, 12), found["latency_ms"]["p99"]) == (True, 12)
 
 
 @pytest.mark.parametrize("seed", seeds(gate=4, nightly=12))
@@ -250,19 +282,21 @@ def test_random_box_answers_each_request_once(seed: int) -> None:
             shape["group"] = "cores"
     groups = [{"name": "cores", "cores": 1}] if any("group" in shape for shape in processors) else []
 
+    kinds = sorted({shape["kind"] for shape in processors})
+
     def graph() -> dict[str, Any]:
         ops = [f"op{n}" for n in range(random.randint(1, 5))]
-        able = {op: [names[0], *random.sample(names[1:], random.randint(0, len(names) - 1))] for op in ops}
+        able = {op: random.sample(kinds, random.randint(1, len(kinds))) for op in ops}
         return {
             "ops": [
                 {"name": op, "processors": able[op], "inputs": random.sample(ops[:n], random.randint(0, min(n, 2)))}
                 for n, op in enumerate(ops)
             ],
-            "latency_ms": {name: {op: random.uniform(0, 20) for op in ops if name in able[op]} for name in names},
+            "latency_ms": {name: {op: random.uniform(0, 20) for op in ops if name in able[op]} for name in kinds},
         }
 
     models = [
-        _model("faces", latency_ms={"cpu": {"1": 30}, "npu": {"1": 8, "1x2": 12}, names[0]: {"1": 20}}),
+        _model("faces", latency_ms={"cpu": {"1": 30}, "npu": {"1": 8, "1x2": 12}}),
         _model("words", units=graph()),
     ]
     applications: list[dict[str, Any]] = [
@@ -270,10 +304,10 @@ def test_random_box_answers_each_request_once(seed: int) -> None:
         {"name": "late", "model": "faces", "latency_slo_ms": 60, "late": "run", "tenant": "b"},
         {"name": "text", "model": "words", "tenant": "b"},
     ]
-    kinds = ({"kind": "processor-lost"}, {"kind": "slow-down", "factor": 2.5})
+    wrongs = ({"kind": "processor-lost"}, {"kind": "slow-down", "factor": 2.5})
     faults = [
         {
-            **random.choice(kinds),
+            **random.choice(wrongs),
             "target": random.choice(names),
             "at_s": random.uniform(0, 4),
             "for_s": random.uniform(0.1, 2),
@@ -281,7 +315,7 @@ def test_random_box_answers_each_request_once(seed: int) -> None:
         for _ in range(4)
     ]
     written = _written(
-        box={"memory_mb": 500, "processors": processors, "groups": groups, "transfer_ms": 0.5, "queue_total_max": 50},
+        box={"memory_mb": 500, "processors": processors, "groups": groups, "queue_total_max": 50},
         models=models,
         applications=applications,
         arrivals=[{"application": a["name"], "poisson_rps": random.uniform(5, 60)} for a in applications],
@@ -294,7 +328,6 @@ def test_random_box_answers_each_request_once(seed: int) -> None:
     found = figures(written)
 
     assert found["requests"] == sum(found[kind] for kind in ("warm", "cold", "failed", "dropped"))
-    assert (found["failed"], found["cold"]) == (0, 0)
     assert all(0 <= use["busy"] <= 1 for use in found["processors"].values())
     assert sum(one["requests"] for one in found["applications"].values()) == found["requests"] > 0
     assert figures(written) == found
