@@ -19,7 +19,7 @@ class Measure(Protocol):
         reference: Reference | None = None,
     ) -> Profile:
         """Resident and peak bytes, load times with cold and warm page cache; latency by batch, of one run at a
-        time and, where runs are not too short, of as many as the processor has workers; runs from the
+        time and, where its longest batch is not too short, of as many as the processor has workers; runs from the
         first case's shapes up to the largest, and what makes it hazardous. With a reference, which has been looked at
         so, none of that, but whether it computes the same in every case.
 

@@ -52,7 +52,9 @@ _INDEPENDENCE_BUDGET_MS = 600.0
 _AT_ONCE_RUNS_MIN, _AT_ONCE_RUNS_MAX, _AT_ONCE_BUDGET_S = 3, 40, 0.3
 """Of each thread where several runs are under way at once."""
 _AT_ONCE_MS_MIN = 0.5
-"""Shorter runs are not measured several at once: it would be the interpreter's lock that is measured."""
+"""Where no batch's run is longer, runs are not measured several at once: it would be the interpreter's lock that is
+measured.
+"""
 _BATCH_USUAL = 8
 _CLOCK = SystemClock()
 
@@ -60,6 +62,13 @@ _CLOCK = SystemClock()
 def levels(workers: int) -> list[int]:
     """Return how many runs at once are timed beside one alone: 2, 4, 8 and so on, and as many as there are workers."""
     return [*(1 << at for at in range(1, workers.bit_length()) if 1 << at < workers), workers]
+
+
+def are_long(alone: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether runs that take so long alone are measured several at once. One long batch is enough for all: plans
+    compare batches at the same number of runs at once, and take a batch without it for no choice.
+    """
+    return any(row["p50_ms"] >= _AT_ONCE_MS_MIN for row in alone)
 
 
 def latencies(
@@ -174,14 +183,12 @@ def latency_at_once(
     on_device: bool,
     begun: Callable[[], Stopwatch] = Stopwatch,
 ) -> dict[str, Any] | None:
-    """As `latency`, while `count` threads run the build over and over; at least what it takes alone. None: it is too
-    short to tell, or so many do not fit into the memory of a child.
+    """As `latency`, while `count` threads run the build over and over; at least what it takes alone. None: so many
+    do not fit into the memory of a child.
 
     Threads of the runtime may compute for several runs, so that one run's processor time is not known: all are scaled
     by the share of the processor that this process had, but where they do not compute on it.
     """
-    if count < 2 or alone["p50_ms"] < _AT_ONCE_MS_MIN:
-        return None
     start = threading.Barrier(count, timeout=10)
 
     def work() -> list[float]:

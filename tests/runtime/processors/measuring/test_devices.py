@@ -13,7 +13,7 @@ from appliance.confinement.limits import ChildLimits
 from appliance.domain.hardware import PreparedForm, Reference
 from appliance.domain.request import Tensors
 from appliance.runtime.processors import KINDS
-from appliance.runtime.processors.measuring import measure
+from appliance.runtime.processors.measuring import figures, measure
 from appliance.runtime.processors.providers.cuda_session import CudaSessions
 from appliance.runtime.processors.sessions import sessions_of
 from tests import toys
@@ -26,10 +26,10 @@ PAUSE_S = 0.004
 
 
 class Waiting(CudaSessions):
-    """The processor idles while the device computes."""
+    """The processor idles while the device computes, for `PAUSE_S` of two rows."""
 
     def run(self, loaded: Any, inputs: Tensors, outputs: Sequence[str] | None, stop: Any = None) -> dict[str, Any]:
-        pause_s(PAUSE_S)
+        pause_s(PAUSE_S * len(inputs["A"]) / 2)
         return super().run(loaded, inputs, outputs, stop)
 
 
@@ -81,6 +81,18 @@ def test_latency_on_a_device_includes_the_wait_for_the_device(tmp_path: Path, mo
     found = measure.profile_of(Waiting(), order("cuda", form, plain, tmp_path))
     assert [row.get("concurrency", 1) for row in found["latencies"]] == [1, 2]
     assert all(row["p50_ms"] >= PAUSE_S * 1000 for row in found["latencies"])
+
+
+def test_short_batch_is_measured_at_once_beside_a_long_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch that is measured alone is measured at once, too: a plan has no use for the others else."""
+    devices.install(monkeypatch)
+    monkeypatch.setattr(figures, "_AT_ONCE_MS_MIN", PAUSE_S * 1500)
+    plain = toys.tiny_add(tmp_path / "add.onnx")
+    wanted = order("cuda", prepared("cuda", plain, tmp_path), plain, tmp_path)
+    rows = {name: np.ones((4, 4), np.float32) for name in ("A", "B")}
+    wanted["cases"].append({"batch": 4, "file": measure.save_inputs(tmp_path / "4.npz", rows), "repeated": {}})
+    found = measure.profile_of(Waiting(), wanted)
+    assert [(row["batch"], row.get("concurrency", 1)) for row in found["latencies"]] == [(2, 1), (4, 1), (2, 2), (4, 2)]
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -11,7 +11,16 @@ import pytest
 
 from appliance.domain.hardware import PreparedForm
 from appliance.runtime.processors.cpu.session import OnnxSessions
-from appliance.runtime.processors.measuring.figures import MANY, Memory, Runs, latency, latency_at_once, levels, size
+from appliance.runtime.processors.measuring.figures import (
+    MANY,
+    Memory,
+    Runs,
+    are_long,
+    latency,
+    latency_at_once,
+    levels,
+    size,
+)
 from appliance.runtime.processors.measuring.stopwatch import Stopwatch
 from tests.fakes.hand_clock import HandClock
 
@@ -103,11 +112,9 @@ def test_runs_at_once_are_no_shorter_than_a_run_alone() -> None:
     assert row == {"batch": 4, "p50_ms": 30.0, "p99_ms": 40.0, "concurrency": 2}
 
 
-@pytest.mark.parametrize(("alone_ms", "count"), [(0.4, 2), (30.0, 1)], ids=["too short", "one worker"])
-def test_runs_at_once_are_not_measured_for_short_runs_or_one_worker(alone_ms: float, count: int) -> None:
-    network: Any = Network([1.0])
-    assert latency_at_once(network, None, {"p50_ms": alone_ms}, ROW, count, False, network.watch) is None
-    assert network.runs == 0
+@pytest.mark.parametrize(("alone_ms", "is_long"), [([0.3, 0.4], False), ([0.3, 0.5], True)])
+def test_runs_are_measured_at_once_where_some_batch_takes_long(alone_ms: list[float], is_long: bool) -> None:
+    assert are_long([{"p50_ms": one} for one in alone_ms]) is is_long
 
 
 class Weights:
