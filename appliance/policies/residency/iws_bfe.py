@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Sequence
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
+from appliance.policies.residency.floors import bring_floors
 from appliance.policies.residency.last_resort import force_out
 from appliance.policies.residency.requester import Order, answer
 from appliance.policies.residency.victims import Victim, make_room, replaced, victims
@@ -25,7 +26,7 @@ class IntelligentWarmStart:
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
         """See `EvictionPolicy`."""
         if problem.request is None:
-            return answer(problem, (), make_room)
+            return bring_floors(problem)
         minimalists = victims(problem, replaced)
         ranked = by_score(problem, candidates(problem, minimalists))
 

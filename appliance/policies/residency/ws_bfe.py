@@ -10,6 +10,7 @@ from functools import partial
 
 from appliance.policies.residency.base import ApplicationState, Change, Option, ResidencyPlan, ResidencyProblem
 from appliance.policies.residency.bfe import best_fit
+from appliance.policies.residency.floors import bring_floors
 from appliance.policies.residency.last_resort import force_out
 from appliance.policies.residency.requester import Order, answer
 from appliance.policies.residency.space import Space
@@ -29,7 +30,7 @@ class WarmStartBestFit:
     def plan(self, problem: ResidencyProblem) -> ResidencyPlan:
         """See `EvictionPolicy`."""
         if problem.request is None:
-            return answer(problem, (), make_room)
+            return bring_floors(problem)
         apart, overlapping = _parted(problem, problem.by_name[problem.request])
 
         def choose(found: Sequence[Victim], short_bytes: int) -> Victim:

@@ -138,3 +138,28 @@ def test_expected_load_time_learns_from_loads_for_requests() -> None:
         assert known_ms == [10.6, 1_194, 668]
 
     run_virtual(story)
+
+
+@pytest.mark.parametrize("eviction", ["iws-bfe", "ws-bfe", "expected-utility"])
+def test_application_that_left_for_the_peak_of_a_load_gets_its_smallest_variant_back(eviction: str) -> None:
+    """EM-11: beside the load, which needs 23.1 of 24.5 MB, there is no room for 3.2 MB of the other one; beside the
+    16.8 MB that stay there is, so the next request is warm.
+    """
+
+    async def story() -> None:
+        bench = EngineBench(24_500 * KB, workers=3, eviction=eviction)
+        bench.add({"fp32": Cost(12_600 * KB, 23_100 * KB), "int8": Cost(3_200 * KB, 4_300 * KB)}, name="a1")
+        a4 = bench.add({"fp32": Cost(16_800 * KB, 23_100 * KB)}, name="a4")
+        async with bench.working(residency=True):
+            bench.core.residency.leave_out(a4.id)
+            assert (await bench.infer(application="t/a1")).variant == "fp32"
+            await bench.pause(20_000)
+            bench.core.residency.take_in(a4.id)
+            await bench.availability.load(a4, "fp32")
+            assert bench.memory.resident_set() == [bench.build("fp32", "t/a4")]
+            await bench.pause(2_000)
+            assert bench.memory.used_bytes == 20_000 * KB
+            result = await bench.infer(application="t/a1")
+            assert (result.warm, result.variant) == (True, "int8")
+
+    run_virtual(story)
