@@ -7,6 +7,7 @@ import pytest
 
 from appliance.lab.plan import plan_one
 from appliance.lab.problems.base import Malformed
+from appliance.policies.residency.base import PROMISED
 from tests.instances.residency import application, problem
 
 
@@ -70,3 +71,11 @@ def test_residency_problem_with_an_unlisted_tenant_is_refused() -> None:
     written["applications"][1]["tenant"] = "u"
     with pytest.raises(Malformed, match=r"applications\[1\].tenant: 'u' is not one of: t"):
         plan_one(written)
+
+
+def test_wish_for_a_promised_variant_is_read() -> None:
+    """Its priority is above any other."""
+    written = problem([application("face_recognition")], "face_recognition")
+    one = written["applications"][0]
+    one["keep"] = [{"variant": one["variants"][0]["name"], "until_s": 1, "priority": PROMISED}]
+    assert "outcome" in plan_one(written)

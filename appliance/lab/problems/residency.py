@@ -26,6 +26,7 @@ from appliance.lab.problems.base import (
 )
 from appliance.policies.residency import DEFAULT, EVICTION_POLICIES
 from appliance.policies.residency.base import (
+    PROMISED,
     ApplicationState,
     Option,
     Rate,
@@ -57,7 +58,7 @@ class _Variant(Shape):
 class _Wish(Shape):
     variant: Name
     until_s: Moment
-    priority: Annotated[int, Field(ge=-(10**6), le=10**6)] = 0
+    priority: Annotated[int, Field(ge=-(10**6), le=PROMISED)] = 0
 
 
 class _Application(Shape):
