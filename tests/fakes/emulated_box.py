@@ -64,6 +64,7 @@ async def furnish(scenario: Scenario, folder: Path, *, shared: bool = False) -> 
     `shared`: every tenant may make applications of the models.
     """
     assert len(scenario.box.processors) == 1
+    assert not scenario.has_graphs
     assert all(one.tenant == "default" for one in scenario.applications)
     state = await asyncio.to_thread(StateFolder.open, folder / "state", reserve_bytes=0)
     shape = scenario.processor
