@@ -200,15 +200,21 @@ def main(descriptor: int, parent: int, module: str, *arguments: str) -> None:
         data, descriptors, _, _ = socket.recv_fds(connection, _ORDER_BYTES_MAX, _DESCRIPTORS_MAX)
         if not data:
             return
+        waits, goes = os.pipe()
         pid = os.fork()
         if pid == 0:
+            os.close(goes)
+            os.read(waits, 1)  # nothing comes: both ends are closed once there is a descriptor of this process
+            os.close(waits)
             connection.close()
             try:
                 program.be_child(json.loads(data), descriptors, here)
             except BaseException:
                 traceback.print_exc()
             os._exit(1)
-        child = os.pidfd_open(pid)
+        child = os.pidfd_open(pid)  # the kernel has collected no child that still waits
+        os.close(waits)
+        os.close(goes)
         socket.send_fds(connection, [str(pid).encode()], [child])
         for one in (child, *descriptors):
             os.close(one)

@@ -56,6 +56,17 @@ async def test_children_share_a_fork_server_and_report_their_exit_status(server:
     assert len({one["pid"] for one in said} | {one["of"] for one in said}) == 6
 
 
+def test_fork_server_survives_children_that_end_at_once() -> None:
+    """Also where such a child ends before the fork server goes on."""
+    server = ForkServer("tests.fakes.ending_program")
+    server.start()
+    try:
+        for _ in range(300):
+            os.close(server.fork({}, []).descriptor)
+    finally:
+        server.close()
+
+
 async def test_child_cancelled_at_any_moment_leaves_nothing(server: ForkServer) -> None:
     """Before it is forked, while its connections open, while it runs: no process, no socket (`harness/leaks.py`)."""
     said: list[dict[str, Any]] = []
