@@ -103,7 +103,8 @@ def served_parts(
         )
         for at, place in enumerate(places)
     }
-    if any(all(chosen[number] is None for chosen in kinds.values()) for number in range(len(cut.parts))):
+    able = [{chosen[number] for chosen in kinds.values()} - {None} for number in range(len(cut.parts))]
+    if not all(able) or len(frozenset().union(*able)) < 2:
         return None
     sequences = {row.batch: _sequence(cut, kinds, places, row.batch) for row in cut.parts[0].profiles[0].times}
     if leaves_out:

@@ -20,6 +20,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 REPEATED_BYTES_MAX = 16 * CASES_BYTES_MAX
 """Largest batch's inputs that the measuring child makes of the rows of a smaller batch."""
 BATCH_USUAL = 8
+"""Largest batch that is measured where no setting says more."""
 CHANNELS = 3
 LENGTHS_OF_SIGNALS = (512, 16_000, 128, 16, 1)
 LENGTHS_OF_TOKENS = (128, 16, 1, 512)

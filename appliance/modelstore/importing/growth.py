@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from appliance.domain.catalogue import Shapes, TaskKind, TaskSpec, TensorSpec, Variant
 from appliance.domain.errors import BadMetadata
 from appliance.domain.hardware import Growth
-from appliance.modelstore.importing.cases import Axes
+from appliance.modelstore.importing.cases import BATCH_USUAL, Axes
 from appliance.modelstore.orders import Reviewed, Size
 from appliance.tasks.base import number
 from appliance.tasks.embedding import TEXTS_PER_RUN, TOKENS_MAX
 from appliance.tasks.image import WIDTH_MAX, rounded_up
 
-BATCH = 8
 SIDE = 640
 """Height and width where neither the graph nor the task says any."""
 TOKENS, SAMPLES = 512, 16_000
@@ -37,7 +36,7 @@ def growth(base: Shapes, variant: Variant, axes: Axes, task: TaskSpec, full: Siz
     """
     free = list(_free_axes(variant, axes, task))
     needed = _ends_needed(free, task, full)
-    wanted = _ends_wanted(free, max(BATCH, variant.batch_max))
+    wanted = _ends_wanted(free, max(BATCH_USUAL, variant.batch_max))
     stated = {
         (name, axis): size
         for name, shape in task.shape_max.items()
@@ -56,7 +55,7 @@ def growth(base: Shapes, variant: Variant, axes: Axes, task: TaskSpec, full: Siz
     longer = list(_doubled(several[-1] if several else last, _without(others, stated | needed)))
     # What runs in a guard anyway need not be kept small to be harmless.
     is_guarded = bool(reviewed.hazards or (reviewed.unless_all_run and free_places is None))
-    usual = {place: min(end, BATCH) for place, end in batches.items()}
+    usual = {place: min(end, BATCH_USUAL) for place, end in batches.items()}
     count = len(must) + (len(list(_doubled(last, _without(usual, stated)))) if is_guarded else 0)
     steps = (*must, *several, *longer)
     return Growth(steps, count, is_asked, reviewed.hazards, reviewed.unless_all_run, free_places)

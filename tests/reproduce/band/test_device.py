@@ -10,21 +10,11 @@ from random import Random
 import pytest
 
 from appliance.policies.dispatch import DISPATCH_POLICIES
-from appliance.policies.dispatch.partition import Operator, Partition, partition
+from appliance.policies.dispatch.partition import Partition
 from reproduce.band.device import Answer, Broken, Device, Leg, Trace, believed
+from tests.policies.dispatch.chains import chain
 
 pytestmark = pytest.mark.gate("whole simulations")
-
-
-def chain(name: str, *steps: dict[str, float]) -> Partition:
-    """A network of one operator a step: its run time by processor."""
-    names = [f"{name}{index}" for index in range(len(steps))]
-    operators = [
-        Operator(op, frozenset(step), tuple(names[index - 1 : index]) if index else ())
-        for index, (op, step) in enumerate(zip(names, steps, strict=True))
-    ]
-    latency_ms = {p: {op: s[p] for op, s in zip(names, steps, strict=True) if p in s} for s in steps for p in s}
-    return partition(name, operators, latency_ms)
 
 
 @dataclass
