@@ -60,7 +60,7 @@ SeenT = TypeVar("SeenT", bound=Timed)
 
 @dataclass
 class Figures(Generic[SeenT]):
-    """What was sent, and what came of it."""
+    """Requests or frames of one application or pipeline: how many were answered, the last answers, and the failures."""
 
     tenant: str
     name: str

@@ -67,7 +67,7 @@ class Request:
     started_ns: int = 0
     """When a processor began with it; 0: it waits."""
     run_rows: int = 0
-    """Rows of the run that computes it, those of other requests included; 0: it waits."""
+    """Rows of the run that computes the request, with rows of other requests; 0 while the request waits."""
 
     runs_alone: bool = False
     """Its rows share no run, and are not padded: they did or were, and the run failed or was given up."""

@@ -34,7 +34,7 @@ Labelled = tuple[Any, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What devices send, what int8 is calibrated with, and what accuracy is measured on."""
+    """Pictures and sounds that devices send, that int8 is calibrated with, and that accuracy is measured on."""
 
     inputs: Sequence[Any]
     calibration: Iterable[Any]

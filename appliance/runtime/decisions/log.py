@@ -46,7 +46,7 @@ OWN_ROWS_MAX = 240
 pipelines that change twice a second, and who is let in meanwhile.
 """
 FOLDED_MAX = 64
-"""Different problems that one row has."""
+"""Most different problems in one row."""
 KEYS_MAX = 1000
 """Keys that are remembered; then those whose time is over are forgotten."""
 log = get_log("decisions")

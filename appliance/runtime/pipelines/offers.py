@@ -33,7 +33,7 @@ class Offer:
     serves_on: str
     """Of these kinds the one on which it does now."""
     is_loaded: bool = False
-    """Its build of that kind is in memory."""
+    """Whether the variant's build for that kind of processor is in memory."""
 
     @property
     def is_in_parts(self) -> bool:
