@@ -132,6 +132,8 @@ class Admission:
         self._parts.plans.record(live, served, picture, "refused", _asks(client))
         is_other = lacking is not served
         reason = ("another pipeline would have no room: " if is_other else "") + own_words(lacking, is_other)
+        if not is_other and (untimed := picture.asked[id].untimed()):
+            reason = f"{reason}; {untimed}"
         error = PipelineNotPossible(name=live.pipeline.name, fps=client.fps, missing=missing or (), reason=reason)
         if missing is None or TIME in missing:
             raise error

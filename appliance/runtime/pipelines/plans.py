@@ -11,8 +11,6 @@ from appliance.runtime.pipelines.problem import Asked, stage_plans, takes_ms
 
 FEWEST = 0.01
 """Workers: fewer are told as so few."""
-POINTS_TOLD = 4
-"""Points of profiles that are missing, by name; of further ones the number."""
 UNUSED = "nobody has joined and no frames come: nothing is kept for it"
 """Why a plan takes nothing."""
 
@@ -34,10 +32,8 @@ def plan_of(live: PlannedPipeline, made: Asked, served: Served, picture: Picture
     has_smaller = plan.feasible and fps > 0.0 and bool(made.too_large)
     if served.first:
         notes.append("more accurate variants are too slow for the SLO")
-    if made.unmeasured and (has_fewer or not plan.feasible):
-        more = len(made.unmeasured) - POINTS_TOLD
-        told = ", ".join(made.unmeasured[:POINTS_TOLD])
-        notes.append(f"no choice, for nobody timed them: {told}{f' and {more} more' if more > 0 else ''}")
+    if (has_fewer or not plan.feasible) and (untimed := made.untimed()):
+        notes.append(untimed)
     if has_smaller:
         notes.append(f"not all fits into memory: smaller variants than asked for serve at {', '.join(made.too_large)}")
     if has_cheaper:

@@ -33,6 +33,8 @@ ITEMS_EXPECTED = 4.0
 HOST_MS = 0.3
 """What a CPU stage takes of an item, before the first one."""
 LEVELS_MAX = 4
+POINTS_TOLD = 4
+"""Points without a timed run that are told by name; of further ones the number."""
 """Times that cheaper variants are gone over to."""
 SLO_LEFT_MS_MIN = 1e-3
 """A pipeline without any time left is one that nothing serves, not a malformed problem."""
@@ -123,10 +125,30 @@ class Asked:
     """Why nothing can be planned: a stage without a measured variant."""
     too_large: tuple[str, ...] = ()
     """Stages of whose wanted variants none fits into memory beside all else."""
-    unmeasured: tuple[str, ...] = ()
-    """Points that are no choice, for nobody timed them: `read int8 on cpu: batch 16 x 2 at once`."""
     in_parts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Stage, variant) that serves in parts → the kind of processor that most of it runs on."""
+    offers: Mapping[str, Offers] = field(default_factory=dict)
+    """By stage, the variants that the problems were made of."""
+    groups: tuple[Group, ...] = ()
+    """Of the machine that they were made for."""
+
+    def untimed(self) -> str:
+        """Return a note that names the points that are no choice because no run of them was timed; empty: there are
+        none (SC-05).
+        """
+        points = [
+            f"{stage} {offer.name} on {measured.kind}: batch {batch} x {level} at once"
+            for stage, offers in self.offers.items()
+            for offer in offers.all
+            for measured in offer.profiles
+            for group in self.groups
+            if measured.kind in group.kinds
+            for batch, level in unmeasured(measured, group, offer.servable.together_max)
+        ]
+        if not points:
+            return ""
+        more = f" and {len(points) - POINTS_TOLD} more" if len(points) > POINTS_TOLD else ""
+        return f"no choice, because no run was timed: {', '.join(points[:POINTS_TOLD])}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,16 +244,9 @@ def asked(
         for offer in offers[stage.name].all
         if offer.is_in_parts
     }
-    missing_points = tuple(
-        f"{stage.name} {offer.name} on {measured.kind}: batch {batch} x {level} at once"
-        for stage in asks
-        for offer in offers[stage.name].all
-        for measured in offer.profiles
-        for group in machine.groups
-        if measured.kind in group.kinds
-        for batch, level in unmeasured(measured, group, offer.servable.together_max)
+    return Asked(
+        tuple(levels), tuple(variants), items, reserved_ms, in_parts=in_parts, offers=offers, groups=machine.groups
     )
-    return Asked(tuple(levels), tuple(variants), items, reserved_ms, unmeasured=missing_points, in_parts=in_parts)
 
 
 class _Level:
@@ -387,7 +402,7 @@ def _level(rows: Iterable[Latency], group: Group) -> int:
 
 
 def unmeasured(measured: Measured, group: Group, together_max: int) -> list[tuple[int, int]]:
-    """Return the points, as (batch, runs at once), that nobody timed, so that they are no choice (SC-05).
+    """Return the points, as (batch, runs at once), of which no run was timed, so that they are no choice (SC-05).
 
     They are of batches up to the largest that requests may share: on cores at the number of runs that counts there, on
     a device at each number that was timed of some batch.

@@ -224,6 +224,19 @@ async def test_pipeline_with_an_slo_that_no_variant_keeps_refuses_clients() -> N
 
 
 @story
+async def test_refused_client_is_told_which_batches_were_not_timed() -> None:
+    """Of batches of 2 and 4 no run was timed (SC-05)."""
+    bench = PlanningBench({"fine": Cost(run_ms=10, run_ms_by_batch={8: 40})}, READ)
+    async with bench.working():
+        live = bench.add(slo_ms=45, stages=[Ask(name="find", application_id="t/find")])
+        await bench.pause(0.1)
+        with pytest.raises(PipelineNotPossible) as caught:
+            await bench.join(live, 100_000)
+    told = "no choice, because no run was timed: find fine on cpu: batch 2 x 1 at once, find fine on cpu: batch 4"
+    assert told in caught.value.reason
+
+
+@story
 async def test_pipeline_with_a_tight_slo_is_served_by_cheaper_variants() -> None:
     """From the start, and clients are let in; the plan is not degraded, for the SLO asks for cheaper variants."""
     bench = find_and_read()
