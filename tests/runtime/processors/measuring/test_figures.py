@@ -50,10 +50,10 @@ class Network:
 
 
 class Together(Network):
-    """Runs of two threads that begin and end together: 8 ms pass meanwhile."""
+    """Runs of two threads that begin and end together."""
 
-    def __init__(self, computed_ms: float) -> None:
-        super().__init__([8.0], [computed_ms])
+    def __init__(self, elapsed_ms: Sequence[float], computed_ms: Sequence[float]) -> None:
+        super().__init__(elapsed_ms, computed_ms)
         self._both = threading.Barrier(2, self._pass)
 
     def _pass(self) -> None:
@@ -100,9 +100,24 @@ def test_number_of_timed_runs_follows_the_time_of_a_run(run_ms: float, count: in
 @pytest.mark.parametrize(("computed_ms", "p50_ms"), [(8.0, 4.0), (16.0, 8.0), (24.0, 8.0)])
 def test_runs_at_once_count_by_their_share_of_the_processor(computed_ms: float, p50_ms: float) -> None:
     """Two threads that computed for 8 ms together, while 8 ms passed: each was kept waiting for half of them."""
-    network: Any = Together(computed_ms)
-    row = latency_at_once(network, None, {"batch": 4, "p50_ms": 1.0, "p99_ms": 2.0}, ROW, 2, False, network.watch)
+    network: Any = Together([8.0], [computed_ms])
+    row = latency_at_once(network, None, {"batch": 4, "p50_ms": 1.0, "p99_ms": 2.0}, ROW, 2, False, network.watch, 2)
     assert row == {"batch": 4, "p50_ms": p50_ms, "p99_ms": p50_ms, "concurrency": 2}
+
+
+def test_runs_that_outnumber_the_cores_count_with_their_wait_for_one_another() -> None:
+    """Two threads had the one core for all of 8 ms: a run of each takes as long on a quiet machine, too (SC-06)."""
+    network: Any = Together([8.0], [8.0])
+    row = latency_at_once(network, None, {"batch": 4, "p50_ms": 1.0, "p99_ms": 2.0}, ROW, 2, False, network.watch, 1)
+    assert row == {"batch": 4, "p50_ms": 8.0, "p99_ms": 8.0, "concurrency": 2}
+
+
+def test_short_runs_that_outnumber_the_cores_count_by_their_mean() -> None:
+    """Of four runs three end before the system gives their core to the other thread, and one waits for it."""
+    times_ms = [1.0, 1.0, 1.0, 5.0]
+    network: Any = Together(times_ms, times_ms)
+    row = latency_at_once(network, None, {"batch": 4, "p50_ms": 1.0, "p99_ms": 2.0}, ROW, 2, False, network.watch, 1)
+    assert row == {"batch": 4, "p50_ms": 2.0, "p99_ms": 5.0, "concurrency": 2}
 
 
 def test_runs_at_once_are_no_shorter_than_a_run_alone() -> None:
