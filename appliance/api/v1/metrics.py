@@ -14,7 +14,7 @@ from prometheus_client.utils import floatToGoString
 from appliance import log
 from appliance.api.box import RunningBox
 from appliance.api.http.steps import Steps
-from appliance.api.v1.served import all_served, served_by
+from appliance.api.v1.served import each_served, served_by
 from appliance.clock import NS_PER_S
 from appliance.domain.pipeline import NoAnswer
 from appliance.domain.robustness import Served, fairness, robustness
@@ -59,14 +59,15 @@ async def metrics_text(box: RunningBox, tenant: str | None) -> bytes:
     lines = _lines(box, tenant)
     pieces: list[bytes] = []
     steps = Steps(box.clock)
-    while piece := "".join(islice(lines, LINES)):
-        pieces.append(piece.encode())
+    while some := list(islice(lines, LINES)):
+        pieces.append("".join(some).encode())
         if steps.is_over:
             await steps.pause()
     return b"".join(pieces)
 
 
 def _lines(box: RunningBox, tenant: str | None) -> Iterator[str]:
+    """Yield lines, and an empty one for each step of work that writes none."""
     figures = {
         (caller, application, variant): each
         for (application, variant, caller), each in sorted(box.telemetry.statistics.items())
@@ -155,7 +156,10 @@ def _served(box: RunningBox, figures: _Figures) -> Iterator[str]:
     by_variant: dict[tuple[str, str], list[tuple[str, Statistics]]] = {}
     for (caller, application, variant), each in figures.items():
         by_variant.setdefault((caller, application), []).append((variant, each))
-    found = {whose: served_by(box, whose[1], each) for whose, each in by_variant.items()}
+    found: dict[tuple[str, str], Served] = {}
+    for whose, own in by_variant.items():
+        found[whose] = served_by(box, whose[1], own)
+        yield ""
     for name, text, figure in _SERVED:
         rows = (
             (_labels(tenant=caller, application=of), value)
@@ -167,7 +171,10 @@ def _served(box: RunningBox, figures: _Figures) -> Iterator[str]:
 
 def _all_served(box: RunningBox) -> Iterator[str]:
     """Figures over applications, with the requests of all tenants."""
-    found = all_served(box, None)
+    found: list[Served] = []
+    for one in each_served(box, None):
+        found.append(one)
+        yield ""
     for name, text, value in (
         ("robustness", "Mean over applications of warm share times accuracy.", robustness(found)),
         ("fairness", "Jain's index of the applications' warm shares; 1: all alike.", fairness(found)),

@@ -1,6 +1,6 @@
 """Figures of how applications were served, out of the box's own counters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from appliance.api.box import RunningBox
 from appliance.domain.errors import ModelUnavailable
@@ -27,13 +27,14 @@ def served_by(box: RunningBox, application_id: str, figures: Iterable[tuple[str,
     return served(counts, requests, points)
 
 
-def all_served(box: RunningBox, tenant: str | None) -> list[Served]:
-    """Return what came of the requests of each application; of all tenants' applications, or of one tenant's."""
+def each_served(box: RunningBox, tenant: str | None) -> Iterator[Served]:
+    """Yield what came of the requests of each application; of all tenants' applications, or of one tenant's."""
     figures: dict[str, list[tuple[str, Statistics]]] = {}
     for (application, variant, _caller), one in box.telemetry.statistics.items():
         if tenant is None or application.partition("/")[0] == tenant:
             figures.setdefault(application, []).append((variant, one))
-    return [served_by(box, name, each) for name, each in figures.items()]
+    for name, each in figures.items():
+        yield served_by(box, name, each)
 
 
 def served_shape(found: Served) -> ServedShape:

@@ -24,11 +24,11 @@ from appliance.api.http.fingerprint import fingerprint_of
 from appliance.api.http.steps import Steps
 from appliance.api.v1.deps import Admin, Member, TheBox, caller, member
 from appliance.api.v1.metrics import CONTENT_TYPE, metrics_text
-from appliance.api.v1.served import all_served
+from appliance.api.v1.served import each_served
 from appliance.clock import NS_PER_S
 from appliance.domain.errors import Forbidden
 from appliance.domain.hardware import ProcessorStatus
-from appliance.domain.robustness import fairness, robustness
+from appliance.domain.robustness import Served, fairness, robustness
 from appliance.runtime.pipelines.accounts import Tariff
 from appliance.wire.box import (
     BuildShape,
@@ -123,7 +123,11 @@ async def memory(box: TheBox, principal: Member) -> Response:
         build["variant"] = next((names.get((name, build["build"]), "") for name in build["applications"]), "")
     builds = await _read(BuildShape, snapshot["builds"], steps)
     expected = await _read(ExpectationShape, residency["applications"], steps)
-    found = all_served(box, None if principal.is_admin else principal.tenant)
+    found: list[Served] = []
+    for one in each_served(box, None if principal.is_admin else principal.tenant):
+        found.append(one)
+        if steps.is_over:
+            await steps.pause()
     snapshot |= {"robustness": robustness(found), "fairness": fairness(found)}
     shape = MemoryShape.model_validate(
         snapshot | {"builds": builds, "tenants": own, "residency": residency | {"applications": expected}}
