@@ -63,42 +63,6 @@ def test_migrations_lead_to_tables_of_code(tmp_path: Path) -> None:
     assert differences == []
 
 
-def test_migration_numbers_variants_of_older_database(tmp_path: Path) -> None:
-    """A database of revision 0002 opens, and its variants have numbers in the order of making, from 1 in every model.
-
-    What was shelved is excluded.
-    """
-    database = tmp_path / "old.db"
-    engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
-    with engine.begin() as connection:
-        migrations.upgrade(connection, "0002")
-        connection.exec_driver_sql("INSERT INTO tenant VALUES ('default', '{}', '2026-01-01T00:00:00+00:00')")
-        for model, names in (("default/a", ("fp32", "fp16", "own")), ("default/b", ("fp32",))):
-            connection.exec_driver_sql(
-                "INSERT INTO model (id, tenant, name, task, shared, created_at)"
-                f" VALUES ('{model}', 'default', '{model[-1]}', '{{}}', 0, '2026-01-01T00:00:00+00:00')"
-            )
-            for ordinal, name in enumerate(names):
-                state = "shelved" if name == "fp16" else "ready"
-                connection.exec_driver_sql(
-                    "INSERT INTO variant"
-                    " (id, model_id, name, ordinal, precision, size_bytes, inputs, outputs, state, reason, batch_max)"
-                    f" VALUES ('{model}:{name}', '{model}', '{name}', {ordinal}, 'fp32', 1, '[]', '[]', '{state}', "
-                    f"'', 1)"
-                )
-    engine.dispose()
-    migrations.migrate(database)
-    opened = sqlite3.connect(database)
-    given = [("default/a", "fp16", 2), ("default/a", "fp32", 1), ("default/a", "own", 3), ("default/b", "fp32", 1)]
-    for table in ("variant", "variant_number"):
-        found = opened.execute(f"SELECT model_id, name, number FROM {table} ORDER BY model_id, name").fetchall()
-        assert found == given
-    states = opened.execute("SELECT name, state FROM variant WHERE model_id = 'default/a' ORDER BY name").fetchall()
-    assert states == [("fp16", "excluded"), ("fp32", "ready"), ("own", "ready")]
-    assert opened.execute("SELECT DISTINCT tenant FROM variant_number").fetchall() == [("default",)]
-    opened.close()
-
-
 def test_migration_marks_originals_of_older_database(tmp_path: Path) -> None:
     """Of revision 0017 the variant called fp32 is the original, unless a tenant uploaded it as its own."""
     database = tmp_path / "old.db"

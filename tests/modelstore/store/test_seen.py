@@ -50,17 +50,16 @@ async def test_seen_runs_are_deleted_with_content_or_tenant(tmp_path: Path) -> N
         assert await box.store.seen.load() == []
 
 
-def test_database_without_seen_runs_table_is_migrated(tmp_path: Path) -> None:
-    """The database opens, and no runs were seen yet."""
+def test_database_of_an_older_revision_is_migrated_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     database = tmp_path / "state" / DATABASE
     engine = make_engine(database, begin="BEGIN IMMEDIATE", pooled=False)
     with engine.begin() as connection:
-        migrations.upgrade(connection, "0008")
+        migrations.upgrade(connection, "0017")
         connection.exec_driver_sql("INSERT INTO tenant VALUES ('default', '{}', '2026-01-01T00:00:00+00:00')")
         connection.exec_driver_sql(
             "INSERT INTO access_key VALUES"
-            " ('a', 'default', 'admin', X'00', '[]', '2026-01-01T00:00:00+00:00', NULL, '')"
+            " ('a', 'default', 'admin', X'00', '[]', '[]', '2026-01-01T00:00:00+00:00', NULL, '')"
         )
     engine.dispose()
     folder = StateFolder.open(tmp_path / "state")
