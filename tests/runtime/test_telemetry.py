@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from appliance.runtime.telemetry import BUCKETS_S, PARTS, RECENT_RUNS, Event, Statistics, Telemetry, merge
-from tests.fakes.clock import run_virtual, settle
+from tests.fakes.clock import settle, story
 from tests.fakes.hand_clock import HandClock
 
 KEY = ("t/a", "v", "t")
@@ -70,60 +70,51 @@ def test_figures_of_a_deleted_tenant_are_forgotten(telemetry: Telemetry) -> None
     assert set(telemetry.statistics) == {KEY}
 
 
-def test_event_subscriber_gets_missed_and_new_events(telemetry: Telemetry) -> None:
+@story
+async def test_event_subscriber_gets_missed_and_new_events(telemetry: Telemetry) -> None:
     """Without gap or double; a subscriber that names no event hears only new ones."""
+    telemetry.emit("a")
+    telemetry.emit("b")
+    heard: dict[str, list[str]] = {"all": [], "new": []}
 
-    async def story() -> None:
-        telemetry.emit("a")
-        telemetry.emit("b")
-        heard: dict[str, list[str]] = {"all": [], "new": []}
+    async def listen(name: str, after_id: int | None) -> None:
+        async for event in telemetry.subscribe(after_id):
+            heard[name].append(event.event)
 
-        async def listen(name: str, after_id: int | None) -> None:
-            async for event in telemetry.subscribe(after_id):
-                heard[name].append(event.event)
-
-        tasks = [asyncio.create_task(listen("all", 1)), asyncio.create_task(listen("new", None))]
-        await settle()
-        telemetry.emit("c")
-        await settle()
-        telemetry.close()
-        await asyncio.gather(*tasks)
-        assert heard == {"all": ["b", "c"], "new": ["c"]}
-
-    run_virtual(story)
+    tasks = [asyncio.create_task(listen("all", 1)), asyncio.create_task(listen("new", None))]
+    await settle()
+    telemetry.emit("c")
+    await settle()
+    telemetry.close()
+    await asyncio.gather(*tasks)
+    assert heard == {"all": ["b", "c"], "new": ["c"]}
 
 
-def test_slow_event_subscriber_loses_the_oldest_events(telemetry: Telemetry) -> None:
+@story
+async def test_slow_event_subscriber_loses_the_oldest_events(telemetry: Telemetry) -> None:
     """The numbers show the gap, and no sender waits for it."""
-
-    async def story() -> None:
-        events = telemetry.subscribe()
-        first = asyncio.ensure_future(anext(events))
-        await settle()
-        for name in "abcd":
-            telemetry.emit(name)
-        assert [(await first).id, (await anext(events)).id] == [3, 4]
-        await events.aclose()
-        telemetry.emit("e")
-
-    run_virtual(story)
+    events = telemetry.subscribe()
+    first = asyncio.ensure_future(anext(events))
+    await settle()
+    for name in "abcd":
+        telemetry.emit(name)
+    assert [(await first).id, (await anext(events)).id] == [3, 4]
+    await events.aclose()
+    telemetry.emit("e")
 
 
-def test_close_ends_full_and_later_event_subscriptions(telemetry: Telemetry) -> None:
+@story
+async def test_close_ends_full_and_later_event_subscriptions(telemetry: Telemetry) -> None:
     """A full queue does not keep the end away, and a subscriber that comes after it does not wait for ever."""
-
-    async def story() -> None:
-        events = telemetry.subscribe()
-        waiting = asyncio.ensure_future(anext(events))
-        await settle()
-        for name in "abc":
-            telemetry.emit(name)
-        telemetry.close()
-        await waiting
-        assert [e.event async for e in events] == []
-        assert [e.event async for e in telemetry.subscribe(after_id=2)] == ["c"]
-
-    run_virtual(story)
+    events = telemetry.subscribe()
+    waiting = asyncio.ensure_future(anext(events))
+    await settle()
+    for name in "abc":
+        telemetry.emit(name)
+    telemetry.close()
+    await waiting
+    assert [e.event async for e in events] == []
+    assert [e.event async for e in telemetry.subscribe(after_id=2)] == ["c"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.domain.errors import ApplianceError, LoadFailed
-from tests.fakes.clock import at_ms, run_virtual
+from tests.fakes.clock import at_ms, story
 from tests.fakes.memory import MemoryBench
 from tests.fakes.processor import Cost
 from tests.harness.lanes import examples
@@ -108,75 +108,65 @@ def assert_answered(answers: list[Any], steps: list[Step]) -> None:
 
 @examples(gate=MAX_EXAMPLES)
 @given(costs=costs(), steps=st.lists(uses | unloads, max_size=25))
-def test_memory_never_exceeds_its_budget_under_any_schedule(costs: dict[str, Cost], steps: list[Step]) -> None:
+@story
+async def test_memory_never_exceeds_its_budget_under_any_schedule(costs: dict[str, Cost], steps: list[Step]) -> None:
     """Ledger and device are within the budget at every change (the bench watches); all settles; nothing is lost."""
-
-    async def story() -> None:
-        bench = MemoryBench(costs, BUDGET, wait_ms_max=300)
-        assert_answered(await play(bench, steps), steps)
-        bench.assert_quiet()
-        assert bench.memory.loads == len(bench.events.of("variant loaded"))
-        assert sum(bench.processor.loads.values()) >= bench.memory.loads
-        await bench.memory.close()
-        assert bench.processor.memory == {}
-
-    run_virtual(story)
+    bench = MemoryBench(costs, BUDGET, wait_ms_max=300)
+    assert_answered(await play(bench, steps), steps)
+    bench.assert_quiet()
+    assert bench.memory.loads == len(bench.events.of("variant loaded"))
+    assert sum(bench.processor.loads.values()) >= bench.memory.loads
+    await bench.memory.close()
+    assert bench.processor.memory == {}
 
 
 @examples(gate=MAX_EXAMPLES)
 @given(costs=costs(), steps=st.lists(uses | unloads | figures, max_size=25))
-def test_memory_is_within_its_budget_again_after_any_new_figures(costs: dict[str, Cost], steps: list[Step]) -> None:
+@story
+async def test_memory_is_within_its_budget_again_after_any_new_figures(
+    costs: dict[str, Cost], steps: list[Step]
+) -> None:
     """New figures at any moment, even wrong ones: all settles, and the books balance."""
-
-    async def story() -> None:
-        bench = MemoryBench(costs, BUDGET, wait_ms_max=300, watched=False)
-        assert_answered(await play(bench, steps), steps)
-        bench.assert_quiet()
-        assert bench.memory.used_bytes <= BUDGET
-
-    run_virtual(story)
+    bench = MemoryBench(costs, BUDGET, wait_ms_max=300, watched=False)
+    assert_answered(await play(bench, steps), steps)
+    bench.assert_quiet()
+    assert bench.memory.used_bytes <= BUDGET
 
 
 @examples(gate=MAX_EXAMPLES // 2)
 @given(costs=costs(), steps=st.lists(uses | unloads, max_size=20), close_ms=st.integers(0, 200))
-def test_memory_closed_at_any_time_answers_all_and_is_empty(
+@story
+async def test_memory_closed_at_any_time_answers_all_and_is_empty(
     costs: dict[str, Cost], steps: list[Step], close_ms: int
 ) -> None:
     """Closing in the middle: every caller has an answer and the device is empty for good."""
+    bench = MemoryBench(costs, BUDGET, wait_ms_max=300)
 
-    async def story() -> None:
-        bench = MemoryBench(costs, BUDGET, wait_ms_max=300)
+    async def close() -> None:
+        await at_ms(bench.clock.now_ns(), close_ms, bench.clock.now_ns)
+        await bench.memory.close()
 
-        async def close() -> None:
-            await at_ms(bench.clock.now_ns(), close_ms, bench.clock.now_ns)
-            await bench.memory.close()
-
-        closing = asyncio.create_task(close())
-        # Whoever holds a build when the box ends may find it gone: that is what closing means.
-        answers = await play(bench, steps)
-        await closing
-        assert_answered([a for a in answers if not isinstance(a, AssertionError | AttributeError)], [
-            s for s, a in zip(steps, answers, strict=True) if not isinstance(a, AssertionError | AttributeError)
-        ])  # fmt: skip
-        assert bench.processor.memory == {}
-        assert bench.memory.used_bytes == 0
-
-    run_virtual(story)
+    closing = asyncio.create_task(close())
+    # Whoever holds a build when the box ends may find it gone: that is what closing means.
+    answers = await play(bench, steps)
+    await closing
+    assert_answered([a for a in answers if not isinstance(a, AssertionError | AttributeError)], [
+        s for s, a in zip(steps, answers, strict=True) if not isinstance(a, AssertionError | AttributeError)
+    ])  # fmt: skip
+    assert bench.processor.memory == {}
+    assert bench.memory.used_bytes == 0
 
 
 @examples(gate=MAX_EXAMPLES // 4)
 @given(order=st.lists(st.sampled_from(BUILDS), min_size=1, max_size=30), hold_ms=st.sampled_from([0, 1, 20]))
-def test_requests_without_deadlines_all_succeed_in_any_memory(order: list[str], hold_ms: int) -> None:
+@story
+async def test_requests_without_deadlines_all_succeed_in_any_memory(order: list[str], hold_ms: int) -> None:
     """Without failures, deadlines and hurry, every request is served however small the memory: waiting always ends
     well.
     """
-
-    async def story() -> None:
-        bench = MemoryBench(
-            {b: Cost(10, 20, load_ms=5, unload_ms=5) for b in BUILDS}, 25,
-            wait_ms_max=60_000,
-        )  # fmt: skip
-        await asyncio.gather(*(bench.use(build, hold_ms) for build in order))
-        bench.assert_quiet()
-
-    run_virtual(story)
+    bench = MemoryBench(
+        {b: Cost(10, 20, load_ms=5, unload_ms=5) for b in BUILDS}, 25,
+        wait_ms_max=60_000,
+    )  # fmt: skip
+    await asyncio.gather(*(bench.use(build, hold_ms) for build in order))
+    bench.assert_quiet()

@@ -16,10 +16,11 @@ from appliance.lab.plan import plan_one
 from appliance.policies.residency.base import IN_USE, Wish
 from appliance.runtime.decisions.document import record_of
 from appliance.runtime.memory.build import LoadedBuild
-from tests.fakes.clock import run_virtual, story
+from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
 from tests.harness.lanes import examples
+from tests.runtime.at_work import at_work
 
 NEVER_NS = 10**15
 SIZES = {f"v{size}": Cost(size, load_ms=10) for size in (15, 14, 13, 12, 11, 10)}
@@ -58,26 +59,20 @@ async def in_use(bench: EngineBench, name: str) -> None:
 @pytest.mark.parametrize(
     ("budget", "expected"), [(34, {"v13", "v12"}), (35, {"v13", "v12", "v10"}), (50, {"v13", "v12", "v14", "v11"})]
 )
-def test_neighbours_are_loaded_while_memory_is_free(budget: int, expected: set[str]) -> None:
+@story
+async def test_neighbours_are_loaded_while_memory_is_free(budget: int, expected: set[str]) -> None:
     """The nearest first, one at a time."""
-
-    async def told() -> None:
-        bench = bench_of(budget)
-        async with bench.working(residency=True):
-            await in_use(bench, "v13")
-            use(bench, "v13", near=NEAR_V13)
-            await bench.pause(5_000)
-            assert there(bench) == expected
-        bench.assert_quiet()
-
-    run_virtual(told)
+    async with at_work(bench_of(budget), residency=True) as bench:
+        await in_use(bench, "v13")
+        use(bench, "v13", near=NEAR_V13)
+        await bench.pause(5_000)
+        assert there(bench) == expected
 
 
 @story
 async def test_neighbours_follow_variant_in_use() -> None:
     """The farthest leave for nearer ones, the variant that was in use before among them."""
-    bench = bench_of(40)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(40), residency=True) as bench:
         await in_use(bench, "v13")
         use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
@@ -90,8 +85,7 @@ async def test_neighbours_follow_variant_in_use() -> None:
 
 @story
 async def test_switch_between_variants_loads_none_where_all_neighbours_fit() -> None:
-    bench = bench_of(60)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
         await in_use(bench, "v11")
         use(bench, "v11", near=("v12", "v10", "v13"))
         await bench.pause(5_000)
@@ -108,10 +102,9 @@ async def test_switch_between_variants_loads_none_where_all_neighbours_fit() -> 
 @story
 async def test_neighbours_leave_for_request_of_another_application() -> None:
     """As if they were not there: the request gets its best variant, and no application has a smaller one for it."""
-    bench = bench_of(60)
-    bench.add({"large": Cost(44), "small": Cost(5)}, name="other")
-    bench.core.residency.leave_out("t/other")
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
+        bench.add({"large": Cost(44), "small": Cost(5)}, name="other")
+        bench.core.residency.leave_out("t/other")
         await in_use(bench, "v13")
         use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
@@ -128,19 +121,18 @@ async def test_neighbours_leave_for_request_of_another_application() -> None:
 @story
 async def test_neighbours_take_no_memory_of_other_applications() -> None:
     """Neither what is in memory, nor the room for the smallest variant of an application that has none there."""
-    bench = bench_of(60)
-    bench.add({"v": Cost(20)}, name="idle")
-    bench.add({"large": Cost(30), "small": Cost(9)}, name="absent")
-    idle = bench.catalogue.application("t/idle")
-    assert idle is not None
-    async with bench.working():
+    async with at_work(bench_of(60)) as bench:
+        bench.add({"v": Cost(20)}, name="idle")
+        bench.add({"large": Cost(30), "small": Cost(9)}, name="absent")
+        idle = bench.catalogue.application("t/idle")
+        assert idle is not None
         await bench.availability.load(idle)
         await in_use(bench, "v13")
         held = [await bench.memory.pin(bench.build("v", "t/idle"), 20, 20, None)]
         bench.memory.unpin(held[0])
     bench.core.arbiter.go_without(bench.build("large", "t/absent"))
     bench.core.arbiter.go_without(bench.build("small", "t/absent"))
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         use(bench, "v13", near=NEAR_V13)
         await bench.pause(5_000)
         assert there(bench, "t/idle") == {"v"}
@@ -151,8 +143,7 @@ async def test_neighbours_take_no_memory_of_other_applications() -> None:
 @story
 async def test_variants_in_use_by_two_sessions_are_both_kept() -> None:
     """The more accurate one is no substitute for the other; a better one that no session uses is not loaded."""
-    bench = bench_of(45)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(45), residency=True) as bench:
         use(bench, "v14", "v11")
         await bench.pause(5_000)
         assert there(bench) == {"v14", "v11"}
@@ -164,8 +155,7 @@ async def test_variants_in_use_by_two_sessions_are_both_kept() -> None:
 @story
 async def test_variant_in_use_stays_when_better_variant_is_loaded() -> None:
     """The application's other variants leave then, but for those that planners use."""
-    bench = bench_of(45)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(45), residency=True) as bench:
         await in_use(bench, "v11")
         await in_use(bench, "v10")
         use(bench, "v11", "v14")
@@ -290,8 +280,7 @@ async def test_build_unloaded_before_wish_is_no_neighbour() -> None:
 @story
 async def test_variant_in_use_does_not_leave_for_better_variant_in_use() -> None:
     """A plan goes on with both, and there is room for one: the resident one stays."""
-    bench = bench_of(20)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(20), residency=True) as bench:
         await in_use(bench, "v11")
         use(bench, "v11", "v14")
         await bench.pause(5_000)
@@ -300,8 +289,7 @@ async def test_variant_in_use_does_not_leave_for_better_variant_in_use() -> None
 
 @story
 async def test_variant_held_until_another_comes_leaves_for_that_variant() -> None:
-    bench = bench_of(20)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(20), residency=True) as bench:
         await in_use(bench, "v11")
         bench.core.residency.wish("t/app", (Wish("v11", NEVER_NS, IN_USE - 1), Wish("v14", NEVER_NS, IN_USE)))
         await bench.pause(5_000)
@@ -311,11 +299,10 @@ async def test_variant_held_until_another_comes_leaves_for_that_variant() -> Non
 @story
 async def test_request_evicts_variant_in_use_as_last_resort() -> None:
     """As it would evict the best one, when nothing else makes room: the request does not wait for patience to end."""
-    bench = EngineBench(40, patience_ms=None)
-    bench.add(SIZES)
-    bench.add({"v": Cost(38)}, name="other")
-    bench.core.residency.leave_out("t/other")
-    async with bench.working(residency=True):
+    async with at_work(EngineBench(40, patience_ms=None), residency=True) as bench:
+        bench.add(SIZES)
+        bench.add({"v": Cost(38)}, name="other")
+        bench.core.residency.leave_out("t/other")
         use(bench, "v14", "v11")
         await bench.pause(5_000)
         bench.core.residency.take_in("t/other")
@@ -326,39 +313,33 @@ async def test_request_evicts_variant_in_use_as_last_resort() -> None:
 @pytest.mark.parametrize(
     ("substitutes", "stays"), [((), set()), (("v12", "v10"), {"v10"}), (("v12",), set()), (("v15",), set())]
 )
-def test_request_has_variant_in_use_replaced_by_smaller_one_that_would_do(
+@story
+async def test_request_has_variant_in_use_replaced_by_smaller_one_that_would_do(
     eviction: str, substitutes: tuple[str, ...], stays: set[str]
 ) -> None:
     """The request needs 23 of 34 bytes. What would do in the place of the variant in use is brought for nothing else,
     though there is room, and a larger one takes nobody's place.
     """
-
-    async def told() -> None:
-        bench = EngineBench(34, eviction=eviction)
+    async with at_work(EngineBench(34, eviction=eviction), residency=True) as bench:
         bench.add(SIZES)
         bench.add({"v": Cost(23)}, name="other")
         bench.core.residency.leave_out("t/other")
-        async with bench.working(residency=True):
-            await in_use(bench, "v13")
-            wishes = [Wish(name, NEVER_NS, is_substitute=True) for name in substitutes]
-            bench.core.residency.wish("t/app", (Wish("v13", NEVER_NS, IN_USE), *wishes))
-            await bench.pause(5_000)
-            assert there(bench) == {"v13"}
-            bench.core.residency.take_in("t/other")
-            await bench.infer(application="t/other")
-            assert there(bench) == stays
-        bench.assert_quiet()
-
-    run_virtual(told)
+        await in_use(bench, "v13")
+        wishes = [Wish(name, NEVER_NS, is_substitute=True) for name in substitutes]
+        bench.core.residency.wish("t/app", (Wish("v13", NEVER_NS, IN_USE), *wishes))
+        await bench.pause(5_000)
+        assert there(bench) == {"v13"}
+        bench.core.residency.take_in("t/other")
+        await bench.infer(application="t/other")
+        assert there(bench) == stays
 
 
 @story
 async def test_variant_of_idle_application_leaves_before_variants_in_use() -> None:
-    bench = bench_of(60)
-    bench.add({"v": Cost(20)}, name="idle")
-    bench.add({"v": Cost(30)}, name="other")
-    bench.core.residency.leave_out("t/other")
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
+        bench.add({"v": Cost(20)}, name="idle")
+        bench.add({"v": Cost(30)}, name="other")
+        bench.core.residency.leave_out("t/other")
         use(bench, "v14", "v11")
         await bench.pause(5_000)
         assert there(bench, "t/idle") == {"v"}
@@ -371,8 +352,7 @@ async def test_variant_of_idle_application_leaves_before_variants_in_use() -> No
 @story
 async def test_neighbours_leave_a_while_after_last_session() -> None:
     """Meanwhile the application has its best variant again."""
-    bench = bench_of(60)
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
         await in_use(bench, "v13")
         use(bench, "v13", near=("v12", "v14"))
         await bench.pause(5_000)
@@ -386,9 +366,8 @@ async def test_neighbours_leave_a_while_after_last_session() -> None:
 @story
 async def test_neighbour_decisions_can_be_replayed_from_records() -> None:
     """Also a decision whose problem has variants of other tenants in it, which bear no names."""
-    bench = bench_of(60)
-    bench.add({"secret": Cost(9), "hidden": Cost(8)}, name="theirs", tenant="u")
-    async with bench.working(residency=True):
+    async with at_work(bench_of(60), residency=True) as bench:
+        bench.add({"secret": Cost(9), "hidden": Cost(8)}, name="theirs", tenant="u")
         use(bench, "v13", near=NEAR_V13)
         use(bench, "hidden", near=("secret",), application="u/theirs")
         await bench.pause(5_000)
@@ -408,9 +387,8 @@ async def test_neighbour_decisions_can_be_replayed_from_records() -> None:
 @story
 async def test_tenant_with_ceiling_gets_no_neighbours() -> None:
     """What it may have it may want for its own requests."""
-    bench = EngineBench(100)
-    bench.add(SIZES, quota=Quota(memory_ceiling_bytes=50))
-    async with bench.working(residency=True):
+    async with at_work(EngineBench(100), residency=True) as bench:
+        bench.add(SIZES, quota=Quota(memory_ceiling_bytes=50))
         await in_use(bench, "v13")
         use(bench, "v13", near=("v12", "v14"))
         await bench.pause(5_000)
@@ -433,78 +411,75 @@ steps = st.lists(
 @examples(gate=60)
 @example([("use", 0, 0, 200), ("use", 0, 0, UNTIL_ONE_COMES), ("resize", 0, 0, 0), ("frame", 1, 0, 0)], False)
 @given(steps, st.booleans())
-def test_memory_budget_holds_and_no_build_is_evicted_for_neighbour(
+@story
+async def test_memory_budget_holds_and_no_build_is_evicted_for_neighbour(
     drawn: list[tuple[str, int, int, int]], sleeps: bool
 ) -> None:
     """Whatever is used, asked for and taken away: the budget holds at every instant (the bench watches the device), and
     no build is told to leave for one that comes as a neighbour, nor for a request that waits no more.
     """
     names = list(SIZES)
+    bench = EngineBench(60)
+    kept = 1 if sleeps else None
+    bench.add({f"v{n}": Cost(n, n + 2, load_ms=30, wake_ms=1, asleep_bytes=kept) for n in (15, 14, 13, 12, 11, 10)})
+    bench.add({"large": Cost(40, load_ms=50), "small": Cost(8, load_ms=20)}, name="other")
+    one_comes = asyncio.Event()
+    come_beside = bench.core.arbiter.come_beside
+    memory, used = bench.memory, bench.core.arbiter.beside
 
-    async def told() -> None:
-        bench = EngineBench(60)
-        kept = 1 if sleeps else None
-        bench.add({f"v{n}": Cost(n, n + 2, load_ms=30, wake_ms=1, asleep_bytes=kept) for n in (15, 14, 13, 12, 11, 10)})
-        bench.add({"large": Cost(40, load_ms=50), "small": Cost(8, load_ms=20)}, name="other")
-        one_comes = asyncio.Event()
-        come_beside = bench.core.arbiter.come_beside
-        memory, used = bench.memory, bench.core.arbiter.beside
+    def watched(build_id: str, *, is_neighbour: bool) -> None:
+        one_comes.set()
+        come_beside(build_id, is_neighbour=is_neighbour)
 
-        def watched(build_id: str, *, is_neighbour: bool) -> None:
-            one_comes.set()
-            come_beside(build_id, is_neighbour=is_neighbour)
+    bench.core.arbiter.come_beside = watched  # type: ignore[method-assign]
+    asked: Counter[str] = Counter()
+    pin = memory.pin
 
-        bench.core.arbiter.come_beside = watched  # type: ignore[method-assign]
-        asked: Counter[str] = Counter()
-        pin = memory.pin
+    async def pinned(build_id: str, *sizes: Any, is_urgent: bool = True, **more: Any) -> LoadedBuild:
+        asked[build_id] += is_urgent
+        try:
+            return await pin(build_id, *sizes, is_urgent=is_urgent, **more)
+        finally:
+            asked[build_id] -= is_urgent
 
-        async def pinned(build_id: str, *sizes: Any, is_urgent: bool = True, **more: Any) -> LoadedBuild:
-            asked[build_id] += is_urgent
+    memory.pin = pinned  # type: ignore[method-assign]
+    emit = bench.telemetry.emit
+
+    def seen(event: str, **facts: Any) -> None:
+        emit(event, **facts)
+        if event != "variant evicted":
+            return
+        newcomer = facts["newcomer"]
+        assert newcomer != used.coming, "it takes the place of another one"
+        assert newcomer not in used.neighbours, "it counts as one that takes nobody's place"
+        coming = memory.build(newcomer)
+        assert coming is None or asked[newcomer] or not coming.is_urgent, "no request waits for it"
+
+    bench.telemetry.emit = seen  # type: ignore[method-assign]
+    async with at_work(bench, residency=True):
+        for do, one, two, pause_ms in drawn:
             try:
-                return await pin(build_id, *sizes, is_urgent=is_urgent, **more)
-            finally:
-                asked[build_id] -= is_urgent
-
-        memory.pin = pinned  # type: ignore[method-assign]
-        emit = bench.telemetry.emit
-
-        def seen(event: str, **facts: Any) -> None:
-            emit(event, **facts)
-            if event != "variant evicted":
-                return
-            newcomer = facts["newcomer"]
-            assert newcomer != used.coming, "it takes the place of another one"
-            assert newcomer not in used.neighbours, "it counts as one that takes nobody's place"
-            coming = memory.build(newcomer)
-            assert coming is None or asked[newcomer] or not coming.is_urgent, "no request waits for it"
-
-        bench.telemetry.emit = seen  # type: ignore[method-assign]
-        async with bench.working(residency=True):
-            for do, one, two, pause_ms in drawn:
-                try:
-                    if do == "use":
-                        near = sorted(names, key=lambda name: abs(names.index(name) - one))
-                        use(bench, names[one], *({names[two]} if two % 2 else ()), near=tuple(near[1:]))
-                    elif do == "end":
-                        bench.core.residency.wish("t/app", ())
-                    elif do == "resize":
-                        memory.resize(30 + 6 * one)
-                    elif do == "ask":
-                        await bench.infer(within_ms=500)
-                    elif do == "frame":
-                        await bench.infer(within_ms=500, variant=names[one], is_frame=True)
-                    else:
-                        await bench.infer(application="t/other", within_ms=500)
-                except ApplianceError:
-                    pass  # it found no room, or was late
-                if pause_ms == UNTIL_ONE_COMES:
-                    one_comes.clear()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(2):
-                            await one_comes.wait()
+                if do == "use":
+                    near = sorted(names, key=lambda name: abs(names.index(name) - one))
+                    use(bench, names[one], *({names[two]} if two % 2 else ()), near=tuple(near[1:]))
+                elif do == "end":
+                    bench.core.residency.wish("t/app", ())
+                elif do == "resize":
+                    memory.resize(30 + 6 * one)
+                elif do == "ask":
+                    await bench.infer(within_ms=500)
+                elif do == "frame":
+                    await bench.infer(within_ms=500, variant=names[one], is_frame=True)
                 else:
-                    await bench.pause(pause_ms)
-                assert used.all_in_use().isdisjoint(used.neighbours)
-            await bench.pause(40_000)
-
-    run_virtual(told)
+                    await bench.infer(application="t/other", within_ms=500)
+            except ApplianceError:
+                pass  # it found no room, or was late
+            if pause_ms == UNTIL_ONE_COMES:
+                one_comes.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(2):
+                        await one_comes.wait()
+            else:
+                await bench.pause(pause_ms)
+            assert used.all_in_use().isdisjoint(used.neighbours)
+        await bench.pause(40_000)

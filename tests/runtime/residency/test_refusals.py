@@ -10,6 +10,7 @@ from appliance.domain.errors import CeilingReached, DeadlineExceeded, OutOfMemor
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 MB = 10**6
 
@@ -57,11 +58,10 @@ async def test_refusal_names_own_blockers_and_not_those_of_other_tenants() -> No
     """The tenant's own application by its id, another tenant's without a name; both are in use, which may be over at
     any moment.
     """
-    bench = EngineBench(20 * MB, workers=2, wait_ms_max=50)
-    bench.add({"v": Cost(10 * MB, load_ms=0, run_ms=5000)}, name="own")
-    bench.add({"v": Cost(8 * MB, load_ms=0, run_ms=5000)}, name="foreign", tenant="u")
-    bench.add({"fp32": Cost(15 * MB), "int8": Cost(5 * MB)})
-    async with bench.working():
+    async with at_work(EngineBench(20 * MB, workers=2, wait_ms_max=50)) as bench:
+        bench.add({"v": Cost(10 * MB, load_ms=0, run_ms=5000)}, name="own")
+        bench.add({"v": Cost(8 * MB, load_ms=0, run_ms=5000)}, name="foreign", tenant="u")
+        bench.add({"fp32": Cost(15 * MB), "int8": Cost(5 * MB)})
         others = [
             asyncio.create_task(bench.infer(application="t/own")),
             asyncio.create_task(bench.infer(application="u/foreign", tenant="u")),
@@ -84,10 +84,11 @@ async def test_refusal_names_own_blockers_and_not_those_of_other_tenants() -> No
 @story
 async def test_refusal_for_window_says_when_window_ends() -> None:
     """An expected application holds its memory to the end of its window: that is when to try again."""
-    bench = EngineBench(20 * MB, patience_ms=None, delta_ms=100, delta_share_max=1)
-    bench.add({"v": Cost(20 * MB, load_ms=300)}, name="other")
-    bench.add({"int8": Cost(5 * MB)})
-    async with bench.working(residency=True):
+    async with at_work(
+        EngineBench(20 * MB, patience_ms=None, delta_ms=100, delta_share_max=1), residency=True
+    ) as bench:
+        bench.add({"v": Cost(20 * MB, load_ms=300)}, name="other")
+        bench.add({"int8": Cost(5 * MB)})
         for pause_ms in (3_000, 5_000, 3_000, 5_000, 2_000):
             await bench.infer(application="t/other")
             await bench.pause(pause_ms)
@@ -107,10 +108,9 @@ async def test_refusal_for_window_says_when_window_ends() -> None:
 @story
 async def test_refusal_for_load_says_how_long_load_takes() -> None:
     """A build that is being loaded for another request cannot leave before it is there."""
-    bench = EngineBench(20 * MB, wait_ms_max=50)
-    bench.add({"v": Cost(20 * MB, load_ms=3_000)}, name="other")
-    bench.add({"int8": Cost(5 * MB)})
-    async with bench.working():
+    async with at_work(EngineBench(20 * MB, wait_ms_max=50)) as bench:
+        bench.add({"v": Cost(20 * MB, load_ms=3_000)}, name="other")
+        bench.add({"int8": Cost(5 * MB)})
         loading = asyncio.create_task(bench.infer(application="t/other"))
         await settle()
         error = await refused(bench)
@@ -122,10 +122,9 @@ async def test_refusal_for_load_says_how_long_load_takes() -> None:
 @story
 async def test_refusal_for_guaranteed_memory_has_no_retry_time() -> None:
     """Another tenant's guarantee has no known end, so the refusal does not say to try again."""
-    bench = EngineBench(20 * MB)
-    bench.add({"v": Cost(20 * MB)}, name="other", tenant="u", quota=Quota(memory_guarantee_bytes=20 * MB))
-    bench.add({"int8": Cost(5 * MB)})
-    async with bench.working():
+    async with at_work(EngineBench(20 * MB)) as bench:
+        bench.add({"v": Cost(20 * MB)}, name="other", tenant="u", quota=Quota(memory_guarantee_bytes=20 * MB))
+        bench.add({"int8": Cost(5 * MB)})
         await bench.infer(application="u/other", tenant="u")
         error = await refused(bench)
     assert error.blockers == [{"application": None, "mb": 20.0, "why": "guaranteed", "until_s": None}]
@@ -155,7 +154,7 @@ async def test_refusal_for_ceiling_shows_figures_to_tenant_alone() -> None:
     bench.add({"int8": Cost(8 * MB)}, quota=quota, shared=True)
     bench.add({"big": Cost(16 * MB)}, name="big", quota=quota)
     bench.add({"v": Cost(1)}, name="guest", tenant="u")
-    async with bench.working():
+    async with at_work(bench):
         running = asyncio.create_task(bench.infer(application="t/own"))
         await bench.pause(10)
         error = await refused(bench)
@@ -177,11 +176,10 @@ async def test_refusal_for_ceiling_shows_figures_to_tenant_alone() -> None:
 @story
 async def test_deadline_refusal_says_times_waited_decoded_and_expected() -> None:
     """In the queue and while a load is waited for."""
-    bench = EngineBench()
-    bench.add({"v": Cost(load_ms=50, run_ms=30)})
+    bench = engine(Cost(load_ms=50, run_ms=30))
     hopeless, request = bench.request(within_ms=40), bench.request(within_ms=60)
     await bench.pause(20)
-    async with bench.working():
+    async with at_work(bench):
         with pytest.raises(DeadlineExceeded) as at_once:
             await bench.engine.infer(hopeless)
         assert (at_once.value.waited_ms, at_once.value.expected_ms) == pytest.approx((20, 30))

@@ -16,6 +16,7 @@ from appliance.runtime.ports import Occupied
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 
 GUARANTEED = Quota(memory_guarantee_bytes=80)
 
@@ -90,9 +91,8 @@ class IdleGuards:
 @story
 async def test_guard_for_text_beside_guaranteed_model_is_refused(is_expected: bool, patience_ms: float | None) -> None:
     """The model neither leaves nor shrinks below its tenant's guarantee, in its window or not."""
-    bench = box(patience_ms=patience_ms)
-    bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha", quota=GUARANTEED)
-    async with bench.working(residency=True):
+    async with at_work(box(patience_ms=patience_ms), residency=True) as bench:
+        bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha", quota=GUARANTEED)
         await expect(bench, "alpha/a", tenant="alpha")
         if not is_expected:
             await bench.pause(60_000)
@@ -108,9 +108,8 @@ async def test_guard_for_text_beside_guaranteed_model_is_refused(is_expected: bo
 @story
 async def test_guard_for_text_leaves_expected_model_in_its_window() -> None:
     """As a load would, where requests have no patience with windows."""
-    bench = box()
-    bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(), residency=True) as bench:
+        bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha")
         await expect(bench, "alpha/a", tenant="alpha")
         with pytest.raises(OutOfMemory) as refused:
             await begin_guard(bench)
@@ -121,9 +120,8 @@ async def test_guard_for_text_leaves_expected_model_in_its_window() -> None:
 @story
 async def test_guard_for_text_shrinks_expected_model_once_patience_is_over() -> None:
     """The expected model gets its smaller variant and stays warm."""
-    bench = box(patience_ms=200)
-    bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(patience_ms=200), residency=True) as bench:
+        bench.add({"v": Cost(80), "s": Cost(20)}, name="a", tenant="alpha")
         await expect(bench, "alpha/a", tenant="alpha")
         begun_ns = bench.clock.now_ns()
         await begin_guard(bench)
@@ -138,9 +136,8 @@ async def test_guard_for_text_begins_after_smaller_variant_whose_load_needs_its_
     """The load of a variant of 20 takes 90 of 100, and the guard 75: they come one after the other. Where nobody waits
     for the guard any more the variant comes all the same, and nothing stays promised.
     """
-    bench = box(patience_ms=0)
-    bench.add({"v": Cost(80), "s": Cost(20, 90)}, name="a", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(patience_ms=0), residency=True) as bench:
+        bench.add({"v": Cost(80), "s": Cost(20, 90)}, name="a", tenant="alpha")
         await expect(bench, "alpha/a", tenant="alpha")
         beginning = asyncio.create_task(begin_guard(bench, 75))
         await bench.pause(50)
@@ -156,7 +153,6 @@ async def test_guard_for_text_begins_after_smaller_variant_whose_load_needs_its_
             assert (resident(bench), bench.memory.overheads()) == ({"alpha/a": "s"}, {GUARDS: 75})
     held = sum(build.bytes for build in bench.memory.residents())
     assert bench.memory.free_bytes == 100 - held - sum(bench.memory.overheads().values())
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("eviction", sorted(EVICTION_POLICIES))
@@ -170,11 +166,10 @@ async def test_guard_for_text_puts_out_what_load_of_its_size_does(
     """The same models leave or shrink for both, or both are refused."""
     left: list[object] = []
     for is_process in (True, False):
-        bench = box(eviction=eviction, patience_ms=patience_ms)
-        bench.add({"v": Cost(60), "s": Cost(20)}, name="a", tenant="alpha", quota=quota)
-        bench.add({"v": Cost(30)}, name="b", tenant="alpha", quota=quota)
-        bench.add({"v": Cost(40)}, name="load", tenant="beta")
-        async with bench.working(residency=True):
+        async with at_work(box(eviction=eviction, patience_ms=patience_ms), residency=True) as bench:
+            bench.add({"v": Cost(60), "s": Cost(20)}, name="a", tenant="alpha", quota=quota)
+            bench.add({"v": Cost(30)}, name="b", tenant="alpha", quota=quota)
+            bench.add({"v": Cost(40)}, name="load", tenant="beta")
             await bench.infer(application="alpha/b", tenant="alpha")
             await bench.pause(5000)
             await expect(bench, "alpha/a", tenant="alpha")
@@ -194,10 +189,9 @@ async def test_guard_for_text_puts_out_what_load_of_its_size_does(
 @story
 async def test_guard_for_text_above_ceiling_puts_out_models_of_its_tenant_alone() -> None:
     """And is refused with the ceiling where those are in use."""
-    bench = box()
-    bench.add({"v": Cost(30)}, name="own", tenant="beta", quota=Quota(memory_ceiling_bytes=50))
-    bench.add({"v": Cost(30)}, name="other", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(), residency=True) as bench:
+        bench.add({"v": Cost(30)}, name="own", tenant="beta", quota=Quota(memory_ceiling_bytes=50))
+        bench.add({"v": Cost(30)}, name="other", tenant="alpha")
         await bench.infer(application="alpha/other", tenant="alpha")
         await bench.infer(application="beta/own", tenant="beta")
         held = bench.memory.pin_resident(bench.build("v", "beta/own"))
@@ -212,9 +206,8 @@ async def test_guard_for_text_above_ceiling_puts_out_models_of_its_tenant_alone(
 
 @story
 async def test_guard_that_can_never_fit_is_refused_at_once() -> None:
-    bench = box()
-    bench.add({"v": Cost(80)}, name="a", tenant="alpha")
-    async with bench.working(residency=True):
+    async with at_work(box(), residency=True) as bench:
+        bench.add({"v": Cost(80)}, name="a", tenant="alpha")
         await bench.infer(application="alpha/a", tenant="alpha")
         begun_ns = bench.clock.now_ns()
         with pytest.raises(OutOfMemory) as refused:
@@ -229,10 +222,9 @@ async def test_guaranteed_tenant_is_served_beside_tenant_that_sends_texts(is_tex
     """65 MB, of which 30 are guaranteed to a tenant with a model of 32, whose load takes 63. A guard takes 23, and what
     it is forked of 21: both end for the model when they are idle, and do not begin where it would have to leave.
     """
-    bench = box(65, server_bytes=21)
-    bench.add({"v": Cost(32, 63)}, name="q1", tenant="alpha", quota=Quota(memory_guarantee_bytes=30))
-    IdleGuards(bench)
-    async with bench.working(residency=True):
+    async with at_work(box(65, server_bytes=21), residency=True) as bench:
+        bench.add({"v": Cost(32, 63)}, name="q1", tenant="alpha", quota=Quota(memory_guarantee_bytes=30))
+        IdleGuards(bench)
         if is_text_first:
             await begin_guard(bench, 23)
             assert bench.memory.overheads() == {GUARDS: 23, FORK_SERVERS: 21}
@@ -247,10 +239,9 @@ async def test_guaranteed_tenant_is_served_beside_tenant_that_sends_texts(is_tex
 @story
 async def test_request_that_only_fork_server_stands_in_way_of_can_fit() -> None:
     """It is not told that it never will."""
-    bench = box(65)
-    bench.add({"v": Cost(32, 63)}, name="q1", tenant="alpha")
-    bench.core.charge_servers({"cpu": 21})
-    async with bench.working(residency=True):
+    async with at_work(box(65), residency=True) as bench:
+        bench.add({"v": Cost(32, 63)}, name="q1", tenant="alpha")
+        bench.core.charge_servers({"cpu": 21})
         with pytest.raises(OutOfMemory) as refused:
             await bench.infer(application="alpha/q1", tenant="alpha")
     assert (refused.value.can_fit, [one["why"] for one in refused.value.blockers]) == (True, [FORK_SERVERS])
@@ -265,7 +256,7 @@ async def test_idle_planner_process_ends_before_models_leave_for_request() -> No
     bench = box(130)
     for name in "abc":
         bench.add({"v": Cost(40)}, name=name)
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         await begin_planner(bench)
         for name in "ab":
             await bench.infer(application=f"t/{name}")
@@ -281,10 +272,9 @@ async def test_idle_planner_process_ends_before_models_leave_for_request() -> No
 @story
 async def test_idle_planner_process_ends_before_models_shrink_for_request() -> None:
     """A model of 50 with a smaller variant and a planner of 30 in 130: the planner makes room for a model of 80."""
-    bench = box(130)
-    bench.add({"fp32": Cost(50), "int8": Cost(15)}, name="a")
-    bench.add({"fp32": Cost(80)}, name="b")
-    async with bench.working(residency=True):
+    async with at_work(box(130), residency=True) as bench:
+        bench.add({"fp32": Cost(50), "int8": Cost(15)}, name="a")
+        bench.add({"fp32": Cost(80)}, name="b")
         await begin_planner(bench)
         await bench.infer(application="t/a")
         await bench.infer(application="t/b")
@@ -299,7 +289,7 @@ async def test_idle_guard_ends_before_models_leave_for_request() -> None:
     IdleGuards(bench)
     for name in "abc":
         bench.add({"v": Cost(40)}, name=name)
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         await begin_guard(bench)
         for name in "ab":
             await bench.infer(application=f"t/{name}")
@@ -311,10 +301,9 @@ async def test_idle_guard_ends_before_models_leave_for_request() -> None:
 @story
 async def test_idle_planner_process_whose_end_spares_no_model_stays() -> None:
     """A model of 60 leaves for one of 100 with or without the planner of 30."""
-    bench = box(130)
-    bench.add({"v": Cost(60)}, name="a")
-    bench.add({"v": Cost(100)}, name="b")
-    async with bench.working(residency=True):
+    async with at_work(box(130), residency=True) as bench:
+        bench.add({"v": Cost(60)}, name="a")
+        bench.add({"v": Cost(100)}, name="b")
         await bench.infer(application="t/a")
         await begin_planner(bench)
         await bench.infer(application="t/b")
@@ -327,7 +316,7 @@ async def test_idle_planner_process_ends_before_models_leave_for_guard() -> None
     bench = box(130)
     for name in "ab":
         bench.add({"v": Cost(40)}, name=name)
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         for name in "ab":
             await bench.infer(application=f"t/{name}")
         await begin_planner(bench)
@@ -342,7 +331,7 @@ async def test_planner_process_begins_in_free_memory_only() -> None:
     bench = box(130)
     for name in "ab":
         bench.add({"v": Cost(55)}, name=name)
-    async with bench.working(residency=True):
+    async with at_work(bench, residency=True):
         for name in "ab":
             await bench.infer(application=f"t/{name}")
         await bench.pause(60_000)

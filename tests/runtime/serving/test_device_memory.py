@@ -15,6 +15,7 @@ from appliance.runtime.processors.device_memory import DeviceMemory
 from tests.fakes.clock import story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 
 NAMES = ("a", "b", "c")
 
@@ -65,7 +66,7 @@ def bench_with_a_card(budget: int, takes: int) -> tuple[EngineBench, DeviceMemor
 async def test_requests_of_three_models_are_answered_on_a_card_that_holds_two() -> None:
     """One after the other and all at once; a build leaves the card after its last run."""
     bench, memory = bench_with_a_card(budget=100, takes=40)
-    async with bench.working():
+    async with at_work(bench):
         for name in NAMES:
             await bench.infer(1.0, f"t/{name}")
         assert memory.held_bytes == 80
@@ -85,10 +86,9 @@ async def test_parts_that_do_not_fit_a_device_together_evict_no_build() -> None:
     bench.source.sizes = dict.fromkeys(parts.values(), 30)
     loader = Loader(bench.source, bench.group, {"c.p@card": parts}.get)
     loader.checks.append(bench.member.check_room)
-    async with bench.working():
+    async with at_work(bench):
         await bench.infer(1.0, "t/a")
         with pytest.raises(LoadFailed, match="117 bytes of the device's memory, of which builds may take 100"):
             await loader.load("c.p@card")
         assert bench.memory.is_resident(bench.build("a", "t/a"))
         assert (memory.held_bytes, set(bench.other.loads)) == (40, {bench.build("a", "t/a")})
-    bench.assert_quiet()

@@ -17,6 +17,7 @@ from appliance.domain.request import Tensors
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 
 COUNT = 1000
 
@@ -64,9 +65,8 @@ def test_refused_late_cancelled_and_failed_requests_free_their_tensors(queue_len
 
     @story
     async def ask() -> None:
-        bench = EngineBench(queue_len=queue_len, model=failing_at_times())
-        bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
-        async with bench.working():
+        async with at_work(EngineBench(queue_len=queue_len, model=failing_at_times())) as bench:
+            bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
             tasks = [asyncio.create_task(asked(bench, watched, within_ms=1000)) for _ in range(COUNT)]
             await settle()
             for task in tasks[::10]:
@@ -75,7 +75,6 @@ def test_refused_late_cancelled_and_failed_requests_free_their_tensors(queue_len
             bench.processor.ran.clear()
             bench.processor.ran_for.clear()
             tasks.clear()
-        bench.assert_quiet()
 
     ask()
     assert len(watched) == COUNT
@@ -89,9 +88,8 @@ def test_requests_whose_build_was_lost_free_their_tensors() -> None:
 
     @story
     async def ask() -> None:
-        bench = EngineBench(queue_len=COUNT)
-        bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
-        async with bench.working():
+        async with at_work(EngineBench(queue_len=COUNT)) as bench:
+            bench.add({"v": Cost(load_ms=0, run_ms=10)}, measured=False)
             await bench.infer()
             tasks = [asyncio.create_task(asked(bench, watched)) for _ in range(100)]
             await settle()
@@ -101,7 +99,6 @@ def test_requests_whose_build_was_lost_free_their_tensors() -> None:
             bench.processor.ran.clear()
             bench.processor.ran_for.clear()
             tasks.clear()
-        bench.assert_quiet()
 
     ask()
     assert len(watched) == 100

@@ -23,6 +23,7 @@ from appliance.runtime.decisions.document import dispatch_record
 from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -40,9 +41,8 @@ from tests.runtime.serving.parts_bench import (
 @story
 async def test_parts_run_on_the_kind_where_they_are_quickest() -> None:
     """One worker runs all of them, one after the other; the answer says what ran where."""
-    bench = bench_of()
-    assert bench.build("v").endswith("@cpu+npu")
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
+        assert bench.build("v").endswith("@cpu+npu")
         await bench.infer()
         start_ns = bench.clock.now_ns()
         answer = await bench.infer(5)
@@ -68,71 +68,59 @@ async def test_parts_run_on_the_kind_where_they_are_quickest() -> None:
         assert counted[1, "fake", "cpu"] == [2, 2_000_000]
         await bench.memory.unload(bench.build("v"))
         assert in_memory(bench) == set()
-    bench.assert_quiet()
 
 
 @story
 async def test_whole_network_serves_where_it_is_quicker_than_parts() -> None:
     """Or hardly slower: nothing of the parts is loaded."""
-    bench = bench_of(whole_ms=6.5)
-    async with bench.working():
+    async with at_work(bench_of(whole_ms=6.5)) as bench:
         answer = await bench.infer(5)
         assert answer.outputs["y"].tolist() == [16.0]
         assert (answer.parts, ran(bench)) == ((), [1, 0])
         assert in_memory(bench) == {bench.build("v")}
-    bench.assert_quiet()
 
 
 @story
 async def test_network_cut_for_other_processors_serves_whole() -> None:
     """It has to be cut anew first."""
-    bench = bench_of(cut=False)
-    is_cut(bench, replace(CUT, asked={"cpu": "", OTHER: "an older one"}))
-    async with bench.working():
+    async with at_work(bench_of(cut=False)) as bench:
+        is_cut(bench, replace(CUT, asked={"cpu": "", OTHER: "an older one"}))
         await bench.infer()
         assert ran(bench) == [1, 0]
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
 @pytest.mark.parametrize("after_ms", [1.0, 5.0], ids=["its first run", "its second"])
-def test_kind_lost_during_a_request_leaves_its_parts_to_the_first_kind(apart: bool, after_ms: float) -> None:
+@story
+async def test_kind_lost_during_a_request_leaves_its_parts_to_the_first_kind(apart: bool, after_ms: float) -> None:
     """Parts that have run are not run again; the rest runs on the first kind, and then the whole serves."""
-
-    @story
-    async def told() -> None:
-        bench = bench_of(apart=apart)
-        async with bench.working():
-            await bench.infer()
-            before = ran(bench)
-            asked = asyncio.create_task(bench.infer(5))
-            await bench.pause(after_ms)
-            bench.other.is_gone = True
-            answer = await asked
-            assert answer.outputs["y"].tolist() == [16.0]
-            numbers = [one.number for one in answer.parts]
-            assert numbers == [0, 1, 2]
-            assert [one.kind for one in answer.parts][-1] == "cpu"
-            cpu, npu = (after - was for after, was in zip(ran(bench), before, strict=True))
-            assert cpu + npu == 4, "three parts, and the run that was lost"
-            assert not bench.member.is_serving
-            for build in bench.memory.resident_set():  # as a box does with what nobody refers to any more
-                bench.memory.dismiss(build)
-            answer = await bench.infer(5)
-            assert (answer.outputs["y"].tolist(), answer.parts) == ([16.0], ())
-            await bench.pause(100)
-            assert in_memory(bench) == {bench.build("v")}
-            assert bench.build("v").endswith("@cpu")
-        bench.assert_quiet()
-
-    told()
+    async with at_work(bench_of(apart=apart)) as bench:
+        await bench.infer()
+        before = ran(bench)
+        asked = asyncio.create_task(bench.infer(5))
+        await bench.pause(after_ms)
+        bench.other.is_gone = True
+        answer = await asked
+        assert answer.outputs["y"].tolist() == [16.0]
+        numbers = [one.number for one in answer.parts]
+        assert numbers == [0, 1, 2]
+        assert [one.kind for one in answer.parts][-1] == "cpu"
+        cpu, npu = (after - was for after, was in zip(ran(bench), before, strict=True))
+        assert cpu + npu == 4, "three parts, and the run that was lost"
+        assert not bench.member.is_serving
+        for build in bench.memory.resident_set():  # as a box does with what nobody refers to any more
+            bench.memory.dismiss(build)
+        answer = await bench.infer(5)
+        assert (answer.outputs["y"].tolist(), answer.parts) == ([16.0], ())
+        await bench.pause(100)
+        assert in_memory(bench) == {bench.build("v")}
+        assert bench.build("v").endswith("@cpu")
 
 
 @story
 async def test_request_in_parts_is_refused_at_its_deadline() -> None:
     """In the middle of a part; the part under way is the last run, and holds what it runs on until it ends."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         bench.other.slowness = 10.0
         before, start_ns = ran(bench), bench.clock.now_ns()
@@ -151,41 +139,34 @@ async def test_request_in_parts_is_refused_at_its_deadline() -> None:
             await bench.infer(within_ms=3)
         runs_late(bench)
         assert (await bench.infer(5, within_ms=3)).outputs["y"].tolist() == [16.0]
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["shared cores", "a device of its own"])
-def test_part_expected_to_take_minutes_does_not_make_its_kind_lost(apart: bool) -> None:
+@story
+async def test_part_expected_to_take_minutes_does_not_make_its_kind_lost(apart: bool) -> None:
     """The limit of calls that never end is not meant for it."""
     long = tuple({kind: 30_000 * took_ms for kind, took_ms in takes_ms.items()} for takes_ms in TAKES)
-
-    @story
-    async def told() -> None:
-        bench = bench_of(whole_ms=1e6, cut=False, apart=apart)
-        parts = [
-            replace(own, profiles=tuple(replace(p, times=(BatchTime(1, takes[p.kind]),)) for p in own.profiles))
-            for own, takes in zip(CUT.parts, long, strict=True)
-        ]
-        for one in (bench.processor, bench.other):
-            for build, cost in one.costs.items():
-                if "." in build:
-                    cost.run_ms *= 30_000
-        is_cut(bench, replace(CUT, parts=tuple(parts)))
-        runs_late(bench)
-        async with bench.working():
-            answer = await bench.infer(5)
-            assert [one.kind for one in answer.parts] == ["npu", "cpu", "npu"]
-            assert bench.member.is_serving
-        bench.assert_quiet()
-
-    told()
+    bench = bench_of(whole_ms=1e6, cut=False, apart=apart)
+    parts = [
+        replace(own, profiles=tuple(replace(p, times=(BatchTime(1, takes[p.kind]),)) for p in own.profiles))
+        for own, takes in zip(CUT.parts, long, strict=True)
+    ]
+    for one in (bench.processor, bench.other):
+        for build, cost in one.costs.items():
+            if "." in build:
+                cost.run_ms *= 30_000
+    is_cut(bench, replace(CUT, parts=tuple(parts)))
+    runs_late(bench)
+    async with at_work(bench):
+        answer = await bench.infer(5)
+        assert [one.kind for one in answer.parts] == ["npu", "cpu", "npu"]
+        assert bench.member.is_serving
 
 
 @story
 async def test_cancelled_request_in_parts_frees_its_worker_after_the_run() -> None:
     """A request that is cancelled while it waits leaves at once."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         first, waits, last = (asyncio.create_task(bench.infer(x)) for x in (1, 2, 3))
         await bench.pause(1)
@@ -196,16 +177,14 @@ async def test_cancelled_request_in_parts_frees_its_worker_after_the_run() -> No
         start_ns = bench.clock.now_ns()
         assert (await last).outputs["y"].tolist() == [10.0]
         assert ms(bench.clock.now_ns() - start_ns) == 7, "what is left of the part that runs, and three parts"
-    bench.assert_quiet()
 
 
 @story
 async def test_tenants_share_time_where_a_network_runs_in_parts() -> None:
     """Of two tenants that always wait, one with a network in parts, each has half of the time."""
-    bench = bench_of(workers=1)
-    bench.add({"w": Cost(run_ms=6, load_ms=0)}, name="other", tenant="u", quota=Quota())
-    bench.follow_kinds()
-    async with bench.working():
+    async with at_work(bench_of(workers=1)) as bench:
+        bench.add({"w": Cost(run_ms=6, load_ms=0)}, name="other", tenant="u", quota=Quota())
+        bench.follow_kinds()
         await bench.infer()
         await bench.infer(application="u/other", tenant="u")
         until_ns = bench.clock.now_ns() + 600_000_000
@@ -219,14 +198,12 @@ async def test_tenants_share_time_where_a_network_runs_in_parts() -> None:
         await asyncio.gather(*(asks("t/app", "t") for _ in range(3)), *(asks("u/other", "u") for _ in range(3)))
         assert done["t/app"] == pytest.approx(50, abs=3)
         assert done["u/other"] == pytest.approx(50, abs=3)
-    bench.assert_quiet()
 
 
 @story
 async def test_parts_on_a_separate_device_overlap_with_parts_on_cores() -> None:
     """The rest of a network waits for the other group, ahead of networks not begun yet; several requests overlap."""
-    bench = bench_of(apart=True)
-    async with bench.working():
+    async with at_work(bench_of(apart=True)) as bench:
         answer = await bench.infer(5)
         assert [(one.number, one.group) for one in answer.parts] == [(0, "npu"), (1, "fake"), (2, "npu")]
         start_ns = bench.clock.now_ns()
@@ -235,15 +212,13 @@ async def test_parts_on_a_separate_device_overlap_with_parts_on_cores() -> None:
         assert ms(bench.clock.now_ns() - start_ns) < 4 * 6, "one after the other"
         busy = [one.busy_ms for one in bench.group.statuses(*bench.engine.run_totals())]
         assert all(busy)
-    bench.assert_quiet()
 
 
 @story
 async def test_dispatch_decision_about_parts_is_replayable() -> None:
     """Of a network in parts the operators are its parts; parts that have run are no part of the problem any more."""
-    bench = bench_of(apart=True)
-    bench.decisions.told.clear()
-    async with bench.working():
+    async with at_work(bench_of(apart=True)) as bench:
+        bench.decisions.told.clear()
         for _ in range(6):
             await asyncio.gather(*(bench.infer(x) for x in range(3)))
             await bench.pause(1003)
@@ -259,7 +234,6 @@ async def test_dispatch_decision_about_parts_is_replayable() -> None:
         assert again["models"] == record.answer["models"]
         units |= {len(model["units"]) for model in record.answer["models"].values()}
     assert max(units) == 3
-    bench.assert_quiet()
 
 
 @story
@@ -267,8 +241,7 @@ async def test_round_robin_puts_remaining_parts_at_the_tail_of_the_queue() -> No
     """Of eight requests that come one after the other the last one begins, as soon as there is a processor for it,
     before the remaining parts of those that have come before it and have begun (BA-15).
     """
-    bench = bench_of(apart=True, dispatch="round-robin")
-    async with bench.working():
+    async with at_work(bench_of(apart=True, dispatch="round-robin")) as bench:
         await bench.infer()
         bench.processor.ran.clear()
         asked = []
@@ -280,30 +253,26 @@ async def test_round_robin_puts_remaining_parts_at_the_tail_of_the_queue() -> No
     first, second = [run["x"].tolist() for run in bench.processor.ran if "x" in run][:2]
     assert (first, second) == ([0.0], [7.0])
     assert "x" in bench.processor.ran[3], "the rest of another one ran before it"
-    bench.assert_quiet()
 
 
 @story
 async def test_clusters_of_cores_each_run_all_parts_of_a_request() -> None:
     """With the other kind beside; two requests at once overlap."""
-    bench = bench_of(twins=[(1, 1.0, 1.0)])
-    bench.other.workers = 2
-    async with bench.working():
+    async with at_work(bench_of(twins=[(1, 1.0, 1.0)])) as bench:
+        bench.other.workers = 2
         await bench.infer()
         start_ns = bench.clock.now_ns()
         answers = await asyncio.gather(*(bench.infer(x) for x in range(2)))
         assert ms(bench.clock.now_ns() - start_ns) == 6
         assert {one.group for answer in answers for one in answer.parts} == {"fake", "twin-0"}
         assert all(len({one.group for one in answer.parts}) == 1 for answer in answers)
-    bench.assert_quiet()
 
 
 @story
 async def test_cluster_lost_during_a_request_leaves_its_parts_to_another_cluster() -> None:
     """They go on in the other cluster, with both kinds."""
-    bench = bench_of(twins=[(1, 1.0, 1.0)])
-    bench.other.workers = 2
-    async with bench.working():
+    async with at_work(bench_of(twins=[(1, 1.0, 1.0)])) as bench:
+        bench.other.workers = 2
         await bench.infer()
         asked = [asyncio.create_task(bench.infer(x)) for x in range(2)]
         await bench.pause(2.5)  # in the middle of the second part
@@ -314,22 +283,19 @@ async def test_cluster_lost_during_a_request_leaves_its_parts_to_another_cluster
         assert kinds == {("npu", "cpu", "npu")}
         assert not bench.clusters[0].is_serving
         assert bench.member.is_serving
-    bench.assert_quiet()
 
 
 @story
 async def test_networks_in_one_piece_and_in_parts_share_groups() -> None:
     """Both wait for the same groups; each is done where it is best."""
-    bench = bench_of(apart=True)
-    bench.add({"w": Cost(run_ms=5, load_ms=0)}, name="other")
-    async with bench.working():
+    async with at_work(bench_of(apart=True)) as bench:
+        bench.add({"w": Cost(run_ms=5, load_ms=0)}, name="other")
         await bench.infer()
         await bench.infer(application="t/other")
         answers = await asyncio.gather(
             *(bench.infer(x) for x in range(6)), *(bench.infer(x, application="t/other") for x in range(6))
         )
         assert [float(answer.outputs["y"][0]) for answer in answers] == [3.0 * x + 1 for x in range(6)] * 2
-    bench.assert_quiet()
 
 
 def test_request_in_parts_frees_its_tensors_with_its_answer() -> None:
@@ -351,9 +317,8 @@ def test_request_in_parts_frees_its_tensors_with_its_answer() -> None:
 
     @story
     async def told() -> None:
-        bench = bench_of(queue_len=100)
-        bench.processor.model = bench.other.model = failing
-        async with bench.working():
+        async with at_work(bench_of(queue_len=100)) as bench:
+            bench.processor.model = bench.other.model = failing
             await bench.infer()
             tasks = [asyncio.create_task(asked(bench, at % 5, 30 if at % 2 else None)) for at in range(30)]
             await bench.pause(10)
@@ -367,7 +332,6 @@ def test_request_in_parts_frees_its_tensors_with_its_answer() -> None:
             for one in (bench.processor, bench.other):
                 one.ran.clear()
                 one.ran_for.clear()
-        bench.assert_quiet()
 
     try:
         told()
@@ -380,10 +344,8 @@ def test_request_in_parts_frees_its_tensors_with_its_answer() -> None:
 @story
 async def test_answers_in_parts_are_those_of_the_whole_network() -> None:
     """Requested outputs, and values of other requests, never mix."""
-    bench = bench_of(apart=True, workers=2)
-    async with bench.working():
+    async with at_work(bench_of(apart=True, workers=2)) as bench:
         answers = await asyncio.gather(*(bench.infer(x, outputs=["y"]) for x in range(40)))
         for x, answer in enumerate(answers):
             assert answer.outputs.keys() == {"y"}
             np.testing.assert_array_equal(answer.outputs["y"], [3.0 * x + 1])
-    bench.assert_quiet()

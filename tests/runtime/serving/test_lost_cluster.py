@@ -8,6 +8,7 @@ from appliance.domain.states import ProcessorState
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 from tests.runtime.serving.machine import Machine
 
 
@@ -33,7 +34,7 @@ async def test_cluster_with_an_offline_core_is_lost_until_the_core_is_back() -> 
     bench, machine = on_two_clusters(), Machine(0, 1, 2, 3)
     cluster = bench.clusters[0]
     with machine.keeping(bench):
-        async with bench.working():
+        async with at_work(bench):
 
             async def asked(number: int) -> float:
                 await bench.pause(number // 2 * 50)
@@ -63,7 +64,7 @@ async def test_cluster_with_an_offline_core_is_lost_until_the_core_is_back() -> 
 async def test_cluster_lost_in_the_middle_of_a_run_costs_no_answer() -> None:
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
-        async with bench.working():
+        async with at_work(bench):
             await bench.infer()
             tasks = [asyncio.create_task(bench.infer()) for _ in range(6)]
             await settle()
@@ -85,7 +86,7 @@ async def test_cluster_whose_run_does_not_end_is_lost() -> None:
     """
     bench, machine = on_two_clusters(), Machine(2, 3)
     with machine.keeping(bench):
-        async with bench.working():
+        async with at_work(bench):
             await bench.infer()
             bench.twins[0].slowness = 30_000.0  # ten minutes
             answers = await asyncio.gather(
@@ -112,7 +113,7 @@ async def test_build_copies_leave_and_return_with_their_cluster() -> None:
     bench, machine = on_two_clusters(threads=2), Machine(2, 3)
     build = bench.build("v")
     with machine.keeping(bench):
-        async with bench.working():
+        async with at_work(bench):
             await bench.infer()
             assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
             machine.cores.clear()
@@ -147,8 +148,7 @@ async def test_offline_core_is_noticed_while_a_probe_hangs() -> None:
 @story
 async def test_shutdown_does_not_wait_for_a_hanging_run() -> None:
     """The build that the run uses is not unloaded under it."""
-    bench = on_two_clusters()
-    async with bench.working():
+    async with at_work(on_two_clusters()) as bench:
         await bench.infer()
         bench.twins[0].slowness = 30_000.0  # ten minutes
         await asyncio.gather(*(bench.infer(x, within_ms=50_000) for x in range(3)), return_exceptions=True)

@@ -16,6 +16,7 @@ from appliance.runtime.processors.monitor import ProcessorMonitor
 from tests.fakes.clock import settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 HOURS_MS = 10 * 3_600_000.0
 
@@ -63,7 +64,7 @@ async def test_processor_serves_once_it_has_passed_its_probe() -> None:
     bench, probes = bench_on_both(), Probes("")
     monitor = ProcessorMonitor(bench.clock, [bench.member], probes, probes)
     monitor.begin()
-    async with bench.working():
+    async with at_work(bench):
         await bench.infer()
         assert (kind_of(bench), bench.member.state) == ("cpu", ProcessorState.NOT_RUN)
         keeping = asyncio.create_task(monitor.run())
@@ -120,7 +121,7 @@ async def test_processor_lost_under_load_costs_no_answer_and_returns() -> None:
     bench, probes = bench_on_both(), Probes("it is not there", "")
     bench.member.serve()
     keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    async with bench.working():
+    async with at_work(bench):
 
         async def asked(number: int) -> float:
             await bench.pause(number * 100)
@@ -145,7 +146,6 @@ async def test_processor_lost_under_load_costs_no_answer_and_returns() -> None:
         assert kind_of(bench) == "npu"
     keeping.cancel()
     await bench.pause(100)
-    bench.assert_quiet()
 
 
 @story
@@ -157,7 +157,7 @@ async def test_processor_with_a_hanging_run_is_lost_until_the_run_ends() -> None
     bench.member.serve()
     bench.other.costs[bench.build("v")].run_ms = HOURS_MS
     keeping = asyncio.create_task(ProcessorMonitor(bench.clock, [bench.member], probes, probes).run())
-    async with bench.working():
+    async with at_work(bench):
         stands = asyncio.create_task(bench.infer(1, within_ms=1000))
         waits = asyncio.create_task(bench.infer(3))
         with pytest.raises(DeadlineExceeded):
@@ -174,7 +174,6 @@ async def test_processor_with_a_hanging_run_is_lost_until_the_run_ends() -> None
         assert (await bench.infer(5)).outputs["y"].tolist() == [10.0]
         assert kind_of(bench) == "npu"
     keeping.cancel()
-    bench.assert_quiet()
 
 
 @story
@@ -182,9 +181,8 @@ async def test_run_expected_to_take_long_does_not_make_its_processor_lost() -> N
     """A minute, as the import measured; nothing stops the run at its deadline, and half a minute later it ends: the
     kind serves all the while. It is lost when a run has had four times of what was expected.
     """
-    bench = bench_on_both(Cost(run_ms=100_000, load_ms=5), workers=1, there_ms=60_000)
-    bench.member.serve()
-    async with bench.working():
+    async with at_work(bench_on_both(Cost(run_ms=100_000, load_ms=5), workers=1, there_ms=60_000)) as bench:
+        bench.member.serve()
         with pytest.raises(DeadlineExceeded):
             await bench.infer(1, within_ms=70_000)
         await bench.pause(29_000)
@@ -203,9 +201,8 @@ async def test_run_expected_to_take_long_does_not_make_its_processor_lost() -> N
 @story
 async def test_hanging_run_is_noticed_while_other_runs_of_its_build_go_on() -> None:
     """Runs that another worker began later say nothing about it: the kind is lost ten seconds beyond its deadline."""
-    bench = bench_on_both(there_ms=1000)
-    bench.member.serve()
-    async with bench.working():
+    async with at_work(bench_on_both(there_ms=1000)) as bench:
+        bench.member.serve()
         bench.other.costs[bench.build("v")].run_ms = HOURS_MS
         stands = asyncio.create_task(bench.infer(1, within_ms=5000))
         await bench.pause(100)
@@ -221,38 +218,31 @@ async def test_hanging_run_is_noticed_while_other_runs_of_its_build_go_on() -> N
 @story
 async def test_hanging_load_makes_its_processor_lost() -> None:
     """Requests that wait for it are answered by the first kind; what comes of it later is dropped."""
-    bench = bench_on_both(Cost(load_ms=400_000, run_ms=5))
-    bench.member.serve()
-    build = bench.build("v")
-    async with bench.working():
+    async with at_work(bench_on_both(Cost(load_ms=400_000, run_ms=5))) as bench:
+        bench.member.serve()
+        build = bench.build("v")
         answers = await asyncio.gather(*(bench.infer(x, within_ms=HOURS_MS) for x in range(3)))
         assert [answer.outputs["y"].tolist() for answer in answers] == [[0.0], [2.0], [4.0]]
         assert bench.member.reason == "a load has not ended within 300 s"
         await bench.pause(200_000)
         assert (bench.other.unloads[build], bench.other.memory, bench.member.is_clear) == (1, {}, True)
-    bench.assert_quiet()
 
 
 @story
 async def test_hanging_unload_makes_its_processor_lost() -> None:
     """Callers that wait for it wait no longer."""
-    bench = bench_on_both(Cost(load_ms=5, run_ms=5, unload_ms=HOURS_MS))
-    bench.member.serve()
-    async with bench.working():
+    async with at_work(bench_on_both(Cost(load_ms=5, run_ms=5, unload_ms=HOURS_MS))) as bench:
+        bench.member.serve()
         await bench.infer()
         await bench.memory.unload(bench.build("v"))
         assert bench.member.reason == "an unload has not ended within 60 s"
         assert (await bench.infer(7)).outputs["y"].tolist() == [14.0]
-    bench.assert_quiet()
 
 
 @story
 async def test_request_that_no_processor_can_serve_is_told_to_retry() -> None:
-    bench = EngineBench()
-    bench.add({"v": Cost(failures=[ProcessorLost(processor="fake", retry_after_s=30)])})
-    async with bench.working():
+    async with at_work(engine(Cost(failures=[ProcessorLost(processor="fake", retry_after_s=30)]))) as bench:
         with pytest.raises(ProcessorLost) as caught:
             await bench.infer()
         assert caught.value.retry_after_s == 30
         assert np.array_equal((await bench.infer(2)).outputs["y"], [4.0])
-    bench.assert_quiet()

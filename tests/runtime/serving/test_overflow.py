@@ -12,6 +12,7 @@ from appliance.runtime.serving.waits import PlannedWait
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 from tests.runtime.serving.two_kinds import CPU_MS, NPU_MS, add, bench_of, cpu_build
 
 
@@ -37,8 +38,7 @@ async def flood(bench: EngineBench, callers: int, ms: float) -> int:
 @story
 async def test_answer_names_the_processor_kind_that_computed_it() -> None:
     """Of two at once, one ran on the kind that it was not placed on."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         await flood(bench, 6, 200)
         assert bench.memory.is_resident(cpu_build(bench))
@@ -54,8 +54,7 @@ async def test_answer_names_the_processor_kind_that_computed_it() -> None:
 
 @story
 async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> None:
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         await flood(bench, 6, 200)
         assert bench.memory.is_resident(cpu_build(bench))
@@ -71,8 +70,7 @@ async def test_complete_batch_begins_at_once_where_two_kinds_may_run_it() -> Non
 @story
 async def test_wait_for_a_batch_loads_no_overflow_build() -> None:
     """However long a plan has reserved it for: the processor was idle."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 50_000_000)})
         for _ in range(20):
@@ -82,32 +80,26 @@ async def test_wait_for_a_batch_loads_no_overflow_build() -> None:
 
 
 @pytest.mark.parametrize("beyond_plan", [True, None])
-def test_wait_behind_planned_items_loads_no_overflow_build(beyond_plan: bool | None) -> None:
+@story
+async def test_wait_behind_planned_items_loads_no_overflow_build(beyond_plan: bool | None) -> None:
     """An item beyond its plan would begin no sooner on any kind; an item without a plan would."""
-
-    @story
-    async def body() -> None:
-        bench = bench_of()
+    async with at_work(bench_of()) as bench:
         add(bench, "planned", "u", cpu_ms=1000)
-        async with bench.working():
-            await bench.infer()
-            await bench.infer(application="u/planned", tenant="u")
-            for _ in range(10):
-                planned = [
-                    bench.infer(application="u/planned", tenant="u", beyond_plan=False, is_item=True) for _ in range(8)
-                ]
-                await asyncio.gather(*planned, *(bench.infer(beyond_plan=beyond_plan, is_item=True) for _ in range(4)))
-                await bench.pause(20)
-            assert bench.memory.is_resident(cpu_build(bench)) is not bool(beyond_plan)
-
-    body()
+        await bench.infer()
+        await bench.infer(application="u/planned", tenant="u")
+        for _ in range(10):
+            planned = [
+                bench.infer(application="u/planned", tenant="u", beyond_plan=False, is_item=True) for _ in range(8)
+            ]
+            await asyncio.gather(*planned, *(bench.infer(beyond_plan=beyond_plan, is_item=True) for _ in range(4)))
+            await bench.pause(20)
+        assert bench.memory.is_resident(cpu_build(bench)) is not bool(beyond_plan)
 
 
 @story
 async def test_requests_waiting_for_a_busy_processor_kind_run_on_an_idle_kind() -> None:
     """As many as both kinds can do together; a lone caller goes on having the quick kind."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         assert await flood(bench, 1, 201) == 200 // NPU_MS
         assert not bench.memory.is_resident(cpu_build(bench))
@@ -120,26 +112,22 @@ async def test_requests_waiting_for_a_busy_processor_kind_run_on_an_idle_kind() 
         before = len(bench.processor.ran)
         assert (await bench.infer()).compute_ns == NPU_MS * 10**6
         assert len(bench.processor.ran) == before
-    bench.assert_quiet()
 
 
 @story
 async def test_burst_of_requests_loads_no_overflow_build() -> None:
     """What six requests at once would gain is less than loads that are over when the burst is."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         await asyncio.gather(*(bench.infer() for _ in range(3)))
         await bench.pause(100)
         assert not bench.memory.is_resident(cpu_build(bench))
-    bench.assert_quiet()
 
 
 @story
 async def test_overflow_build_leaves_when_it_has_idled_for_a_while() -> None:
     """The build that the network serves on stays."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         await flood(bench, 6, 300)
         assert bench.memory.is_resident(cpu_build(bench))
@@ -148,15 +136,13 @@ async def test_overflow_build_leaves_when_it_has_idled_for_a_while() -> None:
             await bench.infer()
         assert not bench.memory.is_resident(cpu_build(bench))
         assert bench.memory.is_resident(bench.build("v"))
-    bench.assert_quiet()
 
 
 @story
 async def test_overflow_build_gives_way_to_a_network_that_needs_memory() -> None:
     """Under the same load: another network finds the room that it took, though runs are always under way."""
-    bench = bench_of(budget=30)
-    bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
-    async with bench.working():
+    async with at_work(bench_of(budget=30)) as bench:
+        bench.add({"w": Cost(run_ms=1, load_ms=1, resident_bytes=15, peak_bytes=15)}, name="other", tenant="u")
         await bench.infer()
         await flood(bench, 6, 300)
         assert bench.memory.is_resident(cpu_build(bench))
@@ -168,25 +154,22 @@ async def test_overflow_build_gives_way_to_a_network_that_needs_memory() -> None
         await flooding
         there = {row["build"]: row["state"] for row in bench.memory.snapshot()["builds"]}
         assert there.get(cpu_build(bench)) not in (ResidencyState.RESIDENT, "resident")
-    bench.assert_quiet()
 
 
 @story
 async def test_overflow_build_takes_free_memory_only() -> None:
     """No build gives way for it, and a tenant with a ceiling has what it may have."""
     for bench in (bench_of(budget=20), bench_of(Quota(memory_ceiling_bytes=50))):
-        async with bench.working():
+        async with at_work(bench):
             await bench.infer()
             await flood(bench, 6, 300)
             assert not bench.memory.is_resident(cpu_build(bench))
-        bench.assert_quiet()
 
 
 @story
 async def test_overflow_build_serves_at_once_when_the_networks_kind_is_lost() -> None:
     """Without a load."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         await flood(bench, 6, 300)
         loads = bench.memory.loads
@@ -195,4 +178,3 @@ async def test_overflow_build_serves_at_once_when_the_networks_kind_is_lost() ->
         result = await bench.infer()
         assert result.warm
         assert bench.memory.loads == loads
-    bench.assert_quiet()

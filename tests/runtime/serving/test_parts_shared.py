@@ -17,6 +17,7 @@ from appliance.runtime.serving.dispatcher import PartsDispatcher
 from tests.fakes.clock import ms, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work
 from tests.runtime.serving.parts_bench import (
     CUT,
     OTHER,
@@ -58,8 +59,7 @@ def _by_batch(one_ms: float) -> tuple[BatchTime, ...]:
 @story
 async def test_requests_share_the_runs_of_all_parts() -> None:
     """Each is answered with its own rows, whatever it brings; runs count once."""
-    bench = sharing_bench()
-    async with bench.working():
+    async with at_work(sharing_bench()) as bench:
         await bench.infer()
         before = ran(bench)
         first = asyncio.create_task(bench.infer(5))
@@ -75,14 +75,12 @@ async def test_requests_share_the_runs_of_all_parts() -> None:
     figures = bench.telemetry.statistics["t/app", "v", "t"]
     assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 4: 1}
     assert figures.inferences == 6
-    bench.assert_quiet()
 
 
 @story
 async def test_cancelled_requests_leave_a_shared_run_of_parts_to_the_others() -> None:
     """The request whose turn it was, and one that shares its run: the others are answered."""
-    bench = sharing_bench()
-    async with bench.working():
+    async with at_work(sharing_bench()) as bench:
         await bench.infer()
         busy = asyncio.create_task(bench.infer(5))
         await bench.pause(1)
@@ -94,39 +92,32 @@ async def test_cancelled_requests_leave_a_shared_run_of_parts_to_the_others() ->
         answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert [isinstance(one, asyncio.CancelledError) for one in answers] == [True, True, False, False]
     assert [one.outputs["y"].tolist() for one in answers if not isinstance(one, BaseException)] == [[25.0], [28.0]]
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("within_ms", [None, 16.0], ids=["its caller goes", "its deadline comes"])
-def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float | None) -> None:
+@story
+async def test_shared_run_of_parts_goes_on_without_its_first_request(within_ms: float | None) -> None:
     """The others that have rows in it are answered by it, with deadlines of their own, and it counts once."""
-
-    @story
-    async def told() -> None:
-        bench = sharing_bench(queue_len=3)
-        async with bench.working():
-            await bench.infer()
-            busy = asyncio.create_task(bench.infer(5))
-            await bench.pause(1)
-            first = asyncio.create_task(bench.infer(6, within_ms=within_ms))
-            shared = [asyncio.create_task(bench.infer(value)) for value in (7, 8)]
-            await busy
-            bench.other.slowness = 4.0
-            await bench.pause(1)
-            runs = sum(ran(bench))
-            if within_ms is None:
-                first.cancel()
-            (end,) = await asyncio.gather(first, return_exceptions=True)
-            assert isinstance(end, asyncio.CancelledError if within_ms is None else DeadlineExceeded)
-            assert not any(one.done() for one in shared)
-            answers = await asyncio.gather(*shared)
-        assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * value + 1] for value in (7, 8)]
-        assert sum(ran(bench)) - runs <= 3, "none of its parts has run again"
-        figures = bench.telemetry.statistics["t/app", "v", "t"]
-        assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 3: 1}
-        bench.assert_quiet()
-
-    told()
+    async with at_work(sharing_bench(queue_len=3)) as bench:
+        await bench.infer()
+        busy = asyncio.create_task(bench.infer(5))
+        await bench.pause(1)
+        first = asyncio.create_task(bench.infer(6, within_ms=within_ms))
+        shared = [asyncio.create_task(bench.infer(value)) for value in (7, 8)]
+        await busy
+        bench.other.slowness = 4.0
+        await bench.pause(1)
+        runs = sum(ran(bench))
+        if within_ms is None:
+            first.cancel()
+        (end,) = await asyncio.gather(first, return_exceptions=True)
+        assert isinstance(end, asyncio.CancelledError if within_ms is None else DeadlineExceeded)
+        assert not any(one.done() for one in shared)
+        answers = await asyncio.gather(*shared)
+    assert [one.outputs["y"].tolist() for one in answers] == [[3.0 * value + 1] for value in (7, 8)]
+    assert sum(ran(bench)) - runs <= 3, "none of its parts has run again"
+    figures = bench.telemetry.statistics["t/app", "v", "t"]
+    assert {items: count for items, (count, _) in figures.runs.items()} == {1: 2, 3: 1}
 
 
 @story
@@ -141,7 +132,7 @@ async def test_shared_run_of_parts_cancelled_at_its_begin_answers_the_others() -
             hosts.pop().cancel()
         return begin(self, *about)
 
-    async with bench.working():
+    async with at_work(bench):
         await bench.infer()
         busy = asyncio.create_task(bench.infer(5))
         await bench.pause(1)
@@ -156,18 +147,16 @@ async def test_shared_run_of_parts_cancelled_at_its_begin_answers_the_others() -
         assert all(one.done() for one in tasks)
         assert first.cancelled()
         assert [one.result().outputs["y"].tolist() for one in others] == [[3.0 * value + 1] for value in (7, 8)]
-    bench.assert_quiet()
 
 
 @story
 async def test_processor_lost_in_a_shared_run_of_parts_teaches_no_wrong_time() -> None:
     """The run after it has the rows of all: a single row is not expected to take as long."""
-    bench = sharing_bench()
-    parts = bench.catalogue.entry("t/app").servables["v"].parts
-    assert parts is not None
-    times = parts.times[0, 1]
-    assert times is not None
-    async with bench.working():
+    async with at_work(sharing_bench()) as bench:
+        parts = bench.catalogue.entry("t/app").servables["v"].parts
+        assert parts is not None
+        times = parts.times[0, 1]
+        assert times is not None
         await bench.infer()
         busy = asyncio.create_task(bench.infer(5))
         await bench.pause(1)
@@ -181,7 +170,6 @@ async def test_processor_lost_in_a_shared_run_of_parts_teaches_no_wrong_time() -
         took = {part.number: (part.kind, ms(part.took_ns)) for part in answers[0].parts}
         assert took[1] == ("cpu", 1.4)
         assert times.usual.expected_ns(1, 1, bench.clock.now_ns()) == before_ns
-    bench.assert_quiet()
 
 
 @story
@@ -193,9 +181,8 @@ async def test_failing_row_of_a_shared_run_of_parts_fails_alone() -> None:
             raise RunFailed(variant_id="v", reason="the network's own words")
         return network(inputs)
 
-    bench = sharing_bench()
-    bench.processor.model = bench.other.model = model
-    async with bench.working():
+    async with at_work(sharing_bench()) as bench:
+        bench.processor.model = bench.other.model = model
         await bench.infer()
         busy = asyncio.create_task(bench.infer(5))
         await bench.pause(1)
@@ -203,58 +190,52 @@ async def test_failing_row_of_a_shared_run_of_parts_fails_alone() -> None:
         await busy
     assert [type(one) for one in answers] == [Result, RunFailed, Result, Result]
     assert [one.outputs["y"].tolist() for one in answers if isinstance(one, Result)] == [[19.0], [25.0], [28.0]]
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_requests_of_random_traffic_are_answered_once_each(seed: int) -> None:
+@story
+async def test_requests_of_random_traffic_are_answered_once_each(seed: int) -> None:
     """Requests of two applications in a random mix: given up, in haste, while the other kind goes and comes back, over
     shared cores, two clusters of them, or a device of its own. Nothing is left over.
     """
     drawn = random.Random(seed)
     layout: dict[str, Any] = ({"workers": 2}, {"twins": [(1, 2.0, 0.5)]}, {"apart": True, "workers": 2})[seed % 3]
+    bench = bench_of(queue_len=400, queue_total=400, **layout)
+    bench.other.workers = 2
+    bench.add({"w": Cost(run_ms=3, load_ms=5)}, name="other", tenant="u")
+    outcomes: Counter[str] = Counter()
 
-    @story
-    async def told() -> None:
-        bench = bench_of(queue_len=400, queue_total=400, **layout)
-        bench.other.workers = 2
-        bench.add({"w": Cost(run_ms=3, load_ms=5)}, name="other", tenant="u")
-        outcomes: Counter[str] = Counter()
+    async def asked(number: int) -> None:
+        await bench.pause(number * 4 + drawn.random())
+        is_other = drawn.random() < 0.3
+        within_ms = drawn.choice([None, None, 12.0, 60.0])
+        application, tenant = ("u/other", "u") if is_other else ("t/app", "t")
+        try:
+            answer = await bench.infer(number, application, tenant=tenant, within_ms=within_ms)
+        except (DeadlineExceeded, Overloaded):
+            outcomes["late"] += 1
+        else:
+            assert answer.outputs["y"].tolist() == [3.0 * number + 1]
+            assert [one.number for one in answer.parts] in ([], [0, 1, 2])
+            outcomes["in parts" if answer.parts else "whole"] += 1
 
-        async def asked(number: int) -> None:
-            await bench.pause(number * 4 + drawn.random())
-            is_other = drawn.random() < 0.3
-            within_ms = drawn.choice([None, None, 12.0, 60.0])
-            application, tenant = ("u/other", "u") if is_other else ("t/app", "t")
-            try:
-                answer = await bench.infer(number, application, tenant=tenant, within_ms=within_ms)
-            except (DeadlineExceeded, Overloaded):
-                outcomes["late"] += 1
-            else:
-                assert answer.outputs["y"].tolist() == [3.0 * number + 1]
-                assert [one.number for one in answer.parts] in ([], [0, 1, 2])
-                outcomes["in parts" if answer.parts else "whole"] += 1
+    async def comes_and_goes() -> None:
+        while True:
+            await bench.pause(drawn.uniform(50, 200))
+            bench.other.is_gone = True
+            await bench.pause(drawn.uniform(50, 100))
+            bench.other.is_gone = False
+            if not bench.member.is_serving:
+                bench.member.serve()
 
-        async def comes_and_goes() -> None:
-            while True:
-                await bench.pause(drawn.uniform(50, 200))
-                bench.other.is_gone = True
-                await bench.pause(drawn.uniform(50, 100))
-                bench.other.is_gone = False
-                if not bench.member.is_serving:
-                    bench.member.serve()
-
-        async with bench.working(residency=True):
-            going = asyncio.create_task(comes_and_goes())
-            tasks = [asyncio.create_task(asked(number)) for number in range(250)]
-            for task in drawn.sample(tasks, 25):
-                asyncio.get_running_loop().call_later(drawn.uniform(0, 1), task.cancel)
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-            going.cancel()
-            assert not [end for end in ends if end is not None and not isinstance(end, asyncio.CancelledError)], ends
-            await bench.pause(500)
-        assert outcomes["in parts"]
-        assert outcomes.total() + sum(end is not None for end in ends) == len(ends)
-        bench.assert_quiet()
-
-    told()
+    async with at_work(bench, residency=True):
+        going = asyncio.create_task(comes_and_goes())
+        tasks = [asyncio.create_task(asked(number)) for number in range(250)]
+        for task in drawn.sample(tasks, 25):
+            asyncio.get_running_loop().call_later(drawn.uniform(0, 1), task.cancel)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        going.cancel()
+        assert not [end for end in ends if end is not None and not isinstance(end, asyncio.CancelledError)], ends
+        await bench.pause(500)
+    assert outcomes["in parts"]
+    assert outcomes.total() + sum(end is not None for end in ends) == len(ends)

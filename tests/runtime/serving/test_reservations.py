@@ -285,27 +285,23 @@ async def test_shared_run_ends_before_a_reserved_start() -> None:
 
 
 @pytest.mark.parametrize("twins", [(), [(1, 100.0, 0.01)]], ids=["one group", "several"])
-def test_shared_run_is_unbounded_once_no_start_is_reserved(twins: list[tuple[int, float, float]]) -> None:
+@story
+async def test_shared_run_is_unbounded_once_no_start_is_reserved(twins: list[tuple[int, float, float]]) -> None:
     """A request that was weighed against a start that is gone is bounded by it no more."""
-
-    @story
-    async def told() -> None:
-        plan = Plan(twins=twins)
-        gains = {2: 11.0, 4: 13.0, 8: 16.0}
-        plan.bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch=gains)}, name="flood", tenant="u")
-        async with plan.bench.working():
-            await plan.warm(FLOOD)
-            plan.put(5)
-            waiting = [asyncio.create_task(plan.bench.infer(application=FLOOD, tenant="u")) for _ in range(8)]
-            await settle()
-            assert plan.bench.processor.running == 0
-            plan.batches.plan(())
-            await asyncio.gather(*waiting)
-        elsewhere = sum(len(twin.ran) for twin in plan.bench.twins)
-        assert elsewhere <= 1
-        assert [len(inputs["x"]) for inputs in plan.bench.processor.ran][2:] == [8 - elsewhere]
-
-    told()
+    plan = Plan(twins=twins)
+    gains = {2: 11.0, 4: 13.0, 8: 16.0}
+    plan.bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch=gains)}, name="flood", tenant="u")
+    async with plan.bench.working():
+        await plan.warm(FLOOD)
+        plan.put(5)
+        waiting = [asyncio.create_task(plan.bench.infer(application=FLOOD, tenant="u")) for _ in range(8)]
+        await settle()
+        assert plan.bench.processor.running == 0
+        plan.batches.plan(())
+        await asyncio.gather(*waiting)
+    elsewhere = sum(len(twin.ran) for twin in plan.bench.twins)
+    assert elsewhere <= 1
+    assert [len(inputs["x"]) for inputs in plan.bench.processor.ran][2:] == [8 - elsewhere]
 
 
 @story

@@ -16,6 +16,7 @@ from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.policies import listen
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 pytestmark = pytest.mark.gate("a whole engine for minutes of virtual time")
 
@@ -38,8 +39,7 @@ def ran(bench: EngineBench) -> list[int]:
 @story
 async def test_groups_run_two_requests_at_the_same_time() -> None:
     """Two requests at once on two equal groups take as long as one."""
-    bench = bench_of((1, 1.0, 1.0))
-    async with bench.working():
+    async with at_work(bench_of((1, 1.0, 1.0))) as bench:
         await bench.infer()
         start_ns = bench.clock.now_ns()
         await asyncio.gather(bench.infer(), bench.infer())
@@ -50,8 +50,7 @@ async def test_groups_run_two_requests_at_the_same_time() -> None:
 @story
 async def test_slow_core_takes_a_request_that_ends_no_later_there() -> None:
     """Of five requests at once the slow core has the one that it finishes no later than the quick one would."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         start_ns = bench.clock.now_ns()
         await asyncio.gather(*(bench.infer() for _ in range(4)))
@@ -62,8 +61,7 @@ async def test_slow_core_takes_a_request_that_ends_no_later_there() -> None:
 @story
 async def test_request_that_is_late_on_the_slow_core_waits_for_the_quick_core() -> None:
     """It is in time there, though the slow core idles; and the slow core is left to requests that can wait."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         first = asyncio.create_task(bench.infer())
         await settle()
@@ -77,8 +75,7 @@ async def test_request_that_is_late_on_the_slow_core_waits_for_the_quick_core() 
 @story
 async def test_request_that_is_late_on_every_processor_is_dropped() -> None:
     """By what it would take on the quickest one."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         with pytest.raises(DeadlineExceeded):
             await bench.infer(within_ms=5)
@@ -90,8 +87,7 @@ async def test_overrunning_run_sends_waiting_requests_to_another_processor() -> 
     """The quick core hangs: a request that waited for it goes to the slow one, though nothing happens that would ask
     again.
     """
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         bench.processor.slowness = 1000.0
         standing = asyncio.create_task(bench.infer())
@@ -106,8 +102,7 @@ async def test_learnt_run_times_decide_the_placement() -> None:
     """The machine says that both are alike, but the second is slower: after some runs it has the share that it is
     worth, and the profile of either says what it is.
     """
-    bench = bench_of((1, 3.0, 1.0))
-    async with bench.working():
+    async with at_work(bench_of((1, 3.0, 1.0))) as bench:
         for _ in range(50):
             await asyncio.gather(bench.infer(), bench.infer(), bench.infer(), bench.infer())
         quick, slow = ran(bench)
@@ -129,9 +124,8 @@ async def test_learnt_run_times_decide_the_placement() -> None:
 @story
 async def test_pace_of_a_processor_is_learnt_across_networks() -> None:
     """What one network has shown of a processor is expected of another network that has not run there."""
-    bench = bench_of((1, 3.0, 1.0))
-    bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
-    async with bench.working():
+    async with at_work(bench_of((1, 3.0, 1.0))) as bench:
+        bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
         for _ in range(30):
             await asyncio.gather(*(bench.infer() for _ in range(5)))
         servable = bench.catalogue.entry("t/other").servables["w"]
@@ -143,9 +137,9 @@ async def test_pace_of_a_processor_is_learnt_across_networks() -> None:
 @story
 async def test_waiting_requests_join_the_run_that_was_placed() -> None:
     """Requests of equal shapes that wait share the run of the request whose turn it is."""
-    bench = EngineBench(twins=[(1, 1.0, 1.0)])
-    bench.add({"v": Cost(run_ms=10, load_ms=0, run_ms_by_batch={2: 11, 4: 12, 8: 14})})
-    async with bench.working():
+    async with at_work(
+        engine(Cost(run_ms=10, load_ms=0, run_ms_by_batch={2: 11, 4: 12, 8: 14}), twins=[(1, 1.0, 1.0)])
+    ) as bench:
         await bench.infer()
         answers = await asyncio.gather(*(bench.infer(x) for x in range(18)))
         assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0 * x] for x in range(18)]
@@ -166,7 +160,7 @@ async def test_flood_of_a_tenant_leaves_half_of_both_groups_to_another() -> None
             await bench.infer(application=f"{tenant}/app", tenant=tenant)
             answered[tenant] += 1
 
-    async with bench.working():
+    async with at_work(bench):
         tasks = [asyncio.create_task(ask("flood")) for _ in range(40)]
         tasks += [asyncio.create_task(ask("calm")) for _ in range(3)]
         await bench.pause(5000)
@@ -180,9 +174,8 @@ async def test_flood_of_a_tenant_leaves_half_of_both_groups_to_another() -> None
 @story
 async def test_requests_of_higher_priority_have_the_quick_core() -> None:
     """Of one tenant; the requests of lower priority take what would idle."""
-    bench = bench_of()
-    bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
+        bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
         await bench.infer()
         await bench.infer(application="t/other")
         low = [asyncio.create_task(bench.infer(priority=0)) for _ in range(4)]
@@ -194,41 +187,37 @@ async def test_requests_of_higher_priority_have_the_quick_core() -> None:
 
 
 @pytest.mark.parametrize("haste", [{"priority": 5}, {"within_ms": 100}])
-def test_application_without_priority_keeps_half_of_its_tenants_time(haste: dict[str, int]) -> None:
+@story
+async def test_application_without_priority_keeps_half_of_its_tenants_time(haste: dict[str, int]) -> None:
     """Of two applications of one tenant that always wait each has half, though all requests to one of them have a
     priority, or less time.
     """
+    bench = bench_of((1, 1.0, 1.0))
+    bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
+    answered: Counter[str] = Counter()
 
-    @story
-    async def body() -> None:
-        bench = bench_of((1, 1.0, 1.0))
-        bench.add({"w": Cost(run_ms=10, load_ms=0)}, name="other")
-        answered: Counter[str] = Counter()
+    async def ask(application: str, **facts: int) -> None:
+        while True:
+            await bench.infer(application=application, **facts)
+            answered[application] += 1
 
-        async def ask(application: str, **facts: int) -> None:
-            while True:
-                await bench.infer(application=application, **facts)
-                answered[application] += 1
-
-        async with bench.working():
-            tasks = [asyncio.create_task(ask("t/app", **haste)) for _ in range(6)]
-            tasks += [asyncio.create_task(ask("t/other")) for _ in range(6)]
-            await bench.pause(5000)
-            for task in tasks:
-                task.cancel()
-            await settle()
-        assert 0.9 < answered["t/other"] / answered["t/app"] < 1.1
-
-    body()
+    async with at_work(bench):
+        tasks = [asyncio.create_task(ask("t/app", **haste)) for _ in range(6)]
+        tasks += [asyncio.create_task(ask("t/other")) for _ in range(6)]
+        await bench.pause(5000)
+        for task in tasks:
+            task.cancel()
+        await settle()
+    assert 0.9 < answered["t/other"] / answered["t/app"] < 1.1
 
 
 @story
 async def test_build_has_a_copy_on_each_processor_with_several_threads() -> None:
     """The build counts as often as it is in memory, and each processor runs its own copy."""
-    bench = EngineBench(100, twins=[(1, 1.0, 1.0)], threads=2)
-    bench.add({"v": Cost(resident_bytes=10, load_ms=5, asleep_bytes=1)})
-    build = bench.build("v")
-    async with bench.working():
+    async with at_work(
+        engine(Cost(resident_bytes=10, load_ms=5, asleep_bytes=1), budget=100, twins=[(1, 1.0, 1.0)], threads=2)
+    ) as bench:
+        build = bench.build("v")
         await asyncio.gather(bench.infer(), bench.infer())
         assert bench.memory.used_bytes == 20
         assert [one.memory for one in (bench.processor, *bench.twins)] == [{build: 10}] * 2
@@ -268,7 +257,7 @@ async def test_scheduler_serves_more_frames_than_the_best_fixed_map() -> None:
     for at, run_ms in enumerate(runs_ms):
         bench.add({"v": Cost(run_ms=run_ms, load_ms=0)}, name=f"net{at}")
     before = min(maps, key=lambda place: took_ms(place, 1.0))
-    async with bench.working():
+    async with at_work(bench):
         await frames(bench, 5)
         assert ms(await frames(bench, 100)) / 200 < took_ms(before, 1.0) / 1.1
         bench.twins[0].slowness = 2.0
@@ -285,7 +274,7 @@ async def test_models_fixed_to_a_processor_wait_for_it() -> None:
     bench = EngineBench(1000, twins=[(1, 1.0, 1.0)], dispatch="fixed", fixed={"t/a": "twin-0", "t/b": "fake"})
     for name in ("a", "b"):
         bench.add({"v": Cost(run_ms=10, load_ms=0)}, name=name)
-    async with bench.working():
+    async with at_work(bench):
         for name in ("a", "b"):
             await bench.infer(application=f"t/{name}")
         assert ran(bench) == [1, 1]
@@ -306,8 +295,7 @@ async def test_models_fixed_to_a_processor_wait_for_it() -> None:
 @story
 async def test_dispatch_decisions_are_sampled_and_replayable() -> None:
     """One a second, whole; `appliance plan` answers alike."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         await bench.infer()
         for _ in range(3):
             await asyncio.gather(*(bench.infer() for _ in range(6)))
@@ -324,8 +312,7 @@ async def test_dispatch_decisions_are_sampled_and_replayable() -> None:
 @story
 async def test_dispatch_decisions_hide_the_request_counts_of_other_tenants() -> None:
     """Jobs are named by their places in what is decided."""
-    bench = bench_of()
-    async with bench.working():
+    async with at_work(bench_of()) as bench:
         for _ in range(20):
             await bench.infer()
         await bench.pause(1000)
@@ -344,7 +331,7 @@ async def test_dispatch_policy_is_not_asked_where_no_job_can_begin() -> None:
     tenants = [f"t{at}" for at in range(50)]
     for tenant in tenants:
         bench.add({"v": Cost(run_ms=10, load_ms=0)}, tenant=tenant)
-    async with bench.working():
+    async with at_work(bench):
         for tenant in tenants:
             await bench.infer(application=f"{tenant}/app", tenant=tenant)
         asked = list[DispatchInput]()
@@ -355,22 +342,16 @@ async def test_dispatch_policy_is_not_asked_where_no_job_can_begin() -> None:
         )
         assert sum(not isinstance(end, BaseException) for end in ends) == 2
         assert 0 < len(asked) <= 10
-    bench.assert_quiet()
 
 
 @pytest.mark.parametrize("policy", sorted(DISPATCH_POLICIES))
-def test_requests_are_all_answered_under_every_dispatch_policy(policy: str) -> None:
+@story
+async def test_requests_are_all_answered_under_every_dispatch_policy(policy: str) -> None:
     """Nothing idles for good while some wait."""
-
-    @story
-    async def body() -> None:
-        bench = bench_of((2, 1.0, 1.0), LITTLE, dispatch=policy)
-        async with bench.working():
-            await bench.infer()
-            answers = await asyncio.gather(*(bench.infer(x) for x in range(20)))
-            assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0 * x] for x in range(20)]
-
-    body()
+    async with at_work(bench_of((2, 1.0, 1.0), LITTLE, dispatch=policy)) as bench:
+        await bench.infer()
+        answers = await asyncio.gather(*(bench.infer(x) for x in range(20)))
+        assert [answer.outputs["y"].tolist() for answer in answers] == [[2.0 * x] for x in range(20)]
 
 
 @story
@@ -378,8 +359,7 @@ async def test_processor_under_measurement_is_left_alone() -> None:
     """Its run under way is waited for, and nothing begins until the end, while the other processor serves; then it is
     used again at once (BA-19).
     """
-    bench = bench_of((1, 1.0, 1.0))
-    async with bench.working():
+    async with at_work(bench_of((1, 1.0, 1.0))) as bench:
         await bench.infer()
         under_way = [asyncio.create_task(bench.infer()) for _ in range(4)]
         await settle()
@@ -395,14 +375,12 @@ async def test_processor_under_measurement_is_left_alone() -> None:
         await settle()
         assert ran(bench)[0] == before[0] + 1
         await asyncio.gather(*waiting)
-    bench.assert_quiet()
 
 
 @story
 async def test_kind_without_cores_is_measured_on_those_of_one_processor() -> None:
     """OpenVINO computes on whatever core is free: one is kept free for it, and the other processor serves (BA-19)."""
-    bench = bench_of((1, 1.0, 1.0), other_kind="openvino")
-    async with bench.working():
+    async with at_work(bench_of((1, 1.0, 1.0), other_kind="openvino")) as bench:
         await bench.infer()
         under_way = [asyncio.create_task(bench.infer()) for _ in range(4)]
         await settle()
@@ -413,7 +391,6 @@ async def test_kind_without_cores_is_measured_on_those_of_one_processor() -> Non
             assert ran(bench) == [before[0], before[1] + 3]
         await asyncio.gather(*(bench.infer() for _ in range(2)))
         assert ran(bench)[0] > before[0]
-    bench.assert_quiet()
 
 
 @story
@@ -423,8 +400,7 @@ async def test_measurement_leaves_no_processor_idle_that_requests_need() -> None
     alone.add({"v": Cost(run_ms=10, load_ms=0)})
     async with alone.working(), alone.engine.paused("fake"):
         await alone.infer()
-    bench = bench_of((1, 1.0, 1.0), other_kind="cuda", apart=True)
-    async with bench.working():
+    async with at_work(bench_of((1, 1.0, 1.0), other_kind="cuda", apart=True)) as bench:
         await bench.infer()
         async with bench.engine.paused("cuda"):
             await asyncio.gather(bench.infer(), bench.infer())

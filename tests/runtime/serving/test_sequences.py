@@ -4,7 +4,7 @@ import pytest
 
 from appliance.domain.errors import IllegalState, LimitReached
 from appliance.runtime.serving.sequences import Sequences
-from tests.fakes.clock import run_virtual
+from tests.fakes.clock import story
 from tests.fakes.hand_clock import HandClock
 
 
@@ -80,16 +80,13 @@ def test_idle_sequence_expires_before_an_older_sequence_in_use(sequences: Sequen
     sequences.open(("t/a", "t", "1"), start=False)
 
 
-def test_sequence_with_a_running_request_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
+@story
+async def test_sequence_with_a_running_request_does_not_expire(sequences: Sequences, clock: HandClock) -> None:
     """A request that takes longer than the idle time keeps its sequence."""
-
-    async def story() -> None:
-        one = sequences.open(("t/a", "t", "1"), start=True)
-        async with one.lock:
-            clock.pass_s(60)
-            assert sequences.open(("t/a", "t", "1"), start=False) is one
-
-    run_virtual(story)
+    one = sequences.open(("t/a", "t", "1"), start=True)
+    async with one.lock:
+        clock.pass_s(60)
+        assert sequences.open(("t/a", "t", "1"), start=False) is one
 
 
 def test_drop_application_ends_its_sequences_only(sequences: Sequences) -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from appliance.domain.catalogue import Latency
 from appliance.runtime.serving.waits import PlannedWait
-from tests.fakes.clock import ms, run_virtual, settle, story
+from tests.fakes.clock import ms, settle, story
 from tests.fakes.engine import EngineBench
 from tests.fakes.processor import Cost
+from tests.runtime.at_work import at_work, engine
 
 BATCHED = Cost(run_ms=10, run_ms_by_batch={2: 12, 4: 16})
 
@@ -35,8 +36,7 @@ async def _ended(bench: EngineBench, count: int, apart_ms: float, start_ns: int,
 @story
 async def test_item_without_a_plan_does_not_wait_for_a_batch() -> None:
     """An idle worker begins with what is there."""
-    bench = _bench()
-    async with bench.working():
+    async with at_work(_bench()) as bench:
         await bench.infer()
         start_ns = bench.clock.now_ns()
         assert await _ended(bench, 1, 0, start_ns) == [10.0]
@@ -48,8 +48,7 @@ async def test_item_waits_for_its_batch_no_longer_than_planned() -> None:
     """Four items that come within the wait share one run, which begins when the fourth is there; a single item begins
     when its wait is over.
     """
-    bench = _bench()
-    async with bench.working():
+    async with at_work(_bench()) as bench:
         await bench.infer()
         bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 30_000_000)})
         start_ns = bench.clock.now_ns()
@@ -58,14 +57,12 @@ async def test_item_waits_for_its_batch_no_longer_than_planned() -> None:
         assert await _ended(bench, 1, 0, start_ns) == [40.0]
         start_ns = bench.clock.now_ns()
         assert await _ended(bench, 2, 5, start_ns) == [42.0, 42.0]
-    bench.assert_quiet()
 
 
 @story
 async def test_plain_call_does_not_wait_for_a_batch() -> None:
     """A plain call of the same build runs at once, and takes an item that waits along."""
-    bench = _bench()
-    async with bench.working():
+    async with at_work(_bench()) as bench:
         await bench.infer()
         bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
         start_ns = bench.clock.now_ns()
@@ -80,9 +77,8 @@ async def test_plain_call_does_not_wait_for_a_batch() -> None:
 @story
 async def test_batch_wait_ends_early_enough_for_a_run_under_way() -> None:
     """No run is interrupted: one of 45 ms that begins before the wait is over would make the item late."""
-    bench = _bench()
-    bench.add({"z": Cost(run_ms=45)}, name="third", tenant="u")
-    async with bench.working():
+    async with at_work(_bench()) as bench:
+        bench.add({"z": Cost(run_ms=45)}, name="third", tenant="u")
         await bench.infer()
         await bench.infer(application="u/third", tenant="u")
         bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000, 45_000_000)})
@@ -96,9 +92,8 @@ async def test_batch_wait_ends_early_enough_for_a_run_under_way() -> None:
 @story
 async def test_applications_beside_a_waiting_batch_do_not_wait() -> None:
     """Another application of the same tenant runs meanwhile, and so does another tenant's."""
-    bench = _bench()
-    bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
-    async with bench.working():
+    async with at_work(_bench()) as bench:
+        bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
         for name, tenant in (("t/app", "t"), ("t/other", "t"), ("u/third", "u")):
             await bench.infer(application=name, tenant=tenant)
         bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
@@ -113,8 +108,7 @@ async def test_applications_beside_a_waiting_batch_do_not_wait() -> None:
 @story
 async def test_item_does_not_wait_for_a_batch_beyond_its_deadline() -> None:
     """An item that would be late with the whole wait begins in time; and a plan that is gone holds no item."""
-    bench = _bench()
-    async with bench.working():
+    async with at_work(_bench()) as bench:
         await bench.infer()
         bench.queue.waits.plan({bench.build("v"): PlannedWait(4, 100_000_000)})
         start_ns = bench.clock.now_ns()
@@ -129,9 +123,7 @@ async def test_item_does_not_wait_for_a_batch_beyond_its_deadline() -> None:
 @story
 async def test_item_waits_for_its_batch_over_several_processor_groups() -> None:
     """Where a scheduler hands out the runs."""
-    bench = EngineBench(twins=((1, 1.0, 1.0),))
-    bench.add({"v": BATCHED})
-    async with bench.working():
+    async with at_work(engine(BATCHED, twins=((1, 1.0, 1.0),))) as bench:
         await bench.infer()
         bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 30_000_000)})
         start_ns = bench.clock.now_ns()
@@ -141,37 +133,28 @@ async def test_item_waits_for_its_batch_over_several_processor_groups() -> None:
 
 
 @pytest.mark.parametrize("processors", [1, 2])
-def test_waiting_batch_leaves_the_idle_worker_to_others(processors: int) -> None:
+@story
+async def test_waiting_batch_leaves_the_idle_worker_to_others(processors: int) -> None:
     """Also to items that no plan counts on: they go behind another tenant's planned items, which may not run yet."""
-
-    async def tell() -> None:
-        bench = EngineBench(twins=[(1, 1.0, 1.0)] * (processors - 1))
-        bench.add({"v": BATCHED})
+    async with at_work(engine(BATCHED, twins=[(1, 1.0, 1.0)] * (processors - 1))) as bench:
         bench.add({"z": Cost(run_ms=5)}, name="third", tenant="u")
-        async with bench.working():
-            await bench.infer()
-            await bench.infer(application="u/third", tenant="u")
-            bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 100_000_000)})
-            start_ns = bench.clock.now_ns()
-            held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns, beyond_plan=False))
-            await settle()
-            others = {"application": "u/third", "tenant": "u", "beyond_plan": True, "within_ms": 50}
-            assert await _ended(bench, 3, 10, start_ns, **others) == [5.0, 15.0, 25.0]
-            both = asyncio.gather(
-                _ended(bench, 1, 0, start_ns, beyond_plan=False), _ended(bench, 1, 0, start_ns, **others)
-            )
-            assert await held == [37.0]
-            assert list(await both) == [[37.0], [42.0 if processors == 1 else 30.0]]
-        bench.assert_quiet()
-
-    run_virtual(tell)
+        await bench.infer()
+        await bench.infer(application="u/third", tenant="u")
+        bench.queue.waits.plan({bench.build("v"): PlannedWait(2, 100_000_000)})
+        start_ns = bench.clock.now_ns()
+        held = asyncio.ensure_future(_ended(bench, 1, 0, start_ns, beyond_plan=False))
+        await settle()
+        others = {"application": "u/third", "tenant": "u", "beyond_plan": True, "within_ms": 50}
+        assert await _ended(bench, 3, 10, start_ns, **others) == [5.0, 15.0, 25.0]
+        both = asyncio.gather(_ended(bench, 1, 0, start_ns, beyond_plan=False), _ended(bench, 1, 0, start_ns, **others))
+        assert await held == [37.0]
+        assert list(await both) == [[37.0], [42.0 if processors == 1 else 30.0]]
 
 
 @story
 async def test_batch_wait_allows_for_slower_concurrent_runs() -> None:
     """A plan counts on every worker: the wait ends so early that a run of four is in time though others run, too."""
-    bench = _bench(workers=2)
-    async with bench.working():
+    async with at_work(_bench(workers=2)) as bench:
         await bench.infer()
         times = bench.catalogue.entry("t/app").servables["v"].usual_times
         assert times is not None
